@@ -11,16 +11,13 @@
     clippy::cast_precision_loss
 )]
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use support::ws::{EVERYTHING, Gateway, WsClient};
-use support::{Machine, eventually, memory};
+use testkit::ws::{EVERYTHING, Gateway, WsClient};
+use testkit::{Machine, eventually, memory};
 
 const CALLERS: usize = 8;
 const CALLS: usize = 250;

@@ -26,9 +26,6 @@ use interlock_run::supervisor::{
 };
 use interlock_run::{AuthorizationKey, RunStatus};
 
-#[path = "../crates/run/tests/support/mod.rs"]
-mod support;
-
 const HUNDRED_MEGABYTES: u64 = 100_000_000;
 
 /// A part of the benchmark, by its name.
@@ -106,7 +103,7 @@ impl Bench {
 
     /// Each start is authorized anew, as every call is.
     fn start(&self, order: &Order) -> Result<RunConversation, ClientError> {
-        let authorized = support::authorized(&self.key, &order.plan);
+        let authorized = testkit::plans::authorized(&self.key, &order.plan);
         self.client.start(authorized, &order.manner)
     }
 
@@ -121,8 +118,8 @@ impl Bench {
     }
 
     fn short_runs(&self) {
-        let plain = support::plan("/bin/true", self.state.path());
-        let shell = support::shell_plan("/bin/sh", &[], "true", self.state.path());
+        let plain = testkit::plans::plan("/bin/true", self.state.path());
+        let shell = testkit::plans::shell_plan("/bin/sh", &[], "true", self.state.path());
         self.run(&Order::new(&plain, Manner::default()));
         self.client.prepare();
         for (name, plan, argv) in [
@@ -167,7 +164,7 @@ impl Bench {
         };
         // Not beneath the state directory, which does not exist inside.
         let work = tempfile::tempdir().unwrap();
-        let mut plan = support::plan("/usr/bin/true", work.path());
+        let mut plan = testkit::plans::plan("/usr/bin/true", work.path());
         plan.shield = shield;
         let order = Order::new(&plan, Manner::default());
         self.run(&order);
@@ -189,7 +186,7 @@ impl Bench {
 
     /// With limits of memory and processes, where this system can set them.
     fn limited_run(&self) {
-        let plan = support::plan("/bin/true", self.state.path());
+        let plan = testkit::plans::plan("/bin/true", self.state.path());
         let manner = Manner {
             limits: RunLimits {
                 memory_bytes: Some(1 << 30),
@@ -223,7 +220,7 @@ impl Bench {
 
     fn much_output(&self) {
         let text = format!("head -c {HUNDRED_MEGABYTES} /dev/zero");
-        let plan = support::shell_plan("/bin/sh", &[], &text, self.state.path());
+        let plan = testkit::plans::shell_plan("/bin/sh", &[], &text, self.state.path());
         let manner = Manner {
             show_chars: 0,
             ..Manner::default()
@@ -244,7 +241,7 @@ impl Bench {
                 fs::remove_file(&file).unwrap();
             },
         );
-        let mut plan = support::shell_plan("/bin/sh", &[], &text, self.state.path());
+        let mut plan = testkit::plans::shell_plan("/bin/sh", &[], &text, self.state.path());
         plan.pty = Some(PtySize {
             columns: 120,
             rows: 30,
@@ -270,7 +267,7 @@ impl Bench {
             memory(supervisor, "Pss:") + memory(guard, "Pss:"),
         );
         for (name, pty) in [("pipe", false), ("terminal", true)] {
-            let mut plan = support::plan("sleep 1000", self.state.path());
+            let mut plan = testkit::plans::plan("sleep 1000", self.state.path());
             plan.stdin = PlanStdin::Pipe;
             plan.pty = pty.then_some(PtySize {
                 columns: 120,

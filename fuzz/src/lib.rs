@@ -1,5 +1,5 @@
 //! What must hold for any bytes, one function for each target. cargo-fuzz runs them for as long as
-//! one likes; `crates/host/tests/bounded_fuzz.rs` includes this file and runs them for a while.
+//! one likes; `crates/host/tests/all/bounded_fuzz.rs` includes this file and runs them for a while.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

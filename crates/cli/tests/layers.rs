@@ -22,6 +22,8 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-checks", 4),
     ("interlock-gateway", 5),
     ("interlock-node", 5),
+    // Only tests and benchmarks use it.
+    ("interlock-testkit", 3),
     ("interlock", 6),
 ];
 

@@ -13,9 +13,6 @@ use interlock_run::{
     AuthorizationKey, OpenedPlan, OutputSink, RunStatus, Settings, StreamKind, start,
 };
 
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 const HUNDRED_MEGABYTES: u64 = 100_000_000;
 
 fn main() {
@@ -32,9 +29,9 @@ impl OutputSink for Count {
 
 fn run(bencher: divan::Bencher, line: &str, expected: u64) {
     let directory = tempfile::tempdir().unwrap();
-    let plan = support::plan(line, directory.path());
+    let plan = testkit::plans::plan(line, directory.path());
     let key = AuthorizationKey::from_bytes([7; 32]);
-    let authorized = support::authorized(&key, &plan);
+    let authorized = testkit::plans::authorized(&key, &plan);
     bencher.bench_local(|| {
         let count = Arc::new(AtomicU64::new(0));
         let sink = Count(Arc::clone(&count));

@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_run::{OpenedPlan, OutputSink, RunStatus, Settings, StreamKind, start};
-use support::{PATIENCE, authorized, begin, key, plan, run_line, shell_plan};
 use tempfile::TempDir;
+use testkit::plans::{PATIENCE, authorized, begin, key, plan, run_line, shell_plan};
 
 /// Those who count the descriptors of this process and those who open some take turns.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -131,7 +129,7 @@ fn six_hundred_short_runs_twenty_at_a_time_lose_nothing() {
                         1 => format!("printf '%s\\n' {worker}-{number} | cat"),
                         _ => format!("sh -c 'echo {worker}-{number}; exit 0' && true"),
                     };
-                    let ran = support::run(&plan(&line, scratch));
+                    let ran = testkit::plans::run(&plan(&line, scratch));
                     assert_eq!(ran.outcome.status, RunStatus::Exited(0), "{line}");
                     assert_eq!(ran.stdout, format!("{worker}-{number}\n"), "{line}");
                     assert_eq!(ran.stderr, "", "{line}");
@@ -217,5 +215,8 @@ fn two_hundred_runs_leave_no_descriptor_thread_or_zombie() {
 
 #[test]
 fn all_this_holds_for_an_ordinary_user_too() {
-    support::run_again_as_ordinary_user("all_this_holds_for_an_ordinary_user_too");
+    testkit::plans::run_again_as_ordinary_user(
+        module_path!(),
+        "all_this_holds_for_an_ordinary_user_too",
+    );
 }

@@ -9,8 +9,8 @@ use interlock_run::cgroup::{
     Group, GroupError, Hierarchies, KilledBy, RunLimit, RunLimits, run_of, sweep,
 };
 
-use crate::support::{PATIENCE, has};
 use crate::{Scratch, start_in, unique_name, wait_until};
+use testkit::plans::{PATIENCE, has};
 
 /// Every process of it forks without end, and goes on when it cannot.
 const BOMB: &str = "exec perl -e 'fork while 1'";

@@ -4,8 +4,8 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use interlock_run::cgroup::{CgroupVersion, Cpus, Group, Hierarchies, RunLimit, RunLimits};
 
-use crate::support::PATIENCE;
 use crate::{Scratch, Waiting, start_in, unique_name, wait_until};
+use testkit::plans::PATIENCE;
 
 const MIB: u64 = 1 << 20;
 

@@ -7,8 +7,6 @@ mod ending;
 mod limits;
 mod mimic;
 mod service;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,11 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use interlock_run::cgroup::{CgroupFinding, Group, Hierarchies, RunLimit};
-use support::{PATIENCE, run_again_as_ordinary_user};
+use testkit::plans::{PATIENCE, run_again_as_ordinary_user};
 
 #[test]
 fn everything_holds_for_an_ordinary_user_too() {
-    run_again_as_ordinary_user("everything_holds_for_an_ordinary_user_too");
+    run_again_as_ordinary_user(module_path!(), "everything_holds_for_an_ordinary_user_too");
 }
 
 #[test]

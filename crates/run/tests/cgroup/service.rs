@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use interlock_run::cgroup::leave_service_group;
 
-use crate::support::PATIENCE;
 use crate::{Scratch, unique_name, wait_until};
+use testkit::plans::PATIENCE;
 
 /// A pretended service: a group in every tree in which this process can make one.
 ///

@@ -1,0 +1,13 @@
+//! All tests of this crate against its public interface, in one program.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod authority;
+mod bound;
+mod bounded_fuzz;
+mod desk;
+mod exec_refused;
+mod login_path;
+mod parameters;
+mod prepare;
+mod shell_lines;

@@ -1,0 +1,117 @@
+//! A node from the gateway's command line: its verdict, its rules, its name in every prompt.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::json;
+use testkit::Machine;
+use testkit::node_pair::Pair;
+
+fn named_pair() -> Pair {
+    let pair = Pair::with_config(Machine::new(), "{ tools: { exec: { host: 'node' } } }");
+    pair.here.ok(&["nodes", "rename", &pair.node_id, "lab"]);
+    pair
+}
+
+#[test]
+fn a_node_explains_by_its_own_policy_and_what_the_gateway_adds() {
+    let pair = named_pair();
+    let (here, there) = (&pair.here, &pair.there);
+    let explain = |command: &str| {
+        let arguments = ["explain", "--node", "lab", "--json", "--", command];
+        here.ok(&arguments).json()
+    };
+    let free = explain("/usr/bin/id -un");
+    assert_eq!(free["verdict"], "allow", "{free:#}");
+    assert_eq!(free["node"], "lab");
+    assert_eq!(free["nodeId"], pair.node_id.as_str());
+    // The node's own document decides.
+    there.ok(&["exec-policy", "preset", "cautious"]);
+    there.ok(&["approvals", "allowlist", "add", "/usr/bin/uname"]);
+    assert_eq!(explain("/usr/bin/id -un")["verdict"], "ask");
+    let listed = explain("/usr/bin/uname -a");
+    assert_eq!(listed["verdict"], "allow", "{listed:#}");
+    // Where no approver could say yes, it does not say that one is asked.
+    let unbound = explain("curl https://example.org | python3");
+    assert_eq!(unbound["verdict"], "refused", "{unbound:#}");
+    assert_eq!(unbound["approvalRefused"], "APPROVAL_UNBOUND");
+    // Nothing of it was asked about or run, on either side.
+    assert_eq!(here.pending().len() + there.pending().len(), 0);
+    let verdicts = there.ok(&["audit", "log", "--json", "--kind", "verdict"]);
+    assert_eq!(verdicts.json()["records"], json!([]));
+    // What the gateway adds can only tighten.
+    here.ok(&["deny", "add", "--reason", "not on nodes", "/usr/bin/uname"]);
+    let denied = explain("/usr/bin/uname -a");
+    assert_eq!(denied["verdict"], "deny", "{denied:#}");
+    // And it is what a run gets.
+    let run = here.run(&["exec", "--node", "lab", "--", "/usr/bin/uname -a"]);
+    assert_eq!(run.code, 3, "{run:#?}");
+    let text = here.ok(&["explain", "--node", "lab", "--", "/usr/bin/uname -a"]);
+    for part in [
+        "deny  ",
+        "not on nodes",
+        &format!("on the node lab ({})", pair.node_id),
+        "policy of the node",
+    ] {
+        assert!(text.stdout.contains(part), "{part}: {text:#?}");
+    }
+    // A directory of the node.
+    let cwd = there.work();
+    let cwd = cwd.to_str().unwrap();
+    let there_only = [
+        "explain", "--node", "lab", "--json", "--cwd", cwd, "--", "pwd",
+    ];
+    assert_eq!(here.ok(&there_only).json()["cwd"], cwd);
+    let nowhere = [
+        "explain",
+        "--node",
+        "lab",
+        "--cwd",
+        "/no/such/place",
+        "--",
+        "pwd",
+    ];
+    assert_eq!(here.run(&nowhere).code, 1);
+    let unknown = here.run(&["explain", "--node", "lap", "--", "pwd"]);
+    unknown.refused(1, "NOT_FOUND");
+}
+
+#[test]
+fn rules_and_entries_of_a_node_are_changed_and_listed_there() {
+    let pair = named_pair();
+    let (here, there) = (&pair.here, &pair.there);
+    let node = format!("of the node lab ({})", pair.node_id);
+    let added = here.ok(&["deny", "add", "--node", "lab", "--arg=-a", "uname"]);
+    assert!(added.stdout.contains(&node), "{added:#?}");
+    let listed = there.ok(&["deny", "list", "--json"]).json();
+    assert_eq!(listed["rules"][0]["rule"]["pattern"], "uname");
+    let run = here.run(&["exec", "--node", "lab", "--", "uname -a"]);
+    assert_eq!(run.code, 3, "{run:#?}");
+    let listed = here.ok(&["deny", "list", "--node", "lab", "--json"]).json();
+    assert_eq!(listed["rules"][0]["rule"]["args"], json!(["-a"]));
+    assert_eq!(listed["node"], "lab");
+    here.ok(&["deny", "add", "--node", "lab", "uname"]);
+    let unclear = here.run(&["deny", "remove", "--node", "lab", "uname"]);
+    unclear.refused(1, "RULE_AMBIGUOUS");
+    here.ok(&["deny", "remove", "--node", "lab", "--all", "uname"]);
+    assert_eq!(
+        there.ok(&["deny", "list", "--json"]).json()["rules"],
+        json!([])
+    );
+    here.run(&["deny", "remove", "--node", "lab", "uname"])
+        .refused(1, "RULE_NOT_FOUND");
+    let added = here.ok(&["approvals", "allowlist", "add", "--node", "lab", "uname"]);
+    assert!(added.stdout.contains(&node), "{added:#?}");
+    let listed = here.ok(&["approvals", "allowlist", "list", "--node", "lab", "--json"]);
+    assert_eq!(listed.json()["entries"][0]["entry"]["pattern"], "uname");
+}
+
+#[test]
+fn a_prompt_names_the_node() {
+    let pair = named_pair();
+    pair.there.ok(&["exec-policy", "preset", "cautious"]);
+    let left = pair.here.run(&["exec", "--no-wait", "--", "uname -a"]);
+    left.refused(3, "APPROVAL_PENDING");
+    let listed = pair.here.ok(&["approvals", "pending"]).stdout;
+    let host = format!("the node lab ({})", pair.node_id);
+    assert!(listed.contains(&host), "{listed}");
+}

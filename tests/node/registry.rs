@@ -1,0 +1,16 @@
+//! The gateway and its nodes: pairing, invocations, approvals, `exec host=node`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod approvals;
+mod asked;
+mod commands;
+mod document;
+mod exec;
+mod invoke;
+mod kept;
+mod levels;
+mod named;
+mod pairing;
+mod real;
+mod wire;

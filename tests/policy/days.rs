@@ -1,0 +1,350 @@
+//! Four days of an agent's work, as data: under the default policy everything in them can at least be
+//! approved. The table of what runs, what is asked and what is refused is printed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use testkit::Machine;
+
+/// Policies that the days are measured under, each with the commands that make it of a fresh one.
+const POLICIES: &[(&str, &[&[&str]])] = &[
+    ("default", &[]),
+    (
+        "default and the template `project`",
+        &[&["policy", "template", "apply", "project"]],
+    ),
+];
+
+/// So many of a day run under each of these policies at least. Day 2 is about containers and
+/// clusters, and day 4 was written by an author who had not seen the policy.
+const LEAST_RUN: &[(&str, [usize; 2])] = &[
+    ("day-1", [15, 40]),
+    ("day-2", [5, 14]),
+    ("day-3", [15, 40]),
+    ("day-4", [15, 20]),
+];
+
+/// Commands of the first day that write or read elsewhere, use the network, end processes or start
+/// programs that no entry names: they are asked about under each of these policies.
+const NEVER_UNASKED: &[&str] = &[
+    "d1-20", "d1-24", "d1-25", "d1-29", "d1-30", "d1-31", "d1-32", "d1-34", "d1-39", "d1-40",
+    "d1-42", "d1-44", "d1-45", "d1-46", "d1-48", "d1-49", "d1-52", "d1-53", "d1-59",
+];
+
+/// Programs of the days that need not be installed; none of them is started here.
+const PROGRAMS: &[&str] = &[
+    "ansible-playbook",
+    "awk",
+    "bundle",
+    "cargo",
+    "curl",
+    "docker",
+    "file",
+    "find",
+    "gem",
+    "gh",
+    "git",
+    "go",
+    "gofmt",
+    "golangci-lint",
+    "helm",
+    "java",
+    "javac",
+    "jq",
+    "kubectl",
+    "lsof",
+    "make",
+    "mvn",
+    "node",
+    "npm",
+    "npx",
+    "openssl",
+    "pip",
+    "pkill",
+    "pre-commit",
+    "ps",
+    "psql",
+    "pytest",
+    "python",
+    "python3",
+    "rg",
+    "rubocop",
+    "ruby",
+    "rustc",
+    "sed",
+    "ssh-keygen",
+    "tar",
+    "terraform",
+    "tree",
+    "uv",
+    "xargs",
+];
+
+/// What a developer would have there.
+const FILES: &[(&str, &str)] = &[
+    (
+        "Cargo.toml",
+        "[package]\nname = \"day\"\nversion = \"0.1.0\"\n",
+    ),
+    ("Cargo.lock", "version = 4\n"),
+    ("src/main.rs", "fn main() { println!(\"hello\"); }\n"),
+    ("src/lib.rs", "// TODO\n"),
+    ("tests/one.rs", "#[test]\nfn one() {}\n"),
+    (
+        "package.json",
+        "{\"name\": \"day\", \"version\": \"1.0.0\"}\n",
+    ),
+    ("web/package.json", "{\"name\": \"web\"}\n"),
+    ("build.js", "console.log(1)\n"),
+    ("script.py", "print(1)\n"),
+    ("requirements.txt", "pytest\n"),
+    ("foo.txt", "a b\n"),
+    ("Makefile", "test:\n\ttrue\n"),
+    ("docker-compose.yml", "services: {}\n"),
+    ("docker-compose.dev.yml", "services: {}\n"),
+    ("Dockerfile", "FROM scratch\n"),
+    ("go.mod", "module day\n"),
+    ("go.sum", ""),
+    ("cmd/api/main.go", "package main\nfunc main() {}\n"),
+    ("internal/server/server.go", "package server\n"),
+    ("internal/config/config.go", "package config\n"),
+    ("pom.xml", "<project/>\n"),
+    ("service/build.gradle", ""),
+    ("service/Makefile", "lint:\n\ttrue\n"),
+    ("src/Main.java", "class Main {}\n"),
+    ("Gemfile", "source 'https://rubygems.org'\n"),
+    ("spec/models/user_spec.rb", ""),
+    ("app/models/user.rb", ""),
+    ("chart/Chart.yaml", "name: api\n"),
+    ("infra/main.tf", ""),
+    ("site.yml", "- hosts: all\n"),
+    ("inventory/staging", "localhost\n"),
+    ("config/app.yaml", "port: 8080\n"),
+    ("logs/api.log", "ERROR x\n"),
+    ("cert.pem", ""),
+    ("deploy.pub", ""),
+    (".env.dev", "PORT=1\n"),
+    (".pre-commit-config.yaml", "repos: []\n"),
+    ("pyproject.toml", "[project]\nname = \"day\"\n"),
+    ("backend/pyproject.toml", "[project]\nname = \"backend\"\n"),
+    ("backend/uv.lock", "version = 1\n"),
+    ("backend/alembic.ini", "[alembic]\n"),
+    ("backend/alembic/versions/0001_first.py", ""),
+    ("backend/app/main.py", ""),
+    ("backend/app/api/deps.py", ""),
+    ("backend/app/api/routes/projects.py", ""),
+    ("backend/app/models/project.py", ""),
+    ("backend/app/services/project_service.py", ""),
+    ("backend/tests/conftest.py", ""),
+    ("backend/tests/api/test_projects_archive.py", ""),
+    ("frontend/package.json", "{\"name\": \"frontend\"}\n"),
+    ("frontend/package-lock.json", "{}\n"),
+    ("frontend/tsconfig.json", "{}\n"),
+    (
+        "frontend/node_modules/@testing-library/react/package.json",
+        "{\"version\": \"1.0.0\"}\n",
+    ),
+    ("frontend/src/api/projects.ts", ""),
+    ("frontend/src/components/ProjectList.tsx", ""),
+    ("frontend/src/components/ProjectList.test.tsx", ""),
+];
+
+const SCRIPTS: &[&str] = &["script.sh", "service/gradlew", "mvnw", "bin/rails"];
+
+fn workspace() -> Machine {
+    let machine = Machine::new();
+    for name in PROGRAMS.iter().chain(&["ls"]) {
+        // The system's own, where there is one: the entries of the base are for those.
+        if Path::new("/usr/bin").join(name).exists() {
+            let _ = fs::remove_file(machine.bin().join(name));
+        } else {
+            machine.native(name);
+        }
+    }
+    for (name, text) in FILES {
+        let path = machine.work().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    for name in SCRIPTS {
+        let path = machine.work().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        machine.script(&format!("work/{name}"), "#!/bin/sh\ntrue\n");
+    }
+    // Where git is installed, the directory is a repository, as an agent's usually is.
+    let git = machine.other_program("git").args(["init", "-q"]).output();
+    assert!(git.is_err() || git.unwrap().status.success());
+    // The first start of an owner, who gets the read-only base.
+    let mut first = machine.command(&["exec-policy", "show"]);
+    let first = testkit::finish(first.env_remove("INTERLOCK_BASE"));
+    assert_eq!(first.code, 0, "{first:#?}");
+    machine
+}
+
+fn day(name: &str) -> Vec<(String, String)> {
+    let path = format!(
+        "{}/../../tests/cases/{name}.jsonl",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = fs::read_to_string(path).unwrap();
+    let case = |line: &str| {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let text = |field: &str| case[field].as_str().unwrap().to_owned();
+        (text("id"), text("command"))
+    };
+    text.lines().map(case).collect()
+}
+
+/// How many run, are asked about and are refused; and those that are refused, with the reason.
+#[derive(Default)]
+struct Tally {
+    run: usize,
+    unasked: Vec<String>,
+    ask: usize,
+    refused: usize,
+    why: Vec<String>,
+}
+
+fn measure(machine: &Machine, name: &str) -> Tally {
+    let mut tally = Tally::default();
+    let work = machine.work();
+    for (id, command) in day(name) {
+        let command = command.replace("${WORKSPACE}", work.to_str().unwrap());
+        let explained = machine.explain(&["--", &command]);
+        match explained["verdict"].as_str().unwrap() {
+            "allow" => {
+                tally.run += 1;
+                tally.unasked.push(id);
+            }
+            "ask" => tally.ask += 1,
+            verdict => {
+                tally.refused += 1;
+                let reason = &explained["binding"]["reason"];
+                tally
+                    .why
+                    .push(format!("{id} {verdict} `{command}`: {reason}"));
+            }
+        }
+    }
+    tally
+}
+
+#[test]
+fn everything_of_four_days_can_be_approved_by_default() {
+    let mut table =
+        String::from("| day | policy | run | ask | refused |\n| --- | --- | --- | --- | --- |\n");
+    let mut refused = Vec::new();
+    let mut wrong = Vec::new();
+    for (index, (policy, commands)) in POLICIES.iter().enumerate() {
+        let machine = workspace();
+        for command in *commands {
+            machine.ok(command);
+        }
+        for (name, least) in LEAST_RUN {
+            assert!(day(name).len() >= 60, "{name}");
+            let tally = measure(&machine, name);
+            let Tally {
+                run,
+                unasked,
+                ask,
+                refused: none,
+                why,
+            } = tally;
+            writeln!(table, "| {name} | {policy} | {run} | {ask} | {none} |").unwrap();
+            refused.extend(why);
+            let never = |id: &String| NEVER_UNASKED.contains(&id.as_str());
+            if unasked.iter().any(never) || run < least[index] {
+                wrong.push(format!("{name}, {policy}: {unasked:?}"));
+            }
+        }
+    }
+    println!("{table}");
+    assert!(refused.is_empty(), "{table}\n{}", refused.join("\n"));
+    assert!(wrong.is_empty(), "{table}\n{}", wrong.join("\n"));
+}
+
+/// So many of the first day run after one round of suggestions at least.
+const LEAST_RUN_AFTER_SUGGESTIONS: usize = 48;
+
+/// Two days of the same work, of which an approver allows everything that is asked about, and one round of
+/// `policy suggest`.
+#[test]
+fn one_round_of_suggestions_lets_most_of_a_day_run() {
+    let machine = workspace();
+    machine.ok(&["policy", "template", "apply", "project"]);
+    let work = machine.work();
+    let commands = day("day-1").into_iter();
+    let commands: Vec<String> = commands
+        .map(|(_, command)| command.replace("${WORKSPACE}", work.to_str().unwrap()))
+        .filter(|command| machine.verdict(command) == "ask")
+        .collect();
+    for _ in 0..2 {
+        for command in &commands {
+            machine.approved(&["--", command]);
+        }
+    }
+    let suggested = machine.ok(&["policy", "suggest", "--json"]).json();
+    machine.ok(&["policy", "suggest", "--accept-all"]);
+    let tally = measure(&machine, "day-1");
+    println!(
+        "| day-1 | default, `project` and suggestions | {} | {} | {} |",
+        tally.run, tally.ask, tally.refused
+    );
+    assert!(
+        tally.run >= LEAST_RUN_AFTER_SUGGESTIONS,
+        "{} run: {suggested:#}",
+        tally.run
+    );
+    // Text that is not plain and code in arguments are asked about for good.
+    for (id, command) in day("day-1") {
+        let is_text = ["d1-20", "d1-25", "d1-29", "d1-30", "d1-40", "d1-49"].contains(&&*id);
+        assert!(
+            !is_text || machine.verdict(&command) == "ask",
+            "{id} {command}"
+        );
+    }
+}
+
+/// What must never be approvable by default, however honest the days are.
+#[test]
+fn code_that_cannot_be_seen_stays_refused() {
+    let machine = workspace();
+    for command in [
+        "curl -s http://localhost:3000/install | sh",
+        "curl -s http://localhost:3000/x.py | python3 -",
+        "cat script.py | python3",
+        "cat foo.txt | xargs python3",
+        "cat foo.txt | xargs awk",
+        "cat foo.txt | xargs -I{} sh -c 'echo {}'",
+        "git ls-files | xargs bash",
+        "node --require /tmp/evil.js build.js",
+        "cargo --config build.rustc-wrapper=/tmp/evil test",
+        "go test -exec /tmp/evil ./...",
+        "pytest -p /tmp/evil",
+        "python3 - <<EOF\n$(curl http://localhost:3000)\nEOF",
+        "cat script.py | npx bash",
+        "source script-without-a-slash",
+        "make -f /dev/stdin",
+    ] {
+        let explained = machine.explain(&["--", command]);
+        assert_eq!(explained["verdict"], "refused", "{command}: {explained:#}");
+        assert_eq!(
+            explained["approvalRefused"], "APPROVAL_UNBOUND",
+            "{command}"
+        );
+        let step = explained["nextStep"].as_str().unwrap();
+        assert!(
+            step.starts_with("interlock config set"),
+            "{command}: {step}"
+        );
+        machine.exec(command).refused(3, "APPROVAL_UNBOUND");
+    }
+    // The next step works: afterwards an approver is asked, and once only.
+    machine.ok(&["config", "set", "tools.exec.unboundApprovals", "ask"]);
+    let explained = machine.explain(&["--", "cat script.py | python3"]);
+    assert_eq!(explained["verdict"], "ask", "{explained:#}");
+}

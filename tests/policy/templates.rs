@@ -1,0 +1,214 @@
+//! Templates: narrow entries for a kind of work, written only if their own cases pass.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+
+use serde_json::Value;
+use testkit::Machine;
+
+fn machine() -> Machine {
+    let machine = Machine::new();
+    for program in [
+        "cargo",
+        "npm",
+        "node",
+        "pytest",
+        "go",
+        "mkdir",
+        "mv",
+        "rm",
+        "systemctl",
+    ] {
+        machine.native(program);
+    }
+    machine.start();
+    machine
+}
+
+/// The name, whether each of these is allowed after it was applied.
+fn allows(machine: &Machine, template: &str, lines: &[&str]) {
+    machine.ok(&["policy", "template", "apply", template]);
+    for line in lines {
+        assert_eq!(machine.verdict(line), "allow", "{template}: {line}");
+    }
+}
+
+fn asks(machine: &Machine, lines: &[&str]) {
+    for line in lines {
+        assert_eq!(machine.verdict(line), "ask", "{line}");
+    }
+}
+
+#[test]
+fn templates_are_listed_and_shown_in_words() {
+    let machine = machine();
+    let listed = machine.ok(&["policy", "template", "list", "--json"]).json();
+    let names: Vec<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    for name in ["read-only", "rust", "node", "python", "go", "server"] {
+        assert!(names.contains(&name), "{names:?}");
+        let shown = machine.ok(&["policy", "template", "show", name]).stdout;
+        assert!(shown.contains("\n- "), "{shown}");
+        assert!(shown.contains("entries for"), "{shown}");
+        let told = machine
+            .ok(&["policy", "template", "show", "--json", name])
+            .json();
+        assert!(!told["entries"].as_array().unwrap().is_empty());
+    }
+    let wrong = machine.run(&["policy", "template", "show", "perl"]);
+    assert_eq!(wrong.error_code(), "TEMPLATE_UNKNOWN");
+    assert!(wrong.stderr.contains("rust"), "{wrong:#?}");
+}
+
+#[test]
+fn a_template_is_for_one_project() {
+    let machine = machine();
+    asks(&machine, &["cargo test"]);
+    let (before, _) = machine.document();
+    let tried = machine
+        .ok(&["policy", "template", "apply", "--dry-run", "rust"])
+        .stdout;
+    assert!(tried.contains("nothing was written"), "{tried}");
+    assert_eq!(machine.document().0, before);
+    fs::create_dir(machine.work().join("src")).unwrap();
+    allows(
+        &machine,
+        "rust",
+        &[
+            "cargo test",
+            "cd src && cargo build --release",
+            "mkdir -p src/utils",
+            "rm -rf target/debug",
+            "git add -A && git commit -m 'One change'",
+        ],
+    );
+    asks(
+        &machine,
+        &[
+            "cargo install x",
+            "cd .. && cargo test",
+            "cargo test --manifest-path ../x/Cargo.toml",
+            "rm -rf src",
+            "mv src ../x",
+            "git push",
+            "npm test",
+        ],
+    );
+    // What project tools name by a link leads where it leads.
+    std::os::unix::fs::symlink("/tmp", machine.work().join("out")).unwrap();
+    asks(
+        &machine,
+        &["mkdir out/x", "mv a.txt out/a.txt", "rm -rf target/../out"],
+    );
+    let again = machine
+        .ok(&["policy", "template", "apply", "--json", "rust"])
+        .json();
+    assert_eq!(again["added"], 0, "{again:#}");
+    let listed = machine.ok(&["approvals", "get"]).stdout;
+    assert!(listed.contains("runs code of the project"), "{listed}");
+}
+
+#[test]
+fn a_template_is_for_one_agent_and_directory() {
+    let machine = machine();
+    machine.know_agents(&["lab"]);
+    let other = machine.root().join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    machine.ok(&[
+        "policy", "template", "apply", "--agent", "lab", "--dir", other, "node",
+    ]);
+    let verdict = |agent: &str, directory: &str| {
+        let told = machine.explain(&["--agent", agent, "--cwd", directory, "--", "npm test"]);
+        told["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict("lab", other), "allow");
+    assert_eq!(verdict("main", other), "ask");
+    assert_eq!(verdict("lab", machine.work().to_str().unwrap()), "ask");
+}
+
+#[test]
+fn the_project_template_goes_by_the_files_of_the_project() {
+    let machine = machine();
+    fs::write(machine.work().join("Cargo.toml"), "").unwrap();
+    fs::create_dir(machine.work().join("web")).unwrap();
+    fs::write(machine.work().join("web/package.json"), "{}").unwrap();
+    let told = machine
+        .ok(&["policy", "template", "apply", "--json", "project"])
+        .json();
+    let includes: Vec<&str> = told["includes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one.as_str().unwrap())
+        .collect();
+    assert!(
+        includes.contains(&"rust") && includes.contains(&"node"),
+        "{includes:?}"
+    );
+    assert!(
+        !includes.contains(&"python") && !includes.contains(&"go"),
+        "{includes:?}"
+    );
+    for line in ["cargo check", "cd web && npm install"] {
+        assert_eq!(machine.verdict(line), "allow", "{line}");
+    }
+    asks(&machine, &["pytest", "go test ./..."]);
+}
+
+#[test]
+fn a_server_is_only_looked_at() {
+    let machine = machine();
+    allows(
+        &machine,
+        "server",
+        &["systemctl status nginx", "df -h", "cd / && uptime"],
+    );
+    asks(
+        &machine,
+        &["systemctl stop nginx", "systemctl status -H x", "df -h > x"],
+    );
+}
+
+#[test]
+fn nothing_is_written_when_a_case_fails_or_the_directory_is_everything() {
+    let machine = machine();
+    let denies = r#"{ version: 1, defaults: { security: "allowlist", ask: "on-miss",
+        deny: [{ pattern: "cargo", args: ["build", "**"] }] } }"#;
+    assert_eq!(machine.set_document(denies).code, 0);
+    let (before, _) = machine.document();
+    let refused = machine.run(&["policy", "template", "apply", "rust"]);
+    assert_eq!(refused.error_code(), "TEMPLATE_CASE", "{refused:#?}");
+    assert_eq!(machine.document().0, before);
+    let home = machine.root().join("home");
+    for directory in [
+        "/",
+        home.to_str().unwrap(),
+        machine.root().to_str().unwrap(),
+    ] {
+        let refused = machine.run(&["policy", "template", "apply", "--dir", directory, "node"]);
+        assert_eq!(refused.error_code(), "TEMPLATE_DIRECTORY", "{directory}");
+    }
+    assert_eq!(machine.document().0, before);
+}
+
+#[test]
+fn an_entry_of_a_template_holds_what_it_is_for() {
+    let machine = machine();
+    machine.ok(&["policy", "template", "apply", "go"]);
+    let (document, _) = machine.document();
+    let entries = document["agents"]["*"]["allowlist"].as_array().unwrap();
+    let work = machine.work();
+    let beneath = format!("{}/**", work.display());
+    for entry in entries {
+        let source = entry["source"].as_str().unwrap();
+        assert!(source.starts_with("template:"), "{entry}");
+        assert_eq!(entry["cwd"], Value::from(beneath.clone()), "{entry}");
+        assert!(entry["id"].is_string(), "{entry}");
+    }
+}
