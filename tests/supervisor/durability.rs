@@ -394,7 +394,6 @@ fn all_of_it_holds_for_an_ordinary_user() {
     // Those with a machine have their own for this user.
     testkit::supervised::again_as_ordinary_user(
         module_path!(),
-        module_path!(),
         &["all_of_it_holds", "a_build_goes_on"],
     );
 }

@@ -266,9 +266,5 @@ fn clients_that_do_not_wait_leave_nothing() {
 
 #[test]
 fn all_of_it_holds_for_an_ordinary_user() {
-    testkit::supervised::again_as_ordinary_user(
-        module_path!(),
-        module_path!(),
-        &["all_of_it_holds"],
-    );
+    testkit::supervised::again_as_ordinary_user(module_path!(), &["all_of_it_holds"]);
 }

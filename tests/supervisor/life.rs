@@ -327,7 +327,6 @@ fn a_supervisor_that_a_run_stops_goes_on() {
 fn all_of_it_holds_for_an_ordinary_user() {
     testkit::supervised::again_as_ordinary_user(
         module_path!(),
-        module_path!(),
         &["all_of_it_holds", "a_client_that_starts_a_supervisor"],
     );
 }

@@ -354,7 +354,6 @@ fn what_cannot_be_started_is_refused_and_leaves_no_session() {
 fn all_of_it_holds_for_an_ordinary_user() {
     testkit::supervised::again_as_ordinary_user(
         module_path!(),
-        module_path!(),
         &["all_of_it_holds", "a_pipe_that_is_full"],
     );
 }

@@ -252,7 +252,6 @@ fn all_of_it_holds_for_an_ordinary_user() {
     // Many sessions need no second look.
     testkit::supervised::again_as_ordinary_user(
         module_path!(),
-        module_path!(),
         &["all_of_it_holds", "many_sessions"],
     );
 }

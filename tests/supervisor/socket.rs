@@ -313,9 +313,5 @@ fn a_run_is_not_let_in() {
 
 #[test]
 fn all_of_it_holds_for_an_ordinary_user() {
-    testkit::supervised::again_as_ordinary_user(
-        module_path!(),
-        module_path!(),
-        &["all_of_it_holds"],
-    );
+    testkit::supervised::again_as_ordinary_user(module_path!(), &["all_of_it_holds"]);
 }
