@@ -1,4 +1,4 @@
-//! Is it sound?
+//! Checks of the owner's setup: the security audit, repairs and imports.
 //!
 //! Read `audit` (the checks of `interlock security audit`, each with its id), `separation` (what keeps a run
 //! from Interlock itself), `doctor` (repairs), `merge` (what is taken from another document), `openclaw` (imports) and

@@ -1,7 +1,9 @@
-//! What does this text say?
+//! Command analysis: says what the text of a command means.
 //!
-//! Everything here is pure: no clock, no files, no async. Questions about the host
-//! ("which file is `rg`?") go through the [`Resolver`] trait.
+//! Everything here is pure: no clock, no files, no async. Questions about the host ("which file is
+//! `rg`?") go through the [`Resolver`] trait. Read in this order: `line` (the words of a plain
+//! line), `lexer`, `analysis` (wrappers and shells, looked through), [`binding`] (what an approval
+//! can pin), [`inline`] (code in arguments), [`display`] (text made safe to show).
 
 #![forbid(unsafe_code)]
 

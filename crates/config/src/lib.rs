@@ -1,4 +1,4 @@
-//! What does the owner ask for, and where is it kept?
+//! The config and the state directory: what the owner asks for, and where it is kept.
 //!
 //! Read in this order: `state` (the directory), `json5` (texts with positions, and edits that keep
 //! comments), `schema` (the one table of keys), `types` (the values that the program uses),

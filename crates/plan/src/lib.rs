@@ -1,4 +1,4 @@
-//! What exactly will run?
+//! The run plan: exactly what will run, with every file pinned.
 //!
 //! Answers the questions that a command line leaves to the file system. It only reads: nothing
 //! here starts, writes or removes anything, and nothing here says whether a command may run.

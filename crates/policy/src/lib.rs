@@ -1,4 +1,9 @@
-//! May it run?
+//! The policy: says whether a command may run.
+//!
+//! Everything here is pure: no clock, no files, no async. Read in this order: `level` and
+//! `effective` (the levels, joined from all their layers), `document` and `entry` (the approvals
+//! document), `allowlist`, `safe_bin` and `deny` (what satisfies a command, and what forbids it),
+//! `judge` (from an analysis to a verdict), `verdict`, then `remember` (what *always* would store).
 
 #![forbid(unsafe_code)]
 

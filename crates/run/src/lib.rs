@@ -1,4 +1,5 @@
-//! Run it.
+//! The engine, the supervisor and the transcripts: starts an authorized plan and sees it through to
+//! its end.
 //!
 //! There is one function that starts a process for a caller: [`start`]. It takes a
 //! [`RunPlan`](interlock_plan::RunPlan) with its files open, and an [`Authorization`] that names the

@@ -1,4 +1,4 @@
-//! Whose certificate is it? Both ends of an encrypted connection.
+//! TLS: both ends of an encrypted connection, and which certificates they accept.
 //!
 //! Read in this order: [`Fingerprint`] (a certificate, by its SHA-256), [`connect`] (the end that
 //! asks: the pinned certificate, or one that this machine trusts), [`Identity`] (the end that shows

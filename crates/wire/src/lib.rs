@@ -1,4 +1,4 @@
-//! How do gateway, clients and nodes talk?
+//! The protocol between gateway, clients and nodes.
 //!
 //! Types and rules of the protocol; no sockets, no clock, no files. Read in this order: [`frame`]
 //! (what one WebSocket message is), [`error`] and [`refusal`] (how requests are refused),
