@@ -21,14 +21,14 @@ pub struct SettingEdit {
 }
 
 /// The config as it would be, with the edits that lead there.
-struct Planner<'a> {
+struct SettingsPlanner<'a> {
     text: Json5Text,
     edits: Vec<SettingEdit>,
     report: &'a mut ImportReport,
 }
 
 /// Where a value is written, there and here: at the top, or in an agent.
-struct Place<'a> {
+struct SettingPlace<'a> {
     /// In front of a key of the other config.
     theirs: String,
     ours: KeyPath,
@@ -38,7 +38,7 @@ struct Place<'a> {
 }
 
 /// What a rule does with a value.
-enum Fate {
+enum SettingFate {
     Take(Value),
     Change(Value, String),
     Leave(String),
@@ -48,14 +48,14 @@ enum Fate {
 
 /// The edits that take `theirs` over. Every one of them leaves a config that is valid.
 pub fn plan(current: &Json5Text, theirs: &Value, report: &mut ImportReport) -> Vec<SettingEdit> {
-    let mut planner = Planner {
+    let mut planner = SettingsPlanner {
         text: current.clone(),
         edits: Vec::new(),
         report,
     };
     let mut rest = theirs.clone();
     planner.close(&mut rest);
-    let top = Place {
+    let top = SettingPlace {
         theirs: String::new(),
         ours: KeyPath::root(),
         shown: String::new(),
@@ -70,7 +70,7 @@ pub fn plan(current: &Json5Text, theirs: &Value, report: &mut ImportReport) -> V
     planner.edits
 }
 
-impl Planner<'_> {
+impl SettingsPlanner<'_> {
     fn config(&self) -> Config {
         // Every edit was checked before it was kept.
         Config::from_text(&self.text).unwrap_or_default()
@@ -140,7 +140,7 @@ impl Planner<'_> {
         take(rest, "tools.exec.host");
     }
 
-    fn apply(&mut self, rule: &KeyRule, rest: &mut Value, place: &Place<'_>) {
+    fn apply(&mut self, rule: &KeyRule, rest: &mut Value, place: &SettingPlace<'_>) {
         let Some(theirs) = take(rest, rule.key) else {
             return;
         };
@@ -165,8 +165,8 @@ impl Planner<'_> {
             )
         };
         match fate {
-            Fate::Nothing => {}
-            Fate::Leave(reason) => {
+            SettingFate::Nothing => {}
+            SettingFate::Leave(reason) => {
                 let mut value = ImportedValue::new(path, reason);
                 // The owner may still want it, unless Interlock has no such key.
                 let mut trial = self.text.clone();
@@ -177,7 +177,7 @@ impl Planner<'_> {
                 }
                 self.report.left.push(value);
             }
-            Fate::Take(value) => match self.set(&key, &shown, &value) {
+            SettingFate::Take(value) => match self.set(&key, &shown, &value) {
                 Ok(()) if rule.rule == ImportRule::Loosening => {
                     let what = format!("{}: {}", shown_value(&value), rule.reason);
                     let taken = ImportedValue::new(path, what);
@@ -198,7 +198,7 @@ impl Planner<'_> {
                 }
                 Err(reason) => self.report.left.push(ImportedValue::new(path, reason)),
             },
-            Fate::Change(value, what) => match self.set(&key, &shown, &value) {
+            SettingFate::Change(value, what) => match self.set(&key, &shown, &value) {
                 Ok(()) => {
                     let changed = ImportedValue::new(path, what);
                     self.report
@@ -215,33 +215,33 @@ impl Planner<'_> {
         rule: &KeyRule,
         theirs: &Value,
         ours: Option<&Value>,
-        place: &Place<'_>,
-    ) -> Fate {
+        place: &SettingPlace<'_>,
+    ) -> SettingFate {
         if ours == Some(theirs) {
-            return Fate::Nothing;
+            return SettingFate::Nothing;
         }
         let reason = rule.reason.to_owned();
         match rule.rule {
-            ImportRule::Left => Fate::Leave(reason),
+            ImportRule::Left => SettingFate::Leave(reason),
             ImportRule::Levels => self.level_fate(rule, theirs, place),
             ImportRule::Neutral | ImportRule::Loosening => match ours {
-                None => Fate::Take(theirs.clone()),
+                None => SettingFate::Take(theirs.clone()),
                 Some(ours) => already(ours),
             },
             ImportRule::OnlyIf(wanted) => match (theirs.as_bool(), ours) {
-                (Some(value), _) if value == wanted => Fate::Take(theirs.clone()),
-                (Some(_), None) if is_default(rule.key, theirs) => Fate::Nothing,
-                _ => Fate::Leave(reason),
+                (Some(value), _) if value == wanted => SettingFate::Take(theirs.clone()),
+                (Some(_), None) if is_default(rule.key, theirs) => SettingFate::Nothing,
+                _ => SettingFate::Leave(reason),
             },
             ImportRule::OnlyWords(words) => match (theirs.as_str(), ours) {
-                (Some(word), None) if words.contains(&word) => Fate::Take(theirs.clone()),
+                (Some(word), None) if words.contains(&word) => SettingFate::Take(theirs.clone()),
                 (Some(word), Some(ours)) if words.contains(&word) => already(ours),
-                _ => Fate::Leave(reason),
+                _ => SettingFate::Leave(reason),
             },
             ImportRule::Smallest => match (theirs.as_u64(), ours.and_then(Value::as_u64)) {
-                (Some(theirs), Some(ours)) if theirs > ours => Fate::Leave(reason),
-                (Some(_), _) => Fate::Take(theirs.clone()),
-                (None, _) => Fate::Leave("it is not a number".to_owned()),
+                (Some(theirs), Some(ours)) if theirs > ours => SettingFate::Leave(reason),
+                (Some(_), _) => SettingFate::Take(theirs.clone()),
+                (None, _) => SettingFate::Leave("it is not a number".to_owned()),
             },
             ImportRule::AllNames => all_names(theirs, ours),
             ImportRule::CommonNames(default) => {
@@ -251,7 +251,7 @@ impl Planner<'_> {
                         Some(default.iter().map(|name| (*name).to_owned()).collect())
                     }
                     // No list allows everything, so any list is stricter.
-                    (None, None) => return Fate::Take(theirs.clone()),
+                    (None, None) => return SettingFate::Take(theirs.clone()),
                 };
                 common_names(theirs, ours.as_deref(), &reason)
             }
@@ -259,18 +259,18 @@ impl Planner<'_> {
     }
 
     /// The stricter level, compared with what holds here for the agent.
-    fn level_fate(&self, rule: &KeyRule, theirs: &Value, place: &Place<'_>) -> Fate {
+    fn level_fate(&self, rule: &KeyRule, theirs: &Value, place: &SettingPlace<'_>) -> SettingFate {
         let exec = self.config().exec_for(place.agent);
         let ours = (
             exec.security.unwrap_or(Security::Full),
             exec.ask.unwrap_or(Ask::Off),
         );
         let word = theirs.as_str().unwrap_or_default();
-        let unknown = || Fate::Leave("it is not a level that is known here".to_owned());
+        let unknown = || SettingFate::Leave("it is not a level that is known here".to_owned());
         let compare = |is_stricter: bool, is_same: bool| match (is_stricter, is_same) {
-            (_, true) => Fate::Nothing,
-            (true, false) => Fate::Take(theirs.clone()),
-            (false, false) => Fate::Leave(format!("`{word}` would loosen what holds here")),
+            (_, true) => SettingFate::Nothing,
+            (true, false) => SettingFate::Take(theirs.clone()),
+            (false, false) => SettingFate::Leave(format!("`{word}` would loosen what holds here")),
         };
         match rule.key.rsplit('.').next() {
             Some("security") => match Security::parse(word) {
@@ -291,7 +291,7 @@ impl Planner<'_> {
                     exec.mode.is_none() && (exec.security.is_some() || exec.ask.is_some());
                 let is_stricter = levels.0 >= ours.0 && levels.1 >= ours.1;
                 if has_levels && levels != ours {
-                    return Fate::Leave(
+                    return SettingFate::Leave(
                         "tools.exec.security and ask are set here, and a mode would replace them"
                             .to_owned(),
                     );
@@ -373,7 +373,7 @@ impl Planner<'_> {
                 index
             }
         };
-        let place = Place {
+        let place = SettingPlace {
             theirs: theirs.to_owned(),
             ours: list.index(index),
             shown: format!("agents.list[{index}]."),
@@ -480,8 +480,8 @@ fn is_default(key: &str, value: &Value) -> bool {
     default == *value
 }
 
-fn already(ours: &Value) -> Fate {
-    Fate::Leave(format!("it is {} here already", shown_value(ours)))
+fn already(ours: &Value) -> SettingFate {
+    SettingFate::Leave(format!("it is {} here already", shown_value(ours)))
 }
 
 fn names(value: &Value) -> Option<Vec<String>> {
@@ -489,9 +489,9 @@ fn names(value: &Value) -> Option<Vec<String>> {
     list.map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-fn all_names(theirs: &Value, ours: Option<&Value>) -> Fate {
+fn all_names(theirs: &Value, ours: Option<&Value>) -> SettingFate {
     let Some(theirs) = names(theirs) else {
-        return Fate::Leave("it is not a list of names".to_owned());
+        return SettingFate::Leave("it is not a list of names".to_owned());
     };
     let before = ours.and_then(names).unwrap_or_default();
     let mut all = before.clone();
@@ -501,29 +501,29 @@ fn all_names(theirs: &Value, ours: Option<&Value>) -> Fate {
         }
     }
     if all == before {
-        Fate::Nothing
+        SettingFate::Nothing
     } else {
-        Fate::Take(json!(all))
+        SettingFate::Take(json!(all))
     }
 }
 
-fn common_names(theirs: &Value, ours: Option<&[String]>, reason: &str) -> Fate {
+fn common_names(theirs: &Value, ours: Option<&[String]>, reason: &str) -> SettingFate {
     let (Some(theirs), Some(ours)) = (names(theirs), ours) else {
-        return Fate::Leave("it is not a list of names".to_owned());
+        return SettingFate::Leave("it is not a list of names".to_owned());
     };
     let (common, more): (Vec<String>, Vec<String>) =
         theirs.into_iter().partition(|name| ours.contains(name));
     if common.len() == ours.len() {
         return match more.as_slice() {
-            [] => Fate::Nothing,
-            more => Fate::Leave(format!("{}: {reason}", more.join(", "))),
+            [] => SettingFate::Nothing,
+            more => SettingFate::Leave(format!("{}: {reason}", more.join(", "))),
         };
     }
     if more.is_empty() {
-        return Fate::Take(json!(common));
+        return SettingFate::Take(json!(common));
     }
     let what = format!("only {}; not {}: {reason}", json!(common), more.join(", "));
-    Fate::Change(json!(common), what)
+    SettingFate::Change(json!(common), what)
 }
 
 /// A value as one word of a command line.
