@@ -9,7 +9,8 @@ use std::time::Duration;
 use interlock_config::types::GatewayRemote;
 use interlock_host::LocalHost;
 use interlock_node::{
-    Fingerprint, NotAFingerprint, PASSWORD_VARIABLES, Secret, TOKEN_VARIABLES, Target, TargetError,
+    Fingerprint, GatewayTarget, NotAFingerprint, PASSWORD_VARIABLES, Secret, TOKEN_VARIABLES,
+    TargetError,
 };
 
 use crate::failure::Failure;
@@ -20,7 +21,7 @@ const DIAL_TIME: Duration = Duration::from_secs(10);
 /// A gateway elsewhere, and what proves an operator to it.
 #[derive(Debug)]
 pub struct RemoteGateway {
-    pub target: Target,
+    pub target: GatewayTarget,
     pub token: Option<Secret>,
     pub password: Option<Secret>,
 }
@@ -71,7 +72,7 @@ impl RemoteGateway {
 }
 
 /// Carries bytes between the gateway and this process until either end is closed.
-fn carry(target: &Target, other: UnixStream, tell: &Sender<Result<(), String>>) {
+fn carry(target: &GatewayTarget, other: UnixStream, tell: &Sender<Result<(), String>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -105,7 +106,7 @@ fn carry(target: &Target, other: UnixStream, tell: &Sender<Result<(), String>>) 
 }
 
 /// `ws://HOST[:PORT]` or `wss://HOST[:PORT]`.
-fn target(url: &str, remote: &GatewayRemote) -> Result<Target, Failure> {
+fn target(url: &str, remote: &GatewayRemote) -> Result<GatewayTarget, Failure> {
     let invalid = |why: &str| {
         let message = format!("gateway.remote.url is `{url}`: {why}");
         Failure::refused("GATEWAY_URL_INVALID", message)
@@ -153,7 +154,7 @@ fn target(url: &str, remote: &GatewayRemote) -> Result<Target, Failure> {
         // A fingerprint in the config means TLS, whatever the address says: as for nodes.
         (_, pinned) => pinned,
     };
-    Target::new(host, port, tls).map_err(|error| wrong(&error))
+    GatewayTarget::new(host, port, tls).map_err(|error| wrong(&error))
 }
 
 /// Of the environment, else of the file that the config names.

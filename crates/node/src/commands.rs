@@ -16,6 +16,6 @@ pub(crate) use explain::explain;
 pub(crate) use ordered::{end, order, read};
 pub(crate) use policy::policy;
 pub(crate) use prepare::prepare;
-pub(crate) use run::{End, Over, run};
+pub(crate) use run::{NodeRunEnd, WaitedRun, run};
 pub(crate) use sessions::process;
 pub(crate) use which::which;

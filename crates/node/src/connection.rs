@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_util::sync::CancellationToken;
 
-use crate::target::{Target, TargetError};
+use crate::target::{GatewayTarget, TargetError};
 use crate::uplink::Uplink;
 
 /// How long it may take until a connection stands.
@@ -44,8 +44,8 @@ const SHOWN_BYTES: usize = 300;
 const TICK_TIMEOUT: (u16, &str) = (4000, "tick timeout");
 
 /// A connection to a gateway, encrypted or not.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+pub trait GatewayStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> GatewayStream for S {}
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +63,12 @@ impl ConnectError {
 }
 
 /// A gateway that has welcomed this node.
-pub(crate) struct Connection {
-    socket: WebSocketStream<Box<dyn Stream>>,
-    pub(crate) hello: Hello,
+pub(crate) struct GatewayConnection {
+    socket: WebSocketStream<Box<dyn GatewayStream>>,
+    pub(crate) hello: GatewayHello,
 }
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for GatewayConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection")
             .field("hello", &self.hello)
@@ -79,10 +79,10 @@ impl std::fmt::Debug for Connection {
 /// What is used of a welcome. Gateways of all versions say it, and more.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Hello {
+pub(crate) struct GatewayHello {
     pub(crate) server: HelloServer,
     #[serde(default)]
-    pub(crate) auth: HelloAuth,
+    pub(crate) auth: GatewayHelloAuth,
     #[serde(default)]
     policy: HelloPolicy,
 }
@@ -94,7 +94,7 @@ pub(crate) struct HelloServer {
     product: Option<String>,
 }
 
-impl Hello {
+impl GatewayHello {
     /// Whether the gateway knows what only our own say to each other.
     pub(crate) fn is_interlock(&self) -> bool {
         self.server.product.as_deref() == Some(INTERLOCK)
@@ -103,7 +103,7 @@ impl Hello {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct HelloAuth {
+pub(crate) struct GatewayHelloAuth {
     pub(crate) scopes: Vec<String>,
     pub(crate) device_token: Option<Secret>,
 }
@@ -132,7 +132,7 @@ impl HelloPolicy {
 
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ConnectionEnd {
     Stopped,
     /// Another connection of this device does the work now; to come back would only take it away
     /// again.
@@ -140,10 +140,10 @@ pub(crate) enum End {
     Lost(String),
 }
 
-impl Connection {
+impl GatewayConnection {
     /// Connects and introduces itself. `connect` is signed here, over the nonce of the challenge.
     pub(crate) async fn open(
-        target: &Target,
+        target: &GatewayTarget,
         mut connect: Connect,
         identity: &DeviceIdentity,
     ) -> Result<Self, ConnectError> {
@@ -184,7 +184,7 @@ impl Connection {
         uplink: &Uplink,
         stop: &CancellationToken,
         hear: impl Fn(&Event),
-    ) -> End {
+    ) -> ConnectionEnd {
         let patience = self.hello.policy.patience();
         let mut calls = uplink.attach(self.hello.is_interlock());
         let mut waiting: HashMap<String, oneshot::Sender<Response>> = HashMap::new();
@@ -199,12 +199,12 @@ impl Connection {
                         Some(Ok(Message::Close(Some(frame))))
                             if u16::from(frame.code) == Close::TAKEN_OVER =>
                         {
-                            break End::TakenOver;
+                            break ConnectionEnd::TakenOver;
                         }
-                        Some(Ok(Message::Close(frame))) => break End::Lost(closed(frame)),
+                        Some(Ok(Message::Close(frame))) => break ConnectionEnd::Lost(closed(frame)),
                         Some(Ok(_)) => {}
-                        Some(Err(error)) => break End::Lost(error.to_string()),
-                        None => break End::Lost("the connection ended".to_owned()),
+                        Some(Err(error)) => break ConnectionEnd::Lost(error.to_string()),
+                        None => break ConnectionEnd::Lost("the connection ended".to_owned()),
                     }
                 }
                 Some(call) = calls.recv() => {
@@ -214,19 +214,19 @@ impl Connection {
                     waiting.insert(call.request.id, call.answer);
                     match timeout(SEND_TIME, self.socket.send(Message::text(text))).await {
                         Ok(Ok(())) => {}
-                        Ok(Err(error)) => break End::Lost(error.to_string()),
-                        Err(_) => break End::Lost("the gateway receives nothing".to_owned()),
+                        Ok(Err(error)) => break ConnectionEnd::Lost(error.to_string()),
+                        Err(_) => break ConnectionEnd::Lost("the gateway receives nothing".to_owned()),
                     }
                 }
                 () = tokio::time::sleep_until(heard + patience) => {
                     let (code, reason) = TICK_TIMEOUT;
                     self.close(code, reason).await;
                     let silence = patience.as_millis();
-                    break End::Lost(format!("nothing was heard for {silence} ms"));
+                    break ConnectionEnd::Lost(format!("nothing was heard for {silence} ms"));
                 }
                 () = stop.cancelled() => {
                     self.close(Close::NORMAL, "node stopped").await;
-                    break End::Stopped;
+                    break ConnectionEnd::Stopped;
                 }
             }
         };
@@ -274,7 +274,7 @@ fn read(
 }
 
 /// The first address of the gateway that answers, of those where this may go.
-async fn reach(target: &Target) -> io::Result<TcpStream> {
+async fn reach(target: &GatewayTarget) -> io::Result<TcpStream> {
     let away = |error: TargetError| io::Error::other(format!("{error}; {}", error.remedy()));
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
     for address in tokio::net::lookup_host((target.host.as_str(), target.port)).await? {
@@ -297,7 +297,7 @@ async fn reach(target: &Target) -> io::Result<TcpStream> {
 
 /// Connects to a gateway: to the pinned certificate, or in plain text where that may go. Nothing is
 /// sent elsewhere.
-pub async fn open_stream(target: &Target) -> io::Result<Box<dyn Stream>> {
+pub async fn open_stream(target: &GatewayTarget) -> io::Result<Box<dyn GatewayStream>> {
     let stream = reach(target).await?;
     stream.set_nodelay(true)?;
     Ok(match target.tls {
@@ -309,7 +309,7 @@ pub async fn open_stream(target: &Target) -> io::Result<Box<dyn Stream>> {
     })
 }
 
-async fn dial(target: &Target) -> io::Result<WebSocketStream<Box<dyn Stream>>> {
+async fn dial(target: &GatewayTarget) -> io::Result<WebSocketStream<Box<dyn GatewayStream>>> {
     let stream = open_stream(target).await?;
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_FRAME_BYTES))
@@ -338,7 +338,7 @@ fn said(answer: &tungstenite::http::Response<Option<Vec<u8>>>) -> String {
 }
 
 async fn challenge(
-    socket: &mut WebSocketStream<Box<dyn Stream>>,
+    socket: &mut WebSocketStream<Box<dyn GatewayStream>>,
 ) -> Result<Challenge, ConnectError> {
     loop {
         if let Frame::Event(event) = frame(socket).await?
@@ -353,7 +353,7 @@ async fn challenge(
 }
 
 async fn answer(
-    socket: &mut WebSocketStream<Box<dyn Stream>>,
+    socket: &mut WebSocketStream<Box<dyn GatewayStream>>,
     id: &str,
 ) -> Result<Response, ConnectError> {
     loop {
@@ -366,7 +366,9 @@ async fn answer(
     }
 }
 
-async fn frame(socket: &mut WebSocketStream<Box<dyn Stream>>) -> Result<Frame, ConnectError> {
+async fn frame(
+    socket: &mut WebSocketStream<Box<dyn GatewayStream>>,
+) -> Result<Frame, ConnectError> {
     loop {
         match socket.next().await {
             Some(Ok(Message::Text(text))) => {
@@ -390,7 +392,7 @@ pub(crate) fn wants_device_token(error: &WireError) -> bool {
 
 /// What a refusal means for a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum GatewayRefusal {
     /// The operator of the gateway has to let this device in.
     Pairing { request_id: Option<String> },
     /// It will be the same next time.
@@ -402,7 +404,7 @@ pub(crate) enum Refusal {
 /// Refusals of the handshake that pass by themselves, though they are said like final ones.
 const PASSING: &[&str] = &["AUTH_RATE_LIMITED", "DEVICE_AUTH_NONCE_MISMATCH"];
 
-impl Refusal {
+impl GatewayRefusal {
     pub(crate) fn of(error: &WireError) -> Self {
         let detail = error.detail_code();
         if detail == Some("PAIRING_REQUIRED") {

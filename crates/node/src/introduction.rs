@@ -34,7 +34,7 @@ pub const PASSWORD_VARIABLES: [&str; 2] =
 pub(crate) struct Introduction {
     connect: Connect,
     /// Where it is known, the device's own token is not used, unless the gateway wants that.
-    shared: Shared,
+    shared: SharedCredentials,
     pub(crate) tokens: DeviceTokens,
 }
 
@@ -50,7 +50,7 @@ impl Introduction {
         file: &NodeFile,
         version: &str,
         path: String,
-        shared: Shared,
+        shared: SharedCredentials,
         tokens: DeviceTokens,
     ) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Introduction {
     pub(crate) fn connect(&self, by: By) -> Connect {
         let mut connect = self.connect.clone();
         let auth = match by {
-            By::Shared if self.shared != Shared::default() => Auth {
+            By::Shared if self.shared != SharedCredentials::default() => Auth {
                 token: self.shared.token.clone(),
                 password: self.shared.password.clone(),
                 ..Auth::default()
@@ -82,12 +82,12 @@ impl Introduction {
 
 /// The credentials that all clients of the gateway share. The gateway asks for one of the two.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shared {
+pub(crate) struct SharedCredentials {
     token: Option<Secret>,
     password: Option<Secret>,
 }
 
-impl Shared {
+impl SharedCredentials {
     pub(crate) fn of(
         host: &LocalHost,
         environment: &BTreeMap<String, String>,

@@ -1,6 +1,6 @@
 //! A node host: runs commands for a gateway on another machine, under this machine's own policy.
 //!
-//! Read in this order: [`Target`] (whom it talks to, and when plain text is good enough), `state` (who
+//! Read in this order: [`GatewayTarget`] (whom it talks to, and when plain text is good enough), `state` (who
 //! this node is, and what it keeps), `introduction` (what it says of itself), `node` (the life of the
 //! process: connect, serve, come back), `connection` (one connection, from the challenge to its end),
 //! `uplink` (answers that outlive a connection), `places` (what is worked on at a time), `serve` and
@@ -21,10 +21,10 @@ mod state;
 mod target;
 mod uplink;
 
-pub use connection::{Stream, open_stream};
+pub use connection::{GatewayStream, open_stream};
 pub use interlock_tls::{Fingerprint, NotAFingerprint};
 pub use interlock_wire::Secret;
 pub use introduction::{PASSWORD_VARIABLES, TOKEN_VARIABLES};
-pub use node::{NodeError, Options, run};
-pub use state::{Info, NodeFile, Standing, identity, running};
-pub use target::{Target, TargetError};
+pub use node::{NodeError, NodeOptions, run};
+pub use state::{NodeFile, NodeInfo, NodeStanding, identity, running};
+pub use target::{GatewayTarget, TargetError};

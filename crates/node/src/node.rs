@@ -17,11 +17,15 @@ use interlock_wire::{Event, Secret, WireError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{ConnectError, Connection, End, Refusal, wants_device_token};
-use crate::introduction::{By, Introduction, PASSWORD_VARIABLES, Shared, TOKEN_VARIABLES};
-use crate::serve::Service;
-use crate::state::{self, DeviceTokens, Info, Lock, NodeFile, Standing};
-use crate::target::Target;
+use crate::connection::{
+    ConnectError, ConnectionEnd, GatewayConnection, GatewayRefusal, wants_device_token,
+};
+use crate::introduction::{
+    By, Introduction, PASSWORD_VARIABLES, SharedCredentials, TOKEN_VARIABLES,
+};
+use crate::serve::NodeService;
+use crate::state::{self, DeviceTokens, NodeFile, NodeInfo, NodeLock, NodeStanding};
+use crate::target::GatewayTarget;
 use crate::uplink::Uplink;
 
 /// Ids of requests are much shorter.
@@ -38,11 +42,11 @@ const FORGET_EVERY: Duration = Duration::from_hours(1);
 
 /// What a node is started with.
 #[derive(Debug)]
-pub struct Options {
+pub struct NodeOptions {
     pub host: OpenOptions,
     /// Reaches the supervisor, and starts it when it is needed.
     pub supervisor: SupervisorClient,
-    pub target: Target,
+    pub target: GatewayTarget,
     /// Instead of the name of the machine.
     pub display_name: Option<String>,
     /// Instead of the one that was chosen at the first start.
@@ -131,8 +135,8 @@ impl NodeError {
 
 /// Serves a gateway until `stop`, and comes back whenever the connection is lost. An error is one
 /// that would be the same next time.
-pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeError> {
-    let Options {
+pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), NodeError> {
+    let NodeOptions {
         host,
         supervisor,
         target,
@@ -144,9 +148,9 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     } = options;
     let (host, _) = LocalHost::open(host)?;
     let state_dir = host.state_dir().to_owned();
-    let lock = Lock::take(&state_dir)?;
+    let lock = NodeLock::take(&state_dir)?;
     let identity = state::identity(&state_dir)?;
-    let shared = Shared::of(&host, &environment)?;
+    let shared = SharedCredentials::of(&host, &environment)?;
     for name in TOKEN_VARIABLES.iter().chain(&PASSWORD_VARIABLES) {
         environment.remove(*name);
     }
@@ -165,19 +169,19 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     if let Some(token) = device_token {
         introduction.tokens.keep(&token, &[])?;
     }
-    let info = Info {
+    let info = NodeInfo {
         pid: std::process::id(),
         version: version.to_owned(),
         started_at_ms: now_ms(),
         device_id: identity.device_id(),
         gateway: target.url(),
-        standing: Standing::Connecting,
+        standing: NodeStanding::Connecting,
         since_ms: now_ms(),
         pairing_request: None,
         commands_request: None,
     };
     let uplink = Arc::new(Uplink::new());
-    let service = Arc::new(Service::new(
+    let service = Arc::new(NodeService::new(
         host,
         supervisor,
         environment,
@@ -188,7 +192,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
     let telling = tokio::spawn(tell_ends(Arc::clone(&service)));
     let resting = tokio::spawn(rest(Arc::clone(&service)));
     let learning = tokio::spawn(learn_skills(Arc::clone(&service), Arc::clone(&uplink)));
-    let node = Node {
+    let node = NodeHost {
         target,
         identity,
         introduction,
@@ -214,7 +218,7 @@ pub async fn run(options: Options, stop: CancellationToken) -> Result<(), NodeEr
 
 /// Which programs count as those of skills is the gateway's business; whether that allows them is said
 /// by the document of this machine.
-async fn learn_skills(service: Arc<Service>, uplink: Arc<Uplink>) {
+async fn learn_skills(service: Arc<NodeService>, uplink: Arc<Uplink>) {
     loop {
         let reader = Arc::clone(&service);
         let asked = tokio::task::spawn_blocking(move || {
@@ -233,7 +237,7 @@ async fn learn_skills(service: Arc<Service>, uplink: Arc<Uplink>) {
 }
 
 /// Gives memory back while nothing goes on, until the node ends.
-async fn rest(service: Arc<Service>) {
+async fn rest(service: Arc<NodeService>) {
     let mut rest = memory::RestWatch::default();
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
@@ -242,18 +246,18 @@ async fn rest(service: Arc<Service>) {
 }
 
 /// All that stays the same from one connection to the next.
-struct Node {
-    target: Target,
+struct NodeHost {
+    target: GatewayTarget,
     identity: DeviceIdentity,
     introduction: Introduction,
     uplink: Arc<Uplink>,
-    service: Arc<Service>,
-    lock: Lock,
+    service: Arc<NodeService>,
+    lock: NodeLock,
     stop: CancellationToken,
 }
 
-impl Node {
-    async fn serve(&self, info: Info) -> Result<(), NodeError> {
+impl NodeHost {
+    async fn serve(&self, info: NodeInfo) -> Result<(), NodeError> {
         self.lock.publish(&info)?;
         let gateway = info.gateway.clone();
         let info = Mutex::new(info);
@@ -267,7 +271,7 @@ impl Node {
                 .auth
                 .as_ref()
                 .is_some_and(|auth| auth.device_token.is_none());
-            let opening = Connection::open(&self.target, connect, &self.identity);
+            let opening = GatewayConnection::open(&self.target, connect, &self.identity);
             let opened = tokio::select! {
                 opened = opening => opened,
                 () = self.stop.cancelled() => return Ok(()),
@@ -279,20 +283,20 @@ impl Node {
                     attempt = 0;
                     shown_request = None;
                     self.keep_token(&connection)?;
-                    self.stand(&info, Standing::Connected, None)?;
+                    self.stand(&info, NodeStanding::Connected, None)?;
                     match self.serve_one(connection, &info).await {
-                        End::Stopped => return Ok(()),
-                        End::TakenOver => return Err(NodeError::TakenOver),
-                        End::Lost(why) => tracing::warn!(why, "the gateway is lost"),
+                        ConnectionEnd::Stopped => return Ok(()),
+                        ConnectionEnd::TakenOver => return Err(NodeError::TakenOver),
+                        ConnectionEnd::Lost(why) => tracing::warn!(why, "the gateway is lost"),
                     }
-                    (Standing::Connecting, None)
+                    (NodeStanding::Connecting, None)
                 }
                 Err(ConnectError::Unreachable(why)) => {
                     tracing::warn!(why, "the gateway cannot be reached");
-                    (Standing::Connecting, None)
+                    (NodeStanding::Connecting, None)
                 }
-                Err(ConnectError::Refused(error)) => match Refusal::of(&error) {
-                    Refusal::Final
+                Err(ConnectError::Refused(error)) => match GatewayRefusal::of(&error) {
+                    GatewayRefusal::Final
                         if shows_shared
                             && wants_device_token(&error)
                             && self.introduction.tokens.get().is_some() =>
@@ -304,20 +308,20 @@ impl Node {
                         by = By::DeviceToken;
                         continue;
                     }
-                    Refusal::Final => return Err(NodeError::Refused(error)),
-                    Refusal::Later(after) => {
+                    GatewayRefusal::Final => return Err(NodeError::Refused(error)),
+                    GatewayRefusal::Later(after) => {
                         tracing::warn!(why = error.message, "the gateway wants us later");
                         at_least = after;
-                        (Standing::Connecting, None)
+                        (NodeStanding::Connecting, None)
                     }
-                    Refusal::Pairing { request_id } => {
+                    GatewayRefusal::Pairing { request_id } => {
                         let request_id = request_id.filter(|id| is_plain(id));
                         if attempt == 0 || request_id != shown_request {
                             tell_pairing(&error, request_id.as_deref());
                         }
                         shown_request.clone_from(&request_id);
                         longest = LONGEST_PAIRING_PAUSE;
-                        (Standing::PairingRequired, request_id)
+                        (NodeStanding::PairingRequired, request_id)
                     }
                 },
             };
@@ -332,7 +336,11 @@ impl Node {
         }
     }
 
-    async fn serve_one(&self, connection: Connection, info: &Mutex<Info>) -> End {
+    async fn serve_one(
+        &self,
+        connection: GatewayConnection,
+        info: &Mutex<NodeInfo>,
+    ) -> ConnectionEnd {
         tracing::info!(version = connection.hello.server.version, "connected");
         self.service
             .set_gateway_is_interlock(connection.hello.is_interlock());
@@ -340,7 +348,7 @@ impl Node {
         connection.serve(&self.uplink, &self.stop, hear).await
     }
 
-    fn hear(&self, event: &Event, info: &Mutex<Info>) {
+    fn hear(&self, event: &Event, info: &Mutex<NodeInfo>) {
         match event.event.as_str() {
             NODE_PAIR_REQUESTED => {
                 let request = said(event, "requestId").filter(|id| is_plain(id));
@@ -357,11 +365,11 @@ impl Node {
                 }
                 self.wait_for_commands(info, None);
             }
-            _ => Service::invoke(&self.service, event),
+            _ => NodeService::invoke(&self.service, event),
         }
     }
 
-    fn wait_for_commands(&self, info: &Mutex<Info>, request: Option<String>) {
+    fn wait_for_commands(&self, info: &Mutex<NodeInfo>, request: Option<String>) {
         let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
         info.commands_request = request;
         if let Err(error) = self.lock.publish(&info) {
@@ -370,7 +378,7 @@ impl Node {
     }
 
     /// With the token of the device a node comes back without that of the gateway.
-    fn keep_token(&self, connection: &Connection) -> Result<(), NodeError> {
+    fn keep_token(&self, connection: &GatewayConnection) -> Result<(), NodeError> {
         let auth = &connection.hello.auth;
         let Some(token) = &auth.device_token else {
             return Ok(());
@@ -380,8 +388,8 @@ impl Node {
 
     fn stand(
         &self,
-        info: &Mutex<Info>,
-        standing: Standing,
+        info: &Mutex<NodeInfo>,
+        standing: NodeStanding,
         pairing_request: Option<String>,
     ) -> Result<(), NodeError> {
         let mut info = info.lock().unwrap_or_else(PoisonError::into_inner);
@@ -428,7 +436,7 @@ fn pause(attempt: u32, longest: Duration, at_least: Option<Duration>) -> Duratio
 }
 
 /// Records how background runs ended, and reports the gateway's own runs to it.
-async fn tell_ends(service: Arc<Service>) {
+async fn tell_ends(service: Arc<NodeService>) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         let looking = Arc::clone(&service);
@@ -444,7 +452,7 @@ async fn tell_ends(service: Arc<Service>) {
     }
 }
 
-async fn forget(service: Arc<Service>) {
+async fn forget(service: Arc<NodeService>) {
     loop {
         let service = Arc::clone(&service);
         let forgotten = tokio::task::spawn_blocking(move || service.forget_old()).await;

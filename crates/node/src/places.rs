@@ -11,7 +11,7 @@ const STUCK_TIME: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct CommandPermits {
     free: Arc<Semaphore>,
     all: usize,
     finished: AtomicU64,
@@ -21,18 +21,18 @@ pub(crate) struct Places {
 
 /// A permit for one command at work.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CommandPermit {
     _permit: OwnedSemaphorePermit,
-    places: Arc<Places>,
+    places: Arc<CommandPermits>,
 }
 
-impl Drop for Place {
+impl Drop for CommandPermit {
     fn drop(&mut self) {
         self.places.finished.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Places {
+impl CommandPermits {
     pub(crate) fn new(all: usize) -> Arc<Self> {
         Arc::new(Self {
             free: Arc::new(Semaphore::new(all)),
@@ -43,9 +43,9 @@ impl Places {
     }
 
     /// Waits for a place. None is ever taken away.
-    pub(crate) async fn take(self: &Arc<Self>) -> Option<Place> {
+    pub(crate) async fn take(self: &Arc<Self>) -> Option<CommandPermit> {
         let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
-        Some(Place {
+        Some(CommandPermit {
             _permit: permit,
             places: Arc::clone(self),
         })
@@ -61,10 +61,10 @@ impl Places {
 
     /// Comes back when all places are taken, mostly not by runs, and nothing was finished for long.
     pub(crate) async fn stuck(&self) {
-        let mut watch = Watch::new(Instant::now());
+        let mut watch = PermitsWatch::new(Instant::now());
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let seen = Seen {
+            let seen = PermitsSeen {
                 is_full: self.free.available_permits() == 0,
                 is_for_runs: self.at_runs.load(Ordering::Relaxed) > self.all / 2,
                 finished: self.finished.load(Ordering::Relaxed),
@@ -78,20 +78,20 @@ impl Places {
 
 /// What a look shows.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct PermitsSeen {
     is_full: bool,
     is_for_runs: bool,
     finished: u64,
 }
 
 #[derive(Debug)]
-struct Watch {
+struct PermitsWatch {
     /// Since when it looks bad.
     since: Instant,
     finished: u64,
 }
 
-impl Watch {
+impl PermitsWatch {
     fn new(now: Instant) -> Self {
         Self {
             since: now,
@@ -99,7 +99,7 @@ impl Watch {
         }
     }
 
-    fn is_stuck(&mut self, seen: &Seen, now: Instant) -> bool {
+    fn is_stuck(&mut self, seen: &PermitsSeen, now: Instant) -> bool {
         if !seen.is_full || seen.is_for_runs || seen.finished != self.finished {
             *self = Self {
                 since: now,
@@ -115,33 +115,33 @@ mod tests {
     use super::*;
 
     /// How a series of looks, one each minute, ends.
-    fn is_stuck(minutes: u32, look: impl Fn(u32) -> Seen) -> bool {
+    fn is_stuck(minutes: u32, look: impl Fn(u32) -> PermitsSeen) -> bool {
         let start = Instant::now();
-        let mut watch = Watch::new(start);
+        let mut watch = PermitsWatch::new(start);
         (1..=minutes).any(|minute| watch.is_stuck(&look(minute), start + minute * STUCK_TIME / 5))
     }
 
     #[test]
     fn only_work_that_does_not_end_and_keeps_all_places_is_stuck() {
-        let stuck = Seen {
+        let stuck = PermitsSeen {
             is_full: true,
             is_for_runs: false,
             finished: 0,
         };
         assert!(!is_stuck(4, |_| stuck));
         assert!(is_stuck(5, |_| stuck));
-        let free = Seen {
+        let free = PermitsSeen {
             is_full: false,
             ..stuck
         };
         assert!(!is_stuck(100, |_| free));
-        let runs = Seen {
+        let runs = PermitsSeen {
             is_for_runs: true,
             ..stuck
         };
         assert!(!is_stuck(100, |_| runs));
         // Slow, but it goes on.
-        let slow = |minute: u32| Seen {
+        let slow = |minute: u32| PermitsSeen {
             finished: u64::from(minute / 4),
             ..stuck
         };
@@ -154,7 +154,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_given_back_and_counted() {
-        let places = Places::new(1);
+        let places = CommandPermits::new(1);
         let place = places.take().await;
         assert!(place.is_some());
         assert_eq!(places.free.available_permits(), 0);

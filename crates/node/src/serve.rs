@@ -22,8 +22,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::commands::{self, End, Over};
-use crate::places::Places;
+use crate::commands::{self, NodeRunEnd, WaitedRun};
+use crate::places::CommandPermits;
 use crate::uplink::{Notice, Uplink};
 
 /// That many invocations are worked on at a time; others wait.
@@ -33,32 +33,32 @@ const MAX_LOOKS: usize = 128;
 
 /// What answers invocations.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct NodeService {
     pub(crate) host: LocalHost,
     pub(crate) supervisor: SupervisorClient,
     /// The environment that runs inherit.
     pub(crate) environment: BTreeMap<String, String>,
     device_id: String,
     uplink: Arc<Uplink>,
-    pub(crate) places: Arc<Places>,
-    looks: Arc<Places>,
+    pub(crate) places: Arc<CommandPermits>,
+    looks: Arc<CommandPermits>,
     /// The connected gateway is an Interlock gateway.
     gateway_is_interlock: AtomicBool,
 }
 
 /// What a command gives back.
-pub(crate) struct Answer {
+pub(crate) struct CommandAnswer {
     /// The event for its session.
     notice: Option<Notice>,
     /// JSON as text.
     outcome: Result<String, WireError>,
     /// The end is recorded when the answer is on its way: the caller does not wait for that.
-    end: Option<End>,
+    end: Option<NodeRunEnd>,
     /// The run whose transcript is needed until the gateway has the answer.
     conversation: Option<RunConversation>,
 }
 
-impl Answer {
+impl CommandAnswer {
     pub(crate) fn of(outcome: Result<impl Serialize, WireError>) -> Self {
         let text = outcome.and_then(|payload| {
             let text = serde_json::to_string(&payload);
@@ -74,7 +74,7 @@ impl Answer {
 
     /// Records the end of a run, of which this answer tells all; then its transcript is not needed.
     #[must_use]
-    pub(crate) fn ending(mut self, over: Over) -> Self {
+    pub(crate) fn ending(mut self, over: WaitedRun) -> Self {
         let (end, conversation) = over.split();
         self.end = Some(end);
         self.conversation = conversation;
@@ -105,7 +105,7 @@ impl Answer {
     }
 }
 
-impl Service {
+impl NodeService {
     pub(crate) fn new(
         host: LocalHost,
         supervisor: SupervisorClient,
@@ -119,8 +119,8 @@ impl Service {
             environment,
             device_id,
             uplink,
-            places: Places::new(MAX_AT_ONCE),
-            looks: Places::new(MAX_LOOKS),
+            places: CommandPermits::new(MAX_AT_ONCE),
+            looks: CommandPermits::new(MAX_LOOKS),
             gateway_is_interlock: AtomicBool::new(false),
         }
     }
@@ -157,7 +157,7 @@ impl Service {
         });
         let answer = answered.await.unwrap_or_else(|_| {
             let problem = "the command could not be worked on";
-            Answer::of(Err::<(), _>(WireError::unavailable(problem)))
+            CommandAnswer::of(Err::<(), _>(WireError::unavailable(problem)))
         });
         let result = self.result(id, answer.outcome);
         if self.uplink.deliver(answer.notice, result).await
@@ -175,23 +175,23 @@ impl Service {
         }
     }
 
-    fn answer(&self, request: &NodeInvokeRequest) -> Answer {
+    fn answer(&self, request: &NodeInvokeRequest) -> CommandAnswer {
         match request.command.as_str() {
-            SYSTEM_WHICH => Answer::of(commands::which(self, request)),
-            SYSTEM_RUN_PREPARE => Answer::of(commands::prepare(self, request)),
+            SYSTEM_WHICH => CommandAnswer::of(commands::which(self, request)),
+            SYSTEM_RUN_PREPARE => CommandAnswer::of(commands::prepare(self, request)),
             SYSTEM_RUN => commands::run(self, request),
-            SYSTEM_EXEC_APPROVALS_GET => Answer::of(commands::approvals_get(self)),
-            SYSTEM_EXEC_APPROVALS_SET => Answer::of(commands::approvals_set(self, request)),
+            SYSTEM_EXEC_APPROVALS_GET => CommandAnswer::of(commands::approvals_get(self)),
+            SYSTEM_EXEC_APPROVALS_SET => CommandAnswer::of(commands::approvals_set(self, request)),
             command if self.gateway_is_interlock() => match command {
                 INTERLOCK_RUN => commands::order(self, request),
-                INTERLOCK_READ => Answer::of(commands::read(self, request)),
-                INTERLOCK_END => Answer::of(commands::end(self, request)),
-                INTERLOCK_PROCESS => Answer::of(commands::process(self, request)),
-                INTERLOCK_POLICY => Answer::of(commands::policy(self, request)),
-                INTERLOCK_EXPLAIN => Answer::of(commands::explain(self, request)),
-                _ => Answer::of(Err::<(), _>(command_not_supported())),
+                INTERLOCK_READ => CommandAnswer::of(commands::read(self, request)),
+                INTERLOCK_END => CommandAnswer::of(commands::end(self, request)),
+                INTERLOCK_PROCESS => CommandAnswer::of(commands::process(self, request)),
+                INTERLOCK_POLICY => CommandAnswer::of(commands::policy(self, request)),
+                INTERLOCK_EXPLAIN => CommandAnswer::of(commands::explain(self, request)),
+                _ => CommandAnswer::of(Err::<(), _>(command_not_supported())),
             },
-            _ => Answer::of(Err::<(), _>(command_not_supported())),
+            _ => CommandAnswer::of(Err::<(), _>(command_not_supported())),
         }
     }
 

@@ -14,7 +14,7 @@ use interlock_wire::identity::{DeviceIdentity, IdentityFile};
 use serde::{Deserialize, Serialize};
 
 use crate::node::NodeError;
-use crate::target::Target;
+use crate::target::GatewayTarget;
 
 const LOCK: &str = "node.lock";
 const NODE_FILE: &str = "node.json";
@@ -57,7 +57,7 @@ struct DeviceAuth {
     device_id: String,
     /// By what a gateway is known by: what one gave is not shown to another.
     #[serde(default)]
-    gateways: BTreeMap<String, RoleToken>,
+    gateways: BTreeMap<String, StoredRoleToken>,
 }
 
 /// Version 1 did not say which gateway a token was of: it is not used any more.
@@ -65,7 +65,7 @@ const DEVICE_AUTH_VERSION: u64 = 2;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RoleToken {
+struct StoredRoleToken {
     token: Secret,
     role: String,
     scopes: Vec<String>,
@@ -78,7 +78,7 @@ struct RoleToken {
 pub(crate) struct DeviceTokens {
     path: PathBuf,
     device_id: String,
-    /// See [`crate::Target::key`].
+    /// See [`crate::GatewayTarget::key`].
     gateway: String,
 }
 
@@ -108,7 +108,7 @@ impl DeviceTokens {
         });
         auth.gateways.insert(
             self.gateway.clone(),
-            RoleToken {
+            StoredRoleToken {
                 token: token.clone(),
                 role: ROLE.to_owned(),
                 scopes: scopes.to_vec(),
@@ -155,7 +155,7 @@ impl NodeFile {
     /// What is kept from now on: what was chosen this time, else what was before.
     pub(crate) fn of(
         state_dir: &Path,
-        target: &Target,
+        target: &GatewayTarget,
         display_name: Option<String>,
         node_id: Option<String>,
     ) -> Self {
@@ -193,7 +193,7 @@ fn machine_name() -> String {
 /// How a running node stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum NodeStanding {
     Connecting,
     /// The gateway wants its operator to let this device in.
     PairingRequired,
@@ -203,13 +203,13 @@ pub enum Standing {
 /// What a running node says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Info {
+pub struct NodeInfo {
     pub pid: u32,
     pub version: String,
     pub started_at_ms: u64,
     pub device_id: String,
     pub gateway: String,
-    pub standing: Standing,
+    pub standing: NodeStanding,
     /// Since when it stands so.
     pub since_ms: u64,
     /// What the operator of the gateway has to approve.
@@ -222,13 +222,13 @@ pub struct Info {
 
 /// Held while the node runs.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct NodeLock {
     file: File,
     path: PathBuf,
     longest: Mutex<usize>,
 }
 
-impl Lock {
+impl NodeLock {
     pub(crate) fn take(state_dir: &Path) -> Result<Self, NodeError> {
         let path = state_dir.join(LOCK);
         let file = OpenOptions::new()
@@ -257,7 +257,7 @@ impl Lock {
 
     /// One write that covers all that was there: a reader gets all of the old text or all of the
     /// new.
-    pub(crate) fn publish(&self, info: &Info) -> Result<(), NodeError> {
+    pub(crate) fn publish(&self, info: &NodeInfo) -> Result<(), NodeError> {
         let mut text = serde_json::to_string(info).unwrap_or_default();
         let mut longest = self.longest.lock().unwrap_or_else(PoisonError::into_inner);
         while text.len() < *longest {
@@ -269,14 +269,14 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for NodeLock {
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
     }
 }
 
 /// The node of a state directory, if one runs.
-pub fn running(state_dir: &Path) -> Option<Info> {
+pub fn running(state_dir: &Path) -> Option<NodeInfo> {
     let mut file = File::open(state_dir.join(LOCK)).ok()?;
     match file.try_lock_shared() {
         Err(fs::TryLockError::WouldBlock) => {}

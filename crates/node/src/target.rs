@@ -6,7 +6,7 @@ use interlock_tls::{Fingerprint, NotAFingerprint};
 
 /// A gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct GatewayTarget {
     pub host: String,
     pub port: u16,
     /// The certificate that it must show; none: plain text.
@@ -47,7 +47,7 @@ impl TargetError {
     }
 }
 
-impl Target {
+impl GatewayTarget {
     /// Plain text goes only to this machine, to private networks, and into tailnets, which are
     /// encrypted themselves.
     pub fn new(host: &str, port: u16, tls: Option<Fingerprint>) -> Result<Self, TargetError> {
@@ -168,7 +168,7 @@ mod tests {
             "box.tail1234.ts.net",
             "Box.Tail.TS.net.",
         ] {
-            assert!(Target::new(near, 1, None).is_ok(), "{near}");
+            assert!(GatewayTarget::new(near, 1, None).is_ok(), "{near}");
         }
         for far in [
             "8.8.8.8",
@@ -183,17 +183,17 @@ mod tests {
             "localhost.example.org",
             "mylocal",
         ] {
-            let refused = Target::new(far, 1, None).unwrap_err();
+            let refused = GatewayTarget::new(far, 1, None).unwrap_err();
             assert_eq!(refused, TargetError::Plaintext(far.to_owned()));
-            let pinned = Target::new(far, 1, Some(Fingerprint::of(b"any")));
+            let pinned = GatewayTarget::new(far, 1, Some(Fingerprint::of(b"any")));
             assert!(pinned.unwrap().url().starts_with("wss://"), "{far}");
         }
     }
 
     #[test]
     fn a_name_that_leads_away_gets_no_plain_text() {
-        let near = Target::new("gateway.local", 1, None).unwrap();
-        let pinned = Target::new("gateway.local", 1, Some(Fingerprint::of(b"any"))).unwrap();
+        let near = GatewayTarget::new("gateway.local", 1, None).unwrap();
+        let pinned = GatewayTarget::new("gateway.local", 1, Some(Fingerprint::of(b"any"))).unwrap();
         for address in ["192.168.1.1", "100.64.0.1", "::1", "fe80::1"] {
             let address = address.parse().unwrap();
             assert_eq!(near.check_reached(address), Ok(()));
@@ -209,10 +209,10 @@ mod tests {
     #[test]
     fn a_host_is_a_name_or_an_address_and_nothing_else() {
         for odd in ["", "a/b", "ws://a", "a:1", "a b", "user@a", "a?x", "a#x"] {
-            let refused = Target::new(odd, 1, None).unwrap_err();
+            let refused = GatewayTarget::new(odd, 1, None).unwrap_err();
             assert_eq!(refused.code(), "GATEWAY_HOST_INVALID", "{odd}");
         }
-        let target = Target::new("::1", 7, None).unwrap();
+        let target = GatewayTarget::new("::1", 7, None).unwrap();
         assert_eq!(target.url(), "ws://[::1]:7/");
     }
 }

@@ -39,7 +39,7 @@ struct Channel {
     number: u64,
     /// The connected gateway is an Interlock gateway.
     is_interlock: bool,
-    requests: mpsc::Sender<Call>,
+    requests: mpsc::Sender<UplinkCall>,
 }
 
 /// An event of a run for its session.
@@ -52,7 +52,7 @@ pub(crate) struct Notice {
 
 /// A request, and who waits for its answer.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct UplinkCall {
     pub(crate) request: Request,
     pub(crate) answer: oneshot::Sender<Response>,
 }
@@ -64,7 +64,7 @@ enum Delivered {
     Gone,
 }
 
-enum Asked {
+enum UplinkAnswer {
     Answered(Response),
     /// The gateway is there and says nothing.
     Unanswered,
@@ -81,7 +81,7 @@ impl Uplink {
     }
 
     /// From now on answers go to the connection that reads the other end.
-    pub(crate) fn attach(&self, is_interlock: bool) -> mpsc::Receiver<Call> {
+    pub(crate) fn attach(&self, is_interlock: bool) -> mpsc::Receiver<UplinkCall> {
         let (requests, calls) = mpsc::channel(MAX_QUEUED);
         let channel = Channel {
             number: self.number(),
@@ -128,7 +128,7 @@ impl Uplink {
             return std::future::pending().await;
         };
         if is_wanted
-            && let Asked::Answered(response) = channel.ask(&SkillsBins {}, EVENT_TIME).await
+            && let UplinkAnswer::Answered(response) = channel.ask(&SkillsBins {}, EVENT_TIME).await
             && let Some(bins) = skills(&response)
         {
             tell(bins);
@@ -200,13 +200,13 @@ impl Channel {
             return Delivered::Gone;
         }
         let delivered = match self.ask(result, RESULT_TIME).await {
-            Asked::Answered(response) if is_taken(&response) => return Delivered::Taken,
-            Asked::Answered(Response {
+            UplinkAnswer::Answered(response) if is_taken(&response) => return Delivered::Taken,
+            UplinkAnswer::Answered(Response {
                 error: Some(error), ..
             }) => Delivered::Refused(error.message),
-            Asked::Answered(_) => Delivered::Taken,
-            Asked::Unanswered => Delivered::Refused("it says nothing".to_owned()),
-            Asked::Gone => return Delivered::Gone,
+            UplinkAnswer::Answered(_) => Delivered::Taken,
+            UplinkAnswer::Unanswered => Delivered::Refused("it says nothing".to_owned()),
+            UplinkAnswer::Gone => return Delivered::Gone,
         };
         match self.tell(notice).await {
             Ok(()) => delivered,
@@ -218,30 +218,35 @@ impl Channel {
     async fn tell(&self, notice: &mut Option<Notice>) -> Result<(), ()> {
         if let Some(undelivered) = notice {
             match self.ask(&undelivered.event, EVENT_TIME).await {
-                Asked::Answered(Response {
+                UplinkAnswer::Answered(Response {
                     error: Some(error), ..
                 }) => tracing::warn!(%error.message, "the gateway refused an event"),
-                Asked::Answered(_) | Asked::Unanswered => {}
-                Asked::Gone => return Err(()),
+                UplinkAnswer::Answered(_) | UplinkAnswer::Unanswered => {}
+                UplinkAnswer::Gone => return Err(()),
             }
             *notice = None;
         }
         Ok(())
     }
 
-    async fn ask<P: Params>(&self, params: &P, time: Duration) -> Asked {
+    async fn ask<P: Params>(&self, params: &P, time: Duration) -> UplinkAnswer {
         let id = uuid::Uuid::new_v4().to_string();
         let Ok(request) = Request::new(id, params) else {
-            return Asked::Unanswered;
+            return UplinkAnswer::Unanswered;
         };
         let (answer, answered) = oneshot::channel();
-        if self.requests.send(Call { request, answer }).await.is_err() {
-            return Asked::Gone;
+        if self
+            .requests
+            .send(UplinkCall { request, answer })
+            .await
+            .is_err()
+        {
+            return UplinkAnswer::Gone;
         }
         match tokio::time::timeout(time, answered).await {
-            Ok(Ok(response)) => Asked::Answered(response),
-            Ok(Err(_)) => Asked::Gone,
-            Err(_) => Asked::Unanswered,
+            Ok(Ok(response)) => UplinkAnswer::Answered(response),
+            Ok(Err(_)) => UplinkAnswer::Gone,
+            Err(_) => UplinkAnswer::Unanswered,
         }
     }
 }
@@ -259,11 +264,11 @@ fn skills(response: &Response) -> Option<Vec<String>> {
 /// Whether a caller waited for the result, and has it.
 fn is_taken(response: &Response) -> bool {
     #[derive(Default, Deserialize)]
-    struct Taken {
+    struct ResultTaken {
         #[serde(default)]
         ignored: bool,
     }
     let payload = response.payload.as_deref();
-    let taken = payload.and_then(|raw| serde_json::from_str::<Taken>(raw.get()).ok());
+    let taken = payload.and_then(|raw| serde_json::from_str::<ResultTaken>(raw.get()).ok());
     response.error.is_none() && !taken.unwrap_or_default().ignored
 }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use interlock_host::{LocalHost, OPERATOR_TOKEN_PREFIX};
 use interlock_node::{
-    Fingerprint, NodeError, NodeFile, NotAFingerprint, Options, PASSWORD_VARIABLES, Secret,
-    Standing, TOKEN_VARIABLES, Target, TargetError,
+    Fingerprint, GatewayTarget, NodeError, NodeFile, NodeOptions, NodeStanding, NotAFingerprint,
+    PASSWORD_VARIABLES, Secret, TOKEN_VARIABLES, TargetError,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
         Some(path) => Some(std::fs::read_to_string(path).map_err(unusable(path))?),
         None => None,
     };
-    let options = Options {
+    let options = NodeOptions {
         host: open_options(state),
         supervisor: client,
         target,
@@ -206,7 +206,10 @@ impl Kept for Serving<'_> {
     }
 }
 
-fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Target, Failure> {
+fn target(
+    arguments: &NodeRunArguments,
+    configured: Option<String>,
+) -> Result<GatewayTarget, Failure> {
     let wrong = |error: TargetError| {
         Failure::usage(error.code(), error.to_string()).with_hint(error.remedy())
     };
@@ -220,7 +223,7 @@ fn target(arguments: &NodeRunArguments, configured: Option<String>) -> Result<Ta
         }
         None => None,
     };
-    Target::new(&arguments.host, arguments.port, fingerprint).map_err(wrong)
+    GatewayTarget::new(&arguments.host, arguments.port, fingerprint).map_err(wrong)
 }
 
 fn failed(error: &NodeError) -> Failure {
@@ -256,14 +259,14 @@ fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> Outcome {
         return Ok(code);
     };
     let standing = match (info.standing, &info.pairing_request) {
-        (Standing::Connected, _) => match &info.commands_request {
+        (NodeStanding::Connected, _) => match &info.commands_request {
             Some(request) => format!(
                 "connected; the gateway does not use its commands yet: interlock nodes approve {request}"
             ),
             None => "connected".to_owned(),
         },
-        (Standing::Connecting, _) => "connecting".to_owned(),
-        (Standing::PairingRequired, request) => format!(
+        (NodeStanding::Connecting, _) => "connecting".to_owned(),
+        (NodeStanding::PairingRequired, request) => format!(
             "waits to be let in: interlock devices approve {}",
             request.as_deref().unwrap_or("REQUEST")
         ),

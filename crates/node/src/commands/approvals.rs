@@ -8,7 +8,7 @@ use interlock_wire::node::{ExecApprovalsSnapshot, NodeInvokeRequest, SystemExecA
 use serde_json::Value;
 
 use super::loosening::loosening;
-use crate::serve::Service;
+use crate::serve::NodeService;
 
 /// The author of the change in the audit record.
 const AUTHOR: &str = "gateway";
@@ -20,7 +20,7 @@ const ONLY_TIGHTEN: &str =
     "exec approvals of this node can only be made stricter (node.remoteDocument is tighten)";
 
 /// The document as gateways get it.
-pub(crate) fn get(service: &Service) -> Result<ExecApprovalsSnapshot, WireError> {
+pub(crate) fn get(service: &NodeService) -> Result<ExecApprovalsSnapshot, WireError> {
     let shown = service.host.shown_document();
     let (file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
     Ok(ExecApprovalsSnapshot {
@@ -32,7 +32,7 @@ pub(crate) fn get(service: &Service) -> Result<ExecApprovalsSnapshot, WireError>
 }
 
 pub(crate) fn set(
-    service: &Service,
+    service: &NodeService,
     request: &NodeInvokeRequest,
 ) -> Result<ExecApprovalsSnapshot, WireError> {
     let refuse = |why: &str| WireError::invalid(format!("Error: INVALID_REQUEST: {why}"));

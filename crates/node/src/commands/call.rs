@@ -9,14 +9,14 @@ use interlock_policy::{AgentId, Ask, DenyRule, Security};
 use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::{ErrorCode, WireError};
 
-use crate::serve::Service;
+use crate::serve::NodeService;
 
 /// Who asks, for the records.
 const REQUESTER: &str = "gateway";
 
 /// A command with all that the host judges by.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct CommandCall {
     pub(super) agent: AgentId,
     pub(super) source: Source,
     /// Absolute.
@@ -44,8 +44,8 @@ pub(super) fn gateway_layer(layer: &PolicyLayer) -> Result<GatewayLayer, WireErr
     })
 }
 
-impl Call {
-    pub(super) fn request<'a>(&'a self, service: &'a Service) -> ExecRequest<'a> {
+impl CommandCall {
+    pub(super) fn request<'a>(&'a self, service: &'a NodeService) -> ExecRequest<'a> {
         ExecRequest {
             agent: &self.agent,
             caller: &NO_CALLER_CONTEXT,

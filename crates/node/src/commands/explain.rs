@@ -12,10 +12,13 @@ use interlock_wire::node::extension::ExplainAsked;
 use serde_json::{Value, json};
 
 use super::call;
-use crate::serve::Service;
+use crate::serve::NodeService;
 
 /// The verdict of the policy that a run here would be judged by, the gateway's layer included.
-pub(crate) fn explain(service: &Service, request: &NodeInvokeRequest) -> Result<Value, WireError> {
+pub(crate) fn explain(
+    service: &NodeService,
+    request: &NodeInvokeRequest,
+) -> Result<Value, WireError> {
     let asked: ExplainAsked = request.read()?;
     if asked.command.is_empty() {
         return Err(WireError::invalid("command required"));

@@ -13,7 +13,7 @@ use interlock_policy::{
 
 /// What becomes of a command, from strict to loose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Fate {
+enum CommandFate {
     Refused,
     /// By a plan that was shown.
     Asked,
@@ -67,7 +67,7 @@ fn loosened_levels(
     let (old, new) = (levels(old), levels(new));
     let fates = |levels: &interlock_policy::Levels| {
         let (security, ask) = (levels.security.value(), levels.ask.value());
-        [Listed::Yes, Listed::No].map(|listed| fate(security, ask, listed))
+        [IsListed::Yes, IsListed::No].map(|listed| fate(security, ask, listed))
     };
     let runs_more = fates(&old)
         .into_iter()
@@ -81,17 +81,19 @@ fn loosened_levels(
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Listed {
+enum IsListed {
     Yes,
     No,
 }
 
-fn fate(security: Security, ask: Ask, listed: Listed) -> Fate {
+fn fate(security: Security, ask: Ask, listed: IsListed) -> CommandFate {
     match (security, ask, listed) {
-        (Security::Deny, ..) | (Security::Allowlist, Ask::Off, Listed::No) => Fate::Refused,
-        (_, Ask::Always, _) => Fate::Asked,
-        (Security::Full, ..) | (Security::Allowlist, _, Listed::Yes) => Fate::Runs,
-        (Security::Allowlist, Ask::OnMiss, Listed::No) => Fate::AskedLoosely,
+        (Security::Deny, ..) | (Security::Allowlist, Ask::Off, IsListed::No) => {
+            CommandFate::Refused
+        }
+        (_, Ask::Always, _) => CommandFate::Asked,
+        (Security::Full, ..) | (Security::Allowlist, _, IsListed::Yes) => CommandFate::Runs,
+        (Security::Allowlist, Ask::OnMiss, IsListed::No) => CommandFate::AskedLoosely,
     }
 }
 

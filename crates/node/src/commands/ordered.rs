@@ -15,9 +15,9 @@ use interlock_wire::node::extension::{
 use interlock_wire::{Secret, WireError};
 
 use super::call::{self, given};
-use super::run::{Begun, How, MAX_RUN_ID, Over, start};
+use super::run::{Begun, MAX_RUN_ID, RunHow, WaitedRun, start};
 use super::sessions::{failed, process_of};
-use crate::serve::{Answer, Service};
+use crate::serve::{CommandAnswer, NodeService};
 
 /// Default size of a detached terminal.
 pub(super) const PTY_SIZE: PtySize = PtySize {
@@ -38,11 +38,11 @@ const MAX_SHOWN_CHARS: usize = 1_000_000;
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Starts a run, if the policy of this machine lets it.
-pub(crate) fn order(service: &Service, request: &NodeInvokeRequest) -> Answer {
+pub(crate) fn order(service: &NodeService, request: &NodeInvokeRequest) -> CommandAnswer {
     match begin(service, request) {
-        Ok((started, Some(over))) => Answer::of(Ok(started)).ending(over),
-        Ok((started, None)) => Answer::of(Ok(started)),
-        Err(error) => Answer::of(Err::<(), _>(error)),
+        Ok((started, Some(over))) => CommandAnswer::of(Ok(started)).ending(over),
+        Ok((started, None)) => CommandAnswer::of(Ok(started)),
+        Err(error) => CommandAnswer::of(Err::<(), _>(error)),
     }
 }
 
@@ -56,9 +56,9 @@ pub(super) fn stdin(is_pipe: bool) -> PlanStdin {
 
 /// With the end of the run, where the answer tells all of it.
 fn begin(
-    service: &Service,
+    service: &NodeService,
     request: &NodeInvokeRequest,
-) -> Result<(RunStarted, Option<Over>), WireError> {
+) -> Result<(RunStarted, Option<WaitedRun>), WireError> {
     let order: RunOrder = request.read()?;
     let owner = owner(&order.owner)?;
     let run = &order.run;
@@ -76,7 +76,7 @@ fn begin(
         },
     )
     .is_ok();
-    let how = How {
+    let how = RunHow {
         pty: order.pty.then_some(PTY_SIZE),
         stdin: stdin(order.stdin_pipe),
         yields: Yield::After(Duration::from_millis(order.wait_ms).min(MAX_WAIT)),
@@ -91,9 +91,9 @@ fn begin(
         Err(stop) => return Err(stop.into_error()),
     };
     let over = if handles_sessions {
-        Over::wait(*running)
+        WaitedRun::wait(*running)
     } else {
-        Over::left(*running)
+        WaitedRun::left(*running)
     };
     let started = over.started();
     let session = &started.session;
@@ -120,7 +120,10 @@ fn begin(
 }
 
 /// How a run stands, and what it wrote since.
-pub(crate) fn read(service: &Service, request: &NodeInvokeRequest) -> Result<Followed, WireError> {
+pub(crate) fn read(
+    service: &NodeService,
+    request: &NodeInvokeRequest,
+) -> Result<Followed, WireError> {
     let asked: RunRead = request.read()?;
     let (process, name) = session(
         service,
@@ -141,7 +144,10 @@ pub(crate) fn read(service: &Service, request: &NodeInvokeRequest) -> Result<Fol
 }
 
 /// Ends a run that the gateway no longer wants, or forgets one that has ended.
-pub(crate) fn end(service: &Service, request: &NodeInvokeRequest) -> Result<RunGone, WireError> {
+pub(crate) fn end(
+    service: &NodeService,
+    request: &NodeInvokeRequest,
+) -> Result<RunGone, WireError> {
     let asked: RunEnd = request.read()?;
     let gone = |state, outcome| Ok(RunGone { state, outcome });
     let found = session(
@@ -179,7 +185,7 @@ pub(super) fn owner(secret: &Secret) -> Result<String, WireError> {
 
 /// The session of a run that this gateway ordered. Others do not exist for it.
 fn session(
-    service: &Service,
+    service: &NodeService,
     secret: &Secret,
     run_id: &str,
     near: Option<&str>,

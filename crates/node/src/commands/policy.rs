@@ -6,10 +6,13 @@ use interlock_wire::node::extension::PolicyAsked;
 use serde_json::{Value, json};
 
 use super::call;
-use crate::serve::Service;
+use crate::serve::NodeService;
 
 /// Config and document of this machine, joined as they are for a run.
-pub(crate) fn policy(service: &Service, request: &NodeInvokeRequest) -> Result<Value, WireError> {
+pub(crate) fn policy(
+    service: &NodeService,
+    request: &NodeInvokeRequest,
+) -> Result<Value, WireError> {
     let asked: PolicyAsked = request.read()?;
     let unavailable = |error: interlock_host::HostError| WireError::unavailable(error.to_string());
     let agent = call::agent(asked.agent_id.as_deref())?;

@@ -14,12 +14,12 @@ use interlock_wire::node::{
 };
 use serde_json::json;
 
-use super::call::{self, Call, given};
+use super::call::{self, CommandCall, given};
 use super::ordered::{PTY_SIZE, stdin};
-use crate::serve::Service;
+use crate::serve::NodeService;
 
 pub(crate) fn prepare(
-    service: &Service,
+    service: &NodeService,
     request: &NodeInvokeRequest,
 ) -> Result<SystemRunPrepared, WireError> {
     let params: SystemRunPrepare = request.read()?;
@@ -40,7 +40,7 @@ pub(crate) fn prepare(
     let facts = params.call_facts.clone().unwrap_or_default();
     env::check_overrides(&facts.env)
         .map_err(|rejected| WireError::invalid(rejected.to_string()))?;
-    let mut call = Call {
+    let mut call = CommandCall {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
         cwd: call::directory(cwd.as_deref())?,
@@ -98,7 +98,7 @@ fn denied(why: &str) -> WireError {
     WireError::invalid(format!("SYSTEM_RUN_DENIED: {why}"))
 }
 
-fn canonical(service: &Service, cwd: &str) -> Result<String, WireError> {
+fn canonical(service: &NodeService, cwd: &str) -> Result<String, WireError> {
     let path = call::directory(Some(cwd))?;
     if service.gateway_is_interlock() && !Path::new(&path).is_dir() {
         return Err(call::no_directory(&path));
@@ -114,7 +114,7 @@ fn canonical(service: &Service, cwd: &str) -> Result<String, WireError> {
 
 /// The real path of a program, if it goes by that name too, as `python3` does that is `python3.11`.
 /// A program of many names knows by its name what to do: it keeps the one it was called by.
-fn stable_path(service: &Service, call: &Call, name: &str) -> Result<String, WireError> {
+fn stable_path(service: &NodeService, call: &CommandCall, name: &str) -> Result<String, WireError> {
     let resolver = service.host.resolver(&call.agent, &NO_CALLER_CONTEXT);
     let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
     let Lookup::Found(program) = resolver.executable(name, &call.cwd) else {
@@ -140,7 +140,7 @@ fn stable_path(service: &Service, call: &Call, name: &str) -> Result<String, Wir
 }
 
 /// The script that the plan is bound to, and which word names it.
-fn operand(plan: &RunPlan, argv: &[String], call: &Call) -> Option<MutableFileOperand> {
+fn operand(plan: &RunPlan, argv: &[String], call: &CommandCall) -> Option<MutableFileOperand> {
     let is_script = |bound: &&PlanBoundFile| matches!(bound.role, BoundRole::Script);
     let bound = plan.binding.files.iter().find(is_script)?;
     let names_it = |word: &String| {

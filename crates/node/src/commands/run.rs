@@ -18,15 +18,15 @@ use interlock_wire::node::{
     SystemRun, SystemRunPlan, SystemRunResult,
 };
 
-use super::call::{self, Call, given};
-use crate::serve::{Answer, Service};
+use super::call::{self, CommandCall, given};
+use crate::serve::{CommandAnswer, NodeService};
 
 /// The longest id of a run.
 pub(super) const MAX_RUN_ID: usize = 200;
 /// How much of a transcript is read at a time.
 const PIECE: usize = 64 * 1024;
 
-pub(crate) fn run(service: &Service, request: &NodeInvokeRequest) -> Answer {
+pub(crate) fn run(service: &NodeService, request: &NodeInvokeRequest) -> CommandAnswer {
     let params: SystemRun = match request.read() {
         Ok(params) => params,
         Err(error) => return failed(error),
@@ -45,33 +45,34 @@ pub(crate) fn run(service: &Service, request: &NodeInvokeRequest) -> Answer {
     match forward(service, &params, &run_id) {
         Ok((result, over)) => {
             let finished = ExecFinished::of(&params, &run_id, &command, &result);
-            let answer = Answer::of(Ok(result)).telling_the_same(ExecFinished::NAME, &finished);
+            let answer =
+                CommandAnswer::of(Ok(result)).telling_the_same(ExecFinished::NAME, &finished);
             match over {
                 Some(over) => answer.ending(over),
                 None => answer,
             }
         }
-        Err(Stop::Error(error)) => failed(error),
-        Err(Stop::Denied(denial, error)) => {
+        Err(NoResult::Error(error)) => failed(error),
+        Err(NoResult::Denied(denial, error)) => {
             let denied = ExecDenied::of(&params, &run_id, &command, &denial);
             failed(error).telling(ExecDenied::NAME, &denied)
         }
     }
 }
 
-fn failed(error: WireError) -> Answer {
-    Answer::of(Err::<(), _>(error))
+fn failed(error: WireError) -> CommandAnswer {
+    CommandAnswer::of(Err::<(), _>(error))
 }
 
 /// Why there is no result.
-pub(super) enum Stop {
+pub(super) enum NoResult {
     /// The request is wrong, or not possible; the session gets no event.
     Error(WireError),
     /// The policy denies the run, and the session gets an event.
     Denied(Denial, WireError),
 }
 
-impl Stop {
+impl NoResult {
     pub(super) fn into_error(self) -> WireError {
         match self {
             Self::Error(error) | Self::Denied(_, error) => error,
@@ -79,13 +80,13 @@ impl Stop {
     }
 }
 
-impl From<WireError> for Stop {
+impl From<WireError> for NoResult {
     fn from(error: WireError) -> Self {
         Self::Error(error)
     }
 }
 
-impl From<Denial> for Stop {
+impl From<Denial> for NoResult {
     fn from(denial: Denial) -> Self {
         let error = denial.error();
         Self::Denied(denial, error)
@@ -93,13 +94,13 @@ impl From<Denial> for Stop {
 }
 
 fn forward(
-    service: &Service,
+    service: &NodeService,
     params: &SystemRun,
     run_id: &str,
-) -> Result<(SystemRunResult, Option<Over>), Stop> {
-    match start(service, params, run_id, &How::default())? {
+) -> Result<(SystemRunResult, Option<WaitedRun>), NoResult> {
+    match start(service, params, run_id, &RunHow::default())? {
         Begun::Running(running) => {
-            let over = service.places.at_run(|| Over::wait(*running));
+            let over = service.places.at_run(|| WaitedRun::wait(*running));
             Ok((over.result(service), Some(over)))
         }
         Begun::Not(name) => Ok((not_started(&name), None)),
@@ -108,7 +109,7 @@ fn forward(
 
 /// How a run is carried out, where that is not as the protocol has it.
 #[derive(Debug)]
-pub(super) struct How<'a> {
+pub(super) struct RunHow<'a> {
     pub(super) pty: Option<PtySize>,
     pub(super) stdin: PlanStdin,
     pub(super) yields: Yield,
@@ -118,7 +119,7 @@ pub(super) struct How<'a> {
     pub(super) owner: Option<&'a str>,
 }
 
-impl Default for How<'_> {
+impl Default for RunHow<'_> {
     fn default() -> Self {
         Self {
             pty: None,
@@ -140,15 +141,15 @@ pub(super) enum Begun {
 
 /// Judges a run by the policy of this machine, and starts it.
 pub(super) fn start(
-    service: &Service,
+    service: &NodeService,
     params: &SystemRun,
     run_id: &str,
-    how: &How<'_>,
-) -> Result<Begun, Stop> {
+    how: &RunHow<'_>,
+) -> Result<Begun, NoResult> {
     let sent = params.sent_plan()?;
     let env = params.env.clone().unwrap_or_default();
     env::check_overrides(&env).map_err(|rejected| WireError::invalid(rejected.to_string()))?;
-    let call = Call {
+    let call = CommandCall {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
         cwd: call::directory(params.cwd.as_deref())?,
@@ -227,7 +228,7 @@ fn says_approved(params: &SystemRun) -> bool {
 
 /// Only a decision that allows counts. What *always* would store is only for gateways that may
 /// write the document.
-fn approved(service: &Service, params: &SystemRun) -> Result<Approved, WireError> {
+fn approved(service: &NodeService, params: &SystemRun) -> Result<Approved, WireError> {
     if params.approved == Some(false) {
         return Ok(Approved::No);
     }
@@ -245,7 +246,7 @@ fn approved(service: &Service, params: &SystemRun) -> Result<Approved, WireError
 
 /// The call must be the plan's. The files that a plan names are looked at by the host, once it has
 /// judged the call and found the plan among those that it handed out.
-fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), Stop> {
+fn check_plan(params: &SystemRun, plan: &SystemRunPlan) -> Result<(), NoResult> {
     let same = |text: Option<&str>, planned: Option<&str>| given(text) == given(planned);
     let is_same = params.command == plan.argv
         && same(params.cwd.as_deref(), plan.cwd.as_deref())
@@ -266,10 +267,10 @@ fn not_started(name: &str) -> SystemRunResult {
 }
 
 /// The reasons of this machine in the words that gateways know.
-fn refused(error: &ForwardedError) -> Stop {
+fn refused(error: &ForwardedError) -> NoResult {
     let denied = |denial: Denial, message: String| {
         let error = WireError::unavailable(format!("SYSTEM_RUN_DENIED: {message}"));
-        Stop::Denied(denial, error)
+        NoResult::Denied(denial, error)
     };
     match error {
         ForwardedError::ApprovalRequired(_) => Denial::APPROVAL_REQUIRED.into(),
@@ -308,19 +309,19 @@ fn refused(error: &ForwardedError) -> Stop {
 }
 
 /// A run that was waited for.
-pub(crate) struct Over {
+pub(crate) struct WaitedRun {
     conversation: RunConversation,
-    end: End,
+    end: NodeRunEnd,
 }
 
 /// What is to be recorded of it.
-pub(crate) struct End {
+pub(crate) struct NodeRunEnd {
     ticket: RunTicket,
     session: String,
     waited: Result<Waited, ClientError>,
 }
 
-impl Over {
+impl WaitedRun {
     /// Waits for the end, or for as long as was ordered, whatever becomes of the connection.
     pub(super) fn wait(running: Running) -> Self {
         Self::with(running, RunConversation::wait)
@@ -339,7 +340,7 @@ impl Over {
             conversation,
             ticket,
         } = running;
-        let end = End {
+        let end = NodeRunEnd {
             ticket,
             session: conversation.started().session.name.clone(),
             waited: wait(&conversation),
@@ -348,13 +349,13 @@ impl Over {
     }
 
     /// It is a session from now on, which the gateway reads.
-    pub(super) fn leave(self, service: &Service) {
+    pub(super) fn leave(self, service: &NodeService) {
         let waited = Ok(Waited::Yielded);
-        End { waited, ..self.end }.record(service);
+        NodeRunEnd { waited, ..self.end }.record(service);
     }
 
     /// What to record, and what a transcript that has ended hangs on.
-    pub(crate) fn split(self) -> (End, Option<RunConversation>) {
+    pub(crate) fn split(self) -> (NodeRunEnd, Option<RunConversation>) {
         let has_ended = self.ended().is_some();
         (self.end, has_ended.then_some(self.conversation))
     }
@@ -371,7 +372,7 @@ impl Over {
         }
     }
 
-    fn result(&self, service: &Service) -> SystemRunResult {
+    fn result(&self, service: &NodeService) -> SystemRunResult {
         let name = &self.started().session.name;
         let mut result = SystemRunResult::default();
         match &self.end.waited {
@@ -403,8 +404,8 @@ impl Over {
     }
 }
 
-impl End {
-    pub(crate) fn record(&self, service: &Service) {
+impl NodeRunEnd {
+    pub(crate) fn record(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
         let desk = service.host.desk();
         if let Err(error) = desk.record_end(&self.ticket, session, waited, Listener::Caller) {
@@ -413,7 +414,7 @@ impl End {
     }
 
     /// The same when the answer is on its way.
-    pub(crate) fn record_later(&self, service: &Service) {
+    pub(crate) fn record_later(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
         let desk = service.host.desk();
         desk.record_end_later(&self.ticket, session, waited, Listener::Caller);

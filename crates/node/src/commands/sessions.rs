@@ -8,9 +8,12 @@ use interlock_wire::{ErrorCode, WireError};
 
 use super::call;
 use super::ordered::owner;
-use crate::serve::Service;
+use crate::serve::NodeService;
 
-pub(crate) fn process(service: &Service, request: &NodeInvokeRequest) -> Result<Answer, WireError> {
+pub(crate) fn process(
+    service: &NodeService,
+    request: &NodeInvokeRequest,
+) -> Result<Answer, WireError> {
     let asked: ProcessCall = request.read()?;
     let caller = Caller::Gateway {
         owner: owner(&asked.owner)?,
@@ -41,7 +44,7 @@ pub(crate) fn process(service: &Service, request: &NodeInvokeRequest) -> Result<
     performed.map_err(|error| failed(&error))
 }
 
-pub(super) fn process_of(service: &Service, caller: Caller) -> Result<Process, ProcessError> {
+pub(super) fn process_of(service: &NodeService, caller: Caller) -> Result<Process, ProcessError> {
     service.host.process(caller, service.supervisor.clone())
 }
 

@@ -6,13 +6,13 @@ use interlock_policy::AgentId;
 use interlock_wire::WireError;
 use interlock_wire::node::{NodeInvokeRequest, SystemWhich, SystemWhichResult};
 
-use crate::serve::Service;
+use crate::serve::NodeService;
 
 /// What `read` itself says of parameters that are none at all.
 const NO_PARAMETERS: [&str; 2] = ["paramsJSON", "malformed JSON"];
 
 pub(crate) fn which(
-    service: &Service,
+    service: &NodeService,
     request: &NodeInvokeRequest,
 ) -> Result<SystemWhichResult, WireError> {
     let which: SystemWhich = request.read().map_err(|error| {
