@@ -21,8 +21,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use interlock_command::Source;
 use interlock_host::{
-    ApprovalDecision, DecisionBy, Exec, ExecRequest, Listener, LocalHost, OpenOptions, OutsideRuns,
-    PendingApproval, Running, Yield, now_ms,
+    ApprovalDecision, DecisionBy, EndListener, Exec, ExecRequest, LocalHost, OpenOptions,
+    OutsideRuns, PendingApproval, Running, Yield, now_ms,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
@@ -241,7 +241,7 @@ impl Bench {
         } = running.unwrap();
         let waited = conversation.wait();
         let session = conversation.started().session.name.clone();
-        desk.record_end(&ticket, &session, waited.as_ref(), Listener::Caller)
+        desk.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller)
             .unwrap();
         conversation.taken().unwrap();
         let Ok(Waited::Ended(ended)) = waited else {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use divan::Bencher;
-use interlock_host::process::Caller;
+use interlock_host::process::ProcessCaller;
 use interlock_host::{LocalHost, OpenOptions};
 use interlock_policy::AgentId;
 use interlock_run::names;
@@ -29,7 +29,7 @@ fn list(bencher: Bencher, sessions: usize) {
         ..OpenOptions::default()
     };
     let (host, _) = LocalHost::open(options).unwrap();
-    let caller = Caller::Agent {
+    let caller = ProcessCaller::Agent {
         agent: AgentId::default(),
         session_key: "agent:main:main".to_owned(),
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::BINARY;
 use interlock_command::Source;
 use interlock_host::{
-    EventKind, Exec, ExecRequest, Listener, LocalHost, OpenOptions, Running, Yield,
+    EndListener, EventKind, Exec, ExecRequest, LocalHost, OpenOptions, Running, Yield,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
@@ -436,7 +436,7 @@ impl Server {
             &running.ticket,
             &session,
             Ok(&waited),
-            Listener::SessionEvent,
+            EndListener::SessionEvent,
         )
         .unwrap();
         if waited != Waited::Yielded {
@@ -469,7 +469,7 @@ fn an_end_that_cannot_be_recorded_while_others_hold_the_database_is_recorded_aft
     let other = machine.database();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let desk = server.host.desk();
-    let recorded = desk.record_end(&running.ticket, &session, Ok(&waited), Listener::Caller);
+    let recorded = desk.record_end(&running.ticket, &session, Ok(&waited), EndListener::Caller);
     let error = recorded.expect_err("no writer waits so long");
     assert!(error.to_string().contains("locked"), "{error}");
     assert!(ends(&machine).is_empty());

@@ -13,7 +13,7 @@ use interlock_policy::{BindingKind, CallerInput, Document, Outcome, Policy, Poli
 use serde::Serialize;
 
 use crate::desk::can_be_approved;
-use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::evaluate::{Evaluation, RunRequest, evaluate};
 use crate::local::{LocalHost, now_ms, policy};
 use case::{Case, Expectation};
 
@@ -196,13 +196,13 @@ fn word(evaluation: &Evaluation, case: &Case, host: Option<&LocalHost>) -> &'sta
 }
 
 /// The evaluation, and an argv that the case lists and the judge did not see.
-type Judged = Result<(Evaluation, Option<Vec<String>>), InputError>;
+type JudgedCase = Result<(Evaluation, Option<Vec<String>>), InputError>;
 
 fn judge(
     case: &Case,
     host: Option<&LocalHost>,
     proposed: Option<&Document>,
-) -> Result<Judged, String> {
+) -> Result<JudgedCase, String> {
     let fixture = case
         .needs_fixture
         .then(|| Fixture::make(&case.fs))
@@ -240,7 +240,7 @@ fn judge(
         },
         (None, None) => return Err("the case names no policy".to_owned()),
     };
-    let request = Request {
+    let request = RunRequest {
         source: case.source()?,
         cwd: case.cwd(root)?,
         env: case.env.clone(),

@@ -20,8 +20,8 @@ mod listener;
 mod token;
 mod wire;
 
-pub use courier::{Courier, Waits};
-pub use listener::{Listener, ListenerError};
+pub use courier::{Courier, CourierWaits};
+pub use listener::{CompanionListener, ListenerError};
 pub use token::SocketToken;
 
 use std::os::fd::AsRawFd as _;

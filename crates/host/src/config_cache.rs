@@ -14,19 +14,19 @@ use interlock_config::{ConfigError, ConfigFile};
 const STEP: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-pub(crate) struct ConfigCache(Mutex<Kept>);
+pub(crate) struct ConfigCache(Mutex<CachedConfig>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CachedConfig {
     good: Option<Arc<ConfigFile>>,
     /// Of the file that was looked at last, good or not.
-    seen: Option<Seen>,
+    seen: Option<SeenFile>,
     /// How that file asks for a sandbox, which this version does not have.
     unmet_sandbox: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenFile {
     stamp: Stamp,
     is_settled: bool,
     is_good: bool,
@@ -42,7 +42,7 @@ impl ConfigCache {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = kept.seen.filter(|seen| seen.stamp == stamp);
         if let (
-            Some(Seen {
+            Some(SeenFile {
                 is_settled: true, ..
             }),
             Some(good),
@@ -51,7 +51,7 @@ impl ConfigCache {
             return Ok(Arc::clone(good));
         }
         let loaded = ConfigFile::load(path);
-        kept.seen = Some(Seen {
+        kept.seen = Some(SeenFile {
             stamp,
             is_settled,
             is_good: loaded.is_ok(),

@@ -46,30 +46,30 @@ pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
 pub use forwarded::{
-    Approved, CarriedPlan, DriftedPart, Forwarded, ForwardedError, NoSession, PlanNotes,
-    PreparedPlan,
+    ApproverNotes, CarriedPlan, DriftedPart, Forwarded, ForwardedApproval, ForwardedError,
+    NoSession, PreparedPlan,
 };
 pub use handed::HandedRun;
-pub use later::{Left, is_too_late};
+pub use later::{LeftRun, is_too_late};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
 pub use process::{process_name, requester_has_ended};
-pub use records::{Listener, RunTicket, record_outcome};
-pub use recover::Recovered;
+pub use records::{EndListener, RunTicket, record_outcome};
+pub use recover::RecoveredRun;
 pub use remote::{NOTES, RemoteQuestion};
 pub use view::{
     ApprovalView, MESSAGE_BYTES, RemoteRunFacts, ViewBlock, ViewDetail, ViewField, ViewLabel,
     ViewLine, ViewPart, ViewTone,
 };
 
-pub(crate) use ask::{Question, check_bound};
+pub(crate) use ask::{ApprovalQuestion, check_bound};
 pub(crate) use audit::append_config_write;
 pub(crate) use claim::Claim;
 pub(crate) use content::pinned_scripts;
 pub(crate) use events::Notify;
 pub(crate) use forwarded::forwarded_id;
 pub(crate) use grants::granted_files;
-pub(crate) use later::Later;
+pub(crate) use later::LaterFacts;
 pub(crate) use manifests::read_manifests;
 pub(crate) use patch::AskedPatch;
 pub(crate) use pending::reasons as verdict_reasons;

@@ -26,7 +26,7 @@ pub enum EntryEdit {
 
 /// What removing did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedEntries {
     pub entries: Vec<Entry>,
 }
 
@@ -237,7 +237,7 @@ impl LocalHost {
     }
 
     /// Removes every entry of an agent or `*` whose pattern or id is `which`.
-    pub fn remove_entry(&self, agent: &str, which: &str) -> Result<Removed, HostError> {
+    pub fn remove_entry(&self, agent: &str, which: &str) -> Result<RemovedEntries, HostError> {
         let key = scope_key(agent)?;
         let (removed, _) = self.edit_document(|document| {
             let Some(scope) = document.agents.get_mut(&key) else {
@@ -257,7 +257,7 @@ impl LocalHost {
             if scope.is_empty() {
                 document.agents.remove(&key);
             }
-            Ok(Removed { entries })
+            Ok(RemovedEntries { entries })
         })?;
         Ok(removed)
     }

@@ -7,7 +7,7 @@ use interlock_policy::{CallerInput, JudgedCall, Policy, Verdict};
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub struct RunRequest {
     pub source: Source,
     /// Absolute.
     pub cwd: String,
@@ -28,7 +28,7 @@ pub struct Evaluation {
 
 /// The one way from a request to a verdict.
 pub fn evaluate(
-    request: Request,
+    request: RunRequest,
     policy: &Policy,
     resolver: &dyn Resolver,
 ) -> Result<Evaluation, InputError> {

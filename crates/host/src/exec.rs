@@ -22,10 +22,11 @@ use interlock_store::{Change, CreatedApproval, StoreError};
 
 use crate::caller_context::CallerContext;
 use crate::desk::{
-    Claim, DeskError, Later, PendingApproval, Question, RunTicket, check_bound, pinned_scripts,
-    read_manifests, record_closed, record_verdict, started_record, usual_session_key,
+    ApprovalQuestion, Claim, DeskError, LaterFacts, PendingApproval, RunTicket, check_bound,
+    pinned_scripts, read_manifests, record_closed, record_verdict, started_record,
+    usual_session_key,
 };
-use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::evaluate::{Evaluation, RunRequest, evaluate};
 use crate::gateway_layer::GatewayLayer;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
@@ -127,7 +128,7 @@ impl Exec {
 
 /// A request, judged by the policy in force.
 #[derive(Debug)]
-pub(crate) struct Judged {
+pub(crate) struct JudgedRequest {
     pub(crate) config: Arc<ConfigFile>,
     pub(crate) levels: Levels,
     pub(crate) evaluation: Evaluation,
@@ -215,7 +216,7 @@ impl LocalHost {
     fn ask(
         &self,
         request: &ExecRequest<'_>,
-        judged: &Judged,
+        judged: &JudgedRequest,
         (plan, manner): (RunPlan, Manner),
         supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
@@ -223,13 +224,13 @@ impl LocalHost {
     ) -> Result<Exec, ExecError> {
         let verdict = &judged.evaluation.verdict;
         let session_key = request.session_key();
-        let question = Question {
+        let question = ApprovalQuestion {
             plan: &plan,
             verdict,
             ask: judged.levels.ask.value(),
             session_key: &session_key,
             requester: request.requester,
-            later: request.runs_later.then(|| Later::of(request)),
+            later: request.runs_later.then(|| LaterFacts::of(request)),
             manner: Some(&manner),
             scripts: [pinned_scripts(&plan), read_manifests(verdict)].concat(),
         };
@@ -240,7 +241,7 @@ impl LocalHost {
             record(change)?;
             let key = question.grant_key(&content);
             if let Some(granted) = question.use_grant(change, &key)? {
-                return Ok(Asked::Granted(granted));
+                return Ok(AskedOutcome::Granted(granted));
             }
             let unused = match earlier {
                 Earlier::Named => None,
@@ -250,8 +251,8 @@ impl LocalHost {
                 }
             };
             Ok::<_, StoreError>(match unused {
-                Some(id) => Asked::Allowed(id),
-                None => Asked::Waits(question.put(change, content.clone(), most)?),
+                Some(id) => AskedOutcome::Allowed(id),
+                None => AskedOutcome::Waits(question.put(change, content.clone(), most)?),
             })
         });
         if let Err(StoreError::Approval(error)) = &asked {
@@ -263,12 +264,12 @@ impl LocalHost {
             recorded.map_err(HostError::from)?;
         }
         match asked.map_err(not_asked)? {
-            Asked::Granted((ticket, claim)) => {
+            AskedOutcome::Granted((ticket, claim)) => {
                 let permission = Permission::Claim(claim);
                 let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
-            Asked::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
+            AskedOutcome::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
                 Ok(running) => Ok(Exec::Started(Box::new(running))),
                 // It was for something else after all, or another call was quicker.
                 Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
@@ -279,7 +280,7 @@ impl LocalHost {
                 }
                 Err(error) => Err(error),
             },
-            Asked::Waits(created) => self.pending(&created, verdict),
+            AskedOutcome::Waits(created) => self.pending(&created, verdict),
         }
     }
 
@@ -291,7 +292,7 @@ impl LocalHost {
     }
 
     /// What the policy in force says to a request.
-    pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
+    pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<JudgedRequest, ExecError> {
         let config = self.run_config()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let session = self.session(&request.session_key())?;
@@ -301,7 +302,7 @@ impl LocalHost {
             request.ask,
             request.gateway,
         )?;
-        let judged = Request {
+        let judged = RunRequest {
             source: request.source.clone(),
             cwd: request.cwd.clone(),
             env: request.env.clone(),
@@ -312,7 +313,7 @@ impl LocalHost {
         let resolver = self.resolver(request.agent, request.caller)?;
         let evaluation =
             self.as_run_account(request.agent, || evaluate(judged, &policy, &resolver))??;
-        Ok(Judged {
+        Ok(JudgedRequest {
             config,
             levels: policy.levels.clone(),
             evaluation,
@@ -323,7 +324,7 @@ impl LocalHost {
     pub(crate) fn plan(
         &self,
         request: &ExecRequest<'_>,
-        judged: &Judged,
+        judged: &JudgedRequest,
     ) -> Result<PreparedRun, ExecError> {
         let Evaluation { analysis, verdict } = &judged.evaluation;
         if let Some(refusal) = refusal(analysis) {
@@ -417,7 +418,7 @@ impl LocalHost {
     }
 }
 
-impl Judged {
+impl JudgedRequest {
     /// How a run of this request is carried out, as the config says.
     pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
         let exec = self.config.config().exec_for(request.agent.as_str());
@@ -454,7 +455,7 @@ enum Earlier<'a> {
 }
 
 /// What became of a question.
-enum Asked {
+enum AskedOutcome {
     Granted((RunTicket, Claim)),
     Allowed(String),
     Waits(CreatedApproval),

@@ -46,17 +46,17 @@ mod workspace;
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
 pub use desk::{
-    ApprovalView, Approved, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
-    DriftedPart, EVENT_TAIL_CHARS, Forwarded, ForwardedError, HandedRun, Left, Listener,
-    MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval, PlanNotes, PreparedPlan,
-    Recovered, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice, ScriptDiff, Stored,
-    UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone,
-    can_be_approved, is_too_late, process_name, record_config_write, record_outcome,
-    requester_has_ended, usual_session_key,
+    ApprovalView, ApproverNotes, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
+    DriftedPart, EVENT_TAIL_CHARS, EndListener, Forwarded, ForwardedApproval, ForwardedError,
+    HandedRun, LeftRun, MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval,
+    PreparedPlan, RecoveredRun, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice,
+    ScriptDiff, Stored, UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine,
+    ViewPart, ViewTone, can_be_approved, is_too_late, process_name, record_config_write,
+    record_outcome, requester_has_ended, usual_session_key,
 };
-pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, Removed};
+pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, RemovedEntries};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
-pub use evaluate::{Evaluation, Request, evaluate};
+pub use evaluate::{Evaluation, RunRequest, evaluate};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use gateway_layer::GatewayLayer;
 pub use local::{

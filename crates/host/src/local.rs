@@ -20,7 +20,7 @@ use crate::caller_context::CallerContext;
 use crate::config_cache::ConfigCache;
 use crate::gateway_layer::GatewayLayer;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
-use crate::policy_cache::{Parts, PolicyCache};
+use crate::policy_cache::{CachedPolicyParts, PolicyCache};
 use crate::session::SessionLevels;
 
 /// Where the state is looked for, and what the process knows of its user.
@@ -344,7 +344,7 @@ impl LocalHost {
         gateway: Option<&GatewayLayer>,
     ) -> Result<Arc<Policy>, HostError> {
         let stored = self.stored_document()?;
-        let parts = Parts {
+        let parts = CachedPolicyParts {
             config: self.config()?,
             document: stored.hash.clone(),
             agent: agent.clone(),

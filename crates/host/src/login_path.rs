@@ -171,20 +171,20 @@ impl LoginShell {
         let answer = listen(&mut child, &marks, began + self.limit);
         let status = end::end(child, &marks.processes);
         let directories = match answer {
-            Ok(Answer::Path(path)) => directories(&path),
-            Ok(Answer::Ended) => {
+            Ok(LoginAnswer::Path(path)) => directories(&path),
+            Ok(LoginAnswer::Ended) => {
                 return Err(LoginPathError::Ended {
                     shell,
                     how: status.map_or("an unknown status".to_owned(), how),
                 });
             }
-            Ok(Answer::TimeIsOver) => {
+            Ok(LoginAnswer::TimeIsOver) => {
                 return Err(LoginPathError::TooSlow {
                     shell,
                     limit: self.limit,
                 });
             }
-            Ok(Answer::TooMuch) => return Err(LoginPathError::TooMuch { shell }),
+            Ok(LoginAnswer::TooMuch) => return Err(LoginPathError::TooMuch { shell }),
             Err(error) => return Err(not_started(error)),
         };
         if directories.is_empty() {
@@ -319,7 +319,7 @@ fn how(status: ExitStatus) -> String {
     }
 }
 
-enum Answer {
+enum LoginAnswer {
     Path(Vec<u8>),
     Ended,
     TimeIsOver,
@@ -328,7 +328,7 @@ enum Answer {
 
 /// Reads until the answer is complete, not until the end of the output: a daemon of the profile
 /// may hold that open for ever.
-fn listen(child: &mut Child, marks: &Marks, deadline: Instant) -> io::Result<Answer> {
+fn listen(child: &mut Child, marks: &Marks, deadline: Instant) -> io::Result<LoginAnswer> {
     let Some(mut stdout) = child.stdout.take() else {
         return Err(io::ErrorKind::BrokenPipe.into());
     };
@@ -341,16 +341,16 @@ fn listen(child: &mut Child, marks: &Marks, deadline: Instant) -> io::Result<Ans
         let has_ended = wait(is_open.then_some(&stdout), &ended, deadline)?;
         is_open = is_open && read_all(&mut stdout, &mut output)?;
         if let Some(path) = marks.find(&output) {
-            return Ok(Answer::Path(path.to_vec()));
+            return Ok(LoginAnswer::Path(path.to_vec()));
         }
         if output.len() > MAX_OUTPUT {
-            return Ok(Answer::TooMuch);
+            return Ok(LoginAnswer::TooMuch);
         }
         if has_ended {
-            return Ok(Answer::Ended);
+            return Ok(LoginAnswer::Ended);
         }
         if Instant::now() >= deadline {
-            return Ok(Answer::TimeIsOver);
+            return Ok(LoginAnswer::TimeIsOver);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use std::path::{Path, PathBuf};
 
-use guard::Guard;
+use guard::PatchGuard;
 use interlock_command::display::Secrets;
 
 use interlock_config::Config;
@@ -25,7 +25,7 @@ use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
 use serde_json::{Value, json};
 
 use crate::caller_context::CallerContext;
-use crate::desk::{AskedPatch, DeskError, Listener, PendingApproval, now, usual_session_key};
+use crate::desk::{AskedPatch, DeskError, EndListener, PendingApproval, now, usual_session_key};
 use crate::local::{HostError, LocalHost};
 
 pub use plan::{PatchDiff, PatchPlan, ProtectedFile};
@@ -248,7 +248,7 @@ impl LocalHost {
     ) -> Result<PatchOutcome, PatchError> {
         let mut asked = self.desk().ask_patch(plan, request, is_free)?;
         if let AskedPatch::Allowed(id) = &asked {
-            match self.desk().apply_approved(id, request, Listener::Caller) {
+            match self.desk().apply_approved(id, request, EndListener::Caller) {
                 Ok(summary) => return Ok(PatchOutcome::Applied(summary)),
                 // It was for something else after all, or another call was quicker.
                 Err(PatchError::Desk(error)) if error.leaves_to_ask() => {
@@ -272,7 +272,7 @@ impl LocalHost {
         request: &'a PatchRequest<'_>,
         levels: &Levels,
     ) -> Result<impl FnOnce(&mut Preview<'_>) -> ControlFlow<Stopped> + use<'a>, PatchError> {
-        let guard = Guard::load(self, request)?;
+        let guard = PatchGuard::load(self, request)?;
         let ask = levels.ask.value();
         Ok(move |preview: &mut Preview<'_>| {
             let protected: Vec<ProtectedFile> = preview

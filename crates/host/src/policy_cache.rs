@@ -14,11 +14,11 @@ use crate::session::SessionLevels;
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
-pub(crate) struct PolicyCache(Mutex<Vec<(Parts, Arc<Policy>)>>);
+pub(crate) struct PolicyCache(Mutex<Vec<(CachedPolicyParts, Arc<Policy>)>>);
 
 /// All that a policy depends on.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct CachedPolicyParts {
     /// Held, so that no other config can be at the same place.
     pub config: Arc<ConfigFile>,
     /// The hash of the text.
@@ -30,7 +30,7 @@ pub(crate) struct Parts {
     pub skills: Arc<Vec<String>>,
 }
 
-impl Parts {
+impl CachedPolicyParts {
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.config, &other.config)
             && self.document == other.document
@@ -46,8 +46,8 @@ impl PolicyCache {
     /// The policy that these parts make; `assemble` is called where that is not known.
     pub(crate) fn get(
         &self,
-        parts: Parts,
-        assemble: impl FnOnce(&Parts) -> Result<Policy, HostError>,
+        parts: CachedPolicyParts,
+        assemble: impl FnOnce(&CachedPolicyParts) -> Result<Policy, HostError>,
     ) -> Result<Arc<Policy>, HostError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, policy)) = known.iter().find(|(other, _)| other.is_same(&parts)) {

@@ -28,7 +28,7 @@ pub enum Language {
 
 /// What was found in a script instead of its language.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Found {
+enum FoundLanguage {
     /// `$NAME` or `${NAME}`.
     Variable(String),
     /// `$1`, `$@` and their like.
@@ -43,10 +43,10 @@ enum Found {
 
 /// Something found, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Finding {
+struct PreflightFinding {
     /// In bytes.
     offset: usize,
-    found: Found,
+    found: FoundLanguage,
 }
 
 /// A mistake in a script that would have been run.
@@ -58,7 +58,7 @@ pub struct Mistake {
     /// From 1.
     line: usize,
     language: Language,
-    found: Found,
+    found: FoundLanguage,
 }
 
 impl Mistake {
@@ -74,21 +74,21 @@ impl Mistake {
     fn looks(&self) -> String {
         let language = self.language.as_str();
         match &self.found {
-            Found::Variable(name) => {
+            FoundLanguage::Variable(name) => {
                 format!("`${name}` looks like a shell variable; in {language} it is none")
             }
-            Found::Parameter(name) => {
+            FoundLanguage::Parameter(name) => {
                 format!(
                     "`${name}` looks like a parameter of a shell script; in {language} it is none"
                 )
             }
-            Found::Substitution => {
+            FoundLanguage::Substitution => {
                 format!("`$(` looks like the output of a shell command; in {language} it is not")
             }
-            Found::Line(word) => {
+            FoundLanguage::Line(word) => {
                 format!("`{word} …` looks like a line for a shell, not like {language}")
             }
-            Found::Mark(mark) => {
+            FoundLanguage::Mark(mark) => {
                 format!("`{mark}` looks like the mark of a here-document, not like {language}")
             }
         }
@@ -97,20 +97,20 @@ impl Mistake {
     /// What to write instead.
     pub fn remedy(&self) -> String {
         match (&self.found, self.language) {
-            (Found::Variable(name), Language::Python) => {
+            (FoundLanguage::Variable(name), Language::Python) => {
                 format!("write `os.environ[\"{name}\"]`, with `import os`")
             }
-            (Found::Variable(name), Language::JavaScript) => format!("write `process.env.{name}`"),
-            (Found::Parameter(_), Language::Python) => "write `sys.argv`, with `import sys`".to_owned(),
-            (Found::Parameter(_), Language::JavaScript) => "write `process.argv`".to_owned(),
-            (Found::Substitution, Language::Python) => {
+            (FoundLanguage::Variable(name), Language::JavaScript) => format!("write `process.env.{name}`"),
+            (FoundLanguage::Parameter(_), Language::Python) => "write `sys.argv`, with `import sys`".to_owned(),
+            (FoundLanguage::Parameter(_), Language::JavaScript) => "write `process.argv`".to_owned(),
+            (FoundLanguage::Substitution, Language::Python) => {
                 "write `subprocess.run([…], capture_output=True, text=True).stdout`, with `import subprocess`".to_owned()
             }
-            (Found::Substitution, Language::JavaScript) => {
+            (FoundLanguage::Substitution, Language::JavaScript) => {
                 "use `execFileSync` of `node:child_process`".to_owned()
             }
-            (Found::Line(_), _) => "run shell commands by themselves, and leave only the program in the file".to_owned(),
-            (Found::Mark(_), _) => "remove the line".to_owned(),
+            (FoundLanguage::Line(_), _) => "run shell commands by themselves, and leave only the program in the file".to_owned(),
+            (FoundLanguage::Mark(_), _) => "remove the line".to_owned(),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Language {
         }
     }
 
-    fn check(self, text: &str) -> Option<Finding> {
+    fn check(self, text: &str) -> Option<PreflightFinding> {
         match self {
             Self::Python => python::check(text),
             Self::JavaScript => javascript::check(text),

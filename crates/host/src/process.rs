@@ -17,10 +17,13 @@ mod signal;
 mod stale;
 mod waiting;
 
-pub use action::{Action, Answer};
-pub use answer::{Ended, KeysSent, Log, Polled, Removed, Screen, SessionStatus, Summary, Written};
+pub use action::{ProcessAnswer, SessionAction};
+pub use answer::{
+    EndedSession, KeysSent, LogAnswer, PollAnswer, RemovedSession, ScreenAnswer, SessionStatus,
+    SessionSummary, Written,
+};
 pub use error::ProcessError;
-pub use input::{Keys, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
+pub use input::{KeysInput, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
 pub use ordered::{Followed, owner_digest};
 pub use signal::{name_of as signal_name, signal_named};
 pub use stale::Stale;
@@ -51,7 +54,7 @@ const PAGE_BYTES: usize = 200_000;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Caller {
+pub enum ProcessCaller {
     /// Sees its own background sessions; those of other agents, and of gateways elsewhere, do not
     /// exist for it. Polls are remembered by session key.
     Agent { agent: AgentId, session_key: String },
@@ -81,7 +84,7 @@ pub struct Process {
     store: Arc<Store>,
     config: PathBuf,
     client: SupervisorClient,
-    caller: Caller,
+    caller: ProcessCaller,
     page_bytes: usize,
 }
 
@@ -89,14 +92,14 @@ impl LocalHost {
     /// The tool, if the tool policy lets this caller have it.
     pub fn process(
         &self,
-        caller: Caller,
+        caller: ProcessCaller,
         supervisor: SupervisorClient,
     ) -> Result<Process, ProcessError> {
         let mut page_bytes = PAGE_BYTES;
         let agent = match &caller {
-            Caller::Agent { agent, .. } => Some(agent),
-            Caller::Gateway { agent, .. } => agent.as_ref(),
-            Caller::Operator => None,
+            ProcessCaller::Agent { agent, .. } => Some(agent),
+            ProcessCaller::Gateway { agent, .. } => agent.as_ref(),
+            ProcessCaller::Operator => None,
         };
         if let Some(agent) = agent {
             let config = self.config()?;
@@ -118,13 +121,13 @@ impl LocalHost {
 
 /// A session that the caller may know of.
 #[derive(Debug)]
-struct Known {
+struct VisibleSession {
     session: SessionRecord,
     status: TranscriptStatus,
     state: SessionState,
 }
 
-impl Known {
+impl VisibleSession {
     fn new(session: SessionRecord, status: TranscriptStatus, living: &[String]) -> Self {
         Self {
             state: SessionState::of(&session, &status, living),
@@ -144,16 +147,16 @@ impl Process {
     }
 
     /// Running and finished sessions, the oldest first.
-    pub fn list(&self) -> Result<Vec<Summary>, ProcessError> {
+    pub fn list(&self) -> Result<Vec<SessionSummary>, ProcessError> {
         let listed = supervisor::list(self.client.place(), &[]);
         let supervisors = self.supervisors()?;
         let living = instances(&supervisors);
         let marks = self.marks()?;
-        let look = waiting::Look::new(self.client.place(), &supervisors, now_ms());
+        let look = waiting::WaitingLook::new(self.client.place(), &supervisors, now_ms());
         Ok(listed
             .into_iter()
             .filter(|listed| self.sees(&listed.session))
-            .map(|listed| Known::new(listed.session, listed.status, &living))
+            .map(|listed| VisibleSession::new(listed.session, listed.status, &living))
             .map(|known| self.summary(&known, &look, &marks))
             .collect())
     }
@@ -182,9 +185,9 @@ impl Process {
     }
 
     /// What one session is, and how it stands.
-    pub fn look(&self, id: &str) -> Result<Summary, ProcessError> {
+    pub fn look(&self, id: &str) -> Result<SessionSummary, ProcessError> {
         let (known, supervisors) = self.known_to_supervisors(id)?;
-        let look = waiting::Look::new(self.client.place(), &supervisors, now_ms());
+        let look = waiting::WaitingLook::new(self.client.place(), &supervisors, now_ms());
         Ok(self.summary(&known, &look, &self.marks()?))
     }
 
@@ -194,15 +197,15 @@ impl Process {
         id: &str,
         from: PollFrom,
         timeout: Duration,
-    ) -> Result<Polled, ProcessError> {
+    ) -> Result<PollAnswer, ProcessError> {
         let known = self.known(id)?;
         let directory = self.directory(&known.session);
         let spool = SpoolReader::open(&directory)?;
         let until = Instant::now() + timeout.min(MAX_POLL_WAIT);
         let reader = match (&self.caller, from) {
             (
-                Caller::Agent { session_key, .. }
-                | Caller::Gateway {
+                ProcessCaller::Agent { session_key, .. }
+                | ProcessCaller::Gateway {
                     session_key,
                     agent: Some(_),
                     ..
@@ -233,11 +236,11 @@ impl Process {
                 seen = total;
                 continue;
             }
-            return Ok(Polled {
+            return Ok(PollAnswer {
                 session_id: known.id(),
                 name: known.session.title.clone(),
                 stale: stale::stale(&self.marks()?, &known.session, &status),
-                ended: self.ended_now(&Known { status, ..known })?,
+                ended: self.ended_now(&VisibleSession { status, ..known })?,
                 output: shown,
                 next_offset: next.offset,
             });
@@ -245,11 +248,11 @@ impl Process {
     }
 
     /// Lines of the transcript.
-    pub fn log(&self, id: &str, range: LineRange) -> Result<Log, ProcessError> {
+    pub fn log(&self, id: &str, range: LineRange) -> Result<LogAnswer, ProcessError> {
         let known = self.known(id)?;
         let spool = SpoolReader::open(&self.directory(&known.session))?;
         let page = spool.by_lines(range, self.page_bytes)?;
-        Ok(Log {
+        Ok(LogAnswer {
             session_id: known.id(),
             name: known.session.title.clone(),
             stale: stale::stale(&self.marks()?, &known.session, &known.status),
@@ -264,7 +267,7 @@ impl Process {
     }
 
     /// The terminal as a person would see it; for a session that has ended, as it was left.
-    pub fn screen(&self, id: &str) -> Result<Screen, ProcessError> {
+    pub fn screen(&self, id: &str) -> Result<ScreenAnswer, ProcessError> {
         let known = self.known(id)?;
         if !known.session.pty {
             return Err(ProcessError::NoTerminal { id: known.id() });
@@ -280,7 +283,7 @@ impl Process {
             Some(picture) => picture,
             None => replay::last_picture(&self.directory(&known.session))?,
         };
-        Ok(Screen {
+        Ok(ScreenAnswer {
             session_id: known.id(),
             name: known.session.title.clone(),
             ended: self.ended_now(&known)?,
@@ -290,7 +293,7 @@ impl Process {
 
     /// No signal, TERM and KILL end the whole tree, and this returns when it is gone. Any other
     /// signal goes to what runs in the foreground.
-    pub fn kill(&self, id: &str, signal: Option<Signal>) -> Result<Ended, ProcessError> {
+    pub fn kill(&self, id: &str, signal: Option<Signal>) -> Result<EndedSession, ProcessError> {
         let known = self.known(id)?;
         let signal = signal.unwrap_or(Signal::TERM);
         let ends = signal == Signal::TERM || signal == Signal::KILL;
@@ -312,13 +315,13 @@ impl Process {
         }
         match self.known(id) {
             // The caller that waited for its result took it, and with that it is forgotten.
-            Err(ProcessError::NotFound { .. }) if ends => Ok(Ended::killed()),
+            Err(ProcessError::NotFound { .. }) if ends => Ok(EndedSession::killed()),
             known => Ok(self.ended(&known?)),
         }
     }
 
     /// Forgets a session that has ended, with its transcript.
-    pub fn clear(&self, id: &str) -> Result<Removed, ProcessError> {
+    pub fn clear(&self, id: &str) -> Result<RemovedSession, ProcessError> {
         let known = self.known(id)?;
         if known.state == SessionState::Running {
             return Err(ProcessError::Running { id: known.id() });
@@ -327,7 +330,7 @@ impl Process {
     }
 
     /// Ends the session if it runs, and forgets it.
-    pub fn remove(&self, id: &str) -> Result<Removed, ProcessError> {
+    pub fn remove(&self, id: &str) -> Result<RemovedSession, ProcessError> {
         let known = self.known(id)?;
         match self.kill(id, None) {
             Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => {}
@@ -335,7 +338,7 @@ impl Process {
         }
         match self.known(id) {
             // As above.
-            Err(ProcessError::NotFound { .. }) => Ok(Removed {
+            Err(ProcessError::NotFound { .. }) => Ok(RemovedSession {
                 session_id: known.id(),
                 removed: true,
             }),
@@ -370,7 +373,7 @@ impl Process {
         Ok(self.store.stale_marks().map_err(HostError::from)?)
     }
 
-    fn forget(&self, known: &Known) -> Result<Removed, ProcessError> {
+    fn forget(&self, known: &VisibleSession) -> Result<RemovedSession, ProcessError> {
         if !known.status.outcome.is_final() {
             // Lost, and no supervisor came since to write that down.
             let directory = self.directory(&known.session);
@@ -386,7 +389,7 @@ impl Process {
             settle(&self.store, &run, place, notify).map_err(HostError::from)?;
         }
         if self.client.forget(&known.session.name) {
-            Ok(Removed {
+            Ok(RemovedSession {
                 session_id: known.id(),
                 removed: true,
             })
@@ -404,21 +407,21 @@ impl Process {
     fn sees(&self, session: &SessionRecord) -> bool {
         let is_of = |agent: &AgentId| session.background && session.agent_id == agent.as_str();
         match &self.caller {
-            Caller::Operator => true,
-            Caller::Agent { agent, .. } => session.owner.is_none() && is_of(agent),
-            Caller::Gateway { owner, agent, .. } => {
+            ProcessCaller::Operator => true,
+            ProcessCaller::Agent { agent, .. } => session.owner.is_none() && is_of(agent),
+            ProcessCaller::Gateway { owner, agent, .. } => {
                 session.owner.as_ref() == Some(owner) && agent.as_ref().is_none_or(is_of)
             }
         }
     }
 
-    fn known(&self, id: &str) -> Result<Known, ProcessError> {
+    fn known(&self, id: &str) -> Result<VisibleSession, ProcessError> {
         Ok(self.known_to_supervisors(id)?.0)
     }
 
     /// The one place where an id becomes a session: what does not have the form of a name, does
     /// not exist or is not the caller's all gets the same answer.
-    fn known_to_supervisors(&self, id: &str) -> Result<(Known, Vec<About>), ProcessError> {
+    fn known_to_supervisors(&self, id: &str) -> Result<(VisibleSession, Vec<About>), ProcessError> {
         let status = if names::is_session_name(id) {
             TranscriptStatus::read(&self.client.place().session(id)).ok()
         } else {
@@ -428,14 +431,14 @@ impl Process {
         let found = status.and_then(|status| Some((status.session.clone()?, status)));
         match found.filter(|(session, _)| self.sees(session)) {
             Some((session, status)) => {
-                let known = Known::new(session, status, &instances(&supervisors));
+                let known = VisibleSession::new(session, status, &instances(&supervisors));
                 Ok((known, supervisors))
             }
             None => Err(not_found(id)),
         }
     }
 
-    fn running(&self, id: &str) -> Result<Known, ProcessError> {
+    fn running(&self, id: &str) -> Result<VisibleSession, ProcessError> {
         let known = self.known(id)?;
         match known.state {
             SessionState::Running => Ok(known),
@@ -443,7 +446,7 @@ impl Process {
         }
     }
 
-    fn not_running(&self, known: &Known) -> ProcessError {
+    fn not_running(&self, known: &VisibleSession) -> ProcessError {
         let id = known.id();
         match known.state {
             SessionState::Lost => ProcessError::Lost { id },
@@ -456,7 +459,7 @@ impl Process {
 
     /// How a session stands that was known a moment ago. The caller that waits for its result may
     /// have taken that since, and then there is nothing left to read.
-    fn ended_now(&self, before: &Known) -> Result<Ended, ProcessError> {
+    fn ended_now(&self, before: &VisibleSession) -> Result<EndedSession, ProcessError> {
         match self.known(&before.session.name) {
             Err(ProcessError::NotFound { .. }) => Ok(self.ended(before)),
             now => Ok(self.ended(&now?)),

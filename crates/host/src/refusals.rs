@@ -27,7 +27,7 @@ impl Refusal {
 }
 
 /// A program and the subcommands of it that are refused.
-struct Row {
+struct RefusalRow {
     program: &'static str,
     /// Each a path of subcommands; options may stand in between.
     words: &'static [&'static [&'static str]],
@@ -40,9 +40,9 @@ const APPROVE: Refusal = Refusal {
     instead: "show the `/approve` line to the user, who can send it in the chat",
 };
 
-const ROWS: &[Row] = &[
+const ROWS: &[RefusalRow] = &[
     // The same as `/approve`: an agent would answer the question that it caused.
-    Row {
+    RefusalRow {
         program: "interlock",
         words: &[
             &["approvals", "approve"],
@@ -56,7 +56,7 @@ const ROWS: &[Row] = &[
         },
     },
     // Shows a code to scan and waits for a person.
-    Row {
+    RefusalRow {
         program: "openclaw",
         words: &[&["channels", "login"]],
         refusal: Refusal {

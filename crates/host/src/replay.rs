@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::caller_context::NO_CALLER_CONTEXT;
-use crate::evaluate::{Evaluation, Request, evaluate};
+use crate::evaluate::{Evaluation, RunRequest, evaluate};
 use crate::local::{HostError, LocalHost, now_ms, parse_document, policy};
 
 /// Which part of the history.
@@ -318,7 +318,7 @@ impl<'a> Judge<'a> {
             let made = policy(config.config(), self.document, &agent, past.ask, home)?;
             self.policies.insert(key.clone(), made);
         }
-        let request = Request {
+        let request = RunRequest {
             source: past.source(),
             cwd: past.cwd.clone(),
             env: past.env.clone(),

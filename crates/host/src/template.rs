@@ -13,7 +13,7 @@ use interlock_policy::{
 use serde::{Deserialize, Serialize};
 
 use crate::edit::{EntryEdit, scope_key};
-use crate::evaluate::{Request, evaluate};
+use crate::evaluate::{RunRequest, evaluate};
 use crate::local::{HostError, LocalHost, now_ms, policy};
 
 /// The templates that can be applied, in the order in which they are listed.
@@ -364,7 +364,7 @@ impl LocalHost {
 
 /// Judged on a host of which no file is known: cases say what the entries mean, not what is installed.
 fn judge(case: &TemplateCase, policy: &Policy, directory: &str) -> TemplateCaseResult {
-    let request = Request {
+    let request = RunRequest {
         source: Source::Text(case.command.clone()),
         cwd: directory.to_owned(),
         env: std::collections::BTreeMap::new(),

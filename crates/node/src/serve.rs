@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_config::RemoteDocument;
-use interlock_host::{HostError, LocalHost, Recovered};
+use interlock_host::{HostError, LocalHost, RecoveredRun};
 use interlock_run::supervisor::{RunConversation, SupervisorClient};
 use interlock_wire::node::extension::{
     INTERLOCK_END, INTERLOCK_EXPLAIN, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ,
@@ -217,7 +217,7 @@ impl NodeService {
     /// are recorded by this.
     pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
         let recovered = self.host.desk().recover(&self.supervisor)?;
-        let forwarded = recovered.iter().filter_map(Recovered::forwarded_run);
+        let forwarded = recovered.iter().filter_map(RecoveredRun::forwarded_run);
         Ok(forwarded.map(str::to_owned).collect())
     }
 

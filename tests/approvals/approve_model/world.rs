@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use interlock_command::Source;
 use interlock_host::{
-    ApprovalDecision, DecisionBy, Exec, ExecError, ExecRequest, Listener, LocalHost, OpenOptions,
-    OutsideRuns, Running, Yield,
+    ApprovalDecision, DecisionBy, EndListener, Exec, ExecError, ExecRequest, LocalHost,
+    OpenOptions, OutsideRuns, Running, Yield,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Fallback, Security};
@@ -264,7 +264,7 @@ impl World {
         }
         let session = conversation.started().session.name.clone();
         let desk = self.host().desk();
-        desk.record_end(&ticket, &session, waited.as_ref(), Listener::Caller)
+        desk.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller)
             .unwrap();
         waited.unwrap();
         conversation.taken().unwrap();

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use interlock_host::companion::Waits;
-use interlock_host::{Listener, LocalHost, PatchOutcome, PatchRequest, process_name};
+use interlock_host::companion::CourierWaits;
+use interlock_host::{EndListener, LocalHost, PatchOutcome, PatchRequest, process_name};
 use interlock_patch::{MAX_PATCH_BYTES, PatchSummary};
 use interlock_policy::{AgentId, quote};
 use serde_json::Value;
@@ -57,7 +57,7 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
                 approval: &approval,
                 reason: &approval.reasons.join("; "),
                 json: arguments.json,
-                courier: host.courier(&approval, Waits::ForAnswer),
+                courier: host.courier(&approval, CourierWaits::ForAnswer),
             };
             match approval_wait::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => apply_approved(&host, &approval.id, &request)?,
@@ -95,7 +95,7 @@ fn apply_approved(
     id: &str,
     request: &PatchRequest<'_>,
 ) -> Result<PatchSummary, Failure> {
-    let applied = host.desk().apply_approved(id, request, Listener::Caller);
+    let applied = host.desk().apply_approved(id, request, EndListener::Caller);
     if applied.is_err() {
         let _ = host.desk().mark_outcome_delivered(id);
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_command::display::Secrets;
-use interlock_host::companion::{Courier, Waits};
+use interlock_host::companion::{Courier, CourierWaits};
 use interlock_host::{
     ApprovalDecision, ApprovalEnd, Choice, LocalHost, OutsideRuns, PendingApproval,
 };
@@ -171,7 +171,7 @@ pub(super) fn leave(
     print: Option<&dyn Fn(Value)>,
 ) -> Outcome {
     let approval = left.approval;
-    if let Some(mut courier) = host.courier(approval, Waits::ForReceipt) {
+    if let Some(mut courier) = host.courier(approval, CourierWaits::ForReceipt) {
         courier.deliver(RECEIPT);
     }
     let approve = approve_command(state, approval);

@@ -15,10 +15,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_config::Host;
-use interlock_host::companion::Waits;
-use interlock_host::process::{Caller, ProcessError};
+use interlock_host::companion::CourierWaits;
+use interlock_host::process::{ProcessCaller, ProcessError};
 use interlock_host::{
-    Exec, ExecError, ExecRequest, Listener, LocalHost, Route, RunTicket, Running, Yield,
+    EndListener, Exec, ExecError, ExecRequest, LocalHost, Route, RunTicket, Running, Yield,
     host_named, process_name, route,
 };
 use interlock_plan::{PlanStdin, PtySize};
@@ -136,7 +136,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
                 approval: &pending.approval,
                 reason: &pending.verdict.reason.message,
                 json: arguments.json,
-                courier: host.courier(&pending.approval, Waits::ForAnswer),
+                courier: host.courier(&pending.approval, CourierWaits::ForAnswer),
             };
             match approval_wait::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
@@ -237,7 +237,7 @@ fn record(
 ) {
     let recorded = host
         .desk()
-        .record_end(ticket, session, waited, Listener::Caller);
+        .record_end(ticket, session, waited, EndListener::Caller);
     if let Err(error) = recorded {
         output::note(&format!(
             "interlock: the end of the run is not recorded: {error}"
@@ -262,7 +262,7 @@ fn attend(
     client: &SupervisorClient,
     started: &StartedRun,
 ) -> Result<Left, ProcessError> {
-    let process = host.process(Caller::Operator, client.clone())?;
+    let process = host.process(ProcessCaller::Operator, client.clone())?;
     let id = &started.session.name;
     // A command may have ended before this process could look.
     let session = process.look(id)?;

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use interlock_command::Source;
-use interlock_host::companion::{Courier, Waits};
+use interlock_host::companion::{Courier, CourierWaits};
 use interlock_host::{
     ApprovalEnd, CallerContext, DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, ExecError,
     ExecRequest, LocalHost, PendingApproval, Route, Yield, process_name, route,
@@ -179,7 +179,7 @@ fn settle(
     until: Instant,
     signals: &mut Signals,
 ) -> Result<Option<ApprovalEnd>, Failure> {
-    let mut courier = host.courier(approval, Waits::ForAnswer);
+    let mut courier = host.courier(approval, CourierWaits::ForAnswer);
     let outside = courier
         .as_ref()
         .and_then(|_| outside_runs(host.state_dir()).ok());

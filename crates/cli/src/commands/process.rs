@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_host::process::{
-    Answer, Caller, Keys, PollFrom, Process, ProcessError, signal_named,
+    KeysInput, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, signal_named,
 };
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
@@ -32,7 +32,7 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
             let mut sessions = process.list().map_err(at)?;
             sessions.extend(sessions::on_nodes(state, arguments.caller.agent.as_deref()));
             if arguments.json {
-                output::print_json(&Answer::List { sessions });
+                output::print_json(&ProcessAnswer::List { sessions });
             } else if sessions.is_empty() {
                 output::note("interlock: no sessions");
             } else {
@@ -67,7 +67,7 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
             let ended = sessions.kill(&id, signal)?;
             if arguments.session.json {
                 let session_id = id;
-                output::print_json(&Answer::Killed { session_id, ended });
+                output::print_json(&ProcessAnswer::Killed { session_id, ended });
             } else {
                 output::print(&format!("{id} {ended}\n"));
             }
@@ -92,12 +92,12 @@ fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, 
     }
     let host = open(state)?;
     let caller = match &caller.agent {
-        None => Caller::Operator,
+        None => ProcessCaller::Operator,
         Some(agent) => {
             let agent = known_agent(&host, agent)?;
             let usual = || format!("agent:{agent}:main");
             let session_key = caller.session_key.clone().unwrap_or_else(usual);
-            Caller::Agent { agent, session_key }
+            ProcessCaller::Agent { agent, session_key }
         }
     };
     let client = supervisor(&host)?;
@@ -212,7 +212,7 @@ fn write(state: &StateArguments, arguments: ProcessWriteArguments) -> Result<(),
 
 fn send_keys(state: &StateArguments, arguments: ProcessSendKeysArguments) -> Result<(), Failure> {
     let (sessions, id) = session(state, &arguments.session)?;
-    let keys = Keys {
+    let keys = KeysInput {
         literal: arguments.literal,
         hex: arguments.hex,
         keys: arguments.keys,
@@ -277,7 +277,7 @@ fn utf8(bytes: Vec<u8>) -> Result<String, Failure> {
     })
 }
 
-fn removed(removed: &interlock_host::process::Removed, json: bool) {
+fn removed(removed: &interlock_host::process::RemovedSession, json: bool) {
     if json {
         output::print_json(removed);
     } else {

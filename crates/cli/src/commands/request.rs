@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use interlock_command::Source;
-use interlock_host::{Request, now_ms};
+use interlock_host::{RunRequest, now_ms};
 use interlock_policy::CallerInput;
 
 use crate::args::RequestArguments;
@@ -14,10 +14,10 @@ use crate::failure::Failure;
 pub(super) fn request(
     arguments: &RequestArguments,
     input: CallerInput,
-) -> Result<Request, Failure> {
+) -> Result<RunRequest, Failure> {
     let source = source(arguments)?;
     let cwd = directory(arguments.cwd.as_deref(), "--cwd")?;
-    Ok(Request {
+    Ok(RunRequest {
         source,
         // What the caller works in is for the host to say.
         workspace: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::process::{Action, Answer, Caller as ProcessCaller, Process, ProcessError};
+use interlock_host::process::{Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction};
 use interlock_run::spool::LineRange;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResponse, ReadResourceResult,
@@ -157,10 +157,13 @@ async fn read_elsewhere(
                 offset: None,
                 limit: Some(LOG_LINES),
             };
-            let action = Action::Log { session_id, range };
+            let action = SessionAction::Log { session_id, range };
             (action, json!({ "action": "log", "limit": LOG_LINES }))
         }
-        View::Screen => (Action::Screen { session_id }, json!({ "action": "screen" })),
+        View::Screen => (
+            SessionAction::Screen { session_id },
+            json!({ "action": "screen" }),
+        ),
     };
     let wanted = Wanted {
         action,
@@ -168,8 +171,8 @@ async fn read_elsewhere(
         poll_from: None,
     };
     Ok(match sessions::perform(gateway, &who, wanted).await {
-        Ok(Answer::Log(log)) => Some(log.text),
-        Ok(Answer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
+        Ok(ProcessAnswer::Log(log)) => Some(log.text),
+        Ok(ProcessAnswer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
         _ => None,
     })
 }

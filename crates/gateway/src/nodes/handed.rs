@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::process::{Ended, Followed, SessionStatus};
-use interlock_host::{EVENT_TAIL_CHARS, Listener, OpenRun};
+use interlock_host::process::{EndedSession, Followed, SessionStatus};
+use interlock_host::{EVENT_TAIL_CHARS, EndListener, OpenRun};
 use interlock_run::names;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
@@ -113,7 +113,7 @@ pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
     let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
     for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
         if !gateway.nodes.is_awaited(&run.id) {
-            record(gateway, run, None, String::new(), Listener::SessionEvent).await;
+            record(gateway, run, None, String::new(), EndListener::SessionEvent).await;
         }
     }
 }
@@ -162,7 +162,14 @@ pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
                     },
                     Err(_) => continue,
                 };
-                return record(gateway, run, outcome, String::new(), Listener::SessionEvent).await;
+                return record(
+                    gateway,
+                    run,
+                    outcome,
+                    String::new(),
+                    EndListener::SessionEvent,
+                )
+                .await;
             }
             Err(error) => tracing::warn!(%error, run = run.id, "a run on a node cannot be read"),
         }
@@ -249,13 +256,13 @@ async fn learned(gateway: &Arc<Gateway>, node_id: &str, run: &OpenRun, followed:
             run,
             outcome,
             tail(followed),
-            Listener::SessionEvent,
+            EndListener::SessionEvent,
         )
         .await;
     }
 }
 
-pub(crate) fn is_over(standing: &Ended) -> bool {
+pub(crate) fn is_over(standing: &EndedSession) -> bool {
     !matches!(
         standing.status,
         SessionStatus::Running | SessionStatus::Unreachable
@@ -277,7 +284,7 @@ pub(crate) async fn record(
     run: OpenRun,
     outcome: Option<Value>,
     tail: String,
-    listener: Listener,
+    listener: EndListener,
 ) {
     let id = run.id.clone();
     let writer = Arc::clone(gateway);

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use interlock_host::process::{
-    Action, Answer, Ended, Followed, MAX_POLL_WAIT, SessionStatus, Stale, Summary,
+    EndedSession, Followed, MAX_POLL_WAIT, ProcessAnswer, SessionAction, SessionStatus,
+    SessionSummary, Stale,
 };
 use interlock_host::{OpenRun, now_ms};
 use interlock_policy::AgentId;
@@ -68,7 +69,7 @@ impl Failed {
 /// What is asked of one session, by its name here.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    pub(crate) action: Action,
+    pub(crate) action: SessionAction,
     /// The arguments of the tool, or none of them but what the action says.
     pub(crate) arguments: Value,
     /// A poll from here, which moves no cursor.
@@ -85,7 +86,7 @@ pub(crate) async fn perform(
     gateway: &Arc<Gateway>,
     who: &Who,
     wanted: Wanted,
-) -> Result<Answer, Failed> {
+) -> Result<ProcessAnswer, Failed> {
     let id = wanted.action.session_id().unwrap_or_default().to_owned();
     let (name, tag) = parse(&id).ok_or_else(|| Failed::NotFound(id.clone()))?;
     if who.agent.is_some() && gateway.nodes.is_in_front(&id) {
@@ -97,10 +98,13 @@ pub(crate) async fn perform(
     let Some(node) = able(gateway, &node_id) else {
         return Err(Failed::NotConnected(node_name));
     };
-    let is_last = matches!(wanted.action, Action::Clear { .. } | Action::Remove { .. });
+    let is_last = matches!(
+        wanted.action,
+        SessionAction::Clear { .. } | SessionAction::Remove { .. }
+    );
     if let (true, Some(run)) = (is_last, open_run(gateway, &id).await) {
         // What is forgotten there cannot be asked about any more.
-        if matches!(wanted.action, Action::Remove { .. }) {
+        if matches!(wanted.action, SessionAction::Remove { .. }) {
             let _ = handed::cancel(gateway, &node, &run.id).await;
         }
         handed::look(gateway, &node_id, run).await;
@@ -115,13 +119,13 @@ pub(crate) async fn perform(
         arguments,
     };
     let waits = match &wanted.action {
-        Action::Poll { timeout, .. } => (*timeout).min(MAX_POLL_WAIT),
+        SessionAction::Poll { timeout, .. } => (*timeout).min(MAX_POLL_WAIT),
         _ => Duration::ZERO,
     };
     let value: Value = ask(gateway, &node, &call, waits)
         .await
         .map_err(|error| failed(&error, &id, name, &node_name))?;
-    let mut answer = Answer::of_json(&wanted.action, value).map_err(|_| Failed::Node {
+    let mut answer = ProcessAnswer::of_json(&wanted.action, value).map_err(|_| Failed::Node {
         code: "NODE_ANSWER_INVALID".to_owned(),
         message: format!("the answer of the node {node_name} cannot be read"),
     })?;
@@ -203,7 +207,7 @@ async fn open_run(gateway: &Arc<Gateway>, id: &str) -> Option<OpenRun> {
 
 /// The sessions on all nodes that this caller may know of, the oldest first. Those on nodes that
 /// cannot be asked are listed as what they are: unreachable.
-pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<Summary> {
+pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<SessionSummary> {
     let reader = Arc::clone(gateway);
     let known = blocking(move || {
         let marks = reader.host.store().stale_marks().ok();
@@ -257,7 +261,7 @@ async fn of_node(
     gateway: &Arc<Gateway>,
     who: &Who,
     node: &Node,
-) -> Result<Vec<Summary>, WireError> {
+) -> Result<Vec<SessionSummary>, WireError> {
     let call = ProcessCall {
         owner: owner(gateway, &node.id),
         agent_id: who.agent.as_ref().map(ToString::to_string),
@@ -270,11 +274,12 @@ async fn of_node(
         Err(error) if node_code(&error) == Some("TOOL_DENIED") => return Ok(Vec::new()),
         value => value?,
     };
-    let Ok(Answer::List { sessions }) = Answer::of_json(&Action::List, value) else {
+    let Ok(ProcessAnswer::List { sessions }) = ProcessAnswer::of_json(&SessionAction::List, value)
+    else {
         return Err(WireError::unavailable("the node's list cannot be read"));
     };
     let own = sessions.into_iter().take(MAX_LISTED);
-    let is_seen = |session: &Summary| {
+    let is_seen = |session: &SessionSummary| {
         let is_in_front = || gateway.nodes.is_in_front(&session.session_id);
         who.agent.is_none() || !is_in_front()
     };
@@ -283,7 +288,7 @@ async fn of_node(
 }
 
 /// A session of a node under the name that it has here; none where the node's words make no sense.
-fn named(mut session: Summary, who: &Who, node: &Node) -> Option<Summary> {
+fn named(mut session: SessionSummary, who: &Who, node: &Node) -> Option<SessionSummary> {
     let is_own = |agent: &AgentId| session.agent_id == agent.as_str() && session.background;
     if !who.agent.as_ref().is_none_or(is_own) {
         return None;
@@ -305,7 +310,7 @@ fn named(mut session: Summary, who: &Who, node: &Node) -> Option<Summary> {
 }
 
 /// What is known here of a session on a node that cannot be asked.
-fn unreachable(gateway: &Gateway, run: &OpenRun) -> Option<Summary> {
+fn unreachable(gateway: &Gateway, run: &OpenRun) -> Option<SessionSummary> {
     let node_id = run.node.clone()?;
     let store = gateway.host.store();
     let paired = store.nodes().ok().and_then(|nodes| {
@@ -314,10 +319,10 @@ fn unreachable(gateway: &Gateway, run: &OpenRun) -> Option<Summary> {
     });
     let started_at_ms = u64::try_from(run.started_at_ms).unwrap_or_default();
     let age_ms = now_ms().saturating_sub(started_at_ms);
-    Some(Summary {
+    Some(SessionSummary {
         session_id: run.session.clone()?,
         name: run.command.chars().take(80).collect(),
-        ended: Ended {
+        ended: EndedSession {
             status: SessionStatus::Unreachable,
             exit_code: None,
             signal: None,

@@ -10,7 +10,7 @@ use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{
-    DeskError, Exec, ExecError, ExecRequest, Listener, Pending, PendingApproval, Route, Running,
+    DeskError, EndListener, Exec, ExecError, ExecRequest, Pending, PendingApproval, Route, Running,
     Yield, route,
 };
 use interlock_plan::{PlanStdin, PtySize};
@@ -412,9 +412,9 @@ pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot
     }
     let is_received = tell.send(Done::Result(result)).is_ok();
     let listener = if is_received {
-        Listener::Caller
+        EndListener::Caller
     } else {
-        Listener::SessionEvent
+        EndListener::SessionEvent
     };
     let recorded = gateway
         .host

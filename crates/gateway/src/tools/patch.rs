@@ -7,7 +7,7 @@ use std::sync::Arc;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::PatchParameters;
 use interlock_host::{
-    DeskError, Listener, PatchError, PatchOutcome, PatchRequest, PendingApproval,
+    DeskError, EndListener, PatchError, PatchOutcome, PatchRequest, PendingApproval,
 };
 use interlock_patch::PatchSummary;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ pub(super) async fn apply_patch(
     match await_decision(gateway, call, &approval, call.patience(&exec)).await? {
         Awaited::Decided(held) => {
             let id = approval.id.clone();
-            let done = apply_allowed(gateway, &wanted, approval.id, held, Listener::Caller);
+            let done = apply_allowed(gateway, &wanted, approval.id, held, EndListener::Caller);
             Ok(match done.await? {
                 Ok(summary) => applied(&summary),
                 Err(error) => refused(&error).about(&id),
@@ -117,7 +117,7 @@ async fn apply_allowed(
     wanted: &Arc<WantedPatch>,
     id: String,
     held: Held,
-    listener: Listener,
+    listener: EndListener,
 ) -> Result<Result<PatchSummary, PatchError>, CallError> {
     let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
     blocking(move || {
@@ -140,7 +140,7 @@ async fn apply_later(gateway: &Arc<Gateway>, wanted: &Arc<WantedPatch>, id: Stri
     if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
         return;
     }
-    let done = apply_allowed(gateway, wanted, id.clone(), held, Listener::SessionEvent).await;
+    let done = apply_allowed(gateway, wanted, id.clone(), held, EndListener::SessionEvent).await;
     if let Ok(Err(error)) = done {
         let Call {
             agent, session_key, ..

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
-    Action, Answer, Caller, Ended, ProcessError, SessionStatus, Stale, Summary,
+    EndedSession, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionStatus,
+    SessionSummary, Stale,
 };
 use interlock_host::usual_session_key;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ pub(super) async fn process(
     call: &Call,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
-    let action = Action::from(ProcessParameters::parse(arguments)?);
+    let action = SessionAction::from(ProcessParameters::parse(arguments)?);
     let page = Page {
         room: match call.audience {
             Audience::Models { result_chars } => output_room(result_chars),
@@ -28,7 +29,7 @@ pub(super) async fn process(
         },
         // Without an offset it is the end that is asked for.
         kept: match &action {
-            Action::Log { range, .. } if range.offset.is_some() => KeptEnd::First,
+            SessionAction::Log { range, .. } if range.offset.is_some() => KeptEnd::First,
             _ => KeptEnd::Last,
         },
     };
@@ -47,8 +48,8 @@ pub(super) async fn process(
             Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
         });
     }
-    let is_list = action == Action::List;
-    let caller = Caller::Agent {
+    let is_list = action == SessionAction::List;
+    let caller = ProcessCaller::Agent {
         agent: call.agent.clone(),
         session_key: call.session_key.clone(),
     };
@@ -59,7 +60,7 @@ pub(super) async fn process(
     })
     .await?;
     Ok(match answer {
-        Ok(Answer::List { sessions: mut all }) if is_list => {
+        Ok(ProcessAnswer::List { sessions: mut all }) if is_list => {
             all.extend(sessions::all(gateway, &who).await);
             listed(all, call)
         }
@@ -69,13 +70,13 @@ pub(super) async fn process(
 }
 
 /// The sessions that the caller is shown, and how many of the agent it is not.
-fn listed(mut sessions: Vec<Summary>, call: &Call) -> ToolResult {
+fn listed(mut sessions: Vec<SessionSummary>, call: &Call) -> ToolResult {
     let all = sessions.len();
     if call.listed == ListedSessions::OfConversation {
         sessions.retain(|session| is_of_conversation(session, &call.session_key));
     }
     let elsewhere = all - sessions.len();
-    let answer = Answer::List { sessions };
+    let answer = ProcessAnswer::List { sessions };
     let mut result = ToolResult::new(text(&answer), details(&answer), false);
     if elsewhere > 0 {
         result.details["otherConversations"] = elsewhere.into();
@@ -87,7 +88,7 @@ fn listed(mut sessions: Vec<Summary>, call: &Call) -> ToolResult {
 }
 
 /// Whether a background session was started in this conversation.
-pub(crate) fn is_of_conversation(session: &Summary, session_key: &str) -> bool {
+pub(crate) fn is_of_conversation(session: &SessionSummary, session_key: &str) -> bool {
     let usual = || usual_session_key(&session.agent_id);
     let own = session.session_key.clone().unwrap_or_else(usual);
     own == session_key
@@ -100,7 +101,7 @@ struct Page {
     kept: KeptEnd,
 }
 
-fn answered(answer: &Answer, page: Page) -> ToolResult {
+fn answered(answer: &ProcessAnswer, page: Page) -> ToolResult {
     let mut details = details(answer);
     let model = model_text(answer, page, &mut details);
     let result = ToolResult::new(text(answer), details, false);
@@ -112,9 +113,9 @@ fn answered(answer: &Answer, page: Page) -> ToolResult {
 
 /// What a model reads of a transcript: how the session stands, then the lines that fit. What does not is
 /// counted, also in the data.
-fn model_text(answer: &Answer, page: Page, details: &mut Value) -> Option<ModelText> {
+fn model_text(answer: &ProcessAnswer, page: Page, details: &mut Value) -> Option<ModelText> {
     match answer {
-        Answer::Poll(polled) => {
+        ProcessAnswer::Poll(polled) => {
             let (id, output) = (&polled.session_id, &polled.output);
             let (text, dropped) = fitting_lines(&output.text, page.room, KeptEnd::Last);
             let mut notes = Vec::new();
@@ -139,7 +140,7 @@ fn model_text(answer: &Answer, page: Page, details: &mut Value) -> Option<ModelT
                 notes,
             })
         }
-        Answer::Log(log) => {
+        ProcessAnswer::Log(log) => {
             let (text, dropped) = fitting_lines(&log.text, page.room, page.kept);
             let shown = u64::try_from(log.text.lines().count()).unwrap_or(u64::MAX);
             let shown = shown.saturating_sub(dropped);
@@ -171,7 +172,7 @@ fn model_text(answer: &Answer, page: Page, details: &mut Value) -> Option<ModelT
                 notes,
             })
         }
-        Answer::Screen(screen) => Some(ModelText {
+        ProcessAnswer::Screen(screen) => Some(ModelText {
             status: session_status(&screen.session_id, &screen.ended, Stale::default()),
             output: Some(screen.picture.rows.join("\n")),
             notes: Vec::new(),
@@ -181,7 +182,7 @@ fn model_text(answer: &Answer, page: Page, details: &mut Value) -> Option<ModelT
 }
 
 /// How a session stands, for models; output that does not count any more is said to be stale.
-fn session_status(id: &str, ended: &Ended, stale: Stale) -> String {
+fn session_status(id: &str, ended: &EndedSession, stale: Stale) -> String {
     let note = stale
         .note
         .map_or_else(String::new, |note| format!(" {note}"));
@@ -197,7 +198,7 @@ fn refused(error: &ProcessError) -> ToolResult {
     ToolResult::failed(error.code(), &message, remedy.as_deref())
 }
 
-fn details(answer: &Answer) -> Value {
+fn details(answer: &ProcessAnswer) -> Value {
     let mut details = json!(answer);
     if let Value::Object(fields) = &mut details
         && !fields.contains_key("status")
@@ -207,12 +208,12 @@ fn details(answer: &Answer) -> Value {
     details
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &ProcessAnswer) -> String {
     match answer {
-        Answer::List { sessions } if sessions.is_empty() => {
+        ProcessAnswer::List { sessions } if sessions.is_empty() => {
             "No running or recent sessions.".to_owned()
         }
-        Answer::List { sessions } => {
+        ProcessAnswer::List { sessions } => {
             let rows = sessions.iter().map(|session| {
                 let waits = if session.waiting_for_input {
                     " (waits for input)"
@@ -233,7 +234,7 @@ fn text(answer: &Answer) -> String {
             });
             rows.collect::<Vec<_>>().join("\n")
         }
-        Answer::Poll(polled) => {
+        ProcessAnswer::Poll(polled) => {
             let output = polled.text();
             let state = standing(&polled.ended);
             if polled.output.text.is_empty() {
@@ -242,7 +243,7 @@ fn text(answer: &Answer) -> String {
                 format!("{}\n\n{state}", output.trim_end_matches('\n'))
             }
         }
-        Answer::Log(log) => {
+        ProcessAnswer::Log(log) => {
             let mut text = if log.text.is_empty() {
                 "(no output recorded)".to_owned()
             } else {
@@ -259,7 +260,7 @@ fn text(answer: &Answer) -> String {
             }
             text
         }
-        Answer::Written(written) => format!(
+        ProcessAnswer::Written(written) => format!(
             "Wrote {} bytes to session {}{}.",
             written.bytes,
             written.session_id,
@@ -269,21 +270,21 @@ fn text(answer: &Answer) -> String {
                 ""
             }
         ),
-        Answer::Keys(sent) if sent.warnings.is_empty() => {
+        ProcessAnswer::Keys(sent) if sent.warnings.is_empty() => {
             format!("Sent keys to session {}.", sent.session_id)
         }
-        Answer::Keys(sent) => format!(
+        ProcessAnswer::Keys(sent) => format!(
             "Sent keys to session {}. Warnings: {}",
             sent.session_id,
             sent.warnings.join("; ")
         ),
-        Answer::Screen(screen) => screen.picture.rows.join("\n"),
-        Answer::Killed { session_id, ended } => format!("Session {session_id}: {ended}."),
-        Answer::Removed(removed) => format!("Removed session {}.", removed.session_id),
+        ProcessAnswer::Screen(screen) => screen.picture.rows.join("\n"),
+        ProcessAnswer::Killed { session_id, ended } => format!("Session {session_id}: {ended}."),
+        ProcessAnswer::Removed(removed) => format!("Removed session {}.", removed.session_id),
     }
 }
 
-fn standing(ended: &Ended) -> String {
+fn standing(ended: &EndedSession) -> String {
     match (ended.status, ended.exit_code) {
         (SessionStatus::Running, _) => "Process still running.".to_owned(),
         (SessionStatus::Completed, Some(code)) => format!("Process exited with code {code}."),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::Left;
+use interlock_host::LeftRun;
 use tokio::sync::oneshot;
 
 use super::exec::{not_run, wait};
@@ -33,7 +33,7 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
     }
 }
 
-async fn go_on(gateway: Arc<Gateway>, left: Left) {
+async fn go_on(gateway: Arc<Gateway>, left: LeftRun) {
     let held = gateway.approvals.hold(&left.id);
     let decided = gateway.approvals.wait_for(&left.id);
     let (reader, id) = (Arc::clone(&gateway), left.id.clone());
@@ -51,7 +51,7 @@ async fn go_on(gateway: Arc<Gateway>, left: Left) {
 
 /// Runs it if that is allowed. No caller waits for it: its session gets an event at the end; of a
 /// denial it has got one already.
-fn run(gateway: &Gateway, left: &Left, held: Held) {
+fn run(gateway: &Gateway, left: &LeftRun, held: Held) {
     let desk = gateway.host.desk();
     if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
         return;

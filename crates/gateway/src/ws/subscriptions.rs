@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::process::{Caller, Process};
+use interlock_host::process::{Process, ProcessCaller};
 use interlock_run::spool::{Cursor, SpoolReader};
 use interlock_wire::Event;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
@@ -153,7 +153,7 @@ impl Follower {
         let process = self
             .gateway
             .host
-            .process(Caller::Operator, self.gateway.supervisor.clone())
+            .process(ProcessCaller::Operator, self.gateway.supervisor.clone())
             .map_err(|error| error.to_string())?;
         let spool = process
             .transcript(&self.session)

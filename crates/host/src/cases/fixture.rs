@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileSpec {
     path: String,
-    kind: Kind,
+    kind: FixtureKind,
     #[serde(default)]
     mode: Option<String>,
     #[serde(default)]
@@ -25,7 +25,7 @@ pub struct FileSpec {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum FixtureKind {
     Dir,
     Symlink,
     Native,
@@ -73,15 +73,17 @@ impl FileSpec {
             fs::create_dir_all(parent)?;
         }
         match self.kind {
-            Kind::Dir => fs::create_dir_all(&path)?,
-            Kind::Symlink => {
+            FixtureKind::Dir => fs::create_dir_all(&path)?,
+            FixtureKind::Symlink => {
                 let target = self.target.as_deref().unwrap_or_default();
                 return symlink(target.replace("${TMP}", root), &path);
             }
-            Kind::Native | Kind::Script | Kind::Data => fs::write(&path, self.bytes(root)?)?,
+            FixtureKind::Native | FixtureKind::Script | FixtureKind::Data => {
+                fs::write(&path, self.bytes(root)?)?
+            }
         }
         let default = match self.kind {
-            Kind::Data => 0o644,
+            FixtureKind::Data => 0o644,
             _ => 0o755,
         };
         let mode = match &self.mode {
@@ -101,7 +103,7 @@ impl FileSpec {
             .unwrap_or_default()
             .replace("${TMP}", root);
         // A native executable is one by its header.
-        if self.kind == Kind::Native && content.is_empty() {
+        if self.kind == FixtureKind::Native && content.is_empty() {
             return Ok(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
         }
         Ok(content.into_bytes())

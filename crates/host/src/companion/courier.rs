@@ -9,9 +9,9 @@ use interlock_run::supervisor::{SupervisorPaths, check_peer};
 use interlock_store::{ApprovalDecision, Delivery, DeliveryState, Lease};
 
 use super::link::{Link, LinkError, MAX_FROM_COMPANION, MAX_FROM_HOST};
-use super::listener::Refused;
+use super::listener::RefusedHost;
 use super::token::SocketToken;
-use super::wire::{FromCompanion, FromHost, Hello, Sealed, Side, hello};
+use super::wire::{CompanionHello, FromCompanion, FromHost, SealedLink, Side, hello};
 use super::{connect, is_socket, socket_path};
 use crate::desk::{DecisionBy, DeskError, MESSAGE_BYTES, OutsideRuns, PendingApproval};
 use crate::local::{LocalHost, now_ms};
@@ -33,7 +33,7 @@ const MAX_WORDS: usize = 200;
 
 /// Whether an answer can still become a run of the one who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waits {
+pub enum CourierWaits {
     ForAnswer,
     /// Only until it is known that the question arrived.
     ForReceipt,
@@ -45,24 +45,24 @@ pub enum Waits {
 pub struct Courier<'a> {
     host: &'a LocalHost,
     approval: PendingApproval,
-    waits: Waits,
-    state: State,
+    waits: CourierWaits,
+    state: CourierState,
     began: Instant,
     is_received: bool,
     messages: usize,
 }
 
 #[derive(Debug)]
-enum State {
+enum CourierState {
     Greeting { link: Link, token: SocketToken },
-    Open { link: Link, sealed: Box<Sealed> },
+    Open { link: Link, sealed: Box<SealedLink> },
     Closed,
 }
 
 impl LocalHost {
     /// Begins to show an approval to the companion of this machine. `None` where no companion
     /// listens; whatever else comes of it is in the approval's deliveries.
-    pub fn courier(&self, approval: &PendingApproval, waits: Waits) -> Option<Courier<'_>> {
+    pub fn courier(&self, approval: &PendingApproval, waits: CourierWaits) -> Option<Courier<'_>> {
         let path = socket_path(self.state_dir());
         if !is_socket(&path) {
             return None;
@@ -71,7 +71,7 @@ impl LocalHost {
             host: self,
             approval: approval.clone(),
             waits,
-            state: State::Closed,
+            state: CourierState::Closed,
             began: Instant::now(),
             is_received: false,
             messages: 0,
@@ -108,13 +108,13 @@ impl Courier<'_> {
             .map_err(|error| error.to_string())?;
         let token = token.ok_or("the document has no socket token")?;
         let link = Link::new(stream, MAX_FROM_COMPANION).map_err(|error| error.to_string())?;
-        self.state = State::Greeting { link, token };
+        self.state = CourierState::Greeting { link, token };
         Ok(true)
     }
 
     /// Whether anything can still come of it.
     pub fn is_open(&self) -> bool {
-        !matches!(self.state, State::Closed)
+        !matches!(self.state, CourierState::Closed)
     }
 
     /// Listens for so long at most, and does what was said. Without proof that this process is
@@ -141,7 +141,7 @@ impl Courier<'_> {
     pub fn end(mut self, how: &str) {
         let how = how.to_owned();
         if self.say(&FromHost::Ended { how }).is_ok()
-            && let State::Open { link, .. } = &mut self.state
+            && let CourierState::Open { link, .. } = &mut self.state
             && !link.is_sent()
         {
             let _ = link.lines(LAST_WORDS);
@@ -149,14 +149,16 @@ impl Courier<'_> {
     }
 
     fn hear(&mut self, patience: Duration, outside: Option<OutsideRuns>) -> Result<(), String> {
-        let (State::Greeting { link, .. } | State::Open { link, .. }) = &mut self.state else {
+        let (CourierState::Greeting { link, .. } | CourierState::Open { link, .. }) =
+            &mut self.state
+        else {
             return Ok(());
         };
         let lines = match link.lines(patience) {
             Ok(lines) => lines,
             // A companion that has seen it may go.
             Err(LinkError::Closed | LinkError::Io(_)) if self.is_received => {
-                self.state = State::Closed;
+                self.state = CourierState::Closed;
                 return Ok(());
             }
             Err(error) => return Err(error.to_string()),
@@ -167,9 +169,9 @@ impl Courier<'_> {
                 return Err("it says too much".to_owned());
             }
             match self.state {
-                State::Greeting { .. } => self.greet(&line)?,
-                State::Open { .. } => self.take(&line, outside)?,
-                State::Closed => return Ok(()),
+                CourierState::Greeting { .. } => self.greet(&line)?,
+                CourierState::Open { .. } => self.take(&line, outside)?,
+                CourierState::Closed => return Ok(()),
             }
         }
         if !self.is_received && self.began.elapsed() > HANDSHAKE {
@@ -180,20 +182,21 @@ impl Courier<'_> {
 
     /// The companion's nonce came: now send the host's, and the request.
     fn greet(&mut self, line: &str) -> Result<(), String> {
-        let state = std::mem::replace(&mut self.state, State::Closed);
-        let State::Greeting { mut link, token } = state else {
+        let state = std::mem::replace(&mut self.state, CourierState::Closed);
+        let CourierState::Greeting { mut link, token } = state else {
             return Ok(());
         };
-        if let Ok(refused) = serde_json::from_str::<Refused>(line) {
+        if let Ok(refused) = serde_json::from_str::<RefusedHost>(line) {
             return Err(format!("it refused: {}", words(&refused.refused)));
         }
-        let other: Hello = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let other: CompanionHello =
+            serde_json::from_str(line).map_err(|error| error.to_string())?;
         let own = hello().map_err(|error| error.to_string())?;
-        let sealed = Sealed::new(token, Side::Host, &own, &other);
+        let sealed = SealedLink::new(token, Side::Host, &own, &other);
         let sealed = Box::new(sealed.map_err(|error| error.to_string())?);
         let greeting = serde_json::to_string(&own).map_err(|error| error.to_string())?;
         link.say(&greeting).map_err(|error| error.to_string())?;
-        self.state = State::Open { link, sealed };
+        self.state = CourierState::Open { link, sealed };
         let mut approval = self.approval.to_json();
         // As much of it as fits; the difference is the one part that others can make long.
         if approval.to_string().len() > MAX_FROM_HOST / 4 {
@@ -201,12 +204,12 @@ impl Courier<'_> {
         }
         self.say(&FromHost::Request {
             approval,
-            waits: self.waits == Waits::ForAnswer,
+            waits: self.waits == CourierWaits::ForAnswer,
         })
     }
 
     fn take(&mut self, line: &str, outside: Option<OutsideRuns>) -> Result<(), String> {
-        let State::Open { sealed, .. } = &mut self.state else {
+        let CourierState::Open { sealed, .. } = &mut self.state else {
             return Ok(());
         };
         let message = sealed.open::<FromCompanion>(line, now_ms());
@@ -280,7 +283,7 @@ impl Courier<'_> {
             let message = "this connection is about another approval";
             return refuse("APPROVAL_REQUEST_MISMATCH", message);
         }
-        let Some(outside) = outside.filter(|_| self.waits == Waits::ForAnswer) else {
+        let Some(outside) = outside.filter(|_| self.waits == CourierWaits::ForAnswer) else {
             let message = "no answer is taken here: use `interlock approvals`";
             return refuse("APPROVAL_NOT_HERE", message);
         };
@@ -302,7 +305,7 @@ impl Courier<'_> {
     }
 
     fn say(&mut self, message: &FromHost) -> Result<(), String> {
-        let State::Open { link, sealed } = &mut self.state else {
+        let CourierState::Open { link, sealed } = &mut self.state else {
             return Ok(());
         };
         let line = sealed.seal(message, now_ms());
@@ -318,7 +321,7 @@ impl Courier<'_> {
     }
 
     fn fail(&mut self, why: &str) {
-        self.state = State::Closed;
+        self.state = CourierState::Closed;
         self.record(DeliveryState::Failed, Some(words(why)));
     }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::link::{Link, MAX_FROM_HOST};
 use super::token::SocketToken;
-use super::wire::{FromCompanion, FromHost, Hello, Sealed, Side, hello};
+use super::wire::{CompanionHello, FromCompanion, FromHost, SealedLink, Side, hello};
 use super::{connect, socket_path, with_address};
 use crate::desk::OutsideRuns;
 use crate::local::{HostError, LocalHost, now_ms};
@@ -30,7 +30,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// Sent instead of a hello to a host that is refused.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Refused {
+pub(super) struct RefusedHost {
     pub refused: String,
 }
 
@@ -57,18 +57,18 @@ impl ListenerError {
 
 /// The socket of this state directory. It is gone when this is.
 #[derive(Debug)]
-pub struct Listener {
+pub struct CompanionListener {
     door: UnixListener,
     path: PathBuf,
     /// Device and inode, so that the socket of another companion is not removed.
     identity: (u64, u64),
     place: SupervisorPaths,
-    visitors: Vec<Visitor>,
+    visitors: Vec<HostConnection>,
     /// Held as long as this listens.
     _lock: File,
 }
 
-impl Listener {
+impl CompanionListener {
     /// Listens, also in place of a companion that ended without cleaning up. Only one companion
     /// listens at a time.
     pub fn bind(host: &LocalHost, outside: OutsideRuns) -> Result<Self, ListenerError> {
@@ -138,7 +138,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for CompanionListener {
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
@@ -150,23 +150,23 @@ impl Drop for Listener {
 
 /// A connection of a host.
 #[derive(Debug)]
-struct Visitor {
+struct HostConnection {
     link: Link,
-    own: Hello,
-    sealed: Option<Sealed>,
+    own: CompanionHello,
+    sealed: Option<SealedLink>,
     /// Of the approval that it brought.
     id: Option<String>,
     is_shown: bool,
     until: Instant,
 }
 
-impl Visitor {
+impl HostConnection {
     /// `None` when there is nothing left to say to each other.
     fn hear(&mut self, token: &SocketToken, brought: &mut Vec<String>) -> Option<()> {
         for line in self.link.lines(Duration::ZERO).ok()? {
             let Some(sealed) = &mut self.sealed else {
-                let other: Hello = serde_json::from_str(&line).ok()?;
-                let sealed = Sealed::new(token.clone(), Side::Companion, &self.own, &other);
+                let other: CompanionHello = serde_json::from_str(&line).ok()?;
+                let sealed = SealedLink::new(token.clone(), Side::Companion, &self.own, &other);
                 self.sealed = Some(sealed.ok()?);
                 continue;
             };
@@ -191,18 +191,18 @@ impl Visitor {
 }
 
 /// Greets who may ask; tells the others why not.
-fn admit(stream: UnixStream, place: &SupervisorPaths) -> Option<Visitor> {
+fn admit(stream: UnixStream, place: &SupervisorPaths) -> Option<HostConnection> {
     let refused = check_peer(&stream, place).err();
     let mut link = Link::new(stream, MAX_FROM_HOST).ok()?;
     if let Some(refusal) = refused {
         let refused = refusal.message;
-        let words = serde_json::to_string(&Refused { refused }).ok()?;
+        let words = serde_json::to_string(&RefusedHost { refused }).ok()?;
         let _ = link.say(&words);
         return None;
     }
     let own = hello().ok()?;
     link.say(&serde_json::to_string(&own).ok()?).ok()?;
-    Some(Visitor {
+    Some(HostConnection {
         link,
         own,
         sealed: None,

@@ -26,7 +26,7 @@ const NONCE_BYTES: usize = 32;
 /// The first line of each side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Hello {
+pub(super) struct CompanionHello {
     pub protocol: u32,
     pub nonce: String,
 }
@@ -102,7 +102,7 @@ pub(super) enum FromCompanion {
 
 /// Why a line is not believed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum WireError {
+pub(super) enum CompanionWireError {
     #[error("a line is no message of this protocol: {0}")]
     Malformed(String),
     #[error("it speaks protocol {0}, this is protocol {PROTOCOL}")]
@@ -137,10 +137,10 @@ impl Side {
     }
 }
 
-pub(super) fn hello() -> Result<Hello, getrandom::Error> {
+pub(super) fn hello() -> Result<CompanionHello, getrandom::Error> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce)?;
-    Ok(Hello {
+    Ok(CompanionHello {
         protocol: PROTOCOL,
         nonce: hex(&nonce),
     })
@@ -148,7 +148,7 @@ pub(super) fn hello() -> Result<Hello, getrandom::Error> {
 
 /// One side of a connection, once both nonces are known.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedLink {
     token: SocketToken,
     side: Side,
     companion_nonce: String,
@@ -159,19 +159,19 @@ pub(super) struct Sealed {
     received: u64,
 }
 
-impl Sealed {
+impl SealedLink {
     pub fn new(
         token: SocketToken,
         side: Side,
-        own: &Hello,
-        other: &Hello,
-    ) -> Result<Self, WireError> {
+        own: &CompanionHello,
+        other: &CompanionHello,
+    ) -> Result<Self, CompanionWireError> {
         if other.protocol != PROTOCOL {
-            return Err(WireError::Protocol(other.protocol));
+            return Err(CompanionWireError::Protocol(other.protocol));
         }
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if other.nonce.len() != 2 * NONCE_BYTES || !other.nonce.bytes().all(is_hex) {
-            return Err(WireError::Nonce);
+            return Err(CompanionWireError::Nonce);
         }
         let (companion, host) = match side {
             Side::Host => (other, own),
@@ -189,8 +189,12 @@ impl Sealed {
     }
 
     /// The next line of this side.
-    pub fn seal(&mut self, message: &impl Serialize, now_ms: u64) -> Result<String, WireError> {
-        let malformed = |error: serde_json::Error| WireError::Malformed(error.to_string());
+    pub fn seal(
+        &mut self,
+        message: &impl Serialize,
+        now_ms: u64,
+    ) -> Result<String, CompanionWireError> {
+        let malformed = |error: serde_json::Error| CompanionWireError::Malformed(error.to_string());
         let body = serde_json::to_string(message).map_err(malformed)?;
         let mac = self.mac(self.side, self.sent, now_ms, &body)?;
         self.began(self.side, &body);
@@ -204,16 +208,20 @@ impl Sealed {
     }
 
     /// The next line of the other side. Its body is read only after it is believed.
-    pub fn open<T: DeserializeOwned>(&mut self, line: &str, now_ms: u64) -> Result<T, WireError> {
-        let malformed = |error: serde_json::Error| WireError::Malformed(error.to_string());
+    pub fn open<T: DeserializeOwned>(
+        &mut self,
+        line: &str,
+        now_ms: u64,
+    ) -> Result<T, CompanionWireError> {
+        let malformed = |error: serde_json::Error| CompanionWireError::Malformed(error.to_string());
         let envelope: Envelope = serde_json::from_str(line).map_err(malformed)?;
         let other = self.side.other();
         let mac = self.mac(other, self.received, envelope.timestamp_ms, &envelope.body)?;
         // Takes the same time wherever the two differ.
-        mac.verify_slice(&unhex(&envelope.mac).ok_or(WireError::Mac)?)
-            .map_err(|_| WireError::Mac)?;
+        mac.verify_slice(&unhex(&envelope.mac).ok_or(CompanionWireError::Mac)?)
+            .map_err(|_| CompanionWireError::Mac)?;
         if envelope.timestamp_ms.abs_diff(now_ms) > MAX_AGE_MS {
-            return Err(WireError::Stale);
+            return Err(CompanionWireError::Stale);
         }
         self.began(other, &envelope.body);
         self.received += 1;
@@ -232,13 +240,13 @@ impl Sealed {
         number: u64,
         timestamp_ms: u64,
         body: &str,
-    ) -> Result<Hmac<Sha256>, WireError> {
+    ) -> Result<Hmac<Sha256>, CompanionWireError> {
         let body_hash = sha256(body);
         let request_hash = match (&self.request_hash, by) {
             (Some(hash), _) => hash,
             (None, Side::Host) => &body_hash,
             // A companion never answers before a request.
-            (None, Side::Companion) => return Err(WireError::Mac),
+            (None, Side::Companion) => return Err(CompanionWireError::Mac),
         };
         let text = format!(
             "{DOMAIN}\n{}\n{number}\n{}\n{}\n{timestamp_ms}\n{request_hash}\n{body_hash}\n",
@@ -247,7 +255,7 @@ impl Sealed {
             self.host_nonce,
         );
         let mut mac = Hmac::<Sha256>::new_from_slice(self.token.secret().as_bytes())
-            .map_err(|_| WireError::Mac)?;
+            .map_err(|_| CompanionWireError::Mac)?;
         mac.update(text.as_bytes());
         Ok(mac)
     }

@@ -16,7 +16,7 @@ use super::patch::PATCH;
 use super::pending::plan;
 use super::records::{RunTicket, open};
 use super::{Desk, check_bound, now, process_name};
-use crate::exec::{ExecError, ExecRequest, Judged, Running};
+use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running};
 use crate::permission::Permission;
 use crate::prepare::{PrepareError, command_text, environment, look_up};
 use crate::shield::plan_shield;
@@ -157,7 +157,7 @@ impl Desk<'_> {
         self,
         plan: &RunPlan,
         ending: ApprovalEnding,
-        judged: &Judged,
+        judged: &JudgedRequest,
         request: &ExecRequest<'_>,
     ) -> Result<(), DeskError> {
         let verdict = &judged.evaluation.verdict;
@@ -188,7 +188,7 @@ impl Desk<'_> {
         self,
         plan: &RunPlan,
         verdict: &Verdict,
-        judged: &Judged,
+        judged: &JudgedRequest,
         request: &ExecRequest<'_>,
     ) -> Result<(), DeskError> {
         let asked = Verdict {

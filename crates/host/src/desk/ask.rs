@@ -15,7 +15,7 @@ use serde_json::json;
 use super::always::Always;
 use super::claim::Claim;
 use super::fallback::StoredFallback;
-use super::later::Later;
+use super::later::LaterFacts;
 use super::records::{RunTicket, open};
 use super::view::RunManner;
 use super::{HOST, now};
@@ -96,7 +96,7 @@ pub(crate) fn check_bound(binding: &Binding, config: &ExecConfig) -> Result<(), 
 
 /// A run that the policy wants a person to see.
 #[derive(Debug, Clone)]
-pub(crate) struct Question<'a> {
+pub(crate) struct ApprovalQuestion<'a> {
     pub(crate) plan: &'a RunPlan,
     pub(crate) verdict: &'a Verdict,
     /// In force, with the call's own.
@@ -104,14 +104,14 @@ pub(crate) struct Question<'a> {
     pub(crate) session_key: &'a str,
     pub(crate) requester: &'a str,
     /// Where this host runs it by itself once it is allowed.
-    pub(crate) later: Option<Later>,
+    pub(crate) later: Option<LaterFacts>,
     /// How the run would be carried out; the approver reads its limits.
     pub(crate) manner: Option<&'a Manner>,
     /// What the approver reads of the bound scripts: `content::pinned_scripts`.
     pub(crate) scripts: Vec<PinnedScript>,
 }
 
-impl<'a> Question<'a> {
+impl<'a> ApprovalQuestion<'a> {
     /// What a grant must have in common with it: all that the plan holds, but for what differs
     /// between two requests that are the same.
     pub(crate) fn content_digest(&self) -> String {

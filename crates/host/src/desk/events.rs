@@ -235,7 +235,7 @@ fn announce(store: &Store, run_id: &str, after: Duration, wakes: bool) -> Result
 
 /// How a run ended, as far as its session is concerned.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct End<'a> {
+pub(super) struct SessionRunEnd<'a> {
     /// None: unknown.
     pub(super) outcome: Option<&'a Value>,
     /// The last of its output.
@@ -249,7 +249,7 @@ pub(super) struct End<'a> {
 pub(super) fn finished(
     change: &Change<'_>,
     run: &OpenRun,
-    end: &End<'_>,
+    end: &SessionRunEnd<'_>,
 ) -> Result<(), StoreError> {
     // The gateway tells the session, which is its own.
     if forwarded_run(&run.id).is_some() {

@@ -17,8 +17,8 @@ use super::manifests::add_manifest_names;
 use super::pending::reasons;
 use super::records::{RunTicket, open, record_closed, record_verdict};
 use super::view::{ApprovalView, MESSAGE_BYTES, add_scripts, build_view};
-use super::{Desk, Question, check_bound, now, process_name, usual_session_key};
-use crate::exec::{ExecError, ExecRequest, Judged, Running, is_open};
+use super::{ApprovalQuestion, Desk, check_bound, now, process_name, usual_session_key};
+use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running, is_open};
 use crate::local::{HostError, LocalHost};
 use crate::permission::Permission;
 use crate::preflight::preflight;
@@ -42,7 +42,7 @@ pub struct Forwarded<'a> {
     /// None: no limit.
     pub timeout_ms: Option<u64>,
     pub plan: CarriedPlan<'a>,
-    pub approved: Approved,
+    pub approved: ForwardedApproval,
     /// Whose the session is, if the gateway handles it later; see [`crate::process::owner_digest`].
     pub owner: Option<&'a str>,
 }
@@ -72,7 +72,7 @@ pub(super) fn forwarded_run(id: &str) -> Option<&str> {
 
 /// Whether a person has approved, as the gateway says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Approved {
+pub enum ForwardedApproval {
     No,
     Once,
     /// And wants not to be asked again.
@@ -132,7 +132,7 @@ impl ForwardedError {
 /// What a person should know of a plan besides its words.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PlanNotes {
+pub struct ApproverNotes {
     ask: Ask,
     binding: &'static str,
     binding_reason: String,
@@ -150,7 +150,7 @@ pub struct PlanNotes {
 pub struct PreparedPlan {
     plan: RunPlan,
     is_bound: bool,
-    notes: PlanNotes,
+    notes: ApproverNotes,
 }
 
 impl PreparedPlan {
@@ -164,7 +164,7 @@ impl PreparedPlan {
     }
 
     /// Notes for the approver.
-    pub fn notes(&self) -> &PlanNotes {
+    pub fn notes(&self) -> &ApproverNotes {
         &self.notes
     }
 }
@@ -194,7 +194,7 @@ impl LocalHost {
             Err(refusal) => return Err(refusal.into()),
         };
         let plan = self.pinned(request, &asked, verdict.transport)?;
-        let question = Question {
+        let question = ApprovalQuestion {
             plan: &plan,
             verdict: &judged.evaluation.verdict,
             ask: judged.levels.ask.value(),
@@ -205,7 +205,7 @@ impl LocalHost {
             scripts: Vec::new(),
         };
         let binding = &verdict.binding;
-        let notes = PlanNotes {
+        let notes = ApproverNotes {
             ask: question.ask,
             binding: binding.kind.as_str(),
             binding_reason: binding.reason.clone(),
@@ -226,7 +226,7 @@ impl LocalHost {
     fn pinned(
         &self,
         request: &ExecRequest<'_>,
-        asked: &Judged,
+        asked: &JudgedRequest,
         transport: Transport,
     ) -> Result<RunPlan, ExecError> {
         let verdict = Verdict {
@@ -266,7 +266,7 @@ impl LocalHost {
                     // must not make the plan go that an approval is bound to.
                     if let (ForwardedError::Drift { .. }, CarriedPlan::Digest(digest)) =
                         (&error, forwarded.plan)
-                        && forwarded.approved != Approved::No
+                        && forwarded.approved != ForwardedApproval::No
                     {
                         change.forget_handed_plan(digest)?;
                     }
@@ -301,7 +301,7 @@ impl LocalHost {
         let permission = match allowed {
             Some(allowed) => Permission::Verdict(allowed),
             None => {
-                if forwarded.approved == Approved::Always {
+                if forwarded.approved == ForwardedApproval::Always {
                     self.remember(request, &judged, &plan)?;
                 }
                 Permission::Claim(claim)
@@ -312,7 +312,7 @@ impl LocalHost {
 
     /// The verdict with what the gateway adds. By that it can only become stricter: where this host
     /// refuses a miss without asking, no gateway makes it a matter of an approval.
-    fn judge_forwarded(&self, request: &ExecRequest<'_>) -> Result<Judged, ExecError> {
+    fn judge_forwarded(&self, request: &ExecRequest<'_>) -> Result<JudgedRequest, ExecError> {
         let judged = self.judge(request)?;
         let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
         if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
@@ -331,7 +331,7 @@ impl LocalHost {
     fn permitted(
         &self,
         request: &ExecRequest<'_>,
-        judged: &Judged,
+        judged: &JudgedRequest,
         forwarded: &Forwarded<'_>,
     ) -> Result<(RunPlan, Option<Proof>), ForwardedError> {
         let fresh = match self.plan(request, judged) {
@@ -371,7 +371,7 @@ impl LocalHost {
             return Ok((plan, Some(proof)));
         }
         match (forwarded.approved, stored) {
-            (Approved::Once | Approved::Always, Some(_)) => Ok((plan, None)),
+            (ForwardedApproval::Once | ForwardedApproval::Always, Some(_)) => Ok((plan, None)),
             _ => {
                 let reason = &judged.evaluation.verdict.reason;
                 Err(ForwardedError::ApprovalRequired(reason.message.clone()))
@@ -385,11 +385,11 @@ impl LocalHost {
     fn handed_plan(
         &self,
         digest: &str,
-        approved: Approved,
+        approved: ForwardedApproval,
     ) -> Result<Option<RunPlan>, ForwardedError> {
         let which = match approved {
-            Approved::No => HandedPlan::Newest,
-            Approved::Once | Approved::Always => HandedPlan::First,
+            ForwardedApproval::No => HandedPlan::Newest,
+            ForwardedApproval::Once | ForwardedApproval::Always => HandedPlan::First,
         };
         let stored = self.store().handed_plan(digest, which, now())?;
         // What cannot be read was written by another version: it must be prepared again.
@@ -447,11 +447,11 @@ impl LocalHost {
     fn remember(
         &self,
         request: &ExecRequest<'_>,
-        judged: &Judged,
+        judged: &JudgedRequest,
         plan: &RunPlan,
     ) -> Result<(), HostError> {
         let session_key = session_key(request);
-        let question = Question {
+        let question = ApprovalQuestion {
             plan,
             verdict: &judged.evaluation.verdict,
             ask: judged.levels.ask.value(),

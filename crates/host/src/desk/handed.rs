@@ -4,8 +4,8 @@
 use interlock_store::{AuditKind, NewRun, OpenRun, StoreError};
 use serde_json::{Value, json};
 
-use super::events::{End, Notify, clipped};
-use super::records::{Listener, end};
+use super::events::{Notify, SessionRunEnd, clipped};
+use super::records::{EndListener, end};
 use super::{Desk, now, process_name};
 use crate::local::HostError;
 
@@ -82,10 +82,10 @@ impl Desk<'_> {
         run: &OpenRun,
         outcome: Option<&Value>,
         tail: &str,
-        listener: Listener,
+        listener: EndListener,
     ) -> Result<bool, HostError> {
-        let is_told = listener == Listener::Caller;
-        let how = End {
+        let is_told = listener == EndListener::Caller;
+        let how = SessionRunEnd {
             outcome,
             tail,
             notify: if is_told && run.approval_id.is_none() {

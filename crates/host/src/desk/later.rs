@@ -35,7 +35,7 @@ pub fn is_too_late(expires_at_ms: i64) -> bool {
 
 /// What is judged anew besides the plan.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Later {
+pub(crate) struct LaterFacts {
     env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ask: Option<Ask>,
@@ -46,14 +46,14 @@ pub(crate) struct Later {
 
 /// A question of an earlier process whose run is left to this one.
 #[derive(Debug, Clone)]
-pub struct Left {
+pub struct LeftRun {
     pub id: String,
     pub agent: String,
     pub session_key: String,
     pub is_patch: bool,
 }
 
-impl Later {
+impl LaterFacts {
     pub(crate) fn of(request: &ExecRequest<'_>) -> Self {
         Self {
             env: request.env.clone(),
@@ -82,7 +82,7 @@ impl Later {
 impl Desk<'_> {
     /// The questions that were asked before this time, whose runs are left to this host: undecided, or
     /// allowed and never run. The oldest first; at most so many.
-    pub fn left_to_run(self, asked_before_ms: i64, most: usize) -> Result<Vec<Left>, HostError> {
+    pub fn left_to_run(self, asked_before_ms: i64, most: usize) -> Result<Vec<LeftRun>, HostError> {
         let store = self.host.store();
         let mut left = Vec::new();
         for id in store.unclaimed_here(super::HOST, asked_before_ms, most)? {
@@ -90,8 +90,8 @@ impl Desk<'_> {
             let Ok(approval) = store.approval(&id) else {
                 continue;
             };
-            if Later::read(&approval).is_some() {
-                left.push(Left {
+            if LaterFacts::read(&approval).is_some() {
+                left.push(LeftRun {
                     id,
                     is_patch: approval.request.binding == PATCH,
                     agent: approval.request.agent,
@@ -114,7 +114,8 @@ impl Desk<'_> {
             short_id: approval.short_id.clone(),
             problem: problem.to_owned(),
         };
-        let later = Later::read(&approval).ok_or_else(|| damaged("it is not left to this host"))?;
+        let later =
+            LaterFacts::read(&approval).ok_or_else(|| damaged("it is not left to this host"))?;
         let agent = AgentId::new(&plan.agent_id).map_err(|_| damaged("its agent has no name"))?;
         if is_too_late(approval.request.expires_at_ms) {
             let what =

@@ -15,10 +15,10 @@ use super::approved::{allowing, claim_failed, stricter};
 use super::ask::EXPIRES_AFTER_MS;
 use super::content::ScriptDiff;
 use super::error::DeskError;
-use super::events::{End, clipped};
-use super::later::{Later, is_too_late};
+use super::events::{SessionRunEnd, clipped};
+use super::later::{LaterFacts, is_too_late};
 use super::pending::{Choice, PendingApproval, add_binding, add_reasons, add_session, shown};
-use super::records::{Listener, end};
+use super::records::{EndListener, end};
 use super::view::{ApprovalView, ViewBlock, ViewLabel};
 use super::{Desk, HOST, now, process_name};
 use crate::caller_context::NO_CALLER_CONTEXT;
@@ -92,7 +92,7 @@ impl Desk<'_> {
         self,
         reference: &str,
         request: &PatchRequest<'_>,
-        listener: Listener,
+        listener: EndListener,
     ) -> Result<PatchSummary, PatchError> {
         let (approval, plan) = self.stored_patch(reference)?;
         let parts = [
@@ -133,7 +133,7 @@ impl Desk<'_> {
             requester: &approval.request.requester,
             runs_later: true,
         };
-        self.apply_stored(&approval, &plan, &request, Listener::SessionEvent)
+        self.apply_stored(&approval, &plan, &request, EndListener::SessionEvent)
     }
 
     fn stored_patch(self, reference: &str) -> Result<(Approval, PatchPlan), DeskError> {
@@ -148,7 +148,7 @@ impl Desk<'_> {
         approval: &Approval,
         plan: &PatchPlan,
         request: &PatchRequest<'_>,
-        listener: Listener,
+        listener: EndListener,
     ) -> Result<PatchSummary, PatchError> {
         allowing(approval)?;
         let permitted = match self.host.permit_patch(request) {
@@ -225,7 +225,7 @@ impl Desk<'_> {
         self,
         approval: &Approval,
         applied: &Result<PatchSummary, PatchError>,
-        listener: Listener,
+        listener: EndListener,
     ) -> Result<(), HostError> {
         let (outcome, tail) = match applied {
             Ok(summary) => (summary_outcome(summary), summary.to_string()),
@@ -242,13 +242,13 @@ impl Desk<'_> {
         };
         let notify = self.notify(&approval.request.agent);
         Ok(self.host.store().change(|change| {
-            let how = End {
+            let how = SessionRunEnd {
                 outcome: Some(&outcome),
                 tail: &tail,
                 notify,
             };
             end(change, &approval.id, &how)?;
-            if listener == Listener::Caller {
+            if listener == EndListener::Caller {
                 change.mark_run_events_delivered(&approval.id, now())?;
             }
             Ok::<_, StoreError>(())
@@ -367,7 +367,7 @@ fn verdict(plan: &PatchPlan, runs_later: bool) -> Value {
         },
     });
     if runs_later {
-        Later::default().write(&mut verdict);
+        LaterFacts::default().write(&mut verdict);
     }
     verdict
 }

@@ -11,7 +11,7 @@ use interlock_run::supervisor::{ClientError, SupervisorPaths, Waited};
 use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
 use serde_json::{Value, json};
 
-use super::events::{End, Notify, clipped, finished, tail_of};
+use super::events::{Notify, SessionRunEnd, clipped, finished, tail_of};
 use super::forwarded::forwarded_run;
 use super::{Desk, now, pending, process_name};
 use crate::exec::ExecRequest;
@@ -45,7 +45,7 @@ pub(crate) fn record_verdict(
     refused: Option<&str>,
 ) -> Result<(), StoreError> {
     let agent = request.agent.as_str();
-    let shown = Recorded::of(&request.source);
+    let shown = RecordedCommand::of(&request.source);
     let (env, env_is_exact) = recorded_env(&request.env);
     if refused.is_none() {
         for used in &verdict.entries {
@@ -110,7 +110,7 @@ fn recorded_env(env: &BTreeMap<String, String>) -> (BTreeMap<&str, &str>, bool) 
 }
 
 /// A command as the audit holds it: without secrets.
-struct Recorded {
+struct RecordedCommand {
     text: String,
     /// Of a request that is an argument vector, where nothing of it had to be hidden.
     argv: Option<Vec<String>>,
@@ -118,7 +118,7 @@ struct Recorded {
     is_exact: bool,
 }
 
-impl Recorded {
+impl RecordedCommand {
     fn of(source: &Source) -> Self {
         let command = command_text(source);
         let shown = display::command(&command, Secrets::Masked);
@@ -141,7 +141,7 @@ pub(crate) fn record_closed(
 ) -> Result<(), StoreError> {
     let record = json!({
         "agent": request.agent.as_str(),
-        "command": Recorded::of(&request.source).text,
+        "command": RecordedCommand::of(&request.source).text,
         "cwd": request.cwd,
         "refused": "TOOL_DENIED",
         "verdict": "deny",
@@ -191,7 +191,11 @@ pub(super) fn open(
 
 /// Records the end of a run, in its claim or by itself, and the event for its session. `false` if
 /// another process has.
-pub(super) fn end(change: &Change<'_>, run_id: &str, end: &End<'_>) -> Result<bool, StoreError> {
+pub(super) fn end(
+    change: &Change<'_>,
+    run_id: &str,
+    end: &SessionRunEnd<'_>,
+) -> Result<bool, StoreError> {
     let Some(run) = change.close_run(run_id)? else {
         return Ok(false);
     };
@@ -227,7 +231,7 @@ pub fn record_outcome(
 
 /// Who learns of the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listener {
+pub enum EndListener {
     /// The caller waits, and gets it in its answer: no event repeats it.
     Caller,
     /// No caller waits: the session gets an event.
@@ -243,7 +247,7 @@ impl Desk<'_> {
         ticket: &RunTicket,
         session: &str,
         waited: Result<&Waited, &ClientError>,
-        listener: Listener,
+        listener: EndListener,
     ) -> Result<(), HostError> {
         let word = self.last_word(ticket, session, waited, listener);
         let later = self.host.later();
@@ -257,7 +261,7 @@ impl Desk<'_> {
         ticket: &RunTicket,
         session: &str,
         waited: Result<&Waited, &ClientError>,
-        listener: Listener,
+        listener: EndListener,
     ) {
         let word = self.last_word(ticket, session, waited, listener);
         let later = self.host.later();
@@ -269,7 +273,7 @@ impl Desk<'_> {
         ticket: &RunTicket,
         session: &str,
         waited: Result<&Waited, &ClientError>,
-        listener: Listener,
+        listener: EndListener,
     ) -> LastWord {
         let outcome = match waited {
             Ok(Waited::Ended(ended)) => {
@@ -303,7 +307,7 @@ impl Desk<'_> {
         ticket: &RunTicket,
         outcome: Option<Value>,
         tail: String,
-        listener: Listener,
+        listener: EndListener,
     ) -> LastWord {
         let is_told = ticket.is_told();
         LastWord::Ended {
@@ -315,7 +319,7 @@ impl Desk<'_> {
             } else {
                 Notify::NOTHING
             },
-            is_known: is_told && listener == Listener::Caller,
+            is_known: is_told && listener == EndListener::Caller,
         }
     }
 
@@ -335,7 +339,7 @@ impl Desk<'_> {
             "status": "not-started",
         });
         let outcome = is_known.then_some(outcome);
-        let word = self.end_of(ticket, outcome, String::new(), Listener::SessionEvent);
+        let word = self.end_of(ticket, outcome, String::new(), EndListener::SessionEvent);
         Ok(self.host.store().change(|change| word.write(change))?)
     }
 }
@@ -372,7 +376,7 @@ impl LastWord {
                 notify,
                 is_known,
             } => {
-                let how = End {
+                let how = SessionRunEnd {
                     outcome: outcome.as_ref(),
                     tail,
                     notify: *notify,

@@ -8,7 +8,7 @@ use interlock_run::supervisor::{ListedSession, SessionState, SupervisorClient, S
 use interlock_store::{OpenRun, Store, StoreError};
 use serde_json::{Value, json};
 
-use super::events::{End, Notify, tail};
+use super::events::{Notify, SessionRunEnd, tail};
 use super::forwarded::forwarded_run;
 use super::process::lives;
 use super::records::end;
@@ -23,7 +23,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 
 /// What was found out about one run. None of them is run again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recovered {
+pub struct RecoveredRun {
     /// The approval's id where it allowed this run.
     pub run_id: String,
     pub session_key: String,
@@ -34,7 +34,7 @@ pub struct Recovered {
     pub outcome: Option<Value>,
 }
 
-impl Recovered {
+impl RecoveredRun {
     /// The id that a gateway gave it, if one ordered it.
     pub fn forwarded_run(&self) -> Option<&str> {
         forwarded_run(&self.run_id)
@@ -45,7 +45,7 @@ impl Desk<'_> {
     /// Records the end of every run that no caller waits for any more: as its session reports where
     /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
     /// alone. Each end is recorded once, even if several processes look at the same time.
-    pub fn recover(self, supervisor: &SupervisorClient) -> Result<Vec<Recovered>, HostError> {
+    pub fn recover(self, supervisor: &SupervisorClient) -> Result<Vec<RecoveredRun>, HostError> {
         let store = self.host.store();
         let mut runs = store.open_runs()?;
         self.announce_due(&runs)?;
@@ -79,7 +79,7 @@ impl Desk<'_> {
         self,
         session: &str,
         supervisor: &SupervisorClient,
-    ) -> Result<Option<Recovered>, HostError> {
+    ) -> Result<Option<RecoveredRun>, HostError> {
         match self.host.store().background_run(session)? {
             Some(run) => self.settle(&run, supervisor.place()),
             None => Ok(None),
@@ -91,7 +91,7 @@ impl Desk<'_> {
         self,
         session: &str,
         supervisor: &SupervisorClient,
-    ) -> Result<Option<Recovered>, HostError> {
+    ) -> Result<Option<RecoveredRun>, HostError> {
         while let Ok(link) = supervisor.session(session) {
             let asked = link.wait(u64::MAX, WATCH);
             if asked.map_or(true, |standing| standing.ended) {
@@ -147,7 +147,7 @@ impl Desk<'_> {
         self,
         run: &OpenRun,
         place: &SupervisorPaths,
-    ) -> Result<Option<Recovered>, HostError> {
+    ) -> Result<Option<RecoveredRun>, HostError> {
         let notify = || self.notify(&run.agent);
         Ok(settle(self.host.store(), run, place, notify)?)
     }
@@ -157,7 +157,7 @@ impl Desk<'_> {
         run: &OpenRun,
         place: &SupervisorPaths,
         outcome: Option<Value>,
-    ) -> Result<Option<Recovered>, HostError> {
+    ) -> Result<Option<RecoveredRun>, HostError> {
         let notify = self.notify(&run.agent);
         Ok(close(self.host.store(), run, place, outcome, notify)?)
     }
@@ -169,7 +169,7 @@ pub(crate) fn settle(
     run: &OpenRun,
     place: &SupervisorPaths,
     notify: impl FnOnce() -> Notify,
-) -> Result<Option<Recovered>, StoreError> {
+) -> Result<Option<RecoveredRun>, StoreError> {
     let Some(name) = &run.session else {
         return Ok(None);
     };
@@ -191,18 +191,18 @@ fn close(
     place: &SupervisorPaths,
     outcome: Option<Value>,
     notify: Notify,
-) -> Result<Option<Recovered>, StoreError> {
+) -> Result<Option<RecoveredRun>, StoreError> {
     let tail = match (&outcome, &run.session) {
         (Some(_), Some(name)) => tail(place, name),
         _ => String::new(),
     };
-    let how = End {
+    let how = SessionRunEnd {
         outcome: outcome.as_ref(),
         tail: &tail,
         notify,
     };
     let is_first = store.change(|change| end(change, &run.id, &how))?;
-    Ok(is_first.then(|| Recovered {
+    Ok(is_first.then(|| RecoveredRun {
         run_id: run.id.clone(),
         session_key: run.session_key.clone(),
         session: run.session.clone(),

@@ -8,7 +8,7 @@ use interlock_run::spool::LineRange;
 use serde_json::Value;
 
 use super::fields::{Fields, listed};
-use crate::process::{Action, Keys};
+use crate::process::{KeysInput, SessionAction};
 
 use super::{MISSING, ParameterError, UNKNOWN, VALUE};
 
@@ -133,7 +133,7 @@ impl ProcessParameters {
     }
 }
 
-impl From<ProcessParameters> for Action {
+impl From<ProcessParameters> for SessionAction {
     fn from(parameters: ProcessParameters) -> Self {
         let (session_id, action) = match parameters {
             ProcessParameters::List => return Self::List,
@@ -155,7 +155,7 @@ impl From<ProcessParameters> for Action {
             },
             ProcessAction::SendKeys { literal, hex, keys } => Self::SendKeys {
                 session_id,
-                keys: Keys { literal, hex, keys },
+                keys: KeysInput { literal, hex, keys },
             },
             ProcessAction::Submit => Self::Submit { session_id },
             ProcessAction::Paste { text, bracketed } => Self::Paste {

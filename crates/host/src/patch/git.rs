@@ -19,7 +19,7 @@ const OTHERS: [&str; 6] = ["node_modules", "target", ".cache", "proc", "sys", "d
 /// What git obeys because of the names in a directory: a repository in it, or the directory being one; in the home
 /// directory, the configs for all repositories.
 pub(super) fn obeyed_in(directory: &Path, home: Option<&Path>) -> Vec<Obeyed> {
-    let mut found = Found {
+    let mut found = FoundSettings {
         home,
         all: Vec::new(),
     };
@@ -93,12 +93,12 @@ fn is_git_directory(directory: &Path) -> bool {
     holds("HEAD") && (holds("commondir") || (holds("objects") && holds("refs")))
 }
 
-struct Found<'a> {
+struct FoundSettings<'a> {
     home: Option<&'a Path>,
     all: Vec<Obeyed>,
 }
 
-impl Found<'_> {
+impl FoundSettings<'_> {
     fn tree(&mut self, path: &Path, reason: &str) {
         self.push(path, true, reason.to_owned());
     }

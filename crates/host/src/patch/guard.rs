@@ -16,7 +16,7 @@ use super::named::{NamedFiles, is_executable};
 use crate::local::{HostError, LocalHost};
 
 /// Everything that protects files from the patches of one agent in one workspace.
-pub(super) struct Guard {
+pub(super) struct PatchGuard {
     home: Option<PathBuf>,
     root: PathBuf,
     /// Real paths.
@@ -45,7 +45,7 @@ impl Obeyed {
     }
 }
 
-impl Guard {
+impl PatchGuard {
     pub(super) fn load(host: &LocalHost, request: &PatchRequest<'_>) -> Result<Self, HostError> {
         let root = &request.root;
         let path = host.path(request.agent, request.caller)?;

@@ -1,15 +1,15 @@
 //! The first and the last line of a script: where lines for a shell are left over.
 
-use super::{Finding, Found, Language};
+use super::{FoundLanguage, Language, PreflightFinding};
 
 /// Where the first and the last piece of code stand.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lines {
+pub(super) struct CodeLines {
     first: Option<usize>,
     last: Option<usize>,
 }
 
-impl Lines {
+impl CodeLines {
     pub fn see(&mut self, offset: usize) {
         self.first.get_or_insert(offset);
         self.last = Some(offset);
@@ -50,25 +50,25 @@ const OPERATORS: &[&str] = &[
 /// `is_unknown` says of a word that nothing in the text can have defined it.
 pub(super) fn check(
     text: &str,
-    lines: &Lines,
+    lines: &CodeLines,
     language: Language,
     is_unknown: impl Fn(&str) -> bool,
-) -> Option<Finding> {
-    let at = |offset: usize, found| Finding { offset, found };
+) -> Option<PreflightFinding> {
+    let at = |offset: usize, found| PreflightFinding { offset, found };
     if let Some(offset) = lines.first {
         let line = line_from(text, offset);
         if is_mark(line, &is_unknown) {
-            return Some(at(offset, Found::Mark(line.to_owned())));
+            return Some(at(offset, FoundLanguage::Mark(line.to_owned())));
         }
         if is_shell(line, language, &is_unknown) {
             // Only its first word: the rest may be a secret.
             let word = line.split_whitespace().next().unwrap_or_default();
-            return Some(at(offset, Found::Line(word.to_owned())));
+            return Some(at(offset, FoundLanguage::Line(word.to_owned())));
         }
     }
     let offset = start_of_line(text, lines.last?);
     let line = line_from(text, offset);
-    is_mark(line, is_unknown).then(|| at(offset, Found::Mark(line.to_owned())))
+    is_mark(line, is_unknown).then(|| at(offset, FoundLanguage::Mark(line.to_owned())))
 }
 
 fn line_from(text: &str, offset: usize) -> &str {

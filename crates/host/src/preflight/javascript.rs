@@ -1,20 +1,20 @@
 //! JavaScript, cut into tokens as far as names need it. Where a slash could be two things, the
 //! reader gives up: then there is nothing to say.
 
-use super::first_line::{self, Lines};
-use super::names::Names;
-use super::{Finding, Language};
+use super::first_line::{self, CodeLines};
+use super::names::ScriptNames;
+use super::{Language, PreflightFinding};
 
-pub(super) fn check(text: &str) -> Option<Finding> {
+pub(super) fn check(text: &str) -> Option<PreflightFinding> {
     let mut lexer = Lexer::new(text);
     let complete = lexer.run().is_some();
     let tokens = lexer.tokens;
-    let names = Names::new(text, &tokens).filter(|_| complete);
+    let names = ScriptNames::new(text, &tokens).filter(|_| complete);
     let is_unknown = |word: &str| match &names {
         Some(names) => !names.is_known(word),
         None => text.matches(word).count() == 1,
     };
-    let mut lines = Lines::default();
+    let mut lines = CodeLines::default();
     for token in &tokens {
         lines.see(token.start);
     }
@@ -26,14 +26,14 @@ pub(super) fn check(text: &str) -> Option<Finding> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Token<'a> {
-    pub kind: Kind,
+pub(super) struct ScriptToken<'a> {
+    pub kind: ScriptTokenKind,
     pub text: &'a str,
     pub start: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ScriptTokenKind {
     /// A name or keyword.
     Word,
     Punctuation,
@@ -72,15 +72,15 @@ const BEFORE_STATEMENT: &[&str] = &["if", "while", "for", "with"];
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    tokens: Vec<Token<'a>>,
+    tokens: Vec<ScriptToken<'a>>,
     /// Open brackets; a brace of a template is marked.
-    open: Vec<Open>,
+    open: Vec<OpenBracket>,
     /// The last closing parenthesis ended the head of a statement.
     closed_head: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenBracket {
     Template,
     Brace,
     Bracket,
@@ -107,10 +107,10 @@ impl<'a> Lexer<'a> {
         &self.text[self.at..]
     }
 
-    fn push(&mut self, kind: Kind, length: usize) {
+    fn push(&mut self, kind: ScriptTokenKind, length: usize) {
         let start = self.at;
         self.at += length;
-        self.tokens.push(Token {
+        self.tokens.push(ScriptToken {
             kind,
             text: &self.text[start..self.at],
             start,
@@ -131,14 +131,14 @@ impl<'a> Lexer<'a> {
                 '/' if rest.starts_with("/*") => self.at += rest[2..].find("*/")? + 4,
                 '/' if self.starts_regex()? => {
                     let length = regex(rest)?;
-                    self.push(Kind::Literal, length);
+                    self.push(ScriptTokenKind::Literal, length);
                 }
                 '"' | '\'' => {
                     let length = string(rest, character)?;
-                    self.push(Kind::Literal, length);
+                    self.push(ScriptTokenKind::Literal, length);
                 }
                 '`' => self.template(1)?,
-                '}' if self.open.last() == Some(&Open::Template) => {
+                '}' if self.open.last() == Some(&OpenBracket::Template) => {
                     self.open.pop();
                     self.template(1)?;
                 }
@@ -147,7 +147,10 @@ impl<'a> Lexer<'a> {
                 _ if is_word(character) || character == '\\' || character == '#' => {
                     let head = character.len_utf8();
                     let tail = rest[head..].find(|next: char| !is_word(next) && next != '\\');
-                    self.push(Kind::Word, tail.map_or(rest.len(), |tail| head + tail));
+                    self.push(
+                        ScriptTokenKind::Word,
+                        tail.map_or(rest.len(), |tail| head + tail),
+                    );
                 }
                 _ => self.punctuation(character)?,
             }
@@ -170,7 +173,7 @@ impl<'a> Lexer<'a> {
         let rest = self.rest();
         let is_part = |next: char| next.is_ascii_alphanumeric() || next == '_' || next == '.';
         let length = rest.find(|next: char| !is_part(next)).unwrap_or(rest.len());
-        self.push(Kind::Literal, length);
+        self.push(ScriptTokenKind::Literal, length);
     }
 
     fn punctuation(&mut self, character: char) -> Option<()> {
@@ -181,31 +184,35 @@ impl<'a> Lexer<'a> {
             **known != "?." || !rest[2..].starts_with(|next: char| next.is_ascii_digit())
         });
         match character {
-            '{' => self.open.push(Open::Brace),
-            '[' => self.open.push(Open::Bracket),
+            '{' => self.open.push(OpenBracket::Brace),
+            '[' => self.open.push(OpenBracket::Bracket),
             '(' => {
                 let head = self.is_word_before(BEFORE_STATEMENT);
-                self.open.push(Open::Parenthesis { head });
+                self.open.push(OpenBracket::Parenthesis { head });
             }
-            '}' => drop(self.open.pop().filter(|open| *open == Open::Brace)?),
-            ']' => drop(self.open.pop().filter(|open| *open == Open::Bracket)?),
+            '}' => drop(self.open.pop().filter(|open| *open == OpenBracket::Brace)?),
+            ']' => drop(
+                self.open
+                    .pop()
+                    .filter(|open| *open == OpenBracket::Bracket)?,
+            ),
             ')' => match self.open.pop()? {
-                Open::Parenthesis { head } => self.closed_head = head,
+                OpenBracket::Parenthesis { head } => self.closed_head = head,
                 _ => return None,
             },
             _ => {}
         }
         let length = known.map_or(character.len_utf8(), |known| known.len());
-        self.push(Kind::Punctuation, length);
+        self.push(ScriptTokenKind::Punctuation, length);
         Some(())
     }
 
     /// A word of the list, which is not the name of a property.
     fn is_word_before(&self, words: &[&str]) -> bool {
         let mut before = self.tokens.iter().rev();
-        let is_word = before
-            .next()
-            .is_some_and(|token| token.kind == Kind::Word && words.contains(&token.text));
+        let is_word = before.next().is_some_and(|token| {
+            token.kind == ScriptTokenKind::Word && words.contains(&token.text)
+        });
         is_word
             && before
                 .next()
@@ -218,13 +225,13 @@ impl<'a> Lexer<'a> {
             return Some(true);
         };
         match (last.kind, last.text) {
-            (Kind::Literal, _) | (Kind::Punctuation, "]") => Some(false),
-            (Kind::Punctuation, ")") => Some(self.closed_head),
+            (ScriptTokenKind::Literal, _) | (ScriptTokenKind::Punctuation, "]") => Some(false),
+            (ScriptTokenKind::Punctuation, ")") => Some(self.closed_head),
             // The end of a block or of an object; of a value or not.
-            (Kind::Punctuation, "}" | "++" | "--") => None,
-            (Kind::Punctuation, _) => Some(true),
-            (Kind::Word, _) if self.is_word_before(UNDECIDED) => None,
-            (Kind::Word, _) => Some(self.is_word_before(BEFORE_VALUE)),
+            (ScriptTokenKind::Punctuation, "}" | "++" | "--") => None,
+            (ScriptTokenKind::Punctuation, _) => Some(true),
+            (ScriptTokenKind::Word, _) if self.is_word_before(UNDECIDED) => None,
+            (ScriptTokenKind::Word, _) => Some(self.is_word_before(BEFORE_VALUE)),
         }
     }
 
@@ -236,15 +243,15 @@ impl<'a> Lexer<'a> {
             match character {
                 '\\' => drop(characters.next()?),
                 '`' => {
-                    self.push(Kind::Literal, index + 1);
+                    self.push(ScriptTokenKind::Literal, index + 1);
                     return Some(());
                 }
                 '$' if rest[index + 1..].starts_with('{') => {
-                    self.push(Kind::Literal, index + 2);
+                    self.push(ScriptTokenKind::Literal, index + 2);
                     // What follows is a value again.
-                    self.open.push(Open::Template);
-                    self.tokens.push(Token {
-                        kind: Kind::Punctuation,
+                    self.open.push(OpenBracket::Template);
+                    self.tokens.push(ScriptToken {
+                        kind: ScriptTokenKind::Punctuation,
                         text: "${",
                         start: self.at,
                     });

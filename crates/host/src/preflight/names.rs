@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::javascript::{Kind, Token};
-use super::{Finding, Found};
+use super::javascript::{ScriptToken, ScriptTokenKind};
+use super::{FoundLanguage, PreflightFinding};
 
 /// Behind these words a name is defined, or asked for without harm.
 const DEFINING: &[&str] = &[
@@ -26,9 +26,9 @@ const ASSIGNING: &[&str] = &[
 /// How many tokens of a list of declarations are looked back over, and how many brackets outwards.
 const MAX_LOOK: usize = 256;
 
-pub(super) struct Names<'a> {
+pub(super) struct ScriptNames<'a> {
     text: &'a str,
-    tokens: &'a [Token<'a>],
+    tokens: &'a [ScriptToken<'a>],
     /// The other bracket of each bracket.
     partners: Vec<Option<usize>>,
     /// The bracket around each token.
@@ -36,18 +36,18 @@ pub(super) struct Names<'a> {
     known: HashSet<&'a str>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> ScriptNames<'a> {
     /// `None` where brackets do not match.
-    pub fn new(text: &'a str, tokens: &'a [Token<'a>]) -> Option<Self> {
+    pub fn new(text: &'a str, tokens: &'a [ScriptToken<'a>]) -> Option<Self> {
         let mut partners = vec![None; tokens.len()];
         let mut around = vec![None; tokens.len()];
         let mut open: Vec<usize> = Vec::new();
         for (index, token) in tokens.iter().enumerate() {
             let closes = match (token.kind, token.text) {
-                (Kind::Punctuation, ")") => Some("("),
-                (Kind::Punctuation, "]") => Some("["),
-                (Kind::Punctuation, "}") => Some("{"),
-                (Kind::Literal, text) if text.starts_with('}') => Some("${"),
+                (ScriptTokenKind::Punctuation, ")") => Some("("),
+                (ScriptTokenKind::Punctuation, "]") => Some("["),
+                (ScriptTokenKind::Punctuation, "}") => Some("{"),
+                (ScriptTokenKind::Literal, text) if text.starts_with('}') => Some("${"),
                 _ => None,
             };
             if let Some(opening) = closes {
@@ -56,7 +56,9 @@ impl<'a> Names<'a> {
                 partners[index] = Some(start);
             }
             around[index] = open.last().copied();
-            if token.kind == Kind::Punctuation && matches!(token.text, "(" | "[" | "{" | "${") {
+            if token.kind == ScriptTokenKind::Punctuation
+                && matches!(token.text, "(" | "[" | "{" | "${")
+            {
                 open.push(index);
             }
         }
@@ -81,9 +83,11 @@ impl<'a> Names<'a> {
     fn defined_at(&self, index: usize) -> Option<&'a str> {
         let token = &self.tokens[index];
         match token.kind {
-            Kind::Word => self.is_defined_at(index).then_some(token.text),
+            ScriptTokenKind::Word => self.is_defined_at(index).then_some(token.text),
             // `global["$NAME"]`
-            Kind::Literal if self.text_at(index, -1) == "[" && self.text_at(index, 1) == "]" => {
+            ScriptTokenKind::Literal
+                if self.text_at(index, -1) == "[" && self.text_at(index, 1) == "]" =>
+            {
                 token.text.get(1..token.text.len() - 1)
             }
             _ => None,
@@ -92,10 +96,10 @@ impl<'a> Names<'a> {
 
     /// The first `$NAME` that has no meaning here, in capitals as shell variables are, or the
     /// first `${NAME}` outside of a template.
-    pub fn first_shell_variable(&self) -> Option<Finding> {
+    pub fn first_shell_variable(&self) -> Option<PreflightFinding> {
         let tokens = self.tokens.iter().enumerate();
         tokens
-            .filter(|(_, token)| token.kind == Kind::Word)
+            .filter(|(_, token)| token.kind == ScriptTokenKind::Word)
             .find_map(|(index, token)| {
                 let name = match token.text {
                     "$" => self.braced(index)?,
@@ -104,9 +108,9 @@ impl<'a> Names<'a> {
                 if token.text != "$" && self.is_known(token.text) {
                     return None;
                 }
-                Some(Finding {
+                Some(PreflightFinding {
                     offset: token.start,
-                    found: Found::Variable(name.to_owned()),
+                    found: FoundLanguage::Variable(name.to_owned()),
                 })
             })
     }
@@ -158,7 +162,7 @@ impl<'a> Names<'a> {
                 None if token.text == ";" => return false,
                 None => {}
             }
-            if token.kind == Kind::Word && DECLARING.contains(&token.text) {
+            if token.kind == ScriptTokenKind::Word && DECLARING.contains(&token.text) {
                 return true;
             }
         }

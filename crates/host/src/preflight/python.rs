@@ -1,21 +1,21 @@
 //! Python: a dollar sign outside of strings and comments is never right.
 
-use super::first_line::{self, Lines};
-use super::{Finding, Found, Language};
+use super::first_line::{self, CodeLines};
+use super::{FoundLanguage, Language, PreflightFinding};
 
 /// Fields within strings within fields; deeper is not followed.
 const MAX_NESTING: usize = 32;
 
-pub(super) fn check(text: &str) -> Option<Finding> {
-    let mut scanner = Scanner {
+pub(super) fn check(text: &str) -> Option<PreflightFinding> {
+    let mut scanner = PythonScanner {
         text,
         at: text
             .strip_prefix('\u{feff}')
             .map_or(0, |rest| text.len() - rest.len()),
-        lines: Lines::default(),
+        lines: CodeLines::default(),
     };
     match scanner.code() {
-        Stop::Dollar => {
+        PythonStop::Dollar => {
             // A line for a shell says more than the variable in it.
             first_line::check(
                 text,
@@ -25,8 +25,10 @@ pub(super) fn check(text: &str) -> Option<Finding> {
             )
             .or_else(|| dollar(text, scanner.at))
         }
-        Stop::End => first_line::check(text, &scanner.lines, Language::Python, is_unknown(text)),
-        Stop::NotUnderstood => first_line::check(
+        PythonStop::End => {
+            first_line::check(text, &scanner.lines, Language::Python, is_unknown(text))
+        }
+        PythonStop::NotUnderstood => first_line::check(
             text,
             &scanner.lines.only_first(),
             Language::Python,
@@ -41,7 +43,7 @@ fn is_unknown(text: &str) -> impl Fn(&str) -> bool {
 }
 
 /// What a dollar sign in code stands for.
-pub(super) fn dollar(text: &str, offset: usize) -> Option<Finding> {
+pub(super) fn dollar(text: &str, offset: usize) -> Option<PreflightFinding> {
     let rest = &text[offset + 1..];
     let inner = rest.strip_prefix('{').unwrap_or(rest);
     let name: String = inner
@@ -49,30 +51,30 @@ pub(super) fn dollar(text: &str, offset: usize) -> Option<Finding> {
         .take_while(|character| character.is_ascii_alphanumeric() || *character == '_')
         .collect();
     let found = match rest.chars().next()? {
-        '(' => Found::Substitution,
-        first if first.is_ascii_digit() || "@*#".contains(first) => Found::Parameter(first),
+        '(' => FoundLanguage::Substitution,
+        first if first.is_ascii_digit() || "@*#".contains(first) => FoundLanguage::Parameter(first),
         _ if name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_') => {
-            Found::Variable(name)
+            FoundLanguage::Variable(name)
         }
         _ => return None,
     };
-    Some(Finding { offset, found })
+    Some(PreflightFinding { offset, found })
 }
 
-enum Stop {
+enum PythonStop {
     Dollar,
     End,
     /// A string that does not end where it must: not a program that can run.
     NotUnderstood,
 }
 
-struct Scanner<'a> {
+struct PythonScanner<'a> {
     text: &'a str,
     at: usize,
-    lines: Lines,
+    lines: CodeLines,
 }
 
-impl Scanner<'_> {
+impl PythonScanner<'_> {
     fn peek(&self) -> Option<char> {
         self.text[self.at..].chars().next()
     }
@@ -93,23 +95,23 @@ impl Scanner<'_> {
     }
 
     /// Until a dollar sign in code, at which it stays.
-    fn code(&mut self) -> Stop {
+    fn code(&mut self) -> PythonStop {
         while let Some(character) = self.peek() {
             match character {
                 '#' => self.skip_line(),
-                '$' => return Stop::Dollar,
+                '$' => return PythonStop::Dollar,
                 _ if character.is_whitespace() => {
                     self.take();
                 }
                 _ => {
                     self.lines.see(self.at);
                     if self.piece(0).is_none() {
-                        return Stop::NotUnderstood;
+                        return PythonStop::NotUnderstood;
                     }
                 }
             }
         }
-        Stop::End
+        PythonStop::End
     }
 
     /// One string, one word, or one other character.

@@ -10,11 +10,11 @@ fn seen(language: Language, text: &str) -> Option<(usize, String)> {
     let finding = language.check(text)?;
     let line = text[..finding.offset].matches('\n').count() + 1;
     let name = match finding.found {
-        Found::Variable(name) => format!("${name}"),
-        Found::Parameter(name) => format!("${name}"),
-        Found::Substitution => "$(".to_owned(),
-        Found::Line(word) => format!("line {word}"),
-        Found::Mark(mark) => format!("mark {mark}"),
+        FoundLanguage::Variable(name) => format!("${name}"),
+        FoundLanguage::Parameter(name) => format!("${name}"),
+        FoundLanguage::Substitution => "$(".to_owned(),
+        FoundLanguage::Line(word) => format!("line {word}"),
+        FoundLanguage::Mark(mark) => format!("mark {mark}"),
     };
     Some((line, name))
 }
@@ -316,15 +316,15 @@ fn a_mistake_says_what_it_looks_like_and_what_to_write() {
     };
     let name = || "HOME".to_owned();
     assert_eq!(
-        say(Language::Python, Found::Variable(name())),
+        say(Language::Python, FoundLanguage::Variable(name())),
         "x:3: `$HOME` looks like a shell variable; in Python it is none; write `os.environ[\"HOME\"]`, with `import os`"
     );
     assert_eq!(
-        say(Language::JavaScript, Found::Variable(name())),
+        say(Language::JavaScript, FoundLanguage::Variable(name())),
         "x:3: `$HOME` looks like a shell variable; in JavaScript it is none; write `process.env.HOME`"
     );
     assert_eq!(
-        say(Language::Python, Found::Line("export".to_owned())),
+        say(Language::Python, FoundLanguage::Line("export".to_owned())),
         "x:3: `export …` looks like a line for a shell, not like Python; run shell commands by themselves, and leave only the program in the file"
     );
 }

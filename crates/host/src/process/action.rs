@@ -7,12 +7,15 @@ use interlock_run::spool::LineRange;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::answer::{Ended, KeysSent, Log, Polled, Removed, Screen, Summary, Written};
-use super::{Keys, PollFrom, Process, ProcessError, signal_named};
+use super::answer::{
+    EndedSession, KeysSent, LogAnswer, PollAnswer, RemovedSession, ScreenAnswer, SessionSummary,
+    Written,
+};
+use super::{KeysInput, PollFrom, Process, ProcessError, signal_named};
 
 /// What is to be done. A session is named in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum SessionAction {
     List,
     Poll {
         session_id: String,
@@ -29,7 +32,7 @@ pub enum Action {
     },
     SendKeys {
         session_id: String,
-        keys: Keys,
+        keys: KeysInput,
     },
     Submit {
         session_id: String,
@@ -58,25 +61,25 @@ pub enum Action {
 /// What came of it. Serializes as the value inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub enum Answer {
+pub enum ProcessAnswer {
     List {
-        sessions: Vec<Summary>,
+        sessions: Vec<SessionSummary>,
     },
-    Poll(Polled),
-    Log(Log),
+    Poll(PollAnswer),
+    Log(LogAnswer),
     Written(Written),
     Keys(KeysSent),
-    Screen(Screen),
+    Screen(ScreenAnswer),
     #[serde(rename_all = "camelCase")]
     Killed {
         session_id: String,
         #[serde(flatten)]
-        ended: Ended,
+        ended: EndedSession,
     },
-    Removed(Removed),
+    Removed(RemovedSession),
 }
 
-impl Action {
+impl SessionAction {
     /// The session that it is about; none for a list.
     pub fn session_id(&self) -> Option<&str> {
         match self {
@@ -95,27 +98,27 @@ impl Action {
     }
 }
 
-impl Answer {
+impl ProcessAnswer {
     /// The answer that another host gave to this action, if it is one.
-    pub fn of_json(action: &Action, value: Value) -> Result<Self, serde_json::Error> {
+    pub fn of_json(action: &SessionAction, value: Value) -> Result<Self, serde_json::Error> {
         Ok(match action {
-            Action::List => {
-                let Sessions { sessions } = serde_json::from_value(value)?;
+            SessionAction::List => {
+                let SessionList { sessions } = serde_json::from_value(value)?;
                 Self::List { sessions }
             }
-            Action::Poll { .. } => Self::Poll(serde_json::from_value(value)?),
-            Action::Log { .. } => Self::Log(serde_json::from_value(value)?),
-            Action::Write { .. } | Action::Submit { .. } | Action::Paste { .. } => {
-                Self::Written(serde_json::from_value(value)?)
-            }
-            Action::SendKeys { .. } => Self::Keys(serde_json::from_value(value)?),
-            Action::Screen { .. } => Self::Screen(serde_json::from_value(value)?),
-            Action::Kill { .. } => {
+            SessionAction::Poll { .. } => Self::Poll(serde_json::from_value(value)?),
+            SessionAction::Log { .. } => Self::Log(serde_json::from_value(value)?),
+            SessionAction::Write { .. }
+            | SessionAction::Submit { .. }
+            | SessionAction::Paste { .. } => Self::Written(serde_json::from_value(value)?),
+            SessionAction::SendKeys { .. } => Self::Keys(serde_json::from_value(value)?),
+            SessionAction::Screen { .. } => Self::Screen(serde_json::from_value(value)?),
+            SessionAction::Kill { .. } => {
                 let session_id = action.session_id().unwrap_or_default().to_owned();
                 let ended = serde_json::from_value(value)?;
                 Self::Killed { session_id, ended }
             }
-            Action::Clear { .. } | Action::Remove { .. } => {
+            SessionAction::Clear { .. } | SessionAction::Remove { .. } => {
                 Self::Removed(serde_json::from_value(value)?)
             }
         })
@@ -138,43 +141,51 @@ impl Answer {
 }
 
 #[derive(Deserialize)]
-struct Sessions {
-    sessions: Vec<Summary>,
+struct SessionList {
+    sessions: Vec<SessionSummary>,
 }
 
 impl Process {
-    pub fn perform(&self, action: Action) -> Result<Answer, ProcessError> {
+    pub fn perform(&self, action: SessionAction) -> Result<ProcessAnswer, ProcessError> {
         Ok(match action {
-            Action::List => Answer::List {
+            SessionAction::List => ProcessAnswer::List {
                 sessions: self.list()?,
             },
-            Action::Poll {
+            SessionAction::Poll {
                 session_id,
                 timeout,
-            } => Answer::Poll(self.poll(&session_id, PollFrom::LastPoll, timeout)?),
-            Action::Log { session_id, range } => Answer::Log(self.log(&session_id, range)?),
-            Action::Write {
+            } => ProcessAnswer::Poll(self.poll(&session_id, PollFrom::LastPoll, timeout)?),
+            SessionAction::Log { session_id, range } => {
+                ProcessAnswer::Log(self.log(&session_id, range)?)
+            }
+            SessionAction::Write {
                 session_id,
                 data,
                 eof,
-            } => Answer::Written(self.write(&session_id, data.as_bytes(), eof)?),
-            Action::SendKeys { session_id, keys } => {
-                Answer::Keys(self.send_keys(&session_id, keys)?)
+            } => ProcessAnswer::Written(self.write(&session_id, data.as_bytes(), eof)?),
+            SessionAction::SendKeys { session_id, keys } => {
+                ProcessAnswer::Keys(self.send_keys(&session_id, keys)?)
             }
-            Action::Submit { session_id } => Answer::Written(self.submit(&session_id)?),
-            Action::Paste {
+            SessionAction::Submit { session_id } => {
+                ProcessAnswer::Written(self.submit(&session_id)?)
+            }
+            SessionAction::Paste {
                 session_id,
                 text,
                 bracketed,
-            } => Answer::Written(self.paste(&session_id, &text, bracketed)?),
-            Action::Screen { session_id } => Answer::Screen(self.screen(&session_id)?),
-            Action::Kill { session_id, signal } => {
+            } => ProcessAnswer::Written(self.paste(&session_id, &text, bracketed)?),
+            SessionAction::Screen { session_id } => {
+                ProcessAnswer::Screen(self.screen(&session_id)?)
+            }
+            SessionAction::Kill { session_id, signal } => {
                 let signal = signal.as_deref().map(signal_named).transpose()?;
                 let ended = self.kill(&session_id, signal)?;
-                Answer::Killed { session_id, ended }
+                ProcessAnswer::Killed { session_id, ended }
             }
-            Action::Clear { session_id } => Answer::Removed(self.clear(&session_id)?),
-            Action::Remove { session_id } => Answer::Removed(self.remove(&session_id)?),
+            SessionAction::Clear { session_id } => ProcessAnswer::Removed(self.clear(&session_id)?),
+            SessionAction::Remove { session_id } => {
+                ProcessAnswer::Removed(self.remove(&session_id)?)
+            }
         })
     }
 }

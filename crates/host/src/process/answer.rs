@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::signal::name_of;
 use super::stale::{Stale, stale};
-use super::waiting::Look;
-use super::{Known, Process};
+use super::waiting::WaitingLook;
+use super::{Process, VisibleSession};
 
 /// How a session stands, in one word.
 ///
@@ -52,7 +52,7 @@ impl SessionStatus {
 /// Whether and how a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub struct EndedSession {
     pub status: SessionStatus,
     /// As shells report it: 128 and the signal, 124 when the time was over.
     pub exit_code: Option<i32>,
@@ -61,7 +61,7 @@ pub struct Ended {
     pub out_of_memory: bool,
 }
 
-impl Ended {
+impl EndedSession {
     /// By what its transcript says, which lies in this directory.
     pub(super) fn of(outcome: SessionOutcome, out_of_memory: bool, directory: &Path) -> Self {
         let mut ended = Self {
@@ -111,7 +111,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndedSession {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = self.status.as_str();
         match (self.status, self.exit_code, self.signal) {
@@ -129,13 +129,13 @@ impl fmt::Display for Ended {
 /// One row of `list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct SessionSummary {
     /// Two words.
     pub session_id: String,
     /// What it does and to what, for people.
     pub name: String,
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: EndedSession,
     pub agent_id: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
@@ -166,11 +166,11 @@ pub struct Summary {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Polled {
+pub struct PollAnswer {
     pub session_id: String,
     pub name: String,
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: EndedSession,
     #[serde(flatten)]
     pub stale: Stale,
     pub output: ShownOutput,
@@ -180,11 +180,11 @@ pub struct Polled {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Log {
+pub struct LogAnswer {
     pub session_id: String,
     pub name: String,
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: EndedSession,
     #[serde(flatten)]
     pub stale: Stale,
     pub text: String,
@@ -200,11 +200,11 @@ pub struct Log {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Screen {
+pub struct ScreenAnswer {
     pub session_id: String,
     pub name: String,
     #[serde(flatten)]
-    pub ended: Ended,
+    pub ended: EndedSession,
     #[serde(flatten)]
     pub picture: Picture,
 }
@@ -228,21 +228,26 @@ pub struct KeysSent {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Removed {
+pub struct RemovedSession {
     pub session_id: String,
     pub removed: bool,
 }
 
 impl Process {
-    pub(super) fn summary(&self, known: &Known, look: &Look<'_>, marks: &StaleMarks) -> Summary {
-        let Known {
+    pub(super) fn summary(
+        &self,
+        known: &VisibleSession,
+        look: &WaitingLook<'_>,
+        marks: &StaleMarks,
+    ) -> SessionSummary {
+        let VisibleSession {
             session, status, ..
         } = known;
         let ended = self.ended(known);
         let runs = ended.status == SessionStatus::Running;
         let now_ms = look.now_ms();
         let until = status.ended_ms.unwrap_or(now_ms);
-        Summary {
+        SessionSummary {
             session_id: session.name.clone(),
             name: session.title.clone(),
             ended,
@@ -266,12 +271,12 @@ impl Process {
         }
     }
 
-    pub(super) fn ended(&self, known: &Known) -> Ended {
+    pub(super) fn ended(&self, known: &VisibleSession) -> EndedSession {
         let outcome = match known.state {
             SessionState::Lost => SessionOutcome::Lost,
             _ => known.status.outcome,
         };
-        Ended::of(
+        EndedSession::of(
             outcome,
             known.session.out_of_memory,
             &self.directory(&known.session),

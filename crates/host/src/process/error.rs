@@ -5,7 +5,7 @@ use interlock_run::Leftover;
 use interlock_run::spool::SpoolError;
 use interlock_run::supervisor::ClientError;
 
-use super::answer::Ended;
+use super::answer::EndedSession;
 use crate::local::HostError;
 
 /// Each has a stable code, and a remedy where there is one.
@@ -26,7 +26,7 @@ pub enum ProcessError {
     #[error("the session {id} is running")]
     Running { id: String },
     #[error("the session {id} has ended: {ended}")]
-    Finished { id: String, ended: Ended },
+    Finished { id: String, ended: EndedSession },
     #[error("the session {id} is lost: its supervisor died, and how it ended is not known")]
     Lost { id: String },
     #[error("the session {id} has no terminal")]

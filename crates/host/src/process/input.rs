@@ -3,7 +3,7 @@
 use interlock_run::keys::{self, Bracketed};
 
 use super::answer::{KeysSent, Written};
-use super::{Known, Process, ProcessError};
+use super::{Process, ProcessError, VisibleSession};
 
 /// As much input may wait to be read.
 pub const MAX_INPUT_BYTES: usize = 8 * 1024 * 1024;
@@ -13,7 +13,7 @@ pub const MAX_KEYS_BYTES: usize = 1024 * 1024;
 
 /// What `send-keys` sends, in this order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Keys {
+pub struct KeysInput {
     /// As it is.
     pub literal: Option<String>,
     /// A byte each.
@@ -30,7 +30,7 @@ impl Process {
     }
 
     /// Presses keys.
-    pub fn send_keys(&self, id: &str, keys: Keys) -> Result<KeysSent, ProcessError> {
+    pub fn send_keys(&self, id: &str, keys: KeysInput) -> Result<KeysSent, ProcessError> {
         let known = self.writable(id)?;
         let words = keys.hex.iter().chain(&keys.keys);
         let bytes =
@@ -63,7 +63,7 @@ impl Process {
         self.write_to(&known, &keys::paste(text, bracketed), false)
     }
 
-    fn writable(&self, id: &str) -> Result<Known, ProcessError> {
+    fn writable(&self, id: &str) -> Result<VisibleSession, ProcessError> {
         let known = self.running(id)?;
         if !known.session.writable {
             return Err(ProcessError::StdinClosed { id: known.id() });
@@ -71,7 +71,12 @@ impl Process {
         Ok(known)
     }
 
-    fn write_to(&self, known: &Known, bytes: &[u8], eof: bool) -> Result<Written, ProcessError> {
+    fn write_to(
+        &self,
+        known: &VisibleSession,
+        bytes: &[u8],
+        eof: bool,
+    ) -> Result<Written, ProcessError> {
         fits(bytes.len(), MAX_INPUT_BYTES)?;
         self.with_link(known, |link| link.write(bytes, eof))?;
         Ok(Written {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use interlock_run::supervisor::{ClientError, SessionLink, SessionState};
 
-use super::{Known, Process, ProcessError};
+use super::{Process, ProcessError, VisibleSession};
 
 /// How long a session may take to say how it ended, once it does not answer any more.
 const SETTLING: Duration = Duration::from_secs(2);
@@ -13,7 +13,7 @@ impl Process {
     /// Asks the running session for something.
     pub(super) fn with_link<T>(
         &self,
-        known: &Known,
+        known: &VisibleSession,
         ask: impl FnOnce(&SessionLink) -> Result<T, ClientError>,
     ) -> Result<T, ProcessError> {
         let link = self.link(known)?;
@@ -32,7 +32,7 @@ impl Process {
         }
     }
 
-    pub(super) fn link(&self, known: &Known) -> Result<SessionLink, ProcessError> {
+    pub(super) fn link(&self, known: &VisibleSession) -> Result<SessionLink, ProcessError> {
         match self.client.session(&known.session.name) {
             Err(ClientError::Refused(refusal)) if refusal.code == "SESSION_NOT_RUNNING" => {
                 let lost = || ProcessError::Lost { id: known.id() };
@@ -43,7 +43,7 @@ impl Process {
     }
 
     /// Why a session that ran does not answer, as soon as its files say so.
-    fn settled(&self, known: &Known) -> Option<ProcessError> {
+    fn settled(&self, known: &VisibleSession) -> Option<ProcessError> {
         let until = Instant::now() + SETTLING;
         loop {
             match self.known(&known.session.name) {
@@ -62,7 +62,7 @@ impl Process {
     /// nothing to wait for any more.
     pub(super) fn wait_for_more(
         &self,
-        known: &Known,
+        known: &VisibleSession,
         seen: u64,
         until: Instant,
     ) -> Result<Option<u64>, ProcessError> {

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::answer::Ended;
+use super::answer::EndedSession;
 use super::{MAX_POLL_WAIT, Process, ProcessError, not_found};
 use crate::desk::forwarded_id;
 use crate::hex::hex;
@@ -34,7 +34,7 @@ pub struct Followed {
     pub pid: Option<i32>,
     pub race_free: bool,
     pub started_at_ms: u64,
-    pub standing: Ended,
+    pub standing: EndedSession,
     #[serde(default)]
     pub ended_at_ms: Option<u64>,
     /// None where no output was asked for.
@@ -72,7 +72,7 @@ impl Followed {
             pid: session.pid,
             race_free: session.race_free,
             started_at_ms: started.started_ms,
-            standing: Ended::of(ended, result.out_of_memory, directory),
+            standing: EndedSession::of(ended, result.out_of_memory, directory),
             ended_at_ms: Some(started.started_ms.saturating_add(took)),
             piece: None,
             shown: Some(result.shown.clone()),

@@ -5,7 +5,7 @@ use interlock_run::spool::TranscriptStatus;
 use interlock_store::StaleMarks;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::answer::{Log, Polled};
+use super::answer::{LogAnswer, PollAnswer};
 use crate::desk::usual_session_key;
 
 /// In front of what is stale.
@@ -50,14 +50,14 @@ impl Stale {
     }
 }
 
-impl Polled {
+impl PollAnswer {
     /// The new output as an agent reads it: what is stale begins with a note.
     pub fn text(&self) -> String {
         self.stale.before(&self.output.text)
     }
 }
 
-impl Log {
+impl LogAnswer {
     /// The lines as an agent reads them: what is stale begins with a note.
     pub fn text(&self) -> String {
         self.stale.before(&self.text)

@@ -15,21 +15,21 @@ use interlock_run::session::SessionRecord;
 use interlock_run::spool::TranscriptStatus;
 use interlock_run::supervisor::{About, SupervisorPaths};
 
-use blocked::Input;
+use blocked::SessionInput;
 use table::Table;
 
 /// Silent for less than this, it may still be busy.
 const SILENCE: Duration = Duration::from_secs(15);
 
 /// One look at all sessions: the system's table of processes is read once, and only if needed.
-pub(super) struct Look<'a> {
+pub(super) struct WaitingLook<'a> {
     place: &'a SupervisorPaths,
     supervisors: &'a [About],
     now_ms: u64,
     table: OnceCell<Table>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> WaitingLook<'a> {
     pub fn new(place: &'a SupervisorPaths, supervisors: &'a [About], now_ms: u64) -> Self {
         Self {
             place,
@@ -61,8 +61,8 @@ impl<'a> Look<'a> {
         let table = self.table.get_or_init(Table::read);
         let holder = self.holder(table, session, directory)?;
         let terminal = table.terminal(holder);
-        let input = Input::recorded(session, terminal);
-        let input = input.or_else(|| Input::held_by(holder, session.pty))?;
+        let input = SessionInput::recorded(session, terminal);
+        let input = input.or_else(|| SessionInput::held_by(holder, session.pty))?;
         let mut below = table.descendants(holder);
         Some(below.any(|row| input.is_in_foreground(row) && input.is_awaited_by(row.pid)))
     }

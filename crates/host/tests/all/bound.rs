@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use interlock_command::Source;
-use interlock_host::{PrepareError, Request, RunSettings, evaluate, prepare};
+use interlock_host::{PrepareError, RunRequest, RunSettings, evaluate, prepare};
 use interlock_plan::{BindingKind, BoundRole, FsResolver, PlanDigest, PlanStdin, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts,
@@ -53,7 +53,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
     };
     let policy = policy.assemble(None).unwrap();
     let resolver = FsResolver::from_path_value(PATH, None);
-    let request = Request {
+    let request = RunRequest {
         source: Source::Text(text.to_owned()),
         cwd: work.to_str().unwrap().to_owned(),
         env: BTreeMap::new(),
@@ -206,7 +206,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
     };
     let resolver = FsResolver::from_path_value(PATH, None);
     let judge = |entries: Vec<Entry>| {
-        let request = Request {
+        let request = RunRequest {
             source: Source::Text("./x.sh".to_owned()),
             cwd: work.to_str().unwrap().to_owned(),
             env: BTreeMap::new(),

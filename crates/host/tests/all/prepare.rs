@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{Request, RunSettings, evaluate, prepare};
+use interlock_host::{RunRequest, RunSettings, evaluate, prepare};
 use interlock_plan::{FsResolver, PlanAction, PlanPipeline, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::{
     AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, PolicySource as LayerSource, Security,
@@ -22,7 +22,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
     };
     let policy = policy.assemble(None).unwrap();
     let resolver = FsResolver::from_path_value(PATH, Some("/".to_owned()));
-    let request = Request {
+    let request = RunRequest {
         source: Source::Text(text.to_owned()),
         cwd: "/".to_owned(),
         env: BTreeMap::new(),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{Request, evaluate};
+use interlock_host::{RunRequest, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
     Ask, BindingKind, CallerInput, Layer, Levels, PolicyParts, PolicySource as LayerSource,
@@ -21,7 +21,7 @@ fn verdict(source: Source) -> Verdict {
     };
     let policy = policy.assemble(None).unwrap();
     let resolver = FsResolver::from_path_value("/usr/bin:/bin", Some("/".to_owned()));
-    let request = Request {
+    let request = RunRequest {
         source,
         cwd: "/".to_owned(),
         env: BTreeMap::new(),

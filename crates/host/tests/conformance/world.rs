@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Closed, Program, Source, VirtualHost};
 use interlock_host::cases::{CasePolicy, FileSpec, Fixture};
-use interlock_host::{Evaluation, Request, evaluate};
+use interlock_host::{Evaluation, RunRequest, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
     AgentId, CallerInput, Entry, Layer, Levels, Policy, PolicyParts, PolicySource as LayerSource,
@@ -71,8 +71,8 @@ pub fn environment(value: &Value) -> BTreeMap<String, String> {
         .collect()
 }
 
-pub fn request(source: Source, cwd: &str) -> Request {
-    Request {
+pub fn request(source: Source, cwd: &str) -> RunRequest {
+    RunRequest {
         source,
         cwd: cwd.to_owned(),
         env: BTreeMap::new(),

@@ -3,7 +3,7 @@
 
 use interlock_config::UnboundApprovals;
 use interlock_host::{
-    NO_CALLER_CONTEXT, Request, SessionLevels, can_be_approved, evaluate, now_ms, plan_shield,
+    NO_CALLER_CONTEXT, RunRequest, SessionLevels, can_be_approved, evaluate, now_ms, plan_shield,
 };
 use interlock_policy::{CallerInput, Outcome, env};
 use interlock_wire::WireError;
@@ -41,7 +41,7 @@ pub(crate) fn explain(
     let resolver = host
         .resolver(&agent, &NO_CALLER_CONTEXT)
         .map_err(unavailable)?;
-    let judged = Request {
+    let judged = RunRequest {
         source: call::source(&asked.command),
         cwd,
         env: facts.env,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use interlock_host::process::{Caller, Followed, Process, SessionStatus, owner_digest};
+use interlock_host::process::{Followed, Process, ProcessCaller, SessionStatus, owner_digest};
 use interlock_host::{NoSession, Yield};
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_wire::node::NodeInvokeRequest;
@@ -69,7 +69,7 @@ fn begin(
     // Where this machine's owner does not let the agent handle sessions, the gateway waits.
     let handles_sessions = process_of(
         service,
-        Caller::Gateway {
+        ProcessCaller::Gateway {
             owner: owner.clone(),
             agent: Some(agent),
             session_key: String::new(),
@@ -190,7 +190,7 @@ fn session(
     run_id: &str,
     near: Option<&str>,
 ) -> Result<(Process, String), WireError> {
-    let caller = Caller::Gateway {
+    let caller = ProcessCaller::Gateway {
         owner: owner(secret)?,
         agent: None,
         session_key: String::new(),

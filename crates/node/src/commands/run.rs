@@ -4,8 +4,8 @@ use std::path::Path;
 
 use interlock_config::RemoteDocument;
 use interlock_host::{
-    Approved, CarriedPlan, DriftedPart, ExecError, ExecRequest, Forwarded, ForwardedError,
-    Listener, PrepareError, RunTicket, Running, Yield,
+    CarriedPlan, DriftedPart, EndListener, ExecError, ExecRequest, Forwarded, ForwardedApproval,
+    ForwardedError, PrepareError, RunTicket, Running, Yield,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::env;
@@ -228,19 +228,19 @@ fn says_approved(params: &SystemRun) -> bool {
 
 /// Only a decision that allows counts. What *always* would store is only for gateways that may
 /// write the document.
-fn approved(service: &NodeService, params: &SystemRun) -> Result<Approved, WireError> {
+fn approved(service: &NodeService, params: &SystemRun) -> Result<ForwardedApproval, WireError> {
     if params.approved == Some(false) {
-        return Ok(Approved::No);
+        return Ok(ForwardedApproval::No);
     }
     Ok(match params.approval_decision.as_deref() {
         Some("allow-always") => match service.remote_document() {
-            Ok(RemoteDocument::Write) => Approved::Always,
-            Ok(_) => Approved::Once,
+            Ok(RemoteDocument::Write) => ForwardedApproval::Always,
+            Ok(_) => ForwardedApproval::Once,
             Err(error) => return Err(WireError::unavailable(error.to_string())),
         },
-        Some("allow-once") => Approved::Once,
-        None if params.approved == Some(true) => Approved::Once,
-        _ => Approved::No,
+        Some("allow-once") => ForwardedApproval::Once,
+        None if params.approved == Some(true) => ForwardedApproval::Once,
+        _ => ForwardedApproval::No,
     })
 }
 
@@ -408,7 +408,7 @@ impl NodeRunEnd {
     pub(crate) fn record(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
         let desk = service.host.desk();
-        if let Err(error) = desk.record_end(&self.ticket, session, waited, Listener::Caller) {
+        if let Err(error) = desk.record_end(&self.ticket, session, waited, EndListener::Caller) {
             tracing::error!(run = self.ticket.run_id, %error, "the end of a run is not recorded");
         }
     }
@@ -417,7 +417,7 @@ impl NodeRunEnd {
     pub(crate) fn record_later(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
         let desk = service.host.desk();
-        desk.record_end_later(&self.ticket, session, waited, Listener::Caller);
+        desk.record_end_later(&self.ticket, session, waited, EndListener::Caller);
     }
 }
 

@@ -1,7 +1,9 @@
 //! `interlock.process`: the tool, on the sessions that the calling gateway ordered here.
 
 use interlock_host::parameters::ProcessParameters;
-use interlock_host::process::{Action, Answer, Caller, PollFrom, Process, ProcessError};
+use interlock_host::process::{
+    PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction,
+};
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::ProcessCall;
 use interlock_wire::{ErrorCode, WireError};
@@ -13,9 +15,9 @@ use crate::serve::NodeService;
 pub(crate) fn process(
     service: &NodeService,
     request: &NodeInvokeRequest,
-) -> Result<Answer, WireError> {
+) -> Result<ProcessAnswer, WireError> {
     let asked: ProcessCall = request.read()?;
-    let caller = Caller::Gateway {
+    let caller = ProcessCaller::Gateway {
         owner: owner(&asked.owner)?,
         agent: match &asked.agent_id {
             Some(name) => Some(call::agent(Some(name))?),
@@ -27,16 +29,16 @@ pub(crate) fn process(
     let parameters =
         parameters.map_err(|error| WireError::invalid(format!("INVALID_REQUEST: {error}")))?;
     let performed = process_of(service, caller).and_then(|process| {
-        match (Action::from(parameters), asked.poll_from) {
+        match (SessionAction::from(parameters), asked.poll_from) {
             (
-                Action::Poll {
+                SessionAction::Poll {
                     session_id,
                     timeout,
                 },
                 Some(offset),
             ) => {
                 let polled = process.poll(&session_id, PollFrom::Offset(offset), timeout)?;
-                Ok(Answer::Poll(polled))
+                Ok(ProcessAnswer::Poll(polled))
             }
             (action, _) => process.perform(action),
         }
@@ -44,7 +46,10 @@ pub(crate) fn process(
     performed.map_err(|error| failed(&error))
 }
 
-pub(super) fn process_of(service: &NodeService, caller: Caller) -> Result<Process, ProcessError> {
+pub(super) fn process_of(
+    service: &NodeService,
+    caller: ProcessCaller,
+) -> Result<Process, ProcessError> {
     service.host.process(caller, service.supervisor.clone())
 }
 

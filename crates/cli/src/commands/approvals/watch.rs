@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use interlock_host::companion::Listener;
+use interlock_host::companion::CompanionListener;
 use interlock_host::{ApprovalSummary, LocalHost, OutsideRuns, PendingApproval};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -48,7 +48,7 @@ pub(super) fn run(
     let listener = if arguments.no_listen {
         None
     } else {
-        Some(Listener::bind(host, outside)?)
+        Some(CompanionListener::bind(host, outside)?)
     };
     let mut desk = Window {
         host,
@@ -75,7 +75,7 @@ pub(super) fn run(
 struct Window<'a> {
     host: &'a LocalHost,
     outside: OutsideRuns,
-    listener: Option<Listener>,
+    listener: Option<CompanionListener>,
     /// 0, or the signal that ends this.
     signal: Arc<AtomicUsize>,
     notifier: Option<Notifier>,

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use interlock_host::{LocalHost, Request, evaluate};
+use interlock_host::{LocalHost, RunRequest, evaluate};
 use interlock_policy::{AgentId, CallerInput, Outcome};
 use interlock_run::supervisor::{SessionLink, SupervisorClient};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -88,7 +88,7 @@ fn is_allowed_with_input(
     agent: &AgentId,
     all: &ExecArguments,
 ) -> Result<bool, Failure> {
-    let mut request: Request = request::request(&all.request, CallerInput::Pipe)?;
+    let mut request: RunRequest = request::request(&all.request, CallerInput::Pipe)?;
     let policy = host.policy(agent, all.request.ask.map(Into::into))?;
     let caller = caller_context(Path::new(&request.cwd));
     request.workspace = host.call_workspace(agent, &caller)?;

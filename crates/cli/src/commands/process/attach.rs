@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interlock_host::process::{Ended, Process, ProcessError, Summary};
+use interlock_host::process::{EndedSession, Process, ProcessError, SessionSummary};
 use interlock_plan::PtySize;
 use interlock_run::keys::{self, CursorMode, KeyInput};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
@@ -140,7 +140,7 @@ pub fn tell_detached(state: &StateArguments, id: &str) {
     output::note(&format!("interlock: {id} goes on; come back: {back}"));
 }
 
-fn exit_code(ended: &Ended) -> u8 {
+fn exit_code(ended: &EndedSession) -> u8 {
     let code = ended.exit_code.unwrap_or(1) & 0xff;
     u8::try_from(code).unwrap_or(1)
 }
@@ -164,7 +164,7 @@ pub fn terminal_size() -> Option<PtySize> {
 /// reason to leave.
 pub fn attach(
     process: &Process,
-    session: &Summary,
+    session: &SessionSummary,
     key: DetachKey,
     begin: Begin,
     ending: &[i32],
@@ -289,7 +289,12 @@ fn show_output(
     });
 }
 
-fn hear_signals(events: &Sender<Event>, process: &Process, session: &Summary, ending: &[i32]) {
+fn hear_signals(
+    events: &Sender<Event>,
+    process: &Process,
+    session: &SessionSummary,
+    ending: &[i32],
+) {
     let all = ending.iter().copied().chain([SIGWINCH, SIGTSTP]);
     let Ok(mut signals) = Signals::new(all) else {
         return;

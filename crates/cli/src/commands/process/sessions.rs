@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use interlock_host::process::{
-    Action, Answer, Ended, Keys, KeysSent, Log, PollFrom, Polled, Process, ProcessError, Removed,
-    Screen, Summary, Written, signal_name,
+    EndedSession, KeysInput, KeysSent, LogAnswer, PollAnswer, PollFrom, Process, ProcessAnswer,
+    ProcessError, RemovedSession, ScreenAnswer, SessionAction, SessionSummary, Written,
+    signal_name,
 };
 use interlock_run::Signal;
 use interlock_run::keys::Bracketed;
@@ -75,7 +76,7 @@ impl<'a> Sessions<'a> {
         id: &str,
         from: PollFrom,
         timeout: Duration,
-    ) -> Result<Polled, Failure> {
+    ) -> Result<PollAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.poll(id, from, timeout)),
             Self::Node(gateway) => {
@@ -92,7 +93,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    pub(super) fn log(&self, id: &str, range: LineRange) -> Result<Log, Failure> {
+    pub(super) fn log(&self, id: &str, range: LineRange) -> Result<LogAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.log(id, range)),
             Self::Node(gateway) => {
@@ -122,7 +123,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    pub(super) fn send_keys(&self, id: &str, keys: Keys) -> Result<KeysSent, Failure> {
+    pub(super) fn send_keys(&self, id: &str, keys: KeysInput) -> Result<KeysSent, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.send_keys(id, keys)),
             Self::Node(gateway) => {
@@ -158,14 +159,14 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    pub(super) fn screen(&self, id: &str) -> Result<Screen, Failure> {
+    pub(super) fn screen(&self, id: &str) -> Result<ScreenAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.screen(id)),
             Self::Node(gateway) => perform(gateway, id, json!({ "action": "screen" })),
         }
     }
 
-    pub(super) fn kill(&self, id: &str, signal: Option<Signal>) -> Result<Ended, Failure> {
+    pub(super) fn kill(&self, id: &str, signal: Option<Signal>) -> Result<EndedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.kill(id, signal)),
             Self::Node(gateway) => {
@@ -182,14 +183,14 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    pub(super) fn clear(&self, id: &str) -> Result<Removed, Failure> {
+    pub(super) fn clear(&self, id: &str) -> Result<RemovedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.clear(id)),
             Self::Node(gateway) => perform(gateway, id, json!({ "action": "clear" })),
         }
     }
 
-    pub(super) fn remove(&self, id: &str) -> Result<Removed, Failure> {
+    pub(super) fn remove(&self, id: &str) -> Result<RemovedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.remove(id)),
             Self::Node(gateway) => perform(gateway, id, json!({ "action": "remove" })),
@@ -199,13 +200,13 @@ impl<'a> Sessions<'a> {
 
 /// Those on nodes, as the gateway knows them, of one agent or of all; none where no gateway runs, or
 /// it does not tell who calls.
-pub(super) fn on_nodes(state: &StateArguments, agent: Option<&str>) -> Vec<Summary> {
+pub(super) fn on_nodes(state: &StateArguments, agent: Option<&str>) -> Vec<SessionSummary> {
     let params = agent.map_or_else(|| json!({}), |agent| json!({ "agentId": agent }));
     let listed = || {
         let mut gateway = GatewayClient::connect_running(state, &open(state).ok()?).ok()?;
         let listed = gateway.call("process.list", &params).ok()?;
-        match Answer::of_json(&Action::List, listed).ok()? {
-            Answer::List { sessions } => Some(sessions),
+        match ProcessAnswer::of_json(&SessionAction::List, listed).ok()? {
+            ProcessAnswer::List { sessions } => Some(sessions),
             _ => None,
         }
     };

@@ -2,12 +2,12 @@
 
 use std::io::IsTerminal as _;
 
-use interlock_host::process::{Ended, Screen, SessionStatus, Summary};
+use interlock_host::process::{EndedSession, ScreenAnswer, SessionStatus, SessionSummary};
 
 use crate::output::{self, Paint};
 
 /// One line for each session.
-pub fn list(sessions: &[Summary], with_agent: bool) -> String {
+pub fn list(sessions: &[SessionSummary], with_agent: bool) -> String {
     let paint = Paint::stdout();
     let rows: Vec<Vec<String>> = sessions
         .iter()
@@ -31,7 +31,7 @@ pub fn list(sessions: &[Summary], with_agent: bool) -> String {
     output::table(&rows, "")
 }
 
-fn state(session: &Summary) -> String {
+fn state(session: &SessionSummary) -> String {
     let ended = &session.ended;
     match (ended.status, ended.exit_code, ended.signal) {
         (SessionStatus::Running, ..) if session.waiting_for_input => "waits for input".to_owned(),
@@ -44,7 +44,7 @@ fn state(session: &Summary) -> String {
 }
 
 /// How it stands, as the end of a sentence that begins with its name.
-pub fn standing(ended: &Ended) -> String {
+pub fn standing(ended: &EndedSession) -> String {
     match ended.status {
         SessionStatus::Running => "is running".to_owned(),
         SessionStatus::Lost => "is lost: how it ended is not known".to_owned(),
@@ -63,7 +63,7 @@ fn age(milliseconds: u64) -> String {
 }
 
 /// Rows as they stand, without the empty ones at the end.
-pub fn screen(screen: &Screen) -> String {
+pub fn screen(screen: &ScreenAnswer) -> String {
     let rows = &screen.picture.rows;
     let last = rows.iter().rposition(|row| !row.is_empty());
     let rows = &rows[..last.map_or(0, |last| last + 1)];

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interlock_command::{Source, VirtualHost};
-use interlock_host::{Request, evaluate, now_ms};
+use interlock_host::{RunRequest, evaluate, now_ms};
 use interlock_policy::{
     Ask, CallerInput, DenyRule, Document, Layer, Levels, Outcome, PolicyParts,
     PolicySource as LevelSource, Security,
@@ -101,7 +101,7 @@ fn words_denied(wanted: &Wanted, run: &SystemRun) -> Words {
         Ok(policy) => policy,
         Err(error) => return Words::Denied(error.to_string()),
     };
-    let request = Request {
+    let request = RunRequest {
         source: match &run.raw_command {
             Some(text) => Source::Text(text.clone()),
             None => Source::Argv(run.command.clone()),

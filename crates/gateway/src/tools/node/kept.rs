@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::process::{Action, Answer, Followed};
-use interlock_host::{Listener, OpenRun};
+use interlock_host::process::{Followed, ProcessAnswer, SessionAction};
+use interlock_host::{EndListener, OpenRun};
 use interlock_run::spool::LineRange;
 use interlock_wire::WireError;
 use interlock_wire::node::SystemRun;
@@ -80,9 +80,9 @@ impl Kept {
     /// whether it was.
     pub(super) async fn give(self, work: &Work, give: impl FnOnce(Ended) -> bool) {
         let listener = if give(self.ended) {
-            Listener::Caller
+            EndListener::Caller
         } else {
-            Listener::SessionEvent
+            EndListener::SessionEvent
         };
         let Some(End {
             run,
@@ -96,7 +96,7 @@ impl Kept {
         let id = run.id.clone();
         handed::record(&work.gateway, run, outcome, tail, listener).await;
         if is_kept_in_vain
-            && listener == Listener::Caller
+            && listener == EndListener::Caller
             && let Some(node) = able(&work.gateway, &work.node.id)
         {
             handed::forget(&work.gateway, &node, &id).await;
@@ -444,7 +444,7 @@ impl Follow<'_> {
             limit: Some(TAIL_LINES),
         };
         let wanted = sessions::Wanted {
-            action: Action::Log {
+            action: SessionAction::Log {
                 session_id: name,
                 range: last,
             },
@@ -452,7 +452,7 @@ impl Follow<'_> {
             poll_from: None,
         };
         match sessions::perform(&self.work.gateway, &Who::OPERATOR, wanted).await {
-            Ok(Answer::Log(log)) => {
+            Ok(ProcessAnswer::Log(log)) => {
                 let skip = log.text.chars().count().saturating_sub(TAIL_CHARS);
                 log.text.chars().skip(skip).collect()
             }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
-    Action, Caller, MAX_POLL_WAIT, PollFrom, Process, ProcessError, SessionStatus, Summary,
-    signal_named,
+    MAX_POLL_WAIT, PollFrom, Process, ProcessCaller, ProcessError, SessionAction, SessionStatus,
+    SessionSummary, signal_named,
 };
 use interlock_run::spool::LineRange;
 use interlock_wire::params;
@@ -44,7 +44,7 @@ pub(super) async fn poll(context: Context<'_>, request: &Request) -> Answer {
     if sessions::is_remote(&asked.session_id) {
         let timeout = Duration::from_millis(asked.timeout_ms.unwrap_or(0)).min(MAX_POLL_WAIT);
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or_default();
-        let action = Action::Poll {
+        let action = SessionAction::Poll {
             session_id: asked.session_id,
             timeout,
         };
@@ -71,7 +71,7 @@ pub(super) async fn log(context: Context<'_>, request: &Request) -> Answer {
         let arguments = json!({
             "action": "log", "offset": range.offset, "limit": range.limit,
         });
-        let action = Action::Log {
+        let action = SessionAction::Log {
             session_id: asked.session_id,
             range,
         };
@@ -89,7 +89,7 @@ pub(super) async fn write(context: Context<'_>, request: &Request) -> Answer {
     if sessions::is_remote(&asked.session_id) {
         let eof = asked.eof.unwrap_or(false);
         let arguments = json!({ "action": "write", "data": asked.data, "eof": eof });
-        let action = Action::Write {
+        let action = SessionAction::Write {
             session_id: asked.session_id,
             data: asked.data,
             eof,
@@ -112,7 +112,7 @@ pub(super) async fn kill(context: Context<'_>, request: &Request) -> Answer {
     let asked: params::ProcessKill = read(request)?;
     if sessions::is_remote(&asked.session_id) {
         let arguments = json!({ "action": "kill", "signal": asked.signal });
-        let action = Action::Kill {
+        let action = SessionAction::Kill {
             session_id: asked.session_id,
             signal: asked.signal,
         };
@@ -133,7 +133,7 @@ pub(super) async fn perform(context: Context<'_>, request: &Request) -> Answer {
     let arguments = Value::Object(asked.args);
     let parameters = ProcessParameters::parse(&arguments)
         .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
-    let action = Action::from(parameters);
+    let action = SessionAction::from(parameters);
     if action.session_id().is_some_and(sessions::is_remote) {
         return elsewhere(context, action, arguments, None).await;
     }
@@ -262,7 +262,7 @@ pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> Answ
 /// A session on a node, handled there.
 async fn elsewhere(
     context: Context<'_>,
-    action: Action,
+    action: SessionAction,
     arguments: Value,
     poll_from: Option<u64>,
 ) -> Answer {
@@ -277,7 +277,7 @@ async fn elsewhere(
 }
 
 /// What one session on a node is, and how it stands.
-async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<Summary, WireError> {
+async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary, WireError> {
     let mut all = sessions::all(context.gateway, &Who::OPERATOR)
         .await
         .into_iter();
@@ -291,7 +291,7 @@ async fn cancel_elsewhere(context: Context<'_>, id: String) -> Answer {
         return Ok(json!({ "found": false, "cancelled": false }));
     };
     let is_over = before.ended.status != SessionStatus::Running;
-    let action = Action::Kill {
+    let action = SessionAction::Kill {
         session_id: id.clone(),
         signal: None,
     };
@@ -310,7 +310,7 @@ async fn cancel_elsewhere(context: Context<'_>, id: String) -> Answer {
     }))
 }
 
-fn task_status(session: &Summary) -> &'static str {
+fn task_status(session: &SessionSummary) -> &'static str {
     let ended = &session.ended;
     match ended.status {
         // Nothing says that it ended.
@@ -322,7 +322,7 @@ fn task_status(session: &Summary) -> &'static str {
     }
 }
 
-fn task(session: &Summary) -> Value {
+fn task(session: &SessionSummary) -> Value {
     let status = task_status(session);
     let error = (status == "failed").then(|| session.ended.to_string());
     json!({
@@ -358,7 +358,7 @@ async fn with(
 
 fn process(gateway: &Gateway) -> Result<Process, ProcessError> {
     let supervisor = gateway.supervisor.clone();
-    gateway.host.process(Caller::Operator, supervisor)
+    gateway.host.process(ProcessCaller::Operator, supervisor)
 }
 
 fn failed(error: &ProcessError) -> WireError {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_host::process::{Caller, SessionStatus};
+use interlock_host::process::{ProcessCaller, SessionStatus};
 use interlock_host::{SessionValues, now_ms};
 use interlock_store::Author;
 use interlock_wire::method::require;
@@ -95,7 +95,7 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, Row>, WireError> {
     let mut used = gateway.seen.all();
     let process = gateway
         .host
-        .process(Caller::Operator, gateway.supervisor.clone())
+        .process(ProcessCaller::Operator, gateway.supervisor.clone())
         .and_then(|process| process.list());
     // The list is worth more than the count of what runs.
     for summary in process.unwrap_or_default() {

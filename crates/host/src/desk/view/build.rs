@@ -67,7 +67,7 @@ pub(in super::super) fn build_view(
     let stdin_is_open = plan.stdin == PlanStdin::Pipe;
     add_input(
         &mut view,
-        &Input {
+        &ViewInput {
             terminal,
             stdin_is_open,
         },
@@ -177,13 +177,13 @@ fn directory(view: &mut ApprovalView, plan: &RunPlan) {
 }
 
 /// How the caller can type into the program.
-pub(super) struct Input {
+pub(super) struct ViewInput {
     /// The size of the terminal, where that is known.
     pub terminal: Option<String>,
     pub stdin_is_open: bool,
 }
 
-pub(super) fn add_input(view: &mut ApprovalView, input: &Input) {
+pub(super) fn add_input(view: &mut ApprovalView, input: &ViewInput) {
     if let Some(size) = &input.terminal {
         let size = if size.is_empty() { "yes" } else { size };
         view.warning(ViewLabel::Terminal, &format!("{size}: {CAN_TYPE}"));

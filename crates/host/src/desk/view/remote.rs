@@ -7,7 +7,7 @@ use interlock_command::display::{self, Secrets};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::build::{Input, add_command, add_env, add_input, add_time};
+use super::build::{ViewInput, add_command, add_env, add_input, add_time};
 use super::{ApprovalView, ViewLabel, ViewPart};
 
 /// The property of a question whose answer lets the caller's own shell run something: it names that shell.
@@ -89,7 +89,7 @@ pub(in super::super) fn build_remote_view(
         let shown = name.map_or_else(|| node.to_owned(), |name| format!("{name} ({node})"));
         view.field(ViewLabel::Host, &format!("the node {shown}"));
     }
-    let input = Input {
+    let input = ViewInput {
         terminal: facts.pty.then(String::new),
         stdin_is_open: facts.stdin_pipe,
     };

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use interlock_run::session::SessionRecord;
 
 use super::descriptors;
-use super::table::Row;
+use super::table::TerminalRow;
 
 /// The device of every process's own terminal, whichever that is.
 const OWN_TERMINAL: (u32, u32) = (5, 0);
@@ -17,13 +17,13 @@ const PSEUDO_TERMINALS: u32 = 136;
 
 /// Where the input of a session comes out, seen from the process that feeds it.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(super) enum SessionInput {
     Terminal((u32, u32)),
     /// Links such as `pipe:[4711]`, of which one is it.
     Pipes(Vec<PathBuf>),
 }
 
-impl Input {
+impl SessionInput {
     /// By what the session's record says, and the terminal of the process that serves it.
     pub fn recorded(session: &SessionRecord, terminal: Option<(u32, u32)>) -> Option<Self> {
         if session.pty {
@@ -54,7 +54,7 @@ impl Input {
     }
 
     /// Those who read in the background of a terminal are stopped, not served.
-    pub fn is_in_foreground(&self, row: &Row) -> bool {
+    pub fn is_in_foreground(&self, row: &TerminalRow) -> bool {
         match self {
             Self::Terminal(device) => row.terminal == *device && row.group == row.foreground,
             Self::Pipes(_) => true,
@@ -82,9 +82,9 @@ impl Input {
         let (first, second, third) = (argument()?, argument()?, argument()?);
         let kind = CALLS.iter().find(|(known, _)| *known == number)?.1;
         let awaited = match kind {
-            Call::Read => vec![i32::try_from(first).ok()?],
-            Call::Poll => polled(pid, first, second)?,
-            Call::Select => {
+            BlockingCall::Read => vec![i32::try_from(first).ok()?],
+            BlockingCall::Poll => polled(pid, first, second)?,
+            BlockingCall::Select => {
                 let written = selected(pid, first, third)?;
                 if !written.is_empty() {
                     return None;
@@ -142,7 +142,7 @@ impl Input {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Call {
+enum BlockingCall {
     /// The first argument is the descriptor.
     Read,
     /// A list of descriptors, and its length.
@@ -152,21 +152,21 @@ enum Call {
 }
 
 /// The numbers of the calls in which programs wait for input.
-const CALLS: &[(i64, Call)] = if cfg!(target_arch = "x86_64") {
+const CALLS: &[(i64, BlockingCall)] = if cfg!(target_arch = "x86_64") {
     &[
-        (0, Call::Read),
-        (19, Call::Read), // readv
-        (7, Call::Poll),
-        (271, Call::Poll), // ppoll
-        (23, Call::Select),
-        (270, Call::Select), // pselect6
+        (0, BlockingCall::Read),
+        (19, BlockingCall::Read), // readv
+        (7, BlockingCall::Poll),
+        (271, BlockingCall::Poll), // ppoll
+        (23, BlockingCall::Select),
+        (270, BlockingCall::Select), // pselect6
     ]
 } else if cfg!(any(target_arch = "aarch64", target_arch = "riscv64")) {
     &[
-        (63, Call::Read),
-        (65, Call::Read),   // readv
-        (73, Call::Poll),   // ppoll
-        (72, Call::Select), // pselect6
+        (63, BlockingCall::Read),
+        (65, BlockingCall::Read),   // readv
+        (73, BlockingCall::Poll),   // ppoll
+        (72, BlockingCall::Select), // pselect6
     ]
 } else {
     &[]

@@ -5,7 +5,7 @@ use std::fs;
 
 /// One process, as far as terminals go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct TerminalRow {
     pub pid: i32,
     pub parent: i32,
     pub group: i32,
@@ -17,7 +17,7 @@ pub(super) struct Row {
 
 #[derive(Debug)]
 pub(super) struct Table {
-    rows: HashMap<i32, Row>,
+    rows: HashMap<i32, TerminalRow>,
     children: HashMap<i32, Vec<i32>>,
 }
 
@@ -29,7 +29,7 @@ impl Table {
             let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
             parse(pid, &String::from_utf8_lossy(&stat))
         });
-        let rows: HashMap<i32, Row> = rows.map(|row| (row.pid, row)).collect();
+        let rows: HashMap<i32, TerminalRow> = rows.map(|row| (row.pid, row)).collect();
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
         for row in rows.values() {
             children.entry(row.parent).or_default().push(row.pid);
@@ -52,7 +52,7 @@ impl Table {
     }
 
     /// All below it. The table is not one moment in time, so that a loop is possible; it ends.
-    pub fn descendants(&self, pid: i32) -> impl Iterator<Item = &Row> {
+    pub fn descendants(&self, pid: i32) -> impl Iterator<Item = &TerminalRow> {
         let mut left = self.rows.len();
         let mut next: Vec<i32> = self.children(pid).collect();
         std::iter::from_fn(move || {
@@ -65,14 +65,14 @@ impl Table {
 }
 
 /// `pid (name) state parent group session terminal foreground …`; the name may hold anything.
-fn parse(pid: i32, stat: &str) -> Option<Row> {
+fn parse(pid: i32, stat: &str) -> Option<TerminalRow> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (parent, group, _session, terminal, foreground) =
         (number()?, number()?, number()?, number()?, number()?);
     let device = terminal.cast_unsigned();
-    Some(Row {
+    Some(TerminalRow {
         pid,
         parent,
         group,
@@ -93,7 +93,7 @@ mod tests {
         // /dev/pts/300
         let device = 0x0010_882c;
         let stat = format!("7 (a) b (c) S 3 4 5 {device} 9 4194560 1 0");
-        let row = Row {
+        let row = TerminalRow {
             pid: 7,
             parent: 3,
             group: 4,

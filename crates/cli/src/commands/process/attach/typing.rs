@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interlock_host::process::{Process, ProcessError, Summary};
+use interlock_host::process::{Process, ProcessError, SessionSummary};
 use interlock_run::supervisor::{ClientError, SessionLink};
 
 use super::view::{self, View};
@@ -21,7 +21,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(10);
 pub(super) fn spawn(
     events: &Sender<Event>,
     process: &Process,
-    session: &Summary,
+    session: &SessionSummary,
     key: DetachKey,
     view: &Arc<Mutex<View>>,
 ) {

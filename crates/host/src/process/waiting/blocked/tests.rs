@@ -45,7 +45,7 @@ fn a_process_that_reads_its_pipe_is_told_from_one_that_reads_another() {
     for one in [&reads, &substitutes, &reads_elsewhere] {
         sleeps_in(pid(one), &["pipe_read"]);
     }
-    let input = Input::held_by(me(), false).unwrap();
+    let input = SessionInput::held_by(me(), false).unwrap();
     assert!(input.is_awaited_by(pid(&reads)));
     assert!(!input.is_awaited_by(pid(&substitutes)));
     assert!(!input.is_awaited_by(pid(&reads_elsewhere)));
@@ -100,7 +100,7 @@ fn sets_and_lists_of_descriptors_are_read_from_memory() {
     ];
     for (awaited, text) in cases {
         let mut child = program(&text);
-        let input = Input::held_by(me(), false).unwrap();
+        let input = SessionInput::held_by(me(), false).unwrap();
         sleeps_in(pid(&child), &["poll", "select"]);
         assert_eq!(input.is_awaited_by(pid(&child)), awaited, "{text}");
         child.kill().unwrap();
@@ -110,7 +110,7 @@ fn sets_and_lists_of_descriptors_are_read_from_memory() {
 
 #[test]
 fn what_is_not_there_is_a_no() {
-    let input = Input::Terminal((136, 7));
+    let input = SessionInput::Terminal((136, 7));
     for call in [
         "",
         "running\n",
@@ -122,5 +122,5 @@ fn what_is_not_there_is_a_no() {
         assert_ne!(input.is_call_for(me(), call), Some(true), "{call:?}");
     }
     assert!(!input.is_awaited_by(i32::MAX));
-    assert!(Input::held_by(i32::MAX, true).is_none());
+    assert!(SessionInput::held_by(i32::MAX, true).is_none());
 }
