@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use interlock_gateway::Info;
+use interlock_gateway::GatewayInfo;
 use interlock_host::LocalHost;
 use interlock_wire::Connect;
 use interlock_wire::hello::Challenge;
@@ -133,7 +133,7 @@ impl GatewayClient {
         }
     }
 
-    fn connect_to(info: &Info) -> Result<Self, Failure> {
+    fn connect_to(info: &GatewayInfo) -> Result<Self, Failure> {
         let path = &info.socket;
         let stream = UnixStream::connect(path).map_err(|error| {
             let message = format!("{}: {error}", path.display());

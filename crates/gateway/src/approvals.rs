@@ -15,7 +15,7 @@ use interlock_store::{ApprovalEnd, ApprovalEnding};
 use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
-use crate::look::Look;
+use crate::look::RecordLook;
 use crate::tools::blocking;
 use crate::ws::methods::tell_approval;
 
@@ -54,7 +54,7 @@ impl ApprovalChange {
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
     /// Those who wait for the end of one, by its id.
-    waiting: Mutex<HashMap<String, Vec<Waiting>>>,
+    waiting: Mutex<HashMap<String, Vec<ApprovalWaiter>>>,
     changed: Notify,
     published: Mutex<PublishedChanges>,
     held: Arc<Mutex<HashMap<String, usize>>>,
@@ -62,12 +62,12 @@ pub(crate) struct Approvals {
 
 /// A caller of this process runs what the approval allows, or waits to: no other caller may.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldApproval {
     id: String,
     all: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Drop for Held {
+impl Drop for HeldApproval {
     fn drop(&mut self) {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = all.get_mut(&self.id) {
@@ -83,12 +83,12 @@ impl Drop for Held {
 pub(crate) type EndedApproval = Option<Arc<PendingApproval>>;
 
 /// A waiter for the end of an approval.
-enum Waiting {
+enum ApprovalWaiter {
     Task(oneshot::Sender<EndedApproval>),
     Call(Box<dyn FnOnce(EndedApproval) + Send>),
 }
 
-impl Waiting {
+impl ApprovalWaiter {
     fn has_given_up(&self) -> bool {
         matches!(self, Self::Task(tell) if tell.is_closed())
     }
@@ -101,7 +101,7 @@ impl Waiting {
     }
 }
 
-impl fmt::Debug for Waiting {
+impl fmt::Debug for ApprovalWaiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Task(_) => "Task",
@@ -145,7 +145,7 @@ impl Approvals {
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
     pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = EndedApproval> + use<> {
         let (sender, receiver) = oneshot::channel();
-        self.add_waiting(id, Waiting::Task(sender));
+        self.add_waiting(id, ApprovalWaiter::Task(sender));
         async move {
             match receiver.await {
                 Ok(ended) => ended,
@@ -157,10 +157,10 @@ impl Approvals {
 
     /// Called when the approval has ended, by the thread that tells of it.
     pub(crate) fn when_ended(&self, id: &str, call: impl FnOnce(EndedApproval) + Send + 'static) {
-        self.add_waiting(id, Waiting::Call(Box::new(call)));
+        self.add_waiting(id, ApprovalWaiter::Call(Box::new(call)));
     }
 
-    fn add_waiting(&self, id: &str, one: Waiting) {
+    fn add_waiting(&self, id: &str, one: ApprovalWaiter) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Those who gave up are forgotten here.
         let all = waiting.entry(id.to_owned()).or_default();
@@ -168,13 +168,13 @@ impl Approvals {
         all.push(one);
     }
 
-    pub(crate) fn hold(&self, id: &str) -> Held {
+    pub(crate) fn hold(&self, id: &str) -> HeldApproval {
         let all = Arc::clone(&self.held);
         let mut held = all.lock().unwrap_or_else(PoisonError::into_inner);
         *held.entry(id.to_owned()).or_default() += 1;
         drop(held);
         let id = id.to_owned();
-        Held { id, all }
+        HeldApproval { id, all }
     }
 
     pub(crate) fn is_held(&self, id: &str) -> bool {
@@ -289,7 +289,7 @@ pub(crate) async fn expire(gateway: Arc<Gateway>) {
 /// Reads on in the record until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
     let mut next = None;
-    let mut look = Look::default();
+    let mut look = RecordLook::default();
     loop {
         let (reader, from) = (Arc::clone(&gateway), next);
         match blocking(move || read(&reader, from)).await {

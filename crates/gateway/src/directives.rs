@@ -8,7 +8,7 @@ use interlock_config::Host;
 use interlock_host::{Elevation, host_named};
 use interlock_policy::{Ask, Security};
 
-use crate::sessions::{Edit, Edits};
+use crate::sessions::{Edits, SessionEdit};
 
 /// The word that takes a value away.
 const DEFAULT: &str = "default";
@@ -84,38 +84,42 @@ fn shown_or_changed(edits: Edits) -> Directive {
     }
 }
 
-fn once<T>(place: &mut Edit<T>, key: &'static str, edit: Edit<T>) -> Result<(), DirectiveError> {
-    if !matches!(place, Edit::Keep) {
+fn once<T>(
+    place: &mut SessionEdit<T>,
+    key: &'static str,
+    edit: SessionEdit<T>,
+) -> Result<(), DirectiveError> {
+    if !matches!(place, SessionEdit::Keep) {
         return Err(DirectiveError::Twice(key));
     }
     *place = edit;
     Ok(())
 }
 
-pub(crate) fn host(word: &str) -> Result<Edit<Host>, DirectiveError> {
+pub(crate) fn host(word: &str) -> Result<SessionEdit<Host>, DirectiveError> {
     choice("host", word, host_named, Host::WORDS)
 }
 
-pub(crate) fn security(word: &str) -> Result<Edit<Security>, DirectiveError> {
+pub(crate) fn security(word: &str) -> Result<SessionEdit<Security>, DirectiveError> {
     let words: Vec<&str> = Security::ALL.iter().map(|level| level.as_str()).collect();
     choice("security", word, Security::parse, &words)
 }
 
-pub(crate) fn ask(word: &str) -> Result<Edit<Ask>, DirectiveError> {
+pub(crate) fn ask(word: &str) -> Result<SessionEdit<Ask>, DirectiveError> {
     let words: Vec<&str> = Ask::ALL.iter().map(|level| level.as_str()).collect();
     choice("ask", word, Ask::parse, &words)
 }
 
-pub(crate) fn elevation(word: &str) -> Result<Edit<Elevation>, DirectiveError> {
+pub(crate) fn elevation(word: &str) -> Result<SessionEdit<Elevation>, DirectiveError> {
     choice("elevated", word, Elevation::parse, Elevation::WORDS)
 }
 
 /// A node's id, name or address; whether there is one is looked at when it is needed.
-pub(crate) fn node(word: &str) -> Result<Edit<String>, DirectiveError> {
+pub(crate) fn node(word: &str) -> Result<SessionEdit<String>, DirectiveError> {
     match word {
-        DEFAULT => Ok(Edit::Clear),
+        DEFAULT => Ok(SessionEdit::Clear),
         name if !name.is_empty() && name.len() <= 512 && !name.chars().any(char::is_control) => {
-            Ok(Edit::Set(name.to_owned()))
+            Ok(SessionEdit::Set(name.to_owned()))
         }
         name => Err(DirectiveError::Value {
             key: "node",
@@ -130,12 +134,12 @@ fn choice<T>(
     word: &str,
     parse: impl Fn(&str) -> Option<T>,
     words: &[&str],
-) -> Result<Edit<T>, DirectiveError> {
+) -> Result<SessionEdit<T>, DirectiveError> {
     if word == DEFAULT {
-        return Ok(Edit::Clear);
+        return Ok(SessionEdit::Clear);
     }
     parse(word)
-        .map(Edit::Set)
+        .map(SessionEdit::Set)
         .ok_or_else(|| DirectiveError::Value {
             key,
             value: shown(word),
@@ -189,14 +193,14 @@ mod tests {
         assert_eq!(
             change("/exec host=node security=allowlist ask=always node=\"mac mini\""),
             Edits {
-                host: Edit::Set(Host::Node),
-                security: Edit::Set(Security::Allowlist),
-                ask: Edit::Set(Ask::Always),
-                node: Edit::Set("mac mini".to_owned()),
+                host: SessionEdit::Set(Host::Node),
+                security: SessionEdit::Set(Security::Allowlist),
+                ask: SessionEdit::Set(Ask::Always),
+                node: SessionEdit::Set("mac mini".to_owned()),
                 ..Edits::default()
             }
         );
-        assert_eq!(change("/exec ask=default").ask, Edit::Clear);
+        assert_eq!(change("/exec ask=default").ask, SessionEdit::Clear);
         for (word, level) in [
             ("on", Elevation::On),
             ("ask", Elevation::On),
@@ -204,7 +208,7 @@ mod tests {
             ("off", Elevation::Off),
         ] {
             let edits = change(&format!("/elevated {word}"));
-            assert_eq!(edits.elevated, Edit::Set(level));
+            assert_eq!(edits.elevated, SessionEdit::Set(level));
         }
     }
 

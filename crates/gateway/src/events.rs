@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use crate::gateway::Gateway;
-use crate::look::Look;
+use crate::look::RecordLook;
 use crate::tools::blocking;
 use crate::ws::methods::broadcast;
 
@@ -42,7 +42,7 @@ impl Events {
     }
 
     /// Returns when it is time to read again.
-    pub(crate) async fn wait(&self, look: &mut Look, store: &Store) {
+    pub(crate) async fn wait(&self, look: &mut RecordLook, store: &Store) {
         tokio::select! {
             () = self.changed.notified() => {}
             () = look.again(store, LOOK) => {}
@@ -67,30 +67,30 @@ impl Events {
 
 /// Watches one session until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct SessionListener {
     gateway: Arc<Gateway>,
     session_key: String,
     events: mpsc::Receiver<Value>,
 }
 
-impl Listener {
+impl SessionListener {
     pub(crate) async fn next(&mut self) -> Option<Value> {
         self.events.recv().await
     }
 }
 
-impl Drop for Listener {
+impl Drop for SessionListener {
     fn drop(&mut self) {
         self.gateway.events.listeners().remove(&self.session_key);
     }
 }
 
 /// Watches a session that no other client watches: the key is the listener's own.
-pub(crate) fn listen(gateway: &Arc<Gateway>, session_key: String) -> Listener {
+pub(crate) fn listen(gateway: &Arc<Gateway>, session_key: String) -> SessionListener {
     let (sender, events) = mpsc::channel(WAITING);
     let mut listeners = gateway.events.listeners();
     listeners.insert(session_key.clone(), sender);
-    Listener {
+    SessionListener {
         gateway: Arc::clone(gateway),
         session_key,
         events,
@@ -114,7 +114,7 @@ pub(crate) fn view(event: &SessionEvent) -> Value {
 
 /// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
-    let mut look = Look::default();
+    let mut look = RecordLook::default();
     let mut after = None;
     loop {
         let (reader, from) = (Arc::clone(&gateway), after);

@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Access;
+use crate::access::SecretAccess;
 use crate::access::token::{self, SecretFile, TokenError};
 use crate::approvals::Approvals;
 use crate::events::Events;
@@ -27,14 +27,14 @@ use crate::logs::LogLines;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::once::Once;
-use crate::sessions::Seen;
+use crate::sessions::SeenSessions;
 use crate::tools::Returned;
 use crate::ws::hub::Hub;
 use crate::ws::subscriptions::Subscriptions;
 
 /// What a gateway is started with.
 #[derive(Debug)]
-pub struct Options {
+pub struct GatewayOptions {
     pub host: OpenOptions,
     /// Reaches the supervisor, and starts it when it is needed.
     pub supervisor: SupervisorClient,
@@ -134,7 +134,7 @@ impl GatewayError {
 pub struct Gateway {
     pub(crate) host: LocalHost,
     pub(crate) supervisor: SupervisorClient,
-    pub(crate) access: Access,
+    pub(crate) access: SecretAccess,
     pub(crate) approvals: Approvals,
     pub(crate) metrics: Metrics,
     pub(crate) once: Once,
@@ -144,7 +144,7 @@ pub struct Gateway {
     pub(crate) returned: Returned,
     pub(crate) events: Events,
     pub(crate) logs: LogLines,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenSessions,
     pub(crate) subscriptions: Subscriptions,
     /// Places for calls that wait for runs.
     pub(crate) waiting: Arc<Semaphore>,
@@ -172,7 +172,7 @@ pub(crate) struct UnknownAgent(pub(crate) String);
 
 impl Gateway {
     pub(crate) fn open(
-        options: Options,
+        options: GatewayOptions,
         stop: CancellationToken,
     ) -> Result<(Arc<Self>, Config), GatewayError> {
         let (host, _) = LocalHost::open(options.host)?;
@@ -180,7 +180,7 @@ impl Gateway {
         token::take_over_plain_token(&host, &config)?;
         host.check_wake_command(&config)?;
         let gateway = Self {
-            access: Access::open(host.state_dir(), &config, &options.environment)?,
+            access: SecretAccess::open(host.state_dir(), &config, &options.environment)?,
             approvals: Approvals::default(),
             metrics: Metrics::default(),
             once: Once::default(),
@@ -189,7 +189,7 @@ impl Gateway {
             returned: Returned::default(),
             events: Events::default(),
             logs: options.logs,
-            seen: Seen::default(),
+            seen: SeenSessions::default(),
             subscriptions: Subscriptions::default(),
             waiting: Arc::new(Semaphore::new(crate::tools::MAX_WAITING)),
             writes: Writes::default(),

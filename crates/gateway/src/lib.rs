@@ -30,6 +30,6 @@ mod wake;
 mod ws;
 
 pub use access::token::{OperatorAccess, TokenError, read_secret};
-pub use gateway::{Gateway, GatewayError, Options};
+pub use gateway::{Gateway, GatewayError, GatewayOptions};
 pub use logs::{LogLines, LogWriter};
-pub use serve::{Ready, info::Info, info::running, serve, serve_offering};
+pub use serve::{ReadyGateway, info::GatewayInfo, info::running, serve, serve_offering};

@@ -11,11 +11,11 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// How one reader of the record has seen its file.
 #[derive(Debug, Default)]
-pub(crate) struct Look {
+pub(crate) struct RecordLook {
     seen: Option<StoreMark>,
 }
 
-impl Look {
+impl RecordLook {
     /// Returns when there may be something new in the record. A change is seen after `every`.
     pub(crate) async fn again(&mut self, store: &Store, every: Duration) {
         let until = Instant::now() + AT_LEAST;

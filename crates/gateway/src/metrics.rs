@@ -16,14 +16,14 @@ struct ToolLabel {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub(crate) enum Door {
+pub(crate) enum MetricsTransport {
     Unix,
     Tcp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DoorLabel {
-    door: Door,
+    door: MetricsTransport,
 }
 
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Metrics {
         self.refused.inc();
     }
 
-    pub(crate) fn connected(&self, door: Door) -> Counted {
+    pub(crate) fn connected(&self, door: MetricsTransport) -> Counted {
         let gauge = self.connections.get_or_create(&DoorLabel { door }).clone();
         gauge.inc();
         Counted(gauge)

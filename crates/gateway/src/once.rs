@@ -16,19 +16,19 @@ const KEPT: Duration = Duration::from_mins(10);
 /// Answers that are kept at most; the oldest go first.
 const MOST: usize = 4096;
 
-pub(crate) type Answer = (StatusCode, Value);
-type Work = Shared<BoxFuture<'static, Answer>>;
+pub(crate) type OnceAnswer = (StatusCode, Value);
+type OnceWork = Shared<BoxFuture<'static, OnceAnswer>>;
 
 /// Which calls are one and the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct OnceKey {
     /// Whose it is, and what they call it.
     name: String,
     /// What is asked for.
     asked: [u8; 32],
 }
 
-impl Key {
+impl OnceKey {
     /// `name` tells callers apart who must not get each other's answers.
     pub(crate) fn new(name: String, what: &str, mut params: Value) -> Self {
         // In which order they were written makes no difference.
@@ -49,24 +49,24 @@ impl KeyReused {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Once(Arc<Mutex<Known>>);
+pub(crate) struct Once(Arc<Mutex<OnceCalls>>);
 
 #[derive(Debug, Default)]
-struct Known {
-    works: HashMap<String, Record>,
+struct OnceCalls {
+    works: HashMap<String, OnceRecord>,
     /// Every record was put here once, and may be gone since.
     ages: VecDeque<(Instant, u64, String)>,
     last: u64,
 }
 
 #[derive(Debug)]
-struct Record {
+struct OnceRecord {
     number: u64,
     asked: [u8; 32],
-    work: Work,
+    work: OnceWork,
 }
 
-impl Known {
+impl OnceCalls {
     /// Forgets this very record; another one of the same name stays.
     fn forget(&mut self, name: &str, number: u64) {
         if self.works.get(name).is_some_and(|one| one.number == number) {
@@ -82,10 +82,10 @@ impl Once {
     /// one: other answers are not kept, and a caller that asks again is a new caller.
     pub(crate) async fn run(
         &self,
-        key: Option<Key>,
-        had_effect: fn(&Answer) -> bool,
-        work: impl Future<Output = Answer> + Send + 'static,
-    ) -> Result<Answer, KeyReused> {
+        key: Option<OnceKey>,
+        had_effect: fn(&OnceAnswer) -> bool,
+        work: impl Future<Output = OnceAnswer> + Send + 'static,
+    ) -> Result<OnceAnswer, KeyReused> {
         match key {
             Some(key) => Ok(self.work(key, had_effect, work)?.await),
             None => Ok(work.await),
@@ -94,10 +94,10 @@ impl Once {
 
     fn work(
         &self,
-        key: Key,
-        had_effect: fn(&Answer) -> bool,
-        work: impl Future<Output = Answer> + Send + 'static,
-    ) -> Result<Work, KeyReused> {
+        key: OnceKey,
+        had_effect: fn(&OnceAnswer) -> bool,
+        work: impl Future<Output = OnceAnswer> + Send + 'static,
+    ) -> Result<OnceWork, KeyReused> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         while let Some((age, ..)) = known.ages.front()
@@ -107,7 +107,7 @@ impl Once {
                 known.forget(&oldest, number);
             }
         }
-        let Key { name, asked } = key;
+        let OnceKey { name, asked } = key;
         if let Some(record) = known.works.get(&name) {
             return if record.asked == asked {
                 Ok(record.work.clone())
@@ -128,7 +128,7 @@ impl Once {
         });
         let work = async move { task.await.unwrap_or_else(|_| broken()) };
         let work = work.boxed().shared();
-        let record = Record {
+        let record = OnceRecord {
             number,
             asked,
             work: work.clone(),
@@ -140,7 +140,7 @@ impl Once {
 }
 
 /// The work itself broke off: what came of it is not known, so it is not done again.
-fn broken() -> Answer {
+fn broken() -> OnceAnswer {
     let message = "the call broke off; whether it had an effect is not known";
     let body = json!({ "ok": false, "error": { "type": "tool_error", "message": message } });
     (StatusCode::INTERNAL_SERVER_ERROR, body)
@@ -151,15 +151,15 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    fn answer(number: usize) -> Answer {
+    fn answer(number: usize) -> OnceAnswer {
         (StatusCode::OK, json!(number))
     }
 
-    fn key(name: &str, asked: &str) -> Key {
-        Key::new(name.to_owned(), "exec", json!({ "command": asked }))
+    fn key(name: &str, asked: &str) -> OnceKey {
+        OnceKey::new(name.to_owned(), "exec", json!({ "command": asked }))
     }
 
-    fn always(_: &Answer) -> bool {
+    fn always(_: &OnceAnswer) -> bool {
         true
     }
 
@@ -200,18 +200,18 @@ mod tests {
             .await;
         assert!(other.is_err());
         // The order in which parameters are written makes no difference.
-        let first = Key::new(
+        let first = OnceKey::new(
             String::new(),
             "exec",
             json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
         );
-        let same = Key::new(
+        let same = OnceKey::new(
             String::new(),
             "exec",
             json!({ "b": { "d": 3, "c": 2 }, "a": 1 }),
         );
         assert_eq!(first, same);
-        let tool = Key::new(
+        let tool = OnceKey::new(
             String::new(),
             "process",
             json!({ "a": 1, "b": { "c": 2, "d": 3 } }),
@@ -222,7 +222,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_without_effect_is_not_kept() {
         let once = Once::default();
-        let never = |_: &Answer| false;
+        let never = |_: &OnceAnswer| false;
         for number in 0..MOST + 50 {
             let done = once.run(Some(key("a", "x")), never, async move { answer(number) });
             assert_eq!(done.await.unwrap(), answer(number));

@@ -28,7 +28,7 @@ pub(crate) fn forget_old_requests(change: &Change<'_>, now_ms: u64) -> Result<()
 
 /// What a device asks for when it connects.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct DeviceRequest<'a> {
     pub(crate) device: &'a VerifiedDevice,
     pub(crate) connect: &'a Connect,
     pub(crate) role: Role,
@@ -37,7 +37,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) now_ms: u64,
 }
 
-impl Wanted<'_> {
+impl DeviceRequest<'_> {
     fn remote_ip(&self) -> Option<String> {
         remote_ip(self.address)
     }
@@ -52,7 +52,7 @@ pub(crate) fn remote_ip(address: Option<IpAddr>) -> Option<String> {
 
 /// How far a device is trusted without a person's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trust {
+pub(crate) enum DeviceTrust {
     /// From this machine, with the operator's secret: as far as it asks.
     Local,
     /// From an address that the owner named: to be a node.
@@ -80,8 +80,8 @@ pub(crate) enum Admission {
 /// its request down.
 pub(crate) fn admit(
     change: &Change<'_>,
-    wanted: &Wanted<'_>,
-    trust: Trust,
+    wanted: &DeviceRequest<'_>,
+    trust: DeviceTrust,
 ) -> Result<Admission, StoreError> {
     let id = &wanted.device.device_id;
     let known = change.device(id)?;
@@ -97,11 +97,11 @@ pub(crate) fn admit(
         (Some(PairingReason::MetadataUpgrade), _) => false,
         // So is the return of one whose role was taken away, whatever else it can show.
         _ if is_revoked => false,
-        (None, _) | (Some(_), Trust::Local) => true,
-        (Some(PairingReason::NotPaired), Trust::Network) => {
+        (None, _) | (Some(_), DeviceTrust::Local) => true,
+        (Some(PairingReason::NotPaired), DeviceTrust::Network) => {
             wanted.role == Role::Node && wanted.scopes.is_empty()
         }
-        (Some(_), Trust::Network | Trust::None) => false,
+        (Some(_), DeviceTrust::Network | DeviceTrust::None) => false,
     };
     if let (Some(reason), false) = (missing, is_granted) {
         return wait(change, wanted, reason, known.as_ref());
@@ -116,7 +116,7 @@ pub(crate) fn admit(
     change.put_device(&device)?;
     if is_new {
         let record = json!({
-            "by": match trust { Trust::Local => "loopback", _ => "autoApproveCidrs" },
+            "by": match trust { DeviceTrust::Local => "loopback", _ => "autoApproveCidrs" },
             "deviceId": id,
             "role": wanted.role.as_str(),
             "scopes": wanted.scopes.names(),
@@ -131,7 +131,7 @@ pub(crate) fn admit(
 }
 
 /// What of the wanted is not approved.
-fn missing(device: &PairedDevice, wanted: &Wanted<'_>) -> Option<PairingReason> {
+fn missing(device: &PairedDevice, wanted: &DeviceRequest<'_>) -> Option<PairingReason> {
     let client = &wanted.connect.client;
     let plain = |text: Option<&str>| text.map(|text| text.trim().to_ascii_lowercase());
     let pinned = |known: &Option<String>, said: Option<&str>| {
@@ -156,7 +156,7 @@ fn is_revoked(device: &PairedDevice, role: Role) -> bool {
 }
 
 /// The device with what it says of itself.
-fn met(known: Option<PairedDevice>, wanted: &Wanted<'_>) -> PairedDevice {
+fn met(known: Option<PairedDevice>, wanted: &DeviceRequest<'_>) -> PairedDevice {
     let client = &wanted.connect.client;
     let mut device = known.unwrap_or_else(|| PairedDevice {
         device_id: wanted.device.device_id.clone(),
@@ -204,7 +204,7 @@ pub(crate) fn add_role(device: &mut PairedDevice, role: &str, scopes: &Scopes, n
 
 fn wait(
     change: &Change<'_>,
-    wanted: &Wanted<'_>,
+    wanted: &DeviceRequest<'_>,
     reason: PairingReason,
     known: Option<&PairedDevice>,
 ) -> Result<Admission, StoreError> {

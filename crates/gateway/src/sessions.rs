@@ -13,14 +13,14 @@ const MAX_SEEN: usize = 4_096;
 
 /// What is to become of one value.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) enum Edit<T> {
+pub(crate) enum SessionEdit<T> {
     #[default]
     Keep,
     Clear,
     Set(T),
 }
 
-impl<T> Edit<T> {
+impl<T> SessionEdit<T> {
     fn apply(self, value: &mut Option<T>) {
         match self {
             Self::Keep => {}
@@ -33,12 +33,12 @@ impl<T> Edit<T> {
 /// What is to become of a session's values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Edits {
-    pub(crate) label: Edit<String>,
-    pub(crate) host: Edit<Host>,
-    pub(crate) security: Edit<Security>,
-    pub(crate) ask: Edit<Ask>,
-    pub(crate) node: Edit<String>,
-    pub(crate) elevated: Edit<Elevation>,
+    pub(crate) label: SessionEdit<String>,
+    pub(crate) host: SessionEdit<Host>,
+    pub(crate) security: SessionEdit<Security>,
+    pub(crate) ask: SessionEdit<Ask>,
+    pub(crate) node: SessionEdit<String>,
+    pub(crate) elevated: SessionEdit<Elevation>,
 }
 
 impl Edits {
@@ -53,13 +53,16 @@ impl Edits {
 
     /// Whether a session would leave its sandbox by it.
     fn elevates(&self) -> bool {
-        matches!(self.elevated, Edit::Set(Elevation::On | Elevation::Full))
+        matches!(
+            self.elevated,
+            SessionEdit::Set(Elevation::On | Elevation::Full)
+        )
     }
 }
 
 /// Why a caller may not change a setting of a session.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotAuthorized {
+pub(crate) enum SettingNotAuthorized {
     #[error("`{0}` is not one of the owners in commands.ownerAllowFrom")]
     NotOwner(String),
     #[error("elevated is not enabled (tools.elevated.enabled)")]
@@ -75,11 +78,11 @@ pub(crate) fn authorize(
     agent: &str,
     edits: &Edits,
     sender: Option<&str>,
-) -> Result<(), NotAuthorized> {
+) -> Result<(), SettingNotAuthorized> {
     if let Some(sender) = sender {
         let owners = config.commands.owner_allow_from.iter().flatten();
         if !is_among(sender, owners.map(String::as_str)) {
-            return Err(NotAuthorized::NotOwner(sender.to_owned()));
+            return Err(SettingNotAuthorized::NotOwner(sender.to_owned()));
         }
     }
     if !edits.elevates() {
@@ -90,7 +93,7 @@ pub(crate) fn authorize(
     let is_enabled =
         global.enabled == Some(true) && own.is_none_or(|own| own.enabled != Some(false));
     if !is_enabled {
-        return Err(NotAuthorized::NotEnabled);
+        return Err(SettingNotAuthorized::NotEnabled);
     }
     let Some(sender) = sender else { return Ok(()) };
     let (channel, name) = sender.split_once(':').unwrap_or(("", sender));
@@ -102,7 +105,7 @@ pub(crate) fn authorize(
     if allows(&global.allow_from) && own_allows {
         Ok(())
     } else {
-        Err(NotAuthorized::MayNotElevate(sender.to_owned()))
+        Err(SettingNotAuthorized::MayNotElevate(sender.to_owned()))
     }
 }
 
@@ -139,9 +142,9 @@ pub(crate) fn text(values: &SessionValues) -> String {
 
 /// When sessions last called a tool, by their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(Mutex<HashMap<String, (String, u64)>>);
+pub(crate) struct SeenSessions(Mutex<HashMap<String, (String, u64)>>);
 
-impl Seen {
+impl SeenSessions {
     pub(crate) fn note(&self, session_key: &str, agent: &str, now_ms: u64) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.len() >= MAX_SEEN && !seen.contains_key(session_key) {
@@ -172,7 +175,7 @@ mod tests {
 
     fn elevate() -> Edits {
         Edits {
-            elevated: Edit::Set(Elevation::Full),
+            elevated: SessionEdit::Set(Elevation::Full),
             ..Edits::default()
         }
     }
@@ -193,7 +196,7 @@ mod tests {
         let off = config("{}");
         assert_eq!(
             authorize(&off, "main", &elevate(), None),
-            Err(NotAuthorized::NotEnabled)
+            Err(SettingNotAuthorized::NotEnabled)
         );
         let on = config(
             "{ commands: { ownerAllowFrom: ['*'] },
@@ -214,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let seen = Seen::default();
+        let seen = SeenSessions::default();
         for number in 0..MAX_SEEN as u64 + 10 {
             seen.note(&format!("agent:main:{number}"), "main", number);
         }

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::events;
 use crate::gateway::Gateway;
-use crate::look::Look;
+use crate::look::RecordLook;
 use crate::tools::blocking;
 
 /// The name of this reader of events in the store.
@@ -30,7 +30,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2
 
 /// Wakes until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
-    let mut look = Look::default();
+    let mut look = RecordLook::default();
     let mut up_to = loop {
         let reader = Arc::clone(&gateway);
         match blocking(move || reader.host.store().events_reader(READER)).await {

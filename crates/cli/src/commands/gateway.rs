@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use interlock_gateway::{
-    GatewayError, Info, LogLines, OperatorAccess, Options, Ready, read_secret, running, serve,
+    GatewayError, GatewayInfo, GatewayOptions, LogLines, OperatorAccess, ReadyGateway, read_secret,
+    running, serve,
 };
 use interlock_host::{HostError, LocalHost, PathSource, TokenRole};
 use interlock_plan::RunAccount;
@@ -85,7 +86,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
         host.path_source = PathSource::LoginShell {
             shell: std::env::var_os("SHELL").map(Into::into),
         };
-        Options {
+        GatewayOptions {
             host,
             supervisor: client.clone(),
             port,
@@ -101,7 +102,7 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcom
     let served = runtime.block_on(async {
         end_with_signals(&stop)
             .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
-        let tell = |ready: &Ready| tell_ready(state, arguments, &policy, ready);
+        let tell = |ready: &ReadyGateway| tell_ready(state, arguments, &policy, ready);
         let served = serve(options(arguments.port), stop.clone(), tell).await;
         match served {
             // Who started it in the background comes by the socket: any port will do.
@@ -182,7 +183,7 @@ fn tell_ready(
     state: &StateArguments,
     arguments: &GatewayRunArguments,
     policy: &str,
-    ready: &Ready,
+    ready: &ReadyGateway,
 ) {
     if arguments.json {
         let mut line = json!(ready.info);
@@ -247,7 +248,7 @@ fn about_access(state: &StateArguments, access: Option<&OperatorAccess>) -> Stri
 }
 
 /// How nodes know this gateway, if its port speaks TLS.
-fn about_certificate(info: &Info) -> String {
+fn about_certificate(info: &GatewayInfo) -> String {
     let Some(fingerprint) = &info.tls_fingerprint else {
         return String::new();
     };
@@ -346,7 +347,7 @@ impl Kept for Serving<'_> {
     }
 }
 
-fn end(host: &LocalHost, info: &Info) -> Result<(), Failure> {
+fn end(host: &LocalHost, info: &GatewayInfo) -> Result<(), Failure> {
     let is_there = || running(host.state_dir()).is_some_and(|other| other.pid == info.pid);
     end_process(info.pid, is_there).map_err(|said| {
         let message = format!("the gateway (pid {}): {said}", info.pid);

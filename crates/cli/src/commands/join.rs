@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interlock_gateway::{Info, running};
+use interlock_gateway::{GatewayInfo, running};
 use interlock_host::LocalHost;
 
 use crate::args::StateArguments;
@@ -48,7 +48,11 @@ impl Absent {
 
 /// The gateway of this state directory. One that is started stays, so it is said how to end it. Where two programs start one at once, one of the two lives
 /// on, and both join that.
-pub fn join(state: &StateArguments, host: &LocalHost, absent: Absent) -> Result<Info, Failure> {
+pub fn join(
+    state: &StateArguments,
+    host: &LocalHost,
+    absent: Absent,
+) -> Result<GatewayInfo, Failure> {
     let directory = host.state_dir();
     if let Some(info) = running(directory) {
         return Ok(info);
@@ -111,7 +115,7 @@ fn open_log(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-fn wait(directory: &Path, mut child: Child) -> Result<Info, Failure> {
+fn wait(directory: &Path, mut child: Child) -> Result<GatewayInfo, Failure> {
     let until = Instant::now() + START_TIME;
     let mut ended = None;
     loop {

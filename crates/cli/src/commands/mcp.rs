@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use interlock_gateway::Info;
+use interlock_gateway::GatewayInfo;
 
 use super::join::{Absent, join};
 use super::{Outcome, known_agent, open};
@@ -36,7 +36,7 @@ pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {
 }
 
 /// A connection that has left HTTP.
-fn connect(info: &Info, arguments: &McpArguments) -> Result<UnixStream, Failure> {
+fn connect(info: &GatewayInfo, arguments: &McpArguments) -> Result<UnixStream, Failure> {
     let mut stream = UnixStream::connect(&info.socket).map_err(|error| unreachable(&error))?;
     let request = request(arguments)?;
     let head = stream

@@ -14,8 +14,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use interlock_gateway::mcp::{self, Connection, Progress};
-use interlock_gateway::{LogLines, Options, serve_offering};
+use interlock_gateway::mcp::{self, McpConnection, Progress};
+use interlock_gateway::{GatewayOptions, LogLines, serve_offering};
 use interlock_host::OpenOptions;
 use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use rmcp::model::{
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(state), Some(port)) = (arguments.next(), arguments.next()) else {
         return Err("usage: mcp_fixture STATE_DIRECTORY PORT".into());
     };
-    let options = Options {
+    let options = GatewayOptions {
         host: OpenOptions {
             state_dir: Some(state.clone().into()),
             home: std::env::var("HOME").ok(),
@@ -67,19 +67,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         logs: LogLines::default(),
     };
     let stop = CancellationToken::new();
-    let tell = |ready: &interlock_gateway::Ready| println!("http://{}/mcp", ready.info.address);
+    let tell =
+        |ready: &interlock_gateway::ReadyGateway| println!("http://{}/mcp", ready.info.address);
     serve_offering(options, stop, tell, Fixture::new).await?;
     Ok(())
 }
 
 #[derive(Debug)]
 struct Fixture {
-    connection: Connection,
+    connection: McpConnection,
     offered: Value,
 }
 
 impl Fixture {
-    fn new(connection: Connection) -> Self {
+    fn new(connection: McpConnection) -> Self {
         let offered = serde_json::from_str(OFFERED).unwrap_or_default();
         Self {
             connection,

@@ -47,7 +47,7 @@ impl Peer {
 
 /// Who speaks, as proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum ProvenCaller {
     /// A person who may do everything, or a program that holds that person's secret.
     Operator,
     /// May call tools as this agent, and nothing else.
@@ -99,7 +99,7 @@ impl RunOf {
 
 /// Why a caller was not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum RefusedCaller {
     Missing,
     Wrong,
     /// Inside a run whose agent is unknown.
@@ -149,7 +149,7 @@ pub(crate) struct ProvenRole {
 /// What a secret proves: stored tokens in every mode, the token of the gateway's environment, and
 /// the password where the config asks for one.
 #[derive(Debug)]
-pub(crate) struct Access {
+pub(crate) struct SecretAccess {
     mode: GatewayAuthMode,
     token: Option<Secret>,
     password: Option<Secret>,
@@ -159,7 +159,7 @@ pub(crate) struct Access {
     pub(crate) limiter: Limiter,
 }
 
-impl Access {
+impl SecretAccess {
     pub(crate) fn open(
         state_dir: &Path,
         config: &Config,
@@ -195,9 +195,9 @@ impl Access {
         presented: Presented<'_>,
         address: IpAddr,
         now: Instant,
-    ) -> Result<ProvenRole, Refused> {
+    ) -> Result<ProvenRole, RefusedCaller> {
         let who = (address, Tried::Shared);
-        let limited = self.limiter.wait(who, now).map(Refused::Limited);
+        let limited = self.limiter.wait(who, now).map(RefusedCaller::Limited);
         let (Presented::Token(text) | Presented::Password(text)) = presented;
         let is_password = matches!(presented, Presented::Password(_));
         let can_be_guessed = is_password || text.len() < UNGUESSABLE_BYTES;
@@ -217,7 +217,7 @@ impl Access {
                 }
                 Ok(proven)
             }
-            None => Err(limited.unwrap_or(Refused::Wrong)),
+            None => Err(limited.unwrap_or(RefusedCaller::Wrong)),
         }
     }
 
@@ -266,8 +266,8 @@ impl Access {
     }
 
     /// A caller could prove nothing at all. Tries during a pause make it no longer.
-    pub(crate) fn failed(&self, refused: &Refused, who: (IpAddr, Tried), now: Instant) {
-        if *refused == Refused::Wrong {
+    pub(crate) fn failed(&self, refused: &RefusedCaller, who: (IpAddr, Tried), now: Instant) {
+        if *refused == RefusedCaller::Wrong {
             self.limiter.failed(who, now);
         }
     }

@@ -22,7 +22,7 @@ const MAX_AT_ONCE: usize = 4096;
 
 /// What a connection may be trusted with, by where its other end is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum PeerStanding {
     /// No run has a part in it, or it comes from another machine: what it proves counts.
     Trusted,
     /// A run holds it: whatever it proves, it is that run. `None` where the run is unknown.
@@ -32,12 +32,12 @@ pub(crate) enum Standing {
 }
 
 /// One look for one connection, and where the answer goes.
-type Wanted = (TcpEnds, oneshot::Sender<TcpOrigin>);
+type PeerLookup = (TcpEnds, oneshot::Sender<TcpOrigin>);
 
 /// Looks at connections, many at once. Ends with the last connection and the gateway.
 #[derive(Clone)]
 pub(crate) struct PeerLooks {
-    wanted: mpsc::UnboundedSender<Wanted>,
+    wanted: mpsc::UnboundedSender<PeerLookup>,
     place: SupervisorPaths,
 }
 
@@ -73,7 +73,7 @@ impl PeerLooks {
     }
 }
 
-async fn look(mut waiting: mpsc::UnboundedReceiver<Wanted>, place: SupervisorPaths) {
+async fn look(mut waiting: mpsc::UnboundedReceiver<PeerLookup>, place: SupervisorPaths) {
     let mut wanted = Vec::new();
     while waiting.recv_many(&mut wanted, MAX_AT_ONCE).await > 0 {
         let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();
@@ -93,7 +93,7 @@ async fn look(mut waiting: mpsc::UnboundedReceiver<Wanted>, place: SupervisorPat
 pub(crate) struct TcpPeer {
     ends: TcpEnds,
     looks: PeerLooks,
-    found: Mutex<Option<(Standing, Instant)>>,
+    found: Mutex<Option<(PeerStanding, Instant)>>,
 }
 
 impl TcpPeer {
@@ -110,19 +110,21 @@ impl TcpPeer {
     }
 
     /// As of now, or of a moment ago. A connection that a run held once stays that run's.
-    pub(crate) async fn standing(&self) -> Standing {
+    pub(crate) async fn standing(&self) -> PeerStanding {
         let mut found = self.found.lock().await;
         match &*found {
-            Some((standing @ Standing::Run(_), _)) => return standing.clone(),
+            Some((standing @ PeerStanding::Run(_), _)) => return standing.clone(),
             Some((standing, at)) if at.elapsed() < FRESH => return standing.clone(),
             _ => {}
         }
         let at = Instant::now();
         let standing = match self.looks.origin(self.ends).await {
-            TcpOrigin::Remote | TcpOrigin::Outside => Standing::Trusted,
-            TcpOrigin::Unidentified(why) => Standing::Unidentified(why),
-            TcpOrigin::Run(None) => Standing::Run(None),
-            TcpOrigin::Run(Some(shim)) => Standing::Run(self.looks.run_of(self.ends, shim).await),
+            TcpOrigin::Remote | TcpOrigin::Outside => PeerStanding::Trusted,
+            TcpOrigin::Unidentified(why) => PeerStanding::Unidentified(why),
+            TcpOrigin::Run(None) => PeerStanding::Run(None),
+            TcpOrigin::Run(Some(shim)) => {
+                PeerStanding::Run(self.looks.run_of(self.ends, shim).await)
+            }
         };
         *found = Some((standing.clone(), at));
         standing

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Doors, refusal};
-use crate::access::Who;
-use crate::once::{Answer, KeyReused};
-use crate::tools::{self, Asking, Call, CallError, CallerError};
+use crate::access::ProvenCaller;
+use crate::once::{KeyReused, OnceAnswer};
+use crate::tools::{self, Asking, CallError, CallerError, ToolCall};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Invocation {
+struct ToolInvocation {
     #[serde(alias = "name")]
     tool: Option<String>,
     action: Option<String>,
@@ -43,7 +43,7 @@ const NAMES: &[&str] = &[
 
 /// A name that is almost a known property: a caller that wrote `agent_id` meant that agent, and not
 /// the usual one.
-fn misspelt(invocation: &Invocation) -> Option<String> {
+fn misspelt(invocation: &ToolInvocation) -> Option<String> {
     let plain = |name: &str| -> String {
         let letters = name.chars().filter(char::is_ascii_alphanumeric);
         letters.map(|letter| letter.to_ascii_lowercase()).collect()
@@ -67,10 +67,10 @@ pub(super) async fn not_post() -> Response {
 
 pub(super) async fn invoke(
     State(doors): State<Doors>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<ProvenCaller>,
     body: Bytes,
 ) -> Response {
-    let invocation: Invocation = match serde_json::from_slice(&body) {
+    let invocation: ToolInvocation = match serde_json::from_slice(&body) {
         Ok(invocation) => invocation,
         Err(error) => {
             let body = json!({ "error": {
@@ -106,7 +106,7 @@ pub(super) async fn invoke(
 }
 
 /// The arguments; some callers name the action beside them.
-fn arguments(invocation: &Invocation) -> Result<Value, Box<Response>> {
+fn arguments(invocation: &ToolInvocation) -> Result<Value, Box<Response>> {
     let mut arguments = invocation.args.clone().unwrap_or_else(|| json!({}));
     let Value::Object(fields) = &mut arguments else {
         return Err(Box::new(bad("args must be an object")));
@@ -120,7 +120,11 @@ fn arguments(invocation: &Invocation) -> Result<Value, Box<Response>> {
 }
 
 /// As whom the tool is called.
-fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<Response>> {
+fn call(
+    doors: &Doors,
+    who: &ProvenCaller,
+    invocation: &ToolInvocation,
+) -> Result<ToolCall, Box<Response>> {
     let config = doors.gateway.host.config().map_err(|error| {
         Box::new(refusal(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -141,7 +145,7 @@ fn call(doors: &Doors, who: &Who, invocation: &Invocation) -> Result<Call, Box<R
             _ => bad(&message),
         })
     })?;
-    Ok(Call {
+    Ok(ToolCall {
         requester: format!("http:{}", uuid::Uuid::new_v4()),
         agent,
         session_key,
@@ -163,7 +167,7 @@ fn bad(message: &str) -> Response {
 }
 
 /// The same for a key that belongs to another call.
-pub(crate) fn key_reused(reused: &KeyReused) -> Answer {
+pub(crate) fn key_reused(reused: &KeyReused) -> OnceAnswer {
     let error = json!({
         "type": "invalid_request",
         "code": KeyReused::CODE,
@@ -177,7 +181,7 @@ pub(crate) fn key_reused(reused: &KeyReused) -> Answer {
 }
 
 /// A status and a body; callers at other transports make theirs of it.
-pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> Answer {
+pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> OnceAnswer {
     let refused = |status, kind: &str, message: String| {
         (
             status,

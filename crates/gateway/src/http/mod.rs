@@ -21,11 +21,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::limiter::Tried;
-use crate::access::tcp::{Standing, TcpPeer};
+use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::token::TokenError;
 use crate::access::{
-    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Refused, RunOf, TOKEN_ROLE, Who, headers,
-    unidentified,
+    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, ProvenCaller, RefusedCaller, RunOf, TOKEN_ROLE,
+    headers, unidentified,
 };
 use crate::gateway::Gateway;
 use crate::mcp::{self, Offer};
@@ -88,7 +88,7 @@ fn unavailable(code: &str, message: &str) -> Response {
 }
 
 async fn metrics(State(doors): State<Doors>, request: Request) -> Response {
-    if request.extensions().get::<Who>() != Some(&Who::Operator) {
+    if request.extensions().get::<ProvenCaller>() != Some(&ProvenCaller::Operator) {
         return refusal(StatusCode::FORBIDDEN, "forbidden", "operators only");
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -150,9 +150,9 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
     let peer = request.extensions().get::<Peer>().copied();
     let standing = match peer {
         Some(Peer::Network(_)) => standing(worth_a_look(&doors, &request)).await,
-        _ => Standing::Trusted,
+        _ => PeerStanding::Trusted,
     };
-    let who = peer.map_or(Err(Refused::Missing), |peer| {
+    let who = peer.map_or(Err(RefusedCaller::Missing), |peer| {
         let run = request.extensions().get::<RunOf>();
         identify(&doors, peer, run, &standing, request.headers())
     });
@@ -177,10 +177,10 @@ fn worth_a_look(doors: &Doors, request: &Request) -> Option<Arc<TcpPeer>> {
     tcp.filter(|_| !is_refused).cloned()
 }
 
-async fn standing(tcp: Option<Arc<TcpPeer>>) -> Standing {
+async fn standing(tcp: Option<Arc<TcpPeer>>) -> PeerStanding {
     match tcp {
         Some(tcp) => tcp.standing().await,
-        None => Standing::Unidentified("it was not looked at".to_owned()),
+        None => PeerStanding::Unidentified("it was not looked at".to_owned()),
     }
 }
 
@@ -189,21 +189,24 @@ fn identify(
     doors: &Doors,
     peer: Peer,
     run: Option<&RunOf>,
-    standing: &Standing,
+    standing: &PeerStanding,
     headers: &HeaderMap,
-) -> Result<Who, Refused> {
+) -> Result<ProvenCaller, RefusedCaller> {
     let gateway = &doors.gateway;
     match peer {
         Peer::Local(PeerOrigin::Run(_)) => {
-            return run.cloned().map(Who::Run).ok_or(Refused::UnknownRun);
+            return run
+                .cloned()
+                .map(ProvenCaller::Run)
+                .ok_or(RefusedCaller::UnknownRun);
         }
-        Peer::Local(PeerOrigin::Outside) => return Ok(Who::Operator),
+        Peer::Local(PeerOrigin::Outside) => return Ok(ProvenCaller::Operator),
         Peer::Network(_) => {}
     }
     let (address, now) = (peer.address(), Instant::now());
     let Some(presented) = bearer(headers) else {
         if gateway.access.asks_for_proof() {
-            return Err(Refused::Missing);
+            return Err(RefusedCaller::Missing);
         }
         // Any process of this machine, runs too: a caller that proves nothing decides nothing.
         return agent_or_run(AgentId::default(), standing);
@@ -224,23 +227,23 @@ fn identify(
 }
 
 /// A secret of an operator proves an operator only where no run has a part in the connection.
-fn proven_caller(role: TokenRole, standing: &Standing) -> Result<Who, Refused> {
+fn proven_caller(role: TokenRole, standing: &PeerStanding) -> Result<ProvenCaller, RefusedCaller> {
     match (role, standing) {
-        (_, Standing::Run(_)) => Err(Refused::InRun),
-        (TokenRole::Node, _) => Err(Refused::NodeToken),
-        (TokenRole::Operator, Standing::Trusted) => Ok(Who::Operator),
-        (TokenRole::Operator, Standing::Unidentified(why)) => {
-            Err(Refused::Unidentified(why.clone()))
+        (_, PeerStanding::Run(_)) => Err(RefusedCaller::InRun),
+        (TokenRole::Node, _) => Err(RefusedCaller::NodeToken),
+        (TokenRole::Operator, PeerStanding::Trusted) => Ok(ProvenCaller::Operator),
+        (TokenRole::Operator, PeerStanding::Unidentified(why)) => {
+            Err(RefusedCaller::Unidentified(why.clone()))
         }
     }
 }
 
 /// The holder of an agent's token. Inside of a run it is that run, and only of the same agent.
-fn agent_or_run(agent: AgentId, standing: &Standing) -> Result<Who, Refused> {
+fn agent_or_run(agent: AgentId, standing: &PeerStanding) -> Result<ProvenCaller, RefusedCaller> {
     match standing {
-        Standing::Trusted | Standing::Unidentified(_) => Ok(Who::Agent(agent)),
-        Standing::Run(Some(run)) if run.agent == agent => Ok(Who::Run(run.clone())),
-        Standing::Run(_) => Err(Refused::InRun),
+        PeerStanding::Trusted | PeerStanding::Unidentified(_) => Ok(ProvenCaller::Agent(agent)),
+        PeerStanding::Run(Some(run)) if run.agent == agent => Ok(ProvenCaller::Run(run.clone())),
+        PeerStanding::Run(_) => Err(RefusedCaller::InRun),
     }
 }
 
@@ -251,22 +254,22 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-fn unauthorized(refused: Refused) -> Response {
+fn unauthorized(refused: RefusedCaller) -> Response {
     let (status, seconds) = match refused {
-        Refused::Missing | Refused::Wrong => (StatusCode::UNAUTHORIZED, None),
-        Refused::UnknownRun => {
+        RefusedCaller::Missing | RefusedCaller::Wrong => (StatusCode::UNAUTHORIZED, None),
+        RefusedCaller::UnknownRun => {
             let message = "it is unknown which agent's run this is";
             return refusal(StatusCode::FORBIDDEN, "forbidden", message);
         }
-        Refused::InRun => return forbidden(PEER_IN_RUN, IN_RUN),
-        Refused::Unidentified(why) => {
+        RefusedCaller::InRun => return forbidden(PEER_IN_RUN, IN_RUN),
+        RefusedCaller::Unidentified(why) => {
             return forbidden(PEER_UNIDENTIFIED, &unidentified(&why));
         }
-        Refused::NodeToken => {
+        RefusedCaller::NodeToken => {
             let message = "this token only lets a node connect; use an operator's or an agent's";
             return forbidden(TOKEN_ROLE, message);
         }
-        Refused::Limited(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
+        RefusedCaller::Limited(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
     };
     let (message, kind) = match seconds {
         Some(_) => ("Too many failed attempts", "rate_limited"),

@@ -14,33 +14,35 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Value, json};
 
-use super::connection::{Connection, Era, foreign_state};
-use super::elicit::{self, Offers, Person};
+use super::connection::{McpConnection, McpVersion, foreign_state};
+use super::elicit::{self, ElicitPerson, Offers};
 use super::progress;
 use super::server::reads_data_only;
-use super::state::Asked;
-use crate::tools::{self, Asking, Audience, Call, CallError, ListedSessions, ToolResult, blocking};
+use super::state::ClientQuestion;
+use crate::tools::{
+    self, Asking, Audience, CallError, ListedSessions, ToolCall, ToolResult, blocking,
+};
 
 /// The name of the one question that a call may have.
 const QUESTION: &str = "approval";
 
 pub(super) async fn call(
-    connection: &Connection,
+    connection: &McpConnection,
     request: CallToolRequestParams,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let caller = connection.caller(&context.extensions)?;
     let gateway = &connection.mcp.gateway;
-    let era = Era::of(&context);
+    let era = McpVersion::of(&context);
     let cancellation = connection.cancellation(&context);
     let asks = caller.elicitation && elicit::shows_forms(context.client_capabilities().as_ref());
-    let person = Person::new(
+    let person = ElicitPerson::new(
         gateway,
         format!("elicitation:{}", connection.id),
         context.client_info().as_ref(),
         match era {
-            Era::Initialize => Offers::Session,
-            Era::Newest => Offers::Once,
+            McpVersion::Initialize => Offers::Session,
+            McpVersion::Newest => Offers::Once,
         },
     );
     let config = gateway.host.config();
@@ -50,7 +52,7 @@ pub(super) async fn call(
         audience,
         shows_data: !reads_data_only(context.client_info().as_ref()),
     };
-    let mut call = Call {
+    let mut call = ToolCall {
         session_key: connection.session_key(&caller, era),
         agent: caller.agent.clone(),
         cwd: caller.cwd.clone(),
@@ -59,11 +61,11 @@ pub(super) async fn call(
         requester: format!("mcp:{}", connection.id),
         progress: None,
         asking: match era {
-            Era::Initialize if asks => Asking::Here(Arc::new(elicit::Client {
+            McpVersion::Initialize if asks => Asking::Here(Arc::new(elicit::ElicitClient {
                 person: person.clone(),
                 peer: context.peer.clone(),
             })),
-            Era::Newest if asks => Asking::Returned(elicit::is_shown_whole),
+            McpVersion::Newest if asks => Asking::Returned(elicit::is_shown_whole),
             _ => Asking::Elsewhere,
         },
         approval: None,
@@ -73,11 +75,11 @@ pub(super) async fn call(
         cancelled: cancellation.token.clone(),
     };
     if let Some(sealed) = &request.request_state {
-        let asked: Asked = connection.open(sealed, &context)?;
+        let asked: ClientQuestion = connection.open(sealed, &context)?;
         if !asks || request.name != "exec" {
             return Err(foreign_state());
         }
-        let person = Person {
+        let person = ElicitPerson {
             surface: asked.surface,
             ..person.clone()
         };
@@ -98,7 +100,7 @@ pub(super) async fn call(
     let arguments = request.arguments.map_or_else(|| json!({}), Value::Object);
     let returns = matches!(call.asking, Asking::Returned(_));
     let work = async |progress| {
-        let call = Call { progress, ..call };
+        let call = ToolCall { progress, ..call };
         tools::call(gateway, &request.name, &call, &arguments).await
     };
     let result = finished(progress::report_progress(&context, work).await)?;
@@ -117,12 +119,12 @@ pub(super) async fn call(
 /// The question, for a client that comes again with the answer. Without it, the call has the same
 /// result as for every other client.
 async fn question(
-    connection: &Connection,
+    connection: &McpConnection,
     context: &RequestContext<RoleServer>,
-    person: &Person,
+    person: &ElicitPerson,
     approval: &PendingApproval,
 ) -> Option<InputRequiredResult> {
-    let asked = Asked {
+    let asked = ClientQuestion {
         approval: approval.id.clone(),
         plan_digest: approval.plan_digest.clone(),
         surface: person.surface.clone(),

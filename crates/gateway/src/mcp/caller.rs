@@ -9,8 +9,8 @@ use interlock_config::ConfigFile;
 use interlock_policy::AgentId;
 use sha2::{Digest as _, Sha256};
 
-use crate::access::Who;
-use crate::access::tcp::Standing;
+use crate::access::ProvenCaller;
+use crate::access::tcp::PeerStanding;
 use crate::gateway::Gateway;
 use crate::http::{bearer, refusal};
 use crate::tools;
@@ -22,7 +22,7 @@ pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
 pub(super) const SESSION_HEADER: &str = "x-interlock-session";
 
 #[derive(Debug, Clone)]
-pub(super) struct Caller {
+pub(super) struct McpCaller {
     pub(super) agent: AgentId,
     /// Of the run that it is inside of, or of the conversation that it asked for.
     pub(super) session_key: Option<String>,
@@ -44,24 +44,24 @@ pub(super) struct ClientProgram {
     pub(super) path: Option<String>,
 }
 
-impl Caller {
+impl McpCaller {
     /// Of a request by HTTP.
     pub(super) fn of_request(
         gateway: &Gateway,
-        who: &Who,
-        standing: Option<&Standing>,
+        who: &ProvenCaller,
+        standing: Option<&PeerStanding>,
         headers: &HeaderMap,
     ) -> Result<Self, Box<Response>> {
         let agent = agent(gateway, who, headers)?;
         let (owner, elicitation) = match who {
-            Who::Operator => ("operator".to_owned(), false),
-            Who::Run(run) => (format!("run:{}", run.session_key), false),
-            Who::Agent(_) => match bearer(headers) {
+            ProvenCaller::Operator => ("operator".to_owned(), false),
+            ProvenCaller::Run(run) => (format!("run:{}", run.session_key), false),
+            ProvenCaller::Agent(_) => match bearer(headers) {
                 Some(token) => {
                     let rights = gateway.host.agent_of_token(token).ok().flatten();
                     // A client whose process is not known may be a run, which would answer its own
                     // prompts.
-                    let elicitation = standing == Some(&Standing::Trusted)
+                    let elicitation = standing == Some(&PeerStanding::Trusted)
                         && rights.is_some_and(|rights| rights.elicitation);
                     (digest(token), elicitation)
                 }
@@ -82,7 +82,7 @@ impl Caller {
 /// The conversation of a run, or the one that a client asks for; others have their own.
 pub(super) fn session_key(
     gateway: &Gateway,
-    who: &Who,
+    who: &ProvenCaller,
     agent: &AgentId,
     headers: &HeaderMap,
 ) -> Result<Option<String>, Box<Response>> {
@@ -95,7 +95,7 @@ pub(super) fn session_key(
             return Err(Box::new(response));
         }
     };
-    if asked.is_none() && !matches!(who, Who::Run(_)) {
+    if asked.is_none() && !matches!(who, ProvenCaller::Run(_)) {
         return Ok(None);
     }
     let config = config(gateway)?;
@@ -113,7 +113,7 @@ pub(super) fn session_key(
 /// A token's own agent, or a run's, cannot be left for another one; operators may choose.
 pub(super) fn agent(
     gateway: &Gateway,
-    who: &Who,
+    who: &ProvenCaller,
     headers: &HeaderMap,
 ) -> Result<AgentId, Box<Response>> {
     let forbidden = |message: &str| {
@@ -126,7 +126,7 @@ pub(super) fn agent(
         Some(Err(_)) => return forbidden("the name of the agent is not one"),
     };
     let own = match who {
-        Who::Operator => {
+        ProvenCaller::Operator => {
             let config = config(gateway)?;
             let usual = config.config().default_agent_id();
             let chosen = Gateway::agent(&config, asked.unwrap_or(&usual));
@@ -139,8 +139,8 @@ pub(super) fn agent(
                 ))
             });
         }
-        Who::Agent(own) => own.clone(),
-        Who::Run(run) => run.agent.clone(),
+        ProvenCaller::Agent(own) => own.clone(),
+        ProvenCaller::Run(run) => run.agent.clone(),
     };
     match asked {
         Some(name) if AgentId::new(name).as_ref() != Ok(&own) => {

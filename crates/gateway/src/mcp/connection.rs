@@ -17,45 +17,45 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Mcp;
-use super::caller::Caller;
-use super::log::Log;
+use super::caller::McpCaller;
+use super::log::ClientLog;
 use super::roots::ClientRoots;
 use crate::events;
 use crate::tools::blocking;
 
 /// A client at one of the transports. Whatever is offered to clients owns one.
 #[derive(Debug)]
-pub struct Connection {
+pub struct McpConnection {
     pub(super) mcp: Arc<Mcp>,
     /// Of a connection that is one client's; otherwise every request says it.
-    caller: Option<Caller>,
+    caller: Option<McpCaller>,
     /// Tells this client's connection, or session, from others.
     pub(super) id: String,
     /// Calls of a client whose lost connection ends none of them: only its word does.
     calls: Mutex<HashMap<RequestId, CancellationToken>>,
-    pub log: Log,
+    pub log: ClientLog,
     roots: ClientRoots,
     /// Tells of the session's events.
     telling: OnceLock<AbortOnDropHandle<()>>,
 }
 
-impl Connection {
-    pub(super) fn new(mcp: &Arc<Mcp>, caller: Option<Caller>) -> Self {
+impl McpConnection {
+    pub(super) fn new(mcp: &Arc<Mcp>, caller: Option<McpCaller>) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         Self {
             mcp: Arc::clone(mcp),
             caller,
             id: id[..16].to_owned(),
             calls: Mutex::default(),
-            log: Log::default(),
+            log: ClientLog::default(),
             roots: ClientRoots::default(),
             telling: OnceLock::new(),
         }
     }
 
     /// As whom a request is made.
-    pub(super) fn caller(&self, extensions: &Extensions) -> Result<Caller, ErrorData> {
-        let of_request = || extensions.get::<Parts>()?.extensions.get::<Caller>();
+    pub(super) fn caller(&self, extensions: &Extensions) -> Result<McpCaller, ErrorData> {
+        let of_request = || extensions.get::<Parts>()?.extensions.get::<McpCaller>();
         let caller = self.caller.as_ref().or_else(of_request);
         caller
             .cloned()
@@ -65,15 +65,17 @@ impl Connection {
     /// The conversation of a call: the one that the client asked for, else one of its own for each
     /// client. By HTTP that is an MCP session, which the newest protocol version does not have. A run
     /// stays in its own.
-    pub(super) fn session_key(&self, caller: &Caller, era: Era) -> String {
+    pub(super) fn session_key(&self, caller: &McpCaller, era: McpVersion) -> String {
         if let Some(own) = &caller.session_key {
             return own.clone();
         }
         let agent = &caller.agent;
         let is_one_client = self.caller.is_some();
         match era {
-            Era::Newest if !is_one_client => format!("agent:{agent}:main"),
-            Era::Newest | Era::Initialize => format!("agent:{agent}:mcp-{}", &self.id[..12]),
+            McpVersion::Newest if !is_one_client => format!("agent:{agent}:main"),
+            McpVersion::Newest | McpVersion::Initialize => {
+                format!("agent:{agent}:mcp-{}", &self.id[..12])
+            }
         }
     }
 
@@ -82,13 +84,13 @@ impl Connection {
     /// directories beneath the agent's configured workspace.
     pub(super) async fn context(
         &self,
-        caller: &Caller,
+        caller: &McpCaller,
         context: &RequestContext<RoleServer>,
     ) -> CallerContext {
         let capabilities = context.client_capabilities();
         let has_roots = capabilities.is_some_and(|all| all.roots.is_some());
-        let roots = match Era::of(context) {
-            Era::Initialize if has_roots => self.roots.get(&context.peer).await,
+        let roots = match McpVersion::of(context) {
+            McpVersion::Initialize if has_roots => self.roots.get(&context.peer).await,
             _ => Vec::new(),
         };
         let (gateway, caller) = (Arc::clone(&self.mcp.gateway), caller.clone());
@@ -140,13 +142,13 @@ impl Connection {
 
     /// What ends a call before it has a result.
     pub fn cancellation(&self, context: &RequestContext<RoleServer>) -> Cancellation<'_> {
-        match Era::of(context) {
+        match McpVersion::of(context) {
             // By the client's word, or with its connection: it comes again under another id.
-            Era::Newest => Cancellation {
+            McpVersion::Newest => Cancellation {
                 token: context.ct.clone(),
                 listed: None,
             },
-            Era::Initialize => {
+            McpVersion::Initialize => {
                 let token = CancellationToken::new();
                 self.calls().insert(context.id.clone(), token.clone());
                 Cancellation {
@@ -173,7 +175,7 @@ impl Connection {
             return;
         };
         self.telling.get_or_init(|| {
-            let key = self.session_key(&caller, Era::Initialize);
+            let key = self.session_key(&caller, McpVersion::Initialize);
             let mut listener = events::listen(&self.mcp.gateway, key);
             let (log, peer) = (self.log.clone(), context.peer.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
@@ -200,14 +202,14 @@ pub(super) fn foreign_state() -> ErrorData {
 
 /// The ways in which clients speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Era {
+pub(super) enum McpVersion {
     /// `initialize` begins a session in which servers may ask, and a lost connection cancels nothing.
     Initialize,
     /// Since 2026-07-28: every request stands for itself.
     Newest,
 }
 
-impl Era {
+impl McpVersion {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let newest = ProtocolVersion::V_2026_07_28;
         match context.protocol_version() {
@@ -222,7 +224,7 @@ impl Era {
 #[derive(Debug)]
 pub struct Cancellation<'a> {
     pub token: CancellationToken,
-    listed: Option<(&'a Connection, RequestId)>,
+    listed: Option<(&'a McpConnection, RequestId)>,
 }
 
 impl Drop for Cancellation<'_> {

@@ -42,7 +42,7 @@ pub fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
 
 /// The person at a client.
 #[derive(Debug, Clone)]
-pub(super) struct Person {
+pub(super) struct ElicitPerson {
     pub(super) gateway: Arc<Gateway>,
     /// Where the question is shown, as the record has it.
     pub(super) surface: String,
@@ -73,7 +73,7 @@ impl Offers {
     }
 }
 
-impl Person {
+impl ElicitPerson {
     pub(super) fn new(
         gateway: &Arc<Gateway>,
         surface: String,
@@ -260,19 +260,19 @@ fn message(approval: &PendingApproval) -> Option<String> {
 
 /// A client of a protocol version in which servers may ask.
 #[derive(Debug, Clone)]
-pub(super) struct Client {
-    pub(super) person: Person,
+pub(super) struct ElicitClient {
+    pub(super) person: ElicitPerson,
     pub(super) peer: Peer<RoleServer>,
 }
 
-impl Asker for Client {
+impl Asker for ElicitClient {
     fn ask(&self, approval: PendingApproval) -> BoxFuture<'static, ()> {
         let client = self.clone();
         async move { client.elicit(&approval).await.unwrap_or_default() }.boxed()
     }
 }
 
-impl Client {
+impl ElicitClient {
     /// `None` when it is no question for a client, or the client or the store is gone: then others
     /// answer.
     async fn elicit(&self, approval: &PendingApproval) -> Option<()> {

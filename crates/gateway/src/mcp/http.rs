@@ -13,11 +13,11 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::caller::Caller;
-use super::connection::Connection;
+use super::caller::McpCaller;
+use super::connection::McpConnection;
 use super::{Mcp, Offer};
-use crate::access::Who;
-use crate::access::tcp::Standing;
+use crate::access::ProvenCaller;
+use crate::access::tcp::PeerStanding;
 use crate::http::body::MAX_BODY;
 
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -60,7 +60,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
         Self {
             mcp: Arc::clone(mcp),
             service: StreamableHttpService::new(
-                move || Ok(offer(Connection::new(&shared, None))),
+                move || Ok(offer(McpConnection::new(&shared, None))),
                 Arc::clone(&sessions),
                 config,
             ),
@@ -70,7 +70,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
     }
 
     /// A session of another client is as unknown as one that never was.
-    fn may_use(&self, session: &str, caller: &Caller) -> bool {
+    fn may_use(&self, session: &str, caller: &McpCaller) -> bool {
         let mut owners = self.owners();
         match owners.get_mut(session) {
             Some(owned) if owned.owner == caller.owner => {
@@ -82,7 +82,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
     }
 
     /// Called before a client learns its id.
-    async fn opened(&self, session: &str, caller: &Caller) {
+    async fn opened(&self, session: &str, caller: &McpCaller) {
         let living: Vec<SessionId> = self
             .sessions
             .sessions
@@ -126,11 +126,11 @@ impl<S: ServerHandler> StreamableHttp<S> {
 
 pub(super) async fn handle<S: ServerHandler>(
     Extension(http): Extension<Arc<StreamableHttp<S>>>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<ProvenCaller>,
     mut request: Request,
 ) -> Response {
-    let standing = request.extensions().get::<Standing>();
-    let caller = match Caller::of_request(&http.mcp.gateway, &who, standing, request.headers()) {
+    let standing = request.extensions().get::<PeerStanding>();
+    let caller = match McpCaller::of_request(&http.mcp.gateway, &who, standing, request.headers()) {
         Ok(caller) => caller,
         Err(response) => return *response,
     };

@@ -18,19 +18,19 @@ const LOGGER: &str = "interlock";
 
 /// What one client wants to read.
 #[derive(Debug, Clone)]
-pub struct Log {
+pub struct ClientLog {
     /// Levels count upwards with what they matter.
     least: Arc<AtomicU8>,
 }
 
-impl Default for Log {
+impl Default for ClientLog {
     fn default() -> Self {
         let least = Arc::new(AtomicU8::new(LoggingLevel::Info as u8));
         Self { least }
     }
 }
 
-impl Log {
+impl ClientLog {
     /// The client wants nothing that matters less.
     pub fn set_level(&self, level: LoggingLevel) {
         self.least.store(level as u8, Ordering::Relaxed);

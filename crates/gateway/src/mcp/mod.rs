@@ -30,12 +30,12 @@ use rmcp::ServerHandler;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-pub use self::connection::{Cancellation, Connection};
+pub use self::connection::{Cancellation, McpConnection};
 pub use self::elicit::{ask, shows_forms};
 use self::http::StreamableHttp;
-pub use self::log::Log;
+pub use self::log::ClientLog;
 pub use self::progress::report_progress;
-pub(crate) use self::server::Server;
+pub(crate) use self::server::McpServer;
 use self::state::States;
 use crate::access::token::TokenError;
 use crate::gateway::Gateway;
@@ -46,7 +46,7 @@ pub use crate::tools::Progress;
 const MAX_STDIO: usize = 256;
 
 /// Makes what a client at one of the transports is offered.
-pub type Offer<S> = fn(Connection) -> S;
+pub type Offer<S> = fn(McpConnection) -> S;
 
 /// What all MCP clients share.
 #[derive(Debug)]

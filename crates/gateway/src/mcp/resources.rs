@@ -13,8 +13,8 @@ use rmcp::{ErrorData, RoleServer};
 
 use serde_json::json;
 
-use super::connection::{Connection, Era};
-use crate::nodes::sessions::{self, Wanted, Who};
+use super::connection::{McpConnection, McpVersion};
+use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
 use crate::tools::{blocking, is_of_conversation};
 
 const PREFIX: &str = "interlock://sessions/";
@@ -24,7 +24,7 @@ const LOG_LINES: u64 = 2_000;
 
 /// What of a session is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum View {
+enum SessionView {
     Log,
     Screen,
 }
@@ -48,7 +48,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 
 /// The sessions of the client's conversation. Those of other agents do not exist for it.
 pub(super) async fn list(
-    connection: &Connection,
+    connection: &McpConnection,
     context: &RequestContext<RoleServer>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let listed = with_process(connection, context, Process::list).await?;
@@ -63,7 +63,7 @@ pub(super) async fn list(
         }
     };
     let caller = connection.caller(&context.extensions)?;
-    let key = connection.session_key(&caller, Era::of(context));
+    let key = connection.session_key(&caller, McpVersion::of(context));
     let mut all = Vec::new();
     for session in sessions {
         if !is_of_conversation(&session, &key) {
@@ -86,7 +86,7 @@ pub(super) async fn list(
 }
 
 pub(super) async fn read(
-    connection: &Connection,
+    connection: &McpConnection,
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResponse, ErrorData> {
@@ -102,14 +102,14 @@ pub(super) async fn read(
     }
     let id = id.to_owned();
     let text = with_process(connection, context, move |process| match view {
-        View::Log => {
+        SessionView::Log => {
             let last = LineRange {
                 offset: None,
                 limit: Some(LOG_LINES),
             };
             process.log(&id, last).map(|log| log.text)
         }
-        View::Screen => process
+        SessionView::Screen => process
             .screen(&id)
             .map(|screen| screen.picture.rows.join("\n")),
     })
@@ -125,21 +125,21 @@ pub(super) async fn read(
     Ok(ReadResourceResult::new(contents).into())
 }
 
-fn parse(uri: &str) -> Option<(&str, View)> {
+fn parse(uri: &str) -> Option<(&str, SessionView)> {
     let (id, end) = uri.strip_prefix(PREFIX)?.split_once('/')?;
     match end {
-        "log" => Some((id, View::Log)),
-        "screen" => Some((id, View::Screen)),
+        "log" => Some((id, SessionView::Log)),
+        "screen" => Some((id, SessionView::Screen)),
         _ => None,
     }
 }
 
 /// The same of a session on a node; none where that cannot be had.
 async fn read_elsewhere(
-    connection: &Connection,
+    connection: &McpConnection,
     context: &RequestContext<RoleServer>,
     id: &str,
-    view: View,
+    view: SessionView,
 ) -> Result<Option<String>, ErrorData> {
     let who = who(connection, context)?;
     let gateway = &connection.mcp.gateway;
@@ -152,7 +152,7 @@ async fn read_elsewhere(
     }
     let session_id = id.to_owned();
     let (action, arguments) = match view {
-        View::Log => {
+        SessionView::Log => {
             let range = LineRange {
                 offset: None,
                 limit: Some(LOG_LINES),
@@ -160,12 +160,12 @@ async fn read_elsewhere(
             let action = SessionAction::Log { session_id, range };
             (action, json!({ "action": "log", "limit": LOG_LINES }))
         }
-        View::Screen => (
+        SessionView::Screen => (
             SessionAction::Screen { session_id },
             json!({ "action": "screen" }),
         ),
     };
-    let wanted = Wanted {
+    let wanted = SessionWanted {
         action,
         arguments,
         poll_from: None,
@@ -177,22 +177,25 @@ async fn read_elsewhere(
     })
 }
 
-fn who(connection: &Connection, context: &RequestContext<RoleServer>) -> Result<Who, ErrorData> {
+fn who(
+    connection: &McpConnection,
+    context: &RequestContext<RoleServer>,
+) -> Result<SessionHandler, ErrorData> {
     let caller = connection.caller(&context.extensions)?;
-    let session_key = connection.session_key(&caller, Era::of(context));
-    Ok(Who {
+    let session_key = connection.session_key(&caller, McpVersion::of(context));
+    Ok(SessionHandler {
         agent: Some(caller.agent),
         session_key,
     })
 }
 
 async fn with_process<T: Send + 'static>(
-    connection: &Connection,
+    connection: &McpConnection,
     context: &RequestContext<RoleServer>,
     work: impl FnOnce(&Process) -> Result<T, ProcessError> + Send + 'static,
 ) -> Result<Result<T, ProcessError>, ErrorData> {
     let caller = connection.caller(&context.extensions)?;
-    let session_key = connection.session_key(&caller, Era::of(context));
+    let session_key = connection.session_key(&caller, McpVersion::of(context));
     let gateway = Arc::clone(&connection.mcp.gateway);
     let done = blocking(move || {
         let agent = caller.agent;
@@ -216,11 +219,11 @@ mod tests {
     fn only_the_two_views_of_a_session_are_resources() {
         assert_eq!(
             parse("interlock://sessions/calm-otter/log"),
-            Some(("calm-otter", View::Log))
+            Some(("calm-otter", SessionView::Log))
         );
         assert_eq!(
             parse("interlock://sessions/calm-otter/screen"),
-            Some(("calm-otter", View::Screen))
+            Some(("calm-otter", SessionView::Screen))
         );
         for uri in [
             "",

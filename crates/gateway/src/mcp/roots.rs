@@ -1,5 +1,5 @@
 //! The directories that a client works in, by its own word (`roots/list`). What they count for depends on
-//! who the client is: see [`super::connection::Connection::context`].
+//! who the client is: see [`super::connection::McpConnection::context`].
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;

@@ -17,7 +17,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::connection::Connection;
+use super::connection::McpConnection;
 use super::{call, resources};
 use crate::tools::{self, Described};
 
@@ -27,17 +27,17 @@ const INSTRUCTIONS: &str = "Runs commands on this machine under its owner's poli
     commands go on in the background; look at them with `process`.";
 
 #[derive(Debug)]
-pub(crate) struct Server {
-    connection: Connection,
+pub(crate) struct McpServer {
+    connection: McpConnection,
 }
 
-impl Server {
-    pub(crate) fn new(connection: Connection) -> Self {
+impl McpServer {
+    pub(crate) fn new(connection: McpConnection) -> Self {
         Self { connection }
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for McpServer {
     #[expect(
         deprecated,
         reason = "protocol versions that have log messages keep them"

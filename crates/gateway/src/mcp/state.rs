@@ -6,7 +6,7 @@ use rmcp::model::{RequestStateCodec, SealOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::caller::Caller;
+use super::caller::McpCaller;
 use crate::access::token::TokenError;
 
 /// As long as an approval waits.
@@ -25,7 +25,7 @@ impl std::fmt::Debug for States {
 /// A question that was given to a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Asked {
+pub(super) struct ClientQuestion {
     pub(super) approval: String,
     /// Of the plan that was shown.
     pub(super) plan_digest: String,
@@ -42,19 +42,19 @@ impl States {
         Ok(Self(codec))
     }
 
-    pub(super) fn seal<T: Serialize>(&self, state: &T, caller: &Caller) -> Option<String> {
+    pub(super) fn seal<T: Serialize>(&self, state: &T, caller: &McpCaller) -> Option<String> {
         let owner = owner(caller);
         let options = SealOptions::new().associated_data(&owner).ttl(TIME);
         self.0.seal_json_with(state, &options).ok()
     }
 
     /// `None` for a state that was altered, is too old, or was given to another client.
-    pub(super) fn open<T: DeserializeOwned>(&self, sealed: &str, caller: &Caller) -> Option<T> {
+    pub(super) fn open<T: DeserializeOwned>(&self, sealed: &str, caller: &McpCaller) -> Option<T> {
         self.0.open_json_with(sealed, &owner(caller)).ok()
     }
 }
 
-fn owner(caller: &Caller) -> Vec<u8> {
+fn owner(caller: &McpCaller) -> Vec<u8> {
     format!("{}\n{}", caller.owner, caller.agent).into_bytes()
 }
 
@@ -63,8 +63,8 @@ mod tests {
     use super::*;
     use interlock_policy::AgentId;
 
-    fn caller(owner: &str, agent: &str) -> Caller {
-        Caller {
+    fn caller(owner: &str, agent: &str) -> McpCaller {
+        McpCaller {
             agent: AgentId::new(agent).unwrap(),
             session_key: None,
             owner: owner.to_owned(),
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_state_is_of_use_only_as_it_is_and_to_whom_it_was_given() {
         let states = States::new().unwrap();
-        let asked = Asked {
+        let asked = ClientQuestion {
             approval: "a".to_owned(),
             plan_digest: "d".to_owned(),
             surface: "s".to_owned(),
@@ -86,14 +86,17 @@ mod tests {
         let sealed = states.seal(&asked, &own).unwrap();
         assert_eq!(states.open(&sealed, &own), Some(asked));
         assert_eq!(
-            states.open::<Asked>(&sealed, &caller("other", "main")),
+            states.open::<ClientQuestion>(&sealed, &caller("other", "main")),
             None
         );
         assert_eq!(
-            states.open::<Asked>(&sealed, &caller("token", "other")),
+            states.open::<ClientQuestion>(&sealed, &caller("token", "other")),
             None
         );
-        assert_eq!(States::new().unwrap().open::<Asked>(&sealed, &own), None);
+        assert_eq!(
+            States::new().unwrap().open::<ClientQuestion>(&sealed, &own),
+            None
+        );
         for position in 0..sealed.len() {
             let mut changed = sealed.clone().into_bytes();
             changed[position] = if changed[position] == b'A' {
@@ -103,9 +106,13 @@ mod tests {
             };
             let changed = String::from_utf8(changed).unwrap();
             if changed != sealed {
-                assert_eq!(states.open::<Asked>(&changed, &own), None, "{position}");
+                assert_eq!(
+                    states.open::<ClientQuestion>(&changed, &own),
+                    None,
+                    "{position}"
+                );
             }
         }
-        assert_eq!(states.open::<Asked>("", &own), None);
+        assert_eq!(states.open::<ClientQuestion>("", &own), None);
     }
 }

@@ -13,11 +13,11 @@ use interlock_run::supervisor::PeerOrigin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
 
-use super::caller::{self, Caller, ClientProgram};
-use super::connection::Connection;
+use super::caller::{self, ClientProgram, McpCaller};
+use super::connection::McpConnection;
 use super::lines::CheckedLines;
 use super::{Mcp, Offer};
-use crate::access::{Peer, Who};
+use crate::access::{Peer, ProvenCaller};
 use crate::http::refusal;
 
 const PROTOCOL: &str = "interlock-mcp";
@@ -37,7 +37,7 @@ const MAX_LINE: usize = 32 * 1024 * 1024;
 
 pub(super) async fn handle<S: ServerHandler>(
     Extension((mcp, offer)): Extension<(Arc<Mcp>, Offer<S>)>,
-    Extension(who): Extension<Who>,
+    Extension(who): Extension<ProvenCaller>,
     mut request: Request,
 ) -> Response {
     let Some(Peer::Local(origin)) = request.extensions().get::<Peer>().copied() else {
@@ -65,7 +65,7 @@ pub(super) async fn handle<S: ServerHandler>(
         };
         let (read, write) = tokio::io::split(TokioIo::new(stream));
         let transport = CheckedLines::new(read, write, MAX_LINE);
-        let server = offer(Connection::new(&mcp, Some(caller)));
+        let server = offer(McpConnection::new(&mcp, Some(caller)));
         let serving = serve_server_with_ct(server, transport, mcp.stop.child_token());
         match Box::pin(serving).await {
             Ok(running) => {
@@ -83,10 +83,10 @@ pub(super) async fn handle<S: ServerHandler>(
 
 fn caller(
     mcp: &Mcp,
-    who: &Who,
+    who: &ProvenCaller,
     origin: PeerOrigin,
     headers: &HeaderMap,
-) -> Result<Caller, Box<Response>> {
+) -> Result<McpCaller, Box<Response>> {
     let agent = caller::agent(&mcp.gateway, who, headers)?;
     let cwd = match headers.get(CWD_HEADER) {
         None => None,
@@ -112,7 +112,7 @@ fn caller(
             path: bytes.and_then(|bytes| String::from_utf8(bytes).ok()),
         }
     });
-    Ok(Caller {
+    Ok(McpCaller {
         owner: format!("stdio:{}/{agent}", uuid::Uuid::new_v4().simple()),
         session_key: caller::session_key(&mcp.gateway, who, &agent, headers)?,
         agent,

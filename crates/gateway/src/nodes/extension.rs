@@ -12,7 +12,7 @@ use interlock_wire::{Secret, WireError};
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
-use super::{Invocation, Node};
+use super::{Node, NodeInvocation};
 use crate::gateway::Gateway;
 
 /// What an answer may take longer than the requested wait.
@@ -44,7 +44,7 @@ pub(crate) async fn ask<P: Params, T: DeserializeOwned>(
 ) -> Result<T, WireError> {
     let value =
         serde_json::to_value(params).map_err(|error| WireError::unavailable(error.to_string()))?;
-    let invocation = Invocation {
+    let invocation = NodeInvocation {
         command: P::METHOD,
         params: Some(value),
         timeout: Some(waits.saturating_add(MARGIN)),

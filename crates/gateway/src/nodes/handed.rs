@@ -41,12 +41,12 @@ pub(crate) fn parse(id: &str) -> Option<(&str, &str)> {
 
 /// A run that a caller of this process waits for. Meanwhile that caller records its end.
 #[derive(Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct AwaitedRun {
     gateway: Arc<Gateway>,
     run_id: String,
 }
 
-impl Awaited {
+impl AwaitedRun {
     pub(crate) fn new(gateway: &Arc<Gateway>, run_id: &str) -> Self {
         let id = run_id.to_owned();
         gateway.nodes.lock().awaited.insert(id.clone(), None);
@@ -66,7 +66,7 @@ impl Awaited {
     }
 }
 
-impl Drop for Awaited {
+impl Drop for AwaitedRun {
     fn drop(&mut self) {
         self.gateway.nodes.lock().awaited.remove(&self.run_id);
     }

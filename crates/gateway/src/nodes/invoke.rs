@@ -16,7 +16,7 @@ const MAX_WAITING: usize = 1024;
 
 /// What is wanted of a node.
 #[derive(Debug)]
-pub(crate) struct Invocation<'a> {
+pub(crate) struct NodeInvocation<'a> {
     pub(crate) command: &'a str,
     /// None is sent as null.
     pub(crate) params: Option<Value>,
@@ -29,7 +29,7 @@ pub(crate) struct Invocation<'a> {
 
 /// A call that waits for an answer of this connection, and of no other.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct InvocationWaiter {
     connection: String,
     command: String,
     answer: oneshot::Sender<Result<(NodeInvokeResult, Unthanked), WireError>>,
@@ -54,7 +54,7 @@ impl Nodes {
     pub(crate) async fn invoke(
         &self,
         node: &Node,
-        invocation: Invocation<'_>,
+        invocation: NodeInvocation<'_>,
     ) -> Result<(Value, Option<String>), WireError> {
         self.invoke_unthanked(node, invocation).await.0
     }
@@ -63,7 +63,7 @@ impl Nodes {
     pub(crate) async fn invoke_unthanked(
         &self,
         node: &Node,
-        invocation: Invocation<'_>,
+        invocation: NodeInvocation<'_>,
     ) -> (
         Result<(Value, Option<String>), WireError>,
         Option<Unthanked>,
@@ -82,7 +82,7 @@ impl Nodes {
     async fn ask(
         &self,
         node: &Node,
-        invocation: Invocation<'_>,
+        invocation: NodeInvocation<'_>,
     ) -> Result<(NodeInvokeResult, Unthanked), WireError> {
         let id = uuid::Uuid::new_v4().to_string();
         let request = NodeInvokeRequest {
@@ -110,7 +110,7 @@ impl Nodes {
                     WireError::unavailable("the node has too much to do").with("code", "NODE_BUSY")
                 );
             }
-            let waiting = Waiting {
+            let waiting = InvocationWaiter {
                 connection: connection.clone(),
                 command: invocation.command.to_owned(),
                 answer,
@@ -146,7 +146,7 @@ impl Nodes {
     fn hand_over(&self, client: &Client, result: NodeInvokeResult, unthanked: Unthanked) -> bool {
         let waiting = {
             let mut state = self.lock();
-            let is_its_own = |one: &Waiting| one.connection == client.connection;
+            let is_its_own = |one: &InvocationWaiter| one.connection == client.connection;
             if !state.waiting.get(&result.id).is_some_and(is_its_own) {
                 return false;
             }

@@ -19,6 +19,6 @@ pub(crate) mod run;
 pub(crate) mod run_events;
 pub(crate) mod sessions;
 
-pub(crate) use invoke::Invocation;
+pub(crate) use invoke::NodeInvocation;
 pub(crate) use platform::Platform;
 pub(crate) use registry::{Node, Nodes};

@@ -14,7 +14,7 @@ use interlock_wire::{Close, Event, WireError, event, method};
 use serde_json::json;
 
 use super::Platform;
-use super::invoke::Waiting;
+use super::invoke::InvocationWaiter;
 use super::run::Handed;
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
@@ -27,19 +27,19 @@ pub(crate) struct Node {
     pub(crate) platform: Platform,
     /// What it says it has, as far as its platform may have it. Sorted.
     declared: Vec<String>,
-    approved: Mutex<Approved>,
+    approved: Mutex<ApprovedNode>,
 }
 
 /// What an operator allowed a node.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Approved {
+pub(crate) struct ApprovedNode {
     pub(crate) name: Option<String>,
     pub(crate) caps: Vec<String>,
     pub(crate) commands: Vec<String>,
     pub(crate) at_ms: Option<u64>,
 }
 
-impl From<&PairedNode> for Approved {
+impl From<&PairedNode> for ApprovedNode {
     fn from(node: &PairedNode) -> Self {
         Self {
             name: node.display_name.clone(),
@@ -51,14 +51,14 @@ impl From<&PairedNode> for Approved {
 }
 
 impl Node {
-    pub(crate) fn approved(&self) -> Approved {
+    pub(crate) fn approved(&self) -> ApprovedNode {
         self.approved
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn approve(&self, approved: Approved) {
+    fn approve(&self, approved: ApprovedNode) {
         *self.approved.lock().unwrap_or_else(PoisonError::into_inner) = approved;
     }
 
@@ -121,15 +121,15 @@ impl Node {
 
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
-    state: Mutex<State>,
+    state: Mutex<NodesState>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct NodesState {
     /// By id.
     pub(super) nodes: HashMap<String, Arc<Node>>,
     /// Invocations without an answer, by their id.
-    pub(super) waiting: HashMap<String, Waiting>,
+    pub(super) waiting: HashMap<String, InvocationWaiter>,
     /// Runs that were handed out, by node and run id.
     pub(super) handed: HashMap<(String, String), Handed>,
     /// Runs on Interlock nodes that callers wait for, with the names of their sessions.
@@ -139,7 +139,7 @@ pub(super) struct State {
 }
 
 impl Nodes {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, NodesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,7 +155,7 @@ impl Nodes {
     }
 
     /// An approval, or its end, takes effect on a connection that is there.
-    pub(crate) fn approval_changed(&self, id: &str, approved: Approved) {
+    pub(crate) fn approval_changed(&self, id: &str, approved: ApprovedNode) {
         if let Some(node) = self.get(id) {
             node.approve(approved);
         }
@@ -220,8 +220,8 @@ fn take_over(former: &Node, by: &Client) {
 }
 
 /// What the record knows of a node that comes.
-struct Seen {
-    approved: Approved,
+struct SeenNode {
+    approved: ApprovedNode,
     /// What waits for a person.
     request: Option<NodePairRequested>,
     /// It was not published yet.
@@ -233,11 +233,11 @@ fn meet(
     client: &Client,
     id: &str,
     declared: &[String],
-) -> Result<Seen, StoreError> {
+) -> Result<SeenNode, StoreError> {
     let known = change.node(id)?;
-    let mut approved = Approved::default();
+    let mut approved = ApprovedNode::default();
     if let Some(mut node) = known.clone() {
-        approved = Approved::from(&node);
+        approved = ApprovedNode::from(&node);
         node.last_seen_at_ms = now_ms();
         node.last_connected_at_ms = Some(client.connected_at_ms);
         node.version = Some(client.program.version.clone());
@@ -254,7 +254,7 @@ fn meet(
         if let Some(waiting) = waiting {
             change.take_pairing_request(Pairing::Node, &waiting.request_id)?;
         }
-        return Ok(Seen {
+        return Ok(SeenNode {
             approved,
             request: None,
             is_new: false,
@@ -270,7 +270,7 @@ fn meet(
         Some(waiting) => (requested(&waiting), false),
         None => (ask(change, request_of(client, id, declared))?, true),
     };
-    Ok(Seen {
+    Ok(SeenNode {
         approved,
         request: Some(request),
         is_new,

@@ -17,9 +17,9 @@ use interlock_wire::node::{
 };
 use serde_json::{Value, json};
 
-use super::registry::State;
+use super::registry::NodesState;
 use super::run_events::{NodeRunEvent, notify, notify_now};
-use super::{Invocation, Node};
+use super::{Node, NodeInvocation};
 use crate::gateway::Gateway;
 use crate::tools::blocking;
 
@@ -47,7 +47,7 @@ pub(crate) struct Handed {
 
 /// What is wanted.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct NodeRunOrder {
     /// With a run id. What it says of an approval was checked.
     pub(crate) run: SystemRun,
     pub(crate) timeout: Option<Duration>,
@@ -59,14 +59,14 @@ pub(crate) struct Order {
 pub(crate) async fn run(
     gateway: &Arc<Gateway>,
     node: &Arc<Node>,
-    order: Order,
+    order: NodeRunOrder,
 ) -> Result<(Value, Option<String>), WireError> {
     let id = order.run.run_id.clone().unwrap_or_default();
     let handed = Handed::of(&order.run);
     start(gateway, node, &id, &handed).await?;
     let key = (node.id.clone(), id.clone());
     remember(&mut gateway.nodes.lock(), key.clone(), handed.clone());
-    let invocation = Invocation {
+    let invocation = NodeInvocation {
         command: SYSTEM_RUN,
         params: Some(json!(order.run)),
         timeout: order.timeout,
@@ -159,7 +159,7 @@ impl Handed {
     }
 }
 
-fn remember(state: &mut State, key: (String, String), handed: Handed) {
+fn remember(state: &mut NodesState, key: (String, String), handed: Handed) {
     if state.handed.len() >= MAX_HANDED {
         state
             .handed

@@ -30,13 +30,13 @@ const MAX_TEXT: usize = 4_000;
 
 /// Who handles sessions.
 #[derive(Debug, Clone)]
-pub(crate) struct Who {
+pub(crate) struct SessionHandler {
     /// Whose sessions; an operator handles those of all.
     pub(crate) agent: Option<AgentId>,
     pub(crate) session_key: String,
 }
 
-impl Who {
+impl SessionHandler {
     pub(crate) const OPERATOR: Self = Self {
         agent: None,
         session_key: String::new(),
@@ -45,7 +45,7 @@ impl Who {
 
 /// Why a node did not do it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failed {
+pub(crate) enum SessionFailure {
     #[error("No session found for {0}")]
     NotFound(String),
     #[error(
@@ -56,7 +56,7 @@ pub(crate) enum Failed {
     Node { code: String, message: String },
 }
 
-impl Failed {
+impl SessionFailure {
     pub(crate) fn code(&self) -> &str {
         match self {
             Self::NotFound(_) => "SESSION_NOT_FOUND",
@@ -68,7 +68,7 @@ impl Failed {
 
 /// What is asked of one session, by its name here.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct SessionWanted {
     pub(crate) action: SessionAction,
     /// The arguments of the tool, or none of them but what the action says.
     pub(crate) arguments: Value,
@@ -84,19 +84,19 @@ pub(crate) fn is_remote(id: &str) -> bool {
 /// Does it on the node that the session is on.
 pub(crate) async fn perform(
     gateway: &Arc<Gateway>,
-    who: &Who,
-    wanted: Wanted,
-) -> Result<ProcessAnswer, Failed> {
+    who: &SessionHandler,
+    wanted: SessionWanted,
+) -> Result<ProcessAnswer, SessionFailure> {
     let id = wanted.action.session_id().unwrap_or_default().to_owned();
-    let (name, tag) = parse(&id).ok_or_else(|| Failed::NotFound(id.clone()))?;
+    let (name, tag) = parse(&id).ok_or_else(|| SessionFailure::NotFound(id.clone()))?;
     if who.agent.is_some() && gateway.nodes.is_in_front(&id) {
-        return Err(Failed::NotFound(id));
+        return Err(SessionFailure::NotFound(id));
     }
     let (node_id, node_name) = node_of(gateway, tag)
         .await
-        .ok_or_else(|| Failed::NotFound(id.clone()))?;
+        .ok_or_else(|| SessionFailure::NotFound(id.clone()))?;
     let Some(node) = able(gateway, &node_id) else {
-        return Err(Failed::NotConnected(node_name));
+        return Err(SessionFailure::NotConnected(node_name));
     };
     let is_last = matches!(
         wanted.action,
@@ -125,10 +125,11 @@ pub(crate) async fn perform(
     let value: Value = ask(gateway, &node, &call, waits)
         .await
         .map_err(|error| failed(&error, &id, name, &node_name))?;
-    let mut answer = ProcessAnswer::of_json(&wanted.action, value).map_err(|_| Failed::Node {
-        code: "NODE_ANSWER_INVALID".to_owned(),
-        message: format!("the answer of the node {node_name} cannot be read"),
-    })?;
+    let mut answer =
+        ProcessAnswer::of_json(&wanted.action, value).map_err(|_| SessionFailure::Node {
+            code: "NODE_ANSWER_INVALID".to_owned(),
+            message: format!("the answer of the node {node_name} cannot be read"),
+        })?;
     answer.rename(&id);
     Ok(answer)
 }
@@ -139,12 +140,12 @@ pub(crate) async fn read(
     id: &str,
     offset: u64,
     wait: Duration,
-) -> Result<Followed, Failed> {
-    let (name, tag) = parse(id).ok_or_else(|| Failed::NotFound(id.to_owned()))?;
+) -> Result<Followed, SessionFailure> {
+    let (name, tag) = parse(id).ok_or_else(|| SessionFailure::NotFound(id.to_owned()))?;
     let found = node_of(gateway, tag).await;
-    let (node_id, node_name) = found.ok_or_else(|| Failed::NotFound(id.to_owned()))?;
+    let (node_id, node_name) = found.ok_or_else(|| SessionFailure::NotFound(id.to_owned()))?;
     let Some(node) = able(gateway, &node_id) else {
-        return Err(Failed::NotConnected(node_name));
+        return Err(SessionFailure::NotConnected(node_name));
     };
     let read = RunRead {
         owner: owner(gateway, &node_id),
@@ -159,13 +160,13 @@ pub(crate) async fn read(
         .map_err(|error| failed(&error, id, name, &node_name))
 }
 
-fn failed(error: &WireError, id: &str, name: &str, node: &str) -> Failed {
+fn failed(error: &WireError, id: &str, name: &str, node: &str) -> SessionFailure {
     if is_lost(error) {
-        return Failed::NotConnected(node.to_owned());
+        return SessionFailure::NotConnected(node.to_owned());
     }
     match node_code(error) {
-        Some("SESSION_NOT_FOUND") => Failed::NotFound(id.to_owned()),
-        code => Failed::Node {
+        Some("SESSION_NOT_FOUND") => SessionFailure::NotFound(id.to_owned()),
+        code => SessionFailure::Node {
             code: code
                 .filter(|code| is_code(code))
                 .unwrap_or("NODE_FAILED")
@@ -207,7 +208,7 @@ async fn open_run(gateway: &Arc<Gateway>, id: &str) -> Option<OpenRun> {
 
 /// The sessions on all nodes that this caller may know of, the oldest first. Those on nodes that
 /// cannot be asked are listed as what they are: unreachable.
-pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<SessionSummary> {
+pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<SessionSummary> {
     let reader = Arc::clone(gateway);
     let known = blocking(move || {
         let marks = reader.host.store().stale_marks().ok();
@@ -259,7 +260,7 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &Who) -> Vec<SessionSummary
 
 async fn of_node(
     gateway: &Arc<Gateway>,
-    who: &Who,
+    who: &SessionHandler,
     node: &Node,
 ) -> Result<Vec<SessionSummary>, WireError> {
     let call = ProcessCall {
@@ -288,7 +289,7 @@ async fn of_node(
 }
 
 /// A session of a node under the name that it has here; none where the node's words make no sense.
-fn named(mut session: SessionSummary, who: &Who, node: &Node) -> Option<SessionSummary> {
+fn named(mut session: SessionSummary, who: &SessionHandler, node: &Node) -> Option<SessionSummary> {
     let is_own = |agent: &AgentId| session.agent_id == agent.as_str() && session.background;
     if !who.agent.as_ref().is_none_or(is_own) {
         return None;

@@ -18,7 +18,7 @@ const LOCK: &str = "gateway.lock";
 /// What a running gateway says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Info {
+pub struct GatewayInfo {
     pub pid: u32,
     pub address: SocketAddr,
     pub socket: PathBuf,
@@ -32,7 +32,7 @@ pub struct Info {
     pub operator_access: Option<OperatorAccess>,
 }
 
-impl Info {
+impl GatewayInfo {
     /// What a person types into a browser or an agent's settings.
     pub fn url(&self) -> String {
         let scheme = if self.tls_fingerprint.is_some() {
@@ -54,12 +54,12 @@ const LOOKERS: Duration = Duration::from_millis(300);
 
 /// Held while the gateway runs.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct GatewayLock {
     file: File,
     path: PathBuf,
 }
 
-impl Lock {
+impl GatewayLock {
     pub(super) fn take(state_dir: &Path) -> Result<Self, GatewayError> {
         let path = state_dir.join(LOCK);
         let failed = |source| GatewayError::File {
@@ -83,7 +83,7 @@ impl Lock {
         }
     }
 
-    pub(super) fn publish(&self, info: &Info) -> Result<(), GatewayError> {
+    pub(super) fn publish(&self, info: &GatewayInfo) -> Result<(), GatewayError> {
         let text = serde_json::to_string(info).unwrap_or_default();
         let mut file = &self.file;
         let written = file
@@ -97,7 +97,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for GatewayLock {
     fn drop(&mut self) {
         let _ = self.file.set_len(0);
     }
@@ -119,7 +119,7 @@ fn lock(file: &File, state_dir: &Path) -> Result<(), std::fs::TryLockError> {
 }
 
 /// The gateway of a state directory, if one runs and can be called.
-pub fn running(state_dir: &Path) -> Option<Info> {
+pub fn running(state_dir: &Path) -> Option<GatewayInfo> {
     let mut file = File::open(state_dir.join(LOCK)).ok()?;
     match file.try_lock_shared() {
         Err(std::fs::TryLockError::WouldBlock) => {}

@@ -26,16 +26,16 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::info::{Info, Lock};
-use self::shared::Shared;
+use self::info::{GatewayInfo, GatewayLock};
+use self::shared::SharedStream;
 use crate::access::tcp::{PeerLooks, TcpPeer};
 use crate::access::{Peer, RunOf, record_of};
 use crate::approvals;
 use crate::events;
-use crate::gateway::{Gateway, GatewayError, Options};
+use crate::gateway::{Gateway, GatewayError, GatewayOptions};
 use crate::http;
-use crate::mcp::{Offer, Server};
-use crate::metrics::Door;
+use crate::mcp::{McpServer, Offer};
+use crate::metrics::MetricsTransport;
 use crate::wake;
 use crate::ws::methods;
 
@@ -50,31 +50,31 @@ const MAX_CONNECTIONS: usize = 4096;
 
 /// A gateway that can be called.
 #[derive(Debug, Clone)]
-pub struct Ready {
-    pub info: Info,
+pub struct ReadyGateway {
+    pub info: GatewayInfo,
 }
 
 /// Serves until `stop` is cancelled; tells when it can be called.
 pub async fn serve(
-    options: Options,
+    options: GatewayOptions,
     stop: CancellationToken,
-    tell: impl FnOnce(&Ready),
+    tell: impl FnOnce(&ReadyGateway),
 ) -> Result<(), GatewayError> {
-    serve_offering(options, stop, tell, Server::new).await
+    serve_offering(options, stop, tell, McpServer::new).await
 }
 
 /// [`serve`], with something else than the tools for MCP clients: the protocol's test suite wants
 /// to find tools of its own behind the same transports. All other transports still lead to the
 /// tools.
 pub async fn serve_offering<S: ServerHandler>(
-    options: Options,
+    options: GatewayOptions,
     stop: CancellationToken,
-    tell: impl FnOnce(&Ready),
+    tell: impl FnOnce(&ReadyGateway),
     offer: Offer<S>,
 ) -> Result<(), GatewayError> {
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
-    let lock = Lock::take(gateway.host.state_dir())?;
+    let lock = GatewayLock::take(gateway.host.state_dir())?;
     crate::nodes::run::recover(&gateway);
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
     let identity = tls::identity(&gateway, &config, address.ip())?.map(Arc::new);
@@ -85,8 +85,8 @@ pub async fn serve_offering<S: ServerHandler>(
         address: address.to_string(),
         source,
     })?;
-    let ready_info = Ready {
-        info: Info {
+    let ready_info = ReadyGateway {
+        info: GatewayInfo {
             pid: std::process::id(),
             address: bound,
             socket: socket.clone(),
@@ -99,7 +99,7 @@ pub async fn serve_offering<S: ServerHandler>(
         },
     };
     lock.publish(&ready_info.info)?;
-    let service = Service {
+    let service = ConnectionService {
         acceptor: identity.as_ref().map(|identity| identity.acceptor()),
         router: http::router(Arc::clone(&gateway), identity, &stop, offer)?,
         connections: gateway.connections.clone(),
@@ -148,7 +148,7 @@ async fn rest(gateway: Arc<Gateway>) {
 }
 
 /// What answers connections of both transports.
-struct Service {
+struct ConnectionService {
     router: Router,
     /// None: the TCP port is plain. The Unix socket always is.
     acceptor: Option<TlsAcceptor>,
@@ -160,7 +160,7 @@ struct Service {
     gateway: Arc<Gateway>,
 }
 
-impl Service {
+impl ConnectionService {
     async fn accept_tcp(&self, listener: TcpListener) {
         loop {
             let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
@@ -177,16 +177,16 @@ impl Service {
                         peer: address,
                     };
                     let tcp = TcpPeer::new(ends, self.looks.clone());
-                    let peer = Caller::Network(address, tcp);
+                    let peer = AcceptedPeer::Network(address, tcp);
                     match self.acceptor.clone() {
                         Some(acceptor) => {
                             let opening = tls::handshake(acceptor, stream);
                             let opening = async { Some((opening.await?, None)) };
-                            self.answer(opening, peer, Door::Tcp, place);
+                            self.answer(opening, peer, MetricsTransport::Tcp, place);
                         }
                         None => {
                             let opening = ready(Some((stream, None)));
-                            self.answer(opening, peer, Door::Tcp, place);
+                            self.answer(opening, peer, MetricsTransport::Tcp, place);
                         }
                     }
                 }
@@ -203,13 +203,13 @@ impl Service {
             match listener.accept().await {
                 Ok((stream, _)) => match origin(&stream, self.gateway.supervisor.place()) {
                     Ok(origin) => {
-                        let peer = Caller::Local(origin);
+                        let peer = AcceptedPeer::Local(origin);
                         let runs = self.gateway.supervisor.place().clone();
                         let opening = async move {
                             let run = run_of(&stream, origin, runs).await;
                             Some((stream, run))
                         };
-                        self.answer(opening, peer, Door::Unix, place);
+                        self.answer(opening, peer, MetricsTransport::Unix, place);
                     }
                     Err(refusal) => {
                         self.gateway.metrics.refused();
@@ -225,8 +225,8 @@ impl Service {
     fn answer<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         opening: impl Future<Output = Option<(S, Option<RunOf>)>> + Send + 'static,
-        peer: Caller,
-        door: Door,
+        peer: AcceptedPeer,
+        door: MetricsTransport,
         place: tokio::sync::OwnedSemaphorePermit,
     ) {
         let (router, stop) = (self.router.clone(), self.stop.clone());
@@ -241,7 +241,7 @@ impl Service {
             let Some((stream, run)) = opened else {
                 return gateway.metrics.refused();
             };
-            let stream = Shared::new(stream);
+            let stream = SharedStream::new(stream);
             let service = tower_service(router, peer, run, stream.clone());
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
@@ -280,7 +280,7 @@ async fn run_of(stream: &UnixStream, from: PeerOrigin, place: SupervisorPaths) -
 
 /// The other end of a connection that was accepted.
 #[derive(Clone)]
-enum Caller {
+enum AcceptedPeer {
     Network(SocketAddr, Arc<TcpPeer>),
     Local(PeerOrigin),
 }
@@ -288,9 +288,9 @@ enum Caller {
 /// The router, with the identity of the peer.
 fn tower_service<S: Send + 'static>(
     router: Router,
-    caller: Caller,
+    caller: AcceptedPeer,
     run: Option<RunOf>,
-    stream: Shared<S>,
+    stream: SharedStream<S>,
 ) -> impl hyper::service::Service<
     Request<hyper::body::Incoming>,
     Response = axum::response::Response,
@@ -302,11 +302,11 @@ fn tower_service<S: Send + 'static>(
         let mut request = request.map(Body::new);
         let extensions = request.extensions_mut();
         match caller.clone() {
-            Caller::Network(address, tcp) => {
+            AcceptedPeer::Network(address, tcp) => {
                 extensions.insert(Peer::Network(address));
                 extensions.insert(tcp);
             }
-            Caller::Local(origin) => {
+            AcceptedPeer::Local(origin) => {
                 extensions.insert(Peer::Local(origin));
             }
         }

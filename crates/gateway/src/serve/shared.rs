@@ -21,24 +21,24 @@ connection: close\r\n\
 {\"ok\":false,\"error\":{\"type\":\"request_timeout\",\"message\":\"the headers did not come within 10 seconds\"}}";
 
 /// One stream with two owners: the server, and the one who sees it end.
-pub(super) struct Shared<S>(Arc<Inner<S>>);
+pub(super) struct SharedStream<S>(Arc<SharedInner<S>>);
 
-struct Inner<S> {
+struct SharedInner<S> {
     stream: Mutex<S>,
     /// Whether the caller has begun a request that the server has not seen whole: the first one
     /// counts from the start.
     is_expected: AtomicBool,
 }
 
-impl<S> Clone for Shared<S> {
+impl<S> Clone for SharedStream<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S> Shared<S> {
+impl<S> SharedStream<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(SharedInner {
             stream: Mutex::new(stream),
             is_expected: AtomicBool::new(true),
         }))
@@ -50,7 +50,7 @@ impl<S> Shared<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Shared<S> {
+impl<S: AsyncWrite + Unpin> SharedStream<S> {
     /// Tells the caller that its headers came too late, if it has begun any.
     pub(super) async fn say_too_slow(mut self) {
         if self.0.is_expected.load(Ordering::Relaxed) {
@@ -68,7 +68,7 @@ impl<S: AsyncWrite + Unpin> Shared<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Shared<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for SharedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -83,7 +83,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Shared<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Shared<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for SharedStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

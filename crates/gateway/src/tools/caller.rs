@@ -3,7 +3,7 @@
 use interlock_config::ConfigFile;
 use interlock_policy::AgentId;
 
-use crate::access::Who;
+use crate::access::ProvenCaller;
 use crate::gateway::{Gateway, UnknownAgent};
 
 /// Longer session keys are mistakes.
@@ -30,15 +30,15 @@ pub(crate) enum CallerError {
 /// The agent and the session key of a call that names either, both or none of them.
 pub(crate) fn caller(
     config: &ConfigFile,
-    who: &Who,
+    who: &ProvenCaller,
     agent_id: Option<&str>,
     session_key: Option<&str>,
 ) -> Result<(AgentId, String), CallerError> {
     let key_agent = session_key.and_then(agent_of_key);
     let own = match who {
-        Who::Operator => None,
-        Who::Agent(own) => Some(own),
-        Who::Run(run) => Some(&run.agent),
+        ProvenCaller::Operator => None,
+        ProvenCaller::Agent(own) => Some(own),
+        ProvenCaller::Run(run) => Some(&run.agent),
     };
     let agent = match own {
         Some(own) => {
@@ -65,12 +65,12 @@ pub(crate) fn caller(
         Some(key) if key_agent.is_some() => key.to_owned(),
         Some(name) if !name.is_empty() => format!("agent:{agent}:{name}"),
         _ => match who {
-            Who::Run(run) => run.session_key.clone(),
+            ProvenCaller::Run(run) => run.session_key.clone(),
             _ => interlock_host::usual_session_key(agent.as_str()),
         },
     };
     match who {
-        Who::Run(run) if run.session_key != key => {
+        ProvenCaller::Run(run) if run.session_key != key => {
             Err(CallerError::OtherSession(run.session_key.clone()))
         }
         _ => Ok((agent, key)),

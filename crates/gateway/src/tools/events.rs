@@ -7,7 +7,7 @@ use interlock_store::{EventKind, SessionEvent};
 use serde_json::{Value, json};
 
 use super::result::ToolResult;
-use super::{Call, CallError, blocking};
+use super::{CallError, ToolCall, blocking};
 use crate::gateway::Gateway;
 
 /// Events in one answer.
@@ -15,7 +15,7 @@ const MOST: usize = 20;
 
 pub(super) async fn with_events(
     gateway: &Arc<Gateway>,
-    call: &Call,
+    call: &ToolCall,
     mut result: ToolResult,
 ) -> Result<ToolResult, CallError> {
     let (reader, key) = (Arc::clone(gateway), call.session_key.clone());

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::result::{self, ToolResult};
-use super::{Asking, Call, CallError, Progress, blocking, directory, waiting};
-use crate::approvals::Held;
+use super::{Asking, CallError, Progress, ToolCall, blocking, directory, waiting};
+use crate::approvals::HeldApproval;
 use crate::gateway::Gateway;
 
 /// Default size of a detached PTY.
@@ -42,14 +42,14 @@ const PROGRESS_CHARS: usize = 4_000;
 
 /// A call, with everything that its request borrows.
 #[derive(Debug)]
-struct Wanted {
-    call: Call,
+struct WantedExec {
+    call: ToolCall,
     parameters: ExecParameters,
     cwd: String,
     yields: Yield,
 }
 
-impl Wanted {
+impl WantedExec {
     fn request<'a>(&'a self, gateway: &'a Gateway) -> ExecRequest<'a> {
         let parameters = &self.parameters;
         ExecRequest {
@@ -82,7 +82,7 @@ impl Wanted {
 pub(super) async fn exec(
     gateway: &Arc<Gateway>,
     config: &ConfigFile,
-    call: &Call,
+    call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let parameters = ExecParameters::parse(arguments)?;
@@ -119,7 +119,7 @@ pub(super) async fn exec(
         },
     };
     let directory = || parameters.directory(&session);
-    let wanted = Arc::new(Wanted {
+    let wanted = Arc::new(WantedExec {
         call: call.clone(),
         cwd: gateway.host.as_run_account(&call.agent, directory)??,
         yields: Yield::After(match (parameters.background, parameters.yield_after) {
@@ -131,12 +131,12 @@ pub(super) async fn exec(
     });
     let approval = match &call.approval {
         Some(id) => read(gateway, id).await?,
-        None => match Job::begin(gateway, &wanted, Begin::Judged)
+        None => match ExecJob::begin(gateway, &wanted, RunBegin::Judged)
             .finish(gateway, call)
             .await?
         {
-            Done::Result(result) => return Ok(result),
-            Done::Pending(pending) => Ok(pending.approval),
+            ExecDone::Result(result) => return Ok(result),
+            ExecDone::Pending(pending) => Ok(pending.approval),
         },
     };
     let approval = match approval {
@@ -166,21 +166,23 @@ pub(super) async fn read(
 /// Waits for an answer for as long as callers have patience, and runs what was allowed.
 async fn ask(
     gateway: &Arc<Gateway>,
-    wanted: &Arc<Wanted>,
+    wanted: &Arc<WantedExec>,
     approval: PendingApproval,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
     let id = approval.id.clone();
     match await_decision(gateway, &wanted.call, &approval, wait).await? {
-        Awaited::Decided(held) => {
-            let job = Job::begin(gateway, wanted, Begin::Approved { id, _held: held });
+        DecisionWait::Decided(held) => {
+            let job = ExecJob::begin(gateway, wanted, RunBegin::Approved { id, _held: held });
             match job.finish(gateway, &wanted.call).await? {
-                Done::Result(result) => Ok(result),
-                Done::Pending(pending) => Ok(ToolResult::pending(&pending.approval, &wanted.cwd)),
+                ExecDone::Result(result) => Ok(result),
+                ExecDone::Pending(pending) => {
+                    Ok(ToolResult::pending(&pending.approval, &wanted.cwd))
+                }
             }
         }
-        Awaited::Cancelled => Ok(ToolResult::cancelled()),
-        Awaited::Undecided(later) => {
+        DecisionWait::Cancelled => Ok(ToolResult::cancelled()),
+        DecisionWait::Undecided(later) => {
             if let Some((decided, held)) = later {
                 let (gateway, own) = (Arc::clone(gateway), Arc::clone(wanted));
                 tokio::spawn(async move {
@@ -194,23 +196,23 @@ async fn ask(
 }
 
 /// How the wait for a decision ended.
-pub(super) enum Awaited {
+pub(super) enum DecisionWait {
     /// It is decided. What it allows is this call's as long as the value is held.
-    Decided(Held),
+    Decided(HeldApproval),
     /// The caller wants no result; the approval is withdrawn.
     Cancelled,
     /// The caller's patience is over. Where this call is the one to act on a later decision, it
     /// has what to wait for.
-    Undecided(Option<(BoxFuture<'static, ()>, Held)>),
+    Undecided(Option<(BoxFuture<'static, ()>, HeldApproval)>),
 }
 
 /// Waits for a decision for as long as callers have patience.
 pub(super) async fn await_decision(
     gateway: &Arc<Gateway>,
-    call: &Call,
+    call: &ToolCall,
     approval: &PendingApproval,
     wait: Duration,
-) -> Result<Awaited, CallError> {
+) -> Result<DecisionWait, CallError> {
     let id = approval.id.clone();
     let held = gateway.approvals.hold(&id);
     let waiting = gateway.approvals.wait_for(&id);
@@ -244,38 +246,43 @@ pub(super) async fn await_decision(
                 gateway.approvals.look_now();
             })
             .await?;
-            return Ok(Awaited::Cancelled);
+            return Ok(DecisionWait::Cancelled);
         }
         () = patience => {
             // A caller that got the question back comes again with it; other callers get an event
             // when it has run.
             let runs_later = call.approval.is_none() && gateway.approvals.holders(&id) == 1;
-            return Ok(Awaited::Undecided(runs_later.then_some((waiting, held))));
+            return Ok(DecisionWait::Undecided(runs_later.then_some((waiting, held))));
         }
         never = tell_waiting(call, approval) => match never {},
     }
-    Ok(Awaited::Decided(held))
+    Ok(DecisionWait::Decided(held))
 }
 
 /// Runs what was allowed after its caller had got a pending answer. Its session gets an event at
 /// the end; of a denial it has got one already.
-async fn run_later(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, id: String, held: Held) {
+async fn run_later(
+    gateway: &Arc<Gateway>,
+    wanted: &Arc<WantedExec>,
+    id: String,
+    held: HeldApproval,
+) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());
     let ended = blocking(move || reader.host.desk().ended(&asked)).await;
     let is_over = matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows());
     if !is_over {
         // There is no caller to take the result.
-        drop(Job::begin(
+        drop(ExecJob::begin(
             gateway,
             wanted,
-            Begin::Approved { id, _held: held },
+            RunBegin::Approved { id, _held: held },
         ));
     }
 }
 
 /// Says again and again what the call waits for, and where to decide.
 pub(super) async fn tell_waiting(
-    call: &Call,
+    call: &ToolCall,
     approval: &PendingApproval,
 ) -> std::convert::Infallible {
     if let Some(progress) = &call.progress {
@@ -288,29 +295,29 @@ pub(super) async fn tell_waiting(
 }
 
 /// What a request begins with.
-enum Begin {
+enum RunBegin {
     Judged,
     /// This was asked about and allowed.
     Approved {
         id: String,
         /// Until it has begun, or cannot.
-        _held: Held,
+        _held: HeldApproval,
     },
 }
 
 /// A request on its way, on a thread of its own.
-struct Job {
+struct ExecJob {
     started: oneshot::Receiver<StartedRun>,
-    done: oneshot::Receiver<Done>,
+    done: oneshot::Receiver<ExecDone>,
 }
 
-pub(super) enum Done {
+pub(super) enum ExecDone {
     Result(ToolResult),
     Pending(Box<Pending>),
 }
 
-impl Job {
-    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<Wanted>, from: Begin) -> Self {
+impl ExecJob {
+    fn begin(gateway: &Arc<Gateway>, wanted: &Arc<WantedExec>, from: RunBegin) -> Self {
         let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
         let (tell_started, started) = oneshot::channel();
         let (tell_done, done) = oneshot::channel();
@@ -318,12 +325,12 @@ impl Job {
         let work = move || {
             let request = wanted.request(&gateway);
             let begun = match &from {
-                Begin::Approved { id, .. } => gateway
+                RunBegin::Approved { id, .. } => gateway
                     .host
                     .desk()
                     .run_approved(id, &request, &gateway.supervisor)
                     .map(|running| Exec::Started(Box::new(running))),
-                Begin::Judged => {
+                RunBegin::Judged => {
                     let is_free = |id: &str| !gateway.approvals.is_held(id);
                     let supervisor = &gateway.supervisor;
                     gateway.host.exec_again(&request, supervisor, &is_free)
@@ -335,16 +342,16 @@ impl Job {
                     wait(&gateway, *running, &wanted.cwd, tell_done);
                 }
                 Ok(Exec::Pending(pending)) => {
-                    let _ = tell_done.send(Done::Pending(pending));
+                    let _ = tell_done.send(ExecDone::Pending(pending));
                 }
                 Err(error) => {
                     let mut result = refused(&gateway, &error);
-                    if let Begin::Approved { id, .. } = &from {
+                    if let RunBegin::Approved { id, .. } = &from {
                         result = result.about(id);
                     }
-                    let sent = tell_done.send(Done::Result(result));
-                    if let (Err(_), Begin::Approved { id, .. }) = (sent, &from) {
-                        let Call {
+                    let sent = tell_done.send(ExecDone::Result(result));
+                    if let (Err(_), RunBegin::Approved { id, .. }) = (sent, &from) {
+                        let ToolCall {
                             agent, session_key, ..
                         } = &wanted.call;
                         not_run(&gateway, (agent.as_str(), session_key), id, &error);
@@ -359,7 +366,11 @@ impl Job {
 
     /// Follows it until there is a result. A caller who has enough of it ends the run; one that went
     /// to the background goes on.
-    async fn finish(mut self, gateway: &Arc<Gateway>, call: &Call) -> Result<Done, CallError> {
+    async fn finish(
+        mut self,
+        gateway: &Arc<Gateway>,
+        call: &ToolCall,
+    ) -> Result<ExecDone, CallError> {
         let mut name = None;
         loop {
             tokio::select! {
@@ -391,7 +402,12 @@ impl Job {
 }
 
 /// Waits for the end, answers, and then records it: the caller does not wait for the record.
-pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot::Sender<Done>) {
+pub(super) fn wait(
+    gateway: &Gateway,
+    running: Running,
+    cwd: &str,
+    tell: oneshot::Sender<ExecDone>,
+) {
     let Running {
         conversation,
         ticket,
@@ -410,7 +426,7 @@ pub(super) fn wait(gateway: &Gateway, running: Running, cwd: &str, tell: oneshot
         let session = gateway.supervisor.session(name);
         let _ = session.and_then(|session| session.to_background());
     }
-    let is_received = tell.send(Done::Result(result)).is_ok();
+    let is_received = tell.send(ExecDone::Result(result)).is_ok();
     let listener = if is_received {
         EndListener::Caller
     } else {

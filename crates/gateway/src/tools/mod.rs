@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
-pub(crate) use node::{ComesBack, Returned, Wanted, resume as resume_on_nodes};
+pub(crate) use node::{ComesBack, GatewayLevels, Returned, resume as resume_on_nodes};
 pub(crate) use process::is_of_conversation;
 pub(crate) use result::ToolResult;
 pub(crate) use resume::resume as resume_here;
@@ -63,7 +63,7 @@ impl Tool {
 
 /// Who calls, and how progress is reported to the caller.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct ToolCall {
     pub(crate) agent: AgentId,
     pub(crate) session_key: String,
     /// Where a caller on this machine is.
@@ -88,7 +88,7 @@ pub(crate) struct Call {
     pub(crate) cancelled: CancellationToken,
 }
 
-impl Call {
+impl ToolCall {
     /// How long it waits for a decision.
     fn patience(&self, exec: &ExecConfig) -> Duration {
         let configured = exec.approval_wait_ms.map(Duration::from_millis);
@@ -201,7 +201,7 @@ pub(crate) fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static De
 pub(crate) async fn call(
     gateway: &Arc<Gateway>,
     name: &str,
-    call: &Call,
+    call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let config = gateway.host.config()?;
@@ -225,7 +225,7 @@ pub(crate) async fn call(
 /// agent's workspace. Without any of them, the result says so.
 async fn directory(
     gateway: &Arc<Gateway>,
-    call: &Call,
+    call: &ToolCall,
 ) -> Result<Result<PathBuf, ToolResult>, CallError> {
     let own = call.context.workspace().first();
     if let Some(start) = own.or(call.cwd.as_ref()) {
@@ -239,14 +239,14 @@ async fn directory(
 }
 
 /// The key under which a call is made once, whichever transport it comes through.
-pub(crate) fn once_key(call: &Call, key: &str, tool: &str, arguments: &Value) -> once::Key {
+pub(crate) fn once_key(call: &ToolCall, key: &str, tool: &str, arguments: &Value) -> once::OnceKey {
     let name = format!("{}\n{}\n{key}", call.agent, call.session_key);
-    once::Key::new(name, tool, arguments.clone())
+    once::OnceKey::new(name, tool, arguments.clone())
 }
 
 /// Whether an answer to a call stands for something that was done, or may be. A refusal does not; a
 /// question does: what is allowed later runs by itself.
-pub(crate) fn had_effect((status, body): &once::Answer) -> bool {
+pub(crate) fn had_effect((status, body): &once::OnceAnswer) -> bool {
     let said = body["result"]["details"]["status"].as_str();
     match said {
         Some(said) => said != "denied",

@@ -31,11 +31,11 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::result::ToolResult;
-use super::{Call, CallError, blocking};
+use super::{CallError, ToolCall, blocking};
 use crate::gateway::Gateway;
-use crate::nodes::run::{MARGIN, Order, run};
+use crate::nodes::run::{MARGIN, NodeRunOrder, run};
 use crate::nodes::run_events::{NodeRunEvent, notify_later};
-use crate::nodes::{Invocation, Node, approval, choose};
+use crate::nodes::{Node, NodeInvocation, approval, choose};
 
 /// Characters of output in a result, where the config says nothing.
 const SHOWN_CHARS: usize = 200_000;
@@ -45,17 +45,17 @@ const DENIED: &str = "SYSTEM_RUN_DENIED";
 
 pub(crate) use resume::resume;
 pub(crate) use returned::{ComesBack, Returned};
-pub(crate) use wanted::Wanted;
+pub(crate) use wanted::GatewayLevels;
 
 /// A call on its way through the steps.
 #[derive(Debug, Clone)]
-struct Work {
+struct NodeCall {
     gateway: Arc<Gateway>,
     node: Arc<Node>,
-    call: Call,
+    call: ToolCall,
     /// Without a plan.
     run: SystemRun,
-    wanted: Wanted,
+    wanted: GatewayLevels,
     /// Of `wanted`, what the call said.
     call_ask: Option<Ask>,
     limit: Option<Duration>,
@@ -63,7 +63,7 @@ struct Work {
     notice: Option<Duration>,
     /// The node is an Interlock node, which keeps its runs.
     keeps: bool,
-    how: kept::How,
+    how: kept::KeptHow,
 }
 
 pub(super) async fn exec(
@@ -71,7 +71,7 @@ pub(super) async fn exec(
     config: &ConfigFile,
     exec: &ExecConfig,
     session: &SessionValues,
-    call: &Call,
+    call: &ToolCall,
     parameters: ExecParameters,
 ) -> Result<ToolResult, CallError> {
     if call.approval.is_some() {
@@ -81,7 +81,7 @@ pub(super) async fn exec(
         let problem = "`workdir` must be an absolute path on the node";
         return Ok(ToolResult::denied("NODE_UNSUPPORTED", problem, None));
     }
-    let wanted = Wanted::of(gateway, config, &call.agent, session, parameters.ask)?;
+    let wanted = GatewayLevels::of(gateway, config, &call.agent, session, parameters.ask)?;
     if wanted.security() == Security::Deny {
         let remedy = format!("ask the owner: {}", wanted.levels.security.effective.path);
         return Ok(ToolResult::denied(
@@ -124,7 +124,7 @@ pub(super) async fn exec(
     // A caller that may not use `process` gets no background session.
     let levels_of_tools = tool_levels(config.config(), &call.agent);
     let handles_sessions = check_tool("process", &levels_of_tools).is_ok();
-    let how = kept::How {
+    let how = kept::KeptHow {
         pty: parameters.pty,
         stdin_pipe: parameters.stdin == InputMode::Pipe,
         yields: handles_sessions.then(|| match (parameters.background, parameters.yield_after) {
@@ -143,7 +143,7 @@ pub(super) async fn exec(
         .timeout
         .map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
     let limit = gateway.host.time_limit(&call.agent, seconds)?;
-    let work = Arc::new(Work {
+    let work = Arc::new(NodeCall {
         gateway: Arc::clone(gateway),
         run: SystemRun {
             command: node.platform.shell(&parameters.command),
@@ -192,7 +192,7 @@ fn unsupported(parameters: &ExecParameters) -> Option<ToolResult> {
 }
 
 async fn steps(
-    work: &Arc<Work>,
+    work: &Arc<NodeCall>,
     parameters: ExecParameters,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
@@ -235,13 +235,13 @@ async fn steps(
 }
 
 /// How an attempt ended.
-enum Ended {
+enum NodeAttempt {
     Result(Box<ToolResult>),
     /// The node, or the way to it, said no.
     Refused(WireError),
 }
 
-impl Work {
+impl NodeCall {
     /// The plan that the node makes of the command, with what it says of it.
     async fn prepare(&self) -> Result<SystemRunPrepared, WireError> {
         let prepare = SystemRunPrepare {
@@ -264,7 +264,7 @@ impl Work {
                 "{DENIED}: the node makes no plans, so no approver can be asked"
             )));
         }
-        let invocation = Invocation {
+        let invocation = NodeInvocation {
             command: SYSTEM_RUN_PREPARE,
             params: Some(json!(prepare)),
             timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
@@ -303,16 +303,16 @@ impl Work {
     async fn attempt(self: &Arc<Self>, run: SystemRun) -> Result<Option<ToolResult>, CallError> {
         let ended = self.start(run, self.call.cancelled.clone()).await?;
         Ok(match ended {
-            Ended::Result(result) => Some(*result),
-            Ended::Refused(error) if says(&error, Denial::APPROVAL_REQUIRED.message) => None,
-            Ended::Refused(error) => Some(result::refused(&self.node, &error)),
+            NodeAttempt::Result(result) => Some(*result),
+            NodeAttempt::Refused(error) if says(&error, Denial::APPROVAL_REQUIRED.message) => None,
+            NodeAttempt::Refused(error) => Some(result::refused(&self.node, &error)),
         })
     }
 
-    fn order(&self, run: SystemRun) -> Order {
+    fn order(&self, run: SystemRun) -> NodeRunOrder {
         let timeout = self.limit.map(|limit| limit.saturating_add(MARGIN));
         let sent_timeout = timeout.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        Order {
+        NodeRunOrder {
             run,
             timeout,
             node_timeout_ms: sent_timeout,
@@ -325,7 +325,7 @@ impl Work {
         self: &Arc<Self>,
         run_it: SystemRun,
         cancelled: tokio_util::sync::CancellationToken,
-    ) -> Result<Ended, CallError> {
+    ) -> Result<NodeAttempt, CallError> {
         let (mut tell, answer) = oneshot::channel();
         let work = Arc::clone(self);
         if self.keeps {
@@ -346,13 +346,17 @@ impl Work {
         tokio::select! {
             answer = answer => answer.map(|(ended, _)| ended).map_err(|_| CallError::Stopping),
             () = cancelled.cancelled() => {
-                Ok(Ended::Result(Box::new(result::left_running(&self.node))))
+                Ok(NodeAttempt::Result(Box::new(result::left_running(&self.node))))
             }
         }
     }
 
     /// Runs it; returns also the event for its session if no caller takes the result.
-    async fn run(&self, node: &Arc<Node>, run_it: SystemRun) -> (Ended, Option<NodeRunEvent>) {
+    async fn run(
+        &self,
+        node: &Arc<Node>,
+        run_it: SystemRun,
+    ) -> (NodeAttempt, Option<NodeRunEvent>) {
         let began = std::time::Instant::now();
         let cwd = run_it.cwd.clone();
         let is_approved = run_it.approved == Some(true);
@@ -364,13 +368,13 @@ impl Work {
                 let most = self.how.show_chars;
                 let ended =
                     result::ended(&self.node, reported, cwd.as_deref(), began.elapsed(), most);
-                (Ended::Result(Box::new(ended)), event)
+                (NodeAttempt::Result(Box::new(ended)), event)
             }
             Err(error) if !is_approved && says(&error, Denial::APPROVAL_REQUIRED.message) => {
-                (Ended::Refused(error), None)
+                (NodeAttempt::Refused(error), None)
             }
             Err(error) => (
-                Ended::Refused(error),
+                NodeAttempt::Refused(error),
                 Some(NodeRunEvent::denied("invoke-failed")),
             ),
         }

@@ -12,16 +12,16 @@ use interlock_host::{
 use interlock_patch::PatchSummary;
 use serde_json::{Value, json};
 
-use super::exec::{Awaited, await_decision, read};
+use super::exec::{DecisionWait, await_decision, read};
 use super::result::ToolResult;
-use super::{Asking, Call, CallError, blocking, directory};
-use crate::approvals::Held;
+use super::{Asking, CallError, ToolCall, blocking, directory};
+use crate::approvals::HeldApproval;
 use crate::gateway::Gateway;
 
 /// A call, with everything that its request borrows.
 #[derive(Debug)]
 struct WantedPatch {
-    call: Call,
+    call: ToolCall,
     parameters: PatchParameters,
     root: PathBuf,
 }
@@ -49,7 +49,7 @@ impl WantedPatch {
 pub(super) async fn apply_patch(
     gateway: &Arc<Gateway>,
     config: &ConfigFile,
-    call: &Call,
+    call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let parameters = PatchParameters::parse(arguments)?;
@@ -89,7 +89,7 @@ pub(super) async fn apply_patch(
     }
     let exec = config.config().exec_for(call.agent.as_str());
     match await_decision(gateway, call, &approval, call.patience(&exec)).await? {
-        Awaited::Decided(held) => {
+        DecisionWait::Decided(held) => {
             let id = approval.id.clone();
             let done = apply_allowed(gateway, &wanted, approval.id, held, EndListener::Caller);
             Ok(match done.await? {
@@ -97,8 +97,8 @@ pub(super) async fn apply_patch(
                 Err(error) => refused(&error).about(&id),
             })
         }
-        Awaited::Cancelled => Ok(ToolResult::cancelled()),
-        Awaited::Undecided(later) => {
+        DecisionWait::Cancelled => Ok(ToolResult::cancelled()),
+        DecisionWait::Undecided(later) => {
             let result = wanted.pending(&approval);
             if let Some((decided, held)) = later {
                 let gateway = Arc::clone(gateway);
@@ -116,7 +116,7 @@ async fn apply_allowed(
     gateway: &Arc<Gateway>,
     wanted: &Arc<WantedPatch>,
     id: String,
-    held: Held,
+    held: HeldApproval,
     listener: EndListener,
 ) -> Result<Result<PatchSummary, PatchError>, CallError> {
     let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
@@ -134,7 +134,12 @@ async fn apply_allowed(
 
 /// Applies what was allowed after its caller had got a pending answer. Its conversation is notified
 /// of the end; of a denial it has been notified already.
-async fn apply_later(gateway: &Arc<Gateway>, wanted: &Arc<WantedPatch>, id: String, held: Held) {
+async fn apply_later(
+    gateway: &Arc<Gateway>,
+    wanted: &Arc<WantedPatch>,
+    id: String,
+    held: HeldApproval,
+) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());
     let ended = blocking(move || reader.host.desk().ended(&asked)).await;
     if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
@@ -142,7 +147,7 @@ async fn apply_later(gateway: &Arc<Gateway>, wanted: &Arc<WantedPatch>, id: Stri
     }
     let done = apply_allowed(gateway, wanted, id.clone(), held, EndListener::SessionEvent).await;
     if let Ok(Err(error)) = done {
-        let Call {
+        let ToolCall {
             agent, session_key, ..
         } = &wanted.call;
         not_applied(gateway, (agent.as_str(), session_key), &id, &error);

@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use super::model_text::{KeptEnd, ModelText, fitting_lines, output_room, read_rest};
 use super::result::ToolResult;
-use super::{Audience, Call, CallError, ListedSessions, waiting};
+use super::{Audience, CallError, ListedSessions, ToolCall, waiting};
 use crate::gateway::Gateway;
-use crate::nodes::sessions::{self, Wanted, Who};
+use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
 
 pub(super) async fn process(
     gateway: &Arc<Gateway>,
-    call: &Call,
+    call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let action = SessionAction::from(ProcessParameters::parse(arguments)?);
-    let page = Page {
+    let page = TranscriptPage {
         room: match call.audience {
             Audience::Models { result_chars } => output_room(result_chars),
             Audience::Programs => usize::MAX,
@@ -33,12 +33,12 @@ pub(super) async fn process(
             _ => KeptEnd::Last,
         },
     };
-    let who = Who {
+    let who = SessionHandler {
         agent: Some(call.agent.clone()),
         session_key: call.session_key.clone(),
     };
     if action.session_id().is_some_and(sessions::is_remote) {
-        let wanted = Wanted {
+        let wanted = SessionWanted {
             action,
             arguments: arguments.clone(),
             poll_from: None,
@@ -70,7 +70,7 @@ pub(super) async fn process(
 }
 
 /// The sessions that the caller is shown, and how many of the agent it is not.
-fn listed(mut sessions: Vec<SessionSummary>, call: &Call) -> ToolResult {
+fn listed(mut sessions: Vec<SessionSummary>, call: &ToolCall) -> ToolResult {
     let all = sessions.len();
     if call.listed == ListedSessions::OfConversation {
         sessions.retain(|session| is_of_conversation(session, &call.session_key));
@@ -96,12 +96,12 @@ pub(crate) fn is_of_conversation(session: &SessionSummary, session_key: &str) ->
 
 /// How much of a transcript a result has room for, and which end of it stays.
 #[derive(Debug, Clone, Copy)]
-struct Page {
+struct TranscriptPage {
     room: usize,
     kept: KeptEnd,
 }
 
-fn answered(answer: &ProcessAnswer, page: Page) -> ToolResult {
+fn answered(answer: &ProcessAnswer, page: TranscriptPage) -> ToolResult {
     let mut details = details(answer);
     let model = model_text(answer, page, &mut details);
     let result = ToolResult::new(text(answer), details, false);
@@ -113,7 +113,11 @@ fn answered(answer: &ProcessAnswer, page: Page) -> ToolResult {
 
 /// What a model reads of a transcript: how the session stands, then the lines that fit. What does not is
 /// counted, also in the data.
-fn model_text(answer: &ProcessAnswer, page: Page, details: &mut Value) -> Option<ModelText> {
+fn model_text(
+    answer: &ProcessAnswer,
+    page: TranscriptPage,
+    details: &mut Value,
+) -> Option<ModelText> {
     match answer {
         ProcessAnswer::Poll(polled) => {
             let (id, output) = (&polled.session_id, &polled.output);

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::exec::{not_run, wait};
 use super::patch::not_applied;
 use super::{blocking, waiting};
-use crate::approvals::Held;
+use crate::approvals::HeldApproval;
 use crate::gateway::Gateway;
 
 /// Questions that are gone on with.
@@ -51,7 +51,7 @@ async fn go_on(gateway: Arc<Gateway>, left: LeftRun) {
 
 /// Runs it if that is allowed. No caller waits for it: its session gets an event at the end; of a
 /// denial it has got one already.
-fn run(gateway: &Gateway, left: &LeftRun, held: Held) {
+fn run(gateway: &Gateway, left: &LeftRun, held: HeldApproval) {
     let desk = gateway.host.desk();
     if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
         return;

@@ -13,14 +13,14 @@ use sha2::Sha256;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::access::Access;
+use crate::access::SecretAccess;
 
 /// For one try, from the connection to the status.
 const TIME: Duration = Duration::from_secs(10);
 
 /// Sends it once. The error is for people, and never holds the address.
 pub(super) async fn post(
-    access: &Access,
+    access: &SecretAccess,
     url: &str,
     fingerprint: Option<&str>,
     id: i64,
@@ -31,11 +31,11 @@ pub(super) async fn post(
         .unwrap_or_else(|_| Err("no answer in time".to_owned()))
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait PostStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> PostStream for S {}
 
 /// A connection to the host that the address names: with `https`, no other host gets anything.
-async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn Stream>, String> {
+async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn PostStream>, String> {
     let host = uri.host().ok_or("gateway.wake.url names no host")?;
     // An address of IPv6 stands in brackets there, and without them here.
     let host = host.trim_matches(['[', ']']);
@@ -70,7 +70,7 @@ async fn connect(uri: &Uri, fingerprint: Option<&str>) -> Result<Box<dyn Stream>
 }
 
 async fn send(
-    access: &Access,
+    access: &SecretAccess,
     url: &str,
     fingerprint: Option<&str>,
     id: i64,
@@ -109,7 +109,7 @@ async fn send(
 }
 
 /// `sha256=` and the HMAC of the time, a dot and the body, in hexadecimal.
-fn signature(access: &Access, time: &str, body: &str) -> Option<String> {
+fn signature(access: &SecretAccess, time: &str, body: &str) -> Option<String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(&access.wake_key).ok()?;
     mac.update(time.as_bytes());
     mac.update(b".");

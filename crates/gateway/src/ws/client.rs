@@ -42,7 +42,7 @@ pub(crate) struct Client {
 }
 
 /// Who a client is, as the handshake found.
-pub(super) struct Known {
+pub(super) struct KnownClient {
     pub(super) connection: String,
     pub(super) role: Role,
     pub(super) scopes: Scopes,
@@ -58,7 +58,7 @@ pub(super) struct Known {
 }
 
 impl Client {
-    pub(super) fn new(known: Known, out: Arc<Outbox>, ending: CancellationToken) -> Self {
+    pub(super) fn new(known: KnownClient, out: Arc<Outbox>, ending: CancellationToken) -> Self {
         Self {
             connection: known.connection,
             role: known.role,

@@ -18,13 +18,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, Known};
+use super::client::{Client, KnownClient};
 use super::handshake::{self, Turned, Welcome};
 use super::outbox::Outbox;
-use super::socket::{self, Reader, Received, Writer};
+use super::socket::{self, Received, SocketReader, SocketWriter};
 use super::{Arrival, methods};
 use crate::access::Peer;
-use crate::access::tcp::Standing;
+use crate::access::tcp::PeerStanding;
 use crate::gateway::Gateway;
 use crate::tools::blocking;
 
@@ -105,8 +105,8 @@ where
 async fn greet<S>(
     gateway: &Arc<Gateway>,
     arrival: &Arrival,
-    reader: &mut Reader<S>,
-    writer: &mut Writer<S>,
+    reader: &mut SocketReader<S>,
+    writer: &mut SocketWriter<S>,
 ) -> Result<(Connect, Welcome, String), Close>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -170,8 +170,8 @@ where
     }
 }
 
-fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> Known {
-    Known {
+fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> KnownClient {
+    KnownClient {
         connection: uuid::Uuid::new_v4().to_string(),
         role: welcome.role,
         token_id: welcome.token_id.clone(),
@@ -249,7 +249,7 @@ async fn read<S>(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
     arrival: &Arrival,
-    reader: &mut Reader<S>,
+    reader: &mut SocketReader<S>,
     closed: &CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -332,7 +332,7 @@ async fn may_still_act(client: &Client, arrival: &Arrival) -> Result<(), WireErr
     let Some(error) = refused else {
         return Ok(());
     };
-    if matches!(arrival.standing().await, Standing::Run(_)) {
+    if matches!(arrival.standing().await, PeerStanding::Run(_)) {
         client.close(Close::policy(error.message.clone()));
     }
     Err(error)
@@ -348,7 +348,7 @@ fn too_many_wait() -> WireError {
 async fn next<S>(
     gateway: &Gateway,
     client: &Client,
-    reader: &mut Reader<S>,
+    reader: &mut SocketReader<S>,
     places: &Arc<Semaphore>,
 ) -> Result<(OwnedSemaphorePermit, Received), Close>
 where

@@ -14,12 +14,13 @@ use serde_json::json;
 
 use super::Arrival;
 use crate::access::limiter::Tried;
-use crate::access::tcp::Standing;
+use crate::access::tcp::PeerStanding;
 use crate::access::{
-    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Presented, Refused, TOKEN_ROLE, unidentified,
+    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Presented, RefusedCaller, TOKEN_ROLE,
+    unidentified,
 };
 use crate::gateway::Gateway;
-use crate::pairing::{self, Admission, Trust, Wanted};
+use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
 
 /// A client that may connect.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl From<WireError> for Turned {
 
 /// How a client proved its rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Proof {
+enum RightsProof {
     /// The operator's secret, or the Unix socket.
     Shared,
     /// The token of its own device.
@@ -65,7 +66,7 @@ enum Proof {
 pub(super) fn check(
     gateway: &Arc<Gateway>,
     arrival: &Arrival,
-    standing: &Standing,
+    standing: &PeerStanding,
     connect: &Connect,
     nonce: &str,
 ) -> Result<Welcome, Turned> {
@@ -95,7 +96,7 @@ pub(super) fn check(
     let asked = Scopes::from_names(connect.scopes.as_deref().unwrap_or_default());
     let scopes = match (role, &known) {
         (Role::Node, _) => Scopes::default(),
-        (Role::Operator, Some(device)) if proof == Proof::Device => {
+        (Role::Operator, Some(device)) if proof == RightsProof::Device => {
             pairing::within_token(device, role, asked)
         }
         (Role::Operator, _) => allowed(asked, proof),
@@ -123,11 +124,11 @@ pub(super) fn check(
 
 /// Why a connection may not come in, or go on, in this role: a run has a part in it, or that is not
 /// certain. A node decides nothing; its process need not be known.
-pub(super) fn refused_standing(standing: &Standing, role: Role) -> Option<WireError> {
+pub(super) fn refused_standing(standing: &PeerStanding, role: Role) -> Option<WireError> {
     match (standing, role) {
-        (Standing::Trusted, _) | (Standing::Unidentified(_), Role::Node) => None,
-        (Standing::Run(_), _) => Some(WireError::invalid(IN_RUN).with("code", PEER_IN_RUN)),
-        (Standing::Unidentified(why), Role::Operator) => {
+        (PeerStanding::Trusted, _) | (PeerStanding::Unidentified(_), Role::Node) => None,
+        (PeerStanding::Run(_), _) => Some(WireError::invalid(IN_RUN).with("code", PEER_IN_RUN)),
+        (PeerStanding::Unidentified(why), Role::Operator) => {
             Some(WireError::invalid(unidentified(why)).with("code", PEER_UNIDENTIFIED))
         }
     }
@@ -149,20 +150,20 @@ fn unreadable(connect: &Connect) -> Option<&'static str> {
 
 /// Without a device there is no record to revoke rights from; and without a secret besides, there
 /// is no proof at all: such callers use the transport of agents, as everywhere.
-fn without_device(asked: Scopes, proof: Proof, arrival: &Arrival) -> Scopes {
+fn without_device(asked: Scopes, proof: RightsProof, arrival: &Arrival) -> Scopes {
     let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
     match proof {
-        Proof::Shared | Proof::Device if is_local => asked,
+        RightsProof::Shared | RightsProof::Device if is_local => asked,
         _ => Scopes::default(),
     }
 }
 
 /// Where no secret is asked for, no caller has proved to be an operator: such callers decide
 /// nothing.
-fn allowed(asked: Scopes, proof: Proof) -> Scopes {
+fn allowed(asked: Scopes, proof: RightsProof) -> Scopes {
     match proof {
-        Proof::Shared | Proof::Device => asked,
-        Proof::NotAsked => asked
+        RightsProof::Shared | RightsProof::Device => asked,
+        RightsProof::NotAsked => asked
             .iter()
             .filter(|scope| matches!(scope, OperatorScope::Read | OperatorScope::Write))
             .collect(),
@@ -175,9 +176,9 @@ fn prove(
     connect: &Connect,
     role: Role,
     device: Option<&PairedDevice>,
-) -> Result<(Proof, Option<String>), Turned> {
+) -> Result<(RightsProof, Option<String>), Turned> {
     if arrival.peer == Peer::Local(PeerOrigin::Outside) {
-        return Ok((Proof::Shared, None));
+        return Ok((RightsProof::Shared, None));
     }
     let (address, now) = (arrival.peer.address(), Instant::now());
     let auth = connect.auth.clone().unwrap_or_default();
@@ -199,7 +200,7 @@ fn prove(
                 let message = "unauthorized: this token only lets a node connect";
                 return Err(WireError::invalid(message).with("code", TOKEN_ROLE).into());
             }
-            Ok(found) => return Ok((Proof::Shared, found.token_id)),
+            Ok(found) => return Ok((RightsProof::Shared, found.token_id)),
             Err(refused) => proven = Some(refused),
         }
     }
@@ -211,10 +212,10 @@ fn prove(
             .any(|token| pairing::holds_token(&gateway.device_key, device, role, token.expose()))
     });
     if is_own {
-        return Ok((Proof::Device, None));
+        return Ok((RightsProof::Device, None));
     }
     if mode == GatewayAuthMode::None && presented.iter().all(Option::is_none) {
-        return Ok((Proof::NotAsked, None));
+        return Ok((RightsProof::NotAsked, None));
     }
     let refusal = match (mode, &auth.device_token, shared) {
         (_, Some(_), None) => &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
@@ -228,14 +229,14 @@ fn prove(
         Some(refused) if shared.is_some() => Some((refused, Tried::Shared)),
         _ if presented.iter().any(Option::is_some) => {
             let pause = gateway.access.limiter.wait((address, Tried::Device), now);
-            let refused = pause.map_or(Refused::Wrong, Refused::Limited);
+            let refused = pause.map_or(RefusedCaller::Wrong, RefusedCaller::Limited);
             Some((refused, Tried::Device))
         }
         _ => None,
     };
     if let Some((refused, tried)) = tried {
         gateway.access.failed(&refused, (address, tried), now);
-        if let Refused::Limited(seconds) = refused {
+        if let RefusedCaller::Limited(seconds) = refused {
             let limited = &refusal::AUTH_RATE_LIMITED;
             let error = limited.error().retry_after(seconds * 1000);
             let error = error.with("recommendedNextStep", "wait_then_retry");
@@ -268,12 +269,12 @@ fn pair(
     device: &VerifiedDevice,
     role: Role,
     scopes: Scopes,
-    proof: Proof,
+    proof: RightsProof,
     protocol: u64,
 ) -> Result<Welcome, Turned> {
     let unavailable =
         |error: interlock_store::StoreError| WireError::unavailable(error.to_string());
-    let wanted = Wanted {
+    let wanted = DeviceRequest {
         device,
         connect,
         role,
@@ -286,9 +287,9 @@ fn pair(
     };
     let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
     let trust = match proof {
-        Proof::Shared if is_local => Trust::Local,
-        Proof::Shared if is_named(gateway, arrival) => Trust::Network,
-        _ => Trust::None,
+        RightsProof::Shared if is_local => DeviceTrust::Local,
+        RightsProof::Shared if is_named(gateway, arrival) => DeviceTrust::Network,
+        _ => DeviceTrust::None,
     };
     let admission = gateway
         .host

@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use interlock_run::supervisor::PeerOrigin;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use crate::access::tcp::{Standing, TcpPeer};
+use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::{Peer, headers};
 use crate::http::{Doors, refusal};
 
@@ -40,12 +40,14 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// Where the process at the other end comes from. The Unix socket tells that by itself.
-    pub(crate) async fn standing(&self) -> Standing {
+    pub(crate) async fn standing(&self) -> PeerStanding {
         match (self.peer, &self.tcp) {
-            (Peer::Local(PeerOrigin::Outside), _) => Standing::Trusted,
-            (Peer::Local(PeerOrigin::Run(_)), _) => Standing::Run(None),
+            (Peer::Local(PeerOrigin::Outside), _) => PeerStanding::Trusted,
+            (Peer::Local(PeerOrigin::Run(_)), _) => PeerStanding::Run(None),
             (Peer::Network(_), Some(tcp)) => tcp.standing().await,
-            (Peer::Network(_), None) => Standing::Unidentified("it was not looked at".to_owned()),
+            (Peer::Network(_), None) => {
+                PeerStanding::Unidentified("it was not looked at".to_owned())
+            }
         }
     }
 }

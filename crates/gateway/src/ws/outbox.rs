@@ -27,7 +27,7 @@ const MAX_BUFFERED_IN_ALL: usize = 512 * 1024 * 1024;
 /// Messages are sent together up to about so many bytes.
 pub(super) const SENT_TOGETHER: usize = 16 * 1024;
 
-pub(super) type Socket = Pin<Box<dyn Sink<Message, Error = Error> + Send>>;
+pub(super) type OutboxSocket = Pin<Box<dyn Sink<Message, Error = Error> + Send>>;
 
 /// A message that is to be sent.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Outgoing {
 }
 
 pub(super) struct Outbox {
-    line: Mutex<Line>,
+    line: Mutex<OutboxLine>,
     /// Bytes that wait for this client.
     own: AtomicUsize,
     /// Bytes that wait for all of them.
@@ -66,9 +66,9 @@ impl fmt::Debug for Outbox {
     }
 }
 
-struct Line {
+struct OutboxLine {
     /// None once nothing is sent any more.
-    socket: Option<Socket>,
+    socket: Option<OutboxSocket>,
     waiting: VecDeque<Outgoing>,
     /// The bytes of what the socket was given and has not sent; none if it was given nothing.
     on_its_way: Option<usize>,
@@ -81,9 +81,9 @@ struct Line {
 }
 
 impl Outbox {
-    pub(super) fn new(socket: Socket, all: Arc<AtomicUsize>) -> Self {
+    pub(super) fn new(socket: OutboxSocket, all: Arc<AtomicUsize>) -> Self {
         Self {
-            line: Mutex::new(Line {
+            line: Mutex::new(OutboxLine {
                 socket: Some(socket),
                 waiting: VecDeque::new(),
                 on_its_way: None,
@@ -173,7 +173,7 @@ impl Outbox {
         self.pulse.sent();
     }
 
-    fn push(&self, message: Outgoing) -> MutexGuard<'_, Line> {
+    fn push(&self, message: Outgoing) -> MutexGuard<'_, OutboxLine> {
         let mut line = self.line();
         if line.socket.is_some() {
             let bytes = message.len();
@@ -185,7 +185,7 @@ impl Outbox {
     }
 
     /// Ready when it is over.
-    fn poll_line(&self, line: &mut Line, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_line(&self, line: &mut OutboxLine, context: &mut Context<'_>) -> Poll<()> {
         while !line.is_closing || line.on_its_way.is_some() {
             if line.waiting.is_empty() && line.on_its_way.is_none() {
                 let is_over = line.is_last || line.socket.is_none();
@@ -213,12 +213,12 @@ impl Outbox {
         self.all.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn line(&self) -> MutexGuard<'_, OutboxLine> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Line {
+impl OutboxLine {
     /// Gives the socket what waits, as much as is sent together, until that is sent.
     fn poll_send(&mut self, pulse: &Pulse, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let Some(socket) = &mut self.socket else {

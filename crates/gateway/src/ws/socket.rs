@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use super::outbox::{SENT_TOGETHER, Socket};
+use super::outbox::{OutboxSocket, SENT_TOGETHER};
 
 /// Bytes that are read of a client which was not welcomed yet: its first message, and room to say
 /// that it was too long.
@@ -33,11 +33,13 @@ pub(super) enum Received {
     Gone,
 }
 
-pub(super) struct Reader<S>(SplitStream<WebSocketStream<Metered<S>>>, Arc<Allowance>);
-pub(super) struct Writer<S>(SplitSink<WebSocketStream<Metered<S>>, Message>);
+pub(super) struct SocketReader<S>(SplitStream<WebSocketStream<Metered<S>>>, Arc<Allowance>);
+pub(super) struct SocketWriter<S>(SplitSink<WebSocketStream<Metered<S>>, Message>);
 
 /// Both directions of a connection that was upgraded.
-pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> (Reader<S>, Writer<S>) {
+pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+) -> (SocketReader<S>, SocketWriter<S>) {
     let allowance = Arc::new(Allowance(AtomicUsize::new(BEFORE_WELCOME)));
     let metered = Metered {
         stream,
@@ -51,10 +53,10 @@ pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> (Reade
         .max_write_buffer_size(usize::MAX);
     let socket = WebSocketStream::from_raw_socket(metered, Role::Server, Some(config)).await;
     let (sink, stream) = socket.split();
-    (Reader(stream, allowance), Writer(sink))
+    (SocketReader(stream, allowance), SocketWriter(sink))
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> SocketReader<S> {
     pub(super) async fn next(&mut self) -> Received {
         match self.0.next().await {
             Some(Ok(Message::Text(text))) => Received::Text(text),
@@ -76,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Reader<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Writer<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> SocketWriter<S> {
     /// Whether it is still there.
     pub(super) async fn send(&mut self, text: Utf8Bytes) -> bool {
         self.0.send(Message::Text(text)).await.is_ok()
@@ -87,7 +89,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Writer<S> {
     }
 
     /// For one who sends from several threads.
-    pub(super) fn into_socket(self) -> Socket
+    pub(super) fn into_socket(self) -> OutboxSocket
     where
         S: Send + 'static,
     {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::client::Client;
 use crate::gateway::Gateway;
 use crate::nodes::handed::is_over;
-use crate::nodes::sessions::{self, Failed};
+use crate::nodes::sessions::{self, SessionFailure};
 
 /// Subscriptions of one connection, and of all: each holds a thread.
 const MOST_OF_ONE: usize = 16;
@@ -103,7 +103,7 @@ pub(crate) fn subscribe(
     let Some(number) = gateway.subscriptions.add(client, session)? else {
         return Ok(());
     };
-    let follower = Follower {
+    let follower = SessionFollower {
         gateway: Arc::clone(gateway),
         client: Arc::clone(client),
         session: session.to_owned(),
@@ -128,7 +128,7 @@ pub(crate) fn subscribe(
     Ok(())
 }
 
-struct Follower {
+struct SessionFollower {
     gateway: Arc<Gateway>,
     client: Arc<Client>,
     session: String,
@@ -138,7 +138,7 @@ struct Follower {
     unfinished: Vec<u8>,
 }
 
-impl Follower {
+impl SessionFollower {
     /// The subscription was not ended, nor replaced by another one.
     fn has_place(&self) -> bool {
         let all = &self.gateway.subscriptions;
@@ -182,7 +182,7 @@ impl Follower {
             let followed = match read {
                 Ok(followed) => followed,
                 // It goes on there, and is read on when the node is back.
-                Err(Failed::NotConnected(_)) => {
+                Err(SessionFailure::NotConnected(_)) => {
                     tokio::time::sleep(WAIT).await;
                     continue;
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use interlock_checks::audit::{FindingSeverity, SecurityFinding, checks};
 use interlock_config::GatewayBind;
-use interlock_gateway::{Info, running};
+use interlock_gateway::{GatewayInfo, running};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Ask, Levels, Security};
 use interlock_run::shield::{ShieldKind, probe_shield};
@@ -62,7 +62,11 @@ pub fn run(state: &StateArguments, findings: &mut Vec<SecurityFinding>) -> Vec<P
     probes
 }
 
-fn probe_gateway(host: &LocalHost, info: &Info, findings: &mut Vec<SecurityFinding>) -> String {
+fn probe_gateway(
+    host: &LocalHost,
+    info: &GatewayInfo,
+    findings: &mut Vec<SecurityFinding>,
+) -> String {
     let is_loopback = info.address.ip().is_loopback();
     let wants_loopback = host.config().is_ok_and(|file| {
         let bind = file.config().gateway.bind;

@@ -21,9 +21,9 @@ use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::resume::{REPLAY, Replay};
+use super::resume::{NodeReplay, REPLAY};
 use super::returned::ComesBack;
-use super::{Ended, Wanted, Work, foreign, result};
+use super::{GatewayLevels, NodeAttempt, NodeCall, foreign, result};
 use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
@@ -31,12 +31,12 @@ use crate::nodes::run_events::{NodeRunEvent, notify_later};
 use crate::nodes::{Node, approval};
 use crate::tools::exec::tell_waiting;
 use crate::tools::result::ToolResult;
-use crate::tools::{Asking, Call, CallError, available, blocking};
+use crate::tools::{Asking, CallError, ToolCall, available, blocking};
 
 /// Asks a person about the plan, waits for as long as callers have patience, and replays the plan
 /// when it was allowed, whether or not the caller still waits.
 pub(super) async fn ask(
-    work: &Arc<Work>,
+    work: &Arc<NodeCall>,
     prepared: SystemRunPrepared,
     parameters: ExecParameters,
     wait: Duration,
@@ -87,7 +87,7 @@ pub(super) async fn ask(
 /// The caller was given its question back, and has come again.
 pub(super) async fn come_back(
     gateway: &Arc<Gateway>,
-    call: &Call,
+    call: &ToolCall,
     parameters: &ExecParameters,
     wait: Duration,
 ) -> Result<ToolResult, CallError> {
@@ -146,7 +146,7 @@ fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
     ToolResult::denied(code, &problem, None)
 }
 
-impl Work {
+impl NodeCall {
     /// Goes on when the approval has ended, whether or not a caller waits for that.
     fn when_ended(
         &self,
@@ -201,7 +201,7 @@ impl Work {
         let desk = self.gateway.host.desk();
         let mut subject = json!(details);
         subject[RemoteRunFacts::NODE_NAME_KEY] = self.node.name().into();
-        subject[REPLAY] = json!(Replay::of(self));
+        subject[REPLAY] = json!(NodeReplay::of(self));
         subject[RemoteRunFacts::KEY] = json!(self.facts());
         if let Some(notes) = notes {
             subject[NOTES] = json!(notes);
@@ -311,7 +311,7 @@ impl Work {
         let session = self.gateway.host.session(&self.call.session_key);
         let session = session.map_err(failed)?;
         self.check_place(&config, &session)?;
-        let wanted = Wanted::of(
+        let wanted = GatewayLevels::of(
             &self.gateway,
             &config,
             &self.call.agent,
@@ -372,10 +372,10 @@ impl Work {
         }
     }
 
-    fn result(&self, ended: Ended) -> ToolResult {
+    fn result(&self, ended: NodeAttempt) -> ToolResult {
         match ended {
-            Ended::Result(result) => *result,
-            Ended::Refused(error) => result::refused(&self.node, &error),
+            NodeAttempt::Result(result) => *result,
+            NodeAttempt::Refused(error) => result::refused(&self.node, &error),
         }
     }
 

@@ -19,8 +19,8 @@ use interlock_wire::node::{
 };
 use serde_json::json;
 
-use super::{Wanted, Work, result};
-use crate::nodes::Invocation;
+use super::{GatewayLevels, NodeCall, result};
+use crate::nodes::NodeInvocation;
 use crate::tools::result::ToolResult;
 
 /// Stands for a directory of the node that nothing is known of.
@@ -28,17 +28,17 @@ const SOMEWHERE: &str = "/";
 
 /// Whether the node may run the call without an approval, as far as this gateway is concerned. The
 /// error is the result of a call that must not run at all.
-pub(super) async fn may_be_allowed(work: &Work) -> Result<bool, Box<ToolResult>> {
+pub(super) async fn may_be_allowed(work: &NodeCall) -> Result<bool, Box<ToolResult>> {
     let wanted = &work.wanted;
     if work.keeps {
         return Ok(wanted.ask() != Ask::Always);
     }
     let asks = wanted.ask() != Ask::Off;
     match words_denied(wanted, &work.run) {
-        Words::Clear => {}
-        Words::Unseen if asks => return Ok(false),
-        Words::Unseen => return Err(Box::new(result::not_seen(&work.node))),
-        Words::Denied(why) => return Err(Box::new(result::denied_here(&work.node, &why))),
+        DeniedWords::Clear => {}
+        DeniedWords::Unseen if asks => return Ok(false),
+        DeniedWords::Unseen => return Err(Box::new(result::not_seen(&work.node))),
+        DeniedWords::Denied(why) => return Err(Box::new(result::denied_here(&work.node, &why))),
     }
     if wanted.ask() == Ask::Always {
         return Ok(false);
@@ -53,15 +53,15 @@ pub(super) async fn may_be_allowed(work: &Work) -> Result<bool, Box<ToolResult>>
 }
 
 /// Why a deny rule that the gateway's document has by now keeps an approved run from a foreign node.
-pub(super) fn denied_by_now(wanted: &Wanted, run: &SystemRun) -> Option<String> {
+pub(super) fn denied_by_now(wanted: &GatewayLevels, run: &SystemRun) -> Option<String> {
     match words_denied(wanted, run) {
-        Words::Denied(why) => Some(why),
-        Words::Clear | Words::Unseen => None,
+        DeniedWords::Denied(why) => Some(why),
+        DeniedWords::Clear | DeniedWords::Unseen => None,
     }
 }
 
 /// What the deny rules of the gateway's document say about the words of a command.
-enum Words {
+enum DeniedWords {
     Clear,
     /// Some words cannot be seen, so no rule can be said not to match.
     Unseen,
@@ -70,9 +70,9 @@ enum Words {
 
 /// Judged as on a host of which no file is known: names are where programs usually are, and a rule
 /// for a path counts for a bare name too.
-fn words_denied(wanted: &Wanted, run: &SystemRun) -> Words {
+fn words_denied(wanted: &GatewayLevels, run: &SystemRun) -> DeniedWords {
     if wanted.deny.is_empty() {
-        return Words::Clear;
+        return DeniedWords::Clear;
     }
     let mut deny = wanted.deny.to_vec();
     let bare = wanted.deny.iter().filter_map(|(rule, origin)| {
@@ -99,7 +99,7 @@ fn words_denied(wanted: &Wanted, run: &SystemRun) -> Words {
     };
     let policy = match policy.assemble(None) {
         Ok(policy) => policy,
-        Err(error) => return Words::Denied(error.to_string()),
+        Err(error) => return DeniedWords::Denied(error.to_string()),
     };
     let request = RunRequest {
         source: match &run.raw_command {
@@ -115,15 +115,15 @@ fn words_denied(wanted: &Wanted, run: &SystemRun) -> Words {
     };
     match evaluate(request, &policy, &VirtualHost::new()) {
         Ok(evaluation) => match evaluation.verdict.outcome {
-            Outcome::Allow(_) => Words::Clear,
-            Outcome::Ask => Words::Unseen,
-            Outcome::Deny => Words::Denied(evaluation.verdict.reason.message),
+            Outcome::Allow(_) => DeniedWords::Clear,
+            Outcome::Ask => DeniedWords::Unseen,
+            Outcome::Deny => DeniedWords::Denied(evaluation.verdict.reason.message),
         },
-        Err(error) => Words::Denied(error.to_string()),
+        Err(error) => DeniedWords::Denied(error.to_string()),
     }
 }
 
-impl Work {
+impl NodeCall {
     /// Whether the document of the node says, in so many words, that this agent may run no more than
     /// an allowlist names.
     async fn is_judged_by_allowlist(&self) -> bool {
@@ -136,7 +136,7 @@ impl Work {
         if !self.may(SYSTEM_EXEC_APPROVALS_GET) {
             return None;
         }
-        let invocation = Invocation {
+        let invocation = NodeInvocation {
             command: SYSTEM_EXEC_APPROVALS_GET,
             params: Some(json!({})),
             timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),

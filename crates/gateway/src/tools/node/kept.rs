@@ -13,12 +13,12 @@ use interlock_wire::node::extension::{GoneState, MAX_READ_WAIT_MS, RunOrder, Run
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Ended, Work, result};
+use super::{NodeAttempt, NodeCall, result};
 use crate::nodes::Node;
 use crate::nodes::extension::{ask, is_lost, node_code, owner};
-use crate::nodes::handed::{self, Awaited, able, is_over, session_id};
+use crate::nodes::handed::{self, AwaitedRun, able, is_over, session_id};
 use crate::nodes::run::{Handed, MARGIN};
-use crate::nodes::sessions::{self, Who};
+use crate::nodes::sessions::{self, SessionHandler};
 use crate::tools::result::ToolResult;
 use crate::tools::{Progress, blocking};
 
@@ -43,7 +43,7 @@ const TAIL_CHARS: usize = 4_000;
 
 /// How a run on such a node is carried out.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How {
+pub(super) struct KeptHow {
     pub(super) pty: bool,
     pub(super) stdin_pipe: bool,
     /// When it goes to the background; none is never.
@@ -52,14 +52,14 @@ pub(super) struct How {
 }
 
 /// The outcome of a run, and what follows once it is known whether a caller took it.
-pub(super) struct Kept {
-    ended: Ended,
-    end: Option<End>,
+pub(super) struct KeptRun {
+    ended: NodeAttempt,
+    end: Option<KeptRunEnd>,
     /// While this is there, no other task records its end.
-    _awaited: Option<Awaited>,
+    _awaited: Option<AwaitedRun>,
 }
 
-struct End {
+struct KeptRunEnd {
     run: OpenRun,
     outcome: Option<Value>,
     tail: String,
@@ -67,10 +67,10 @@ struct End {
     is_kept_in_vain: bool,
 }
 
-impl Kept {
+impl KeptRun {
     fn refused(error: WireError) -> Self {
         Self {
-            ended: Ended::Refused(error),
+            ended: NodeAttempt::Refused(error),
             end: None,
             _awaited: None,
         }
@@ -78,13 +78,13 @@ impl Kept {
 
     /// Gives the result to the caller, and records the end by whether it was received. `give` says
     /// whether it was.
-    pub(super) async fn give(self, work: &Work, give: impl FnOnce(Ended) -> bool) {
+    pub(super) async fn give(self, work: &NodeCall, give: impl FnOnce(NodeAttempt) -> bool) {
         let listener = if give(self.ended) {
             EndListener::Caller
         } else {
             EndListener::SessionEvent
         };
-        let Some(End {
+        let Some(KeptRunEnd {
             run,
             outcome,
             tail,
@@ -104,7 +104,7 @@ impl Kept {
     }
 }
 
-impl Work {
+impl NodeCall {
     /// Starts the run on its node and follows it until there is a result: its end, or that it goes
     /// on in the background. `gone` ends when the caller stops waiting.
     pub(super) async fn keep(
@@ -112,14 +112,14 @@ impl Work {
         node: &Arc<Node>,
         run_it: SystemRun,
         gone: impl Future<Output = ()>,
-    ) -> Kept {
+    ) -> KeptRun {
         let id = run_it.run_id.clone().unwrap_or_default();
         let handed = Handed::of(&run_it);
         let run = match self.hand_over(node, &id, &handed).await {
             Ok(run) => run,
-            Err(error) => return Kept::refused(error),
+            Err(error) => return KeptRun::refused(error),
         };
-        let awaited = Awaited::new(&self.gateway, &id);
+        let awaited = AwaitedRun::new(&self.gateway, &id);
         let began = Instant::now();
         let is_interactive = self.how.pty || self.how.stdin_pipe;
         let brief = self.how.yields.map_or(BRIEF, |yields| yields.min(BRIEF));
@@ -154,7 +154,7 @@ impl Work {
                 if !started.handles_sessions {
                     follow.yields = None;
                 }
-                follow.place = Some(Place {
+                follow.place = Some(KeptPlace {
                     pid: started.pid,
                     started_at_ms: started.started_at_ms,
                     cwd: started.cwd,
@@ -190,7 +190,7 @@ impl Work {
 }
 
 /// Where and since when a run is, as its node said.
-pub(super) struct Place {
+pub(super) struct KeptPlace {
     pub(super) pid: Option<i32>,
     pub(super) started_at_ms: u64,
     pub(super) cwd: String,
@@ -198,12 +198,12 @@ pub(super) struct Place {
 
 /// A run that a caller waits for.
 struct Follow<'a> {
-    work: &'a Work,
+    work: &'a NodeCall,
     run: OpenRun,
-    awaited: Awaited,
+    awaited: AwaitedRun,
     /// What the node calls it, once that is known.
     session: Option<String>,
-    place: Option<Place>,
+    place: Option<KeptPlace>,
     began: Instant,
     yields: Option<Duration>,
 }
@@ -222,7 +222,7 @@ enum Transcript {
 }
 
 /// What one look gave.
-enum Look {
+enum KeptLook {
     Stands(Box<Followed>),
     /// The node is not there.
     Lost,
@@ -230,7 +230,7 @@ enum Look {
 }
 
 impl Follow<'_> {
-    async fn until_result(mut self, gone: impl Future<Output = ()>) -> Kept {
+    async fn until_result(mut self, gone: impl Future<Output = ()>) -> KeptRun {
         tokio::pin!(gone);
         let cancelled = self.work.call.cancelled.clone();
         let mut is_cancelled = false;
@@ -259,10 +259,10 @@ impl Follow<'_> {
                 }
             };
             match look {
-                Look::Stands(followed) => {
+                KeptLook::Stands(followed) => {
                     patience = self.patience();
                     self.is_called(followed.session_id.clone());
-                    self.place.get_or_insert_with(|| Place {
+                    self.place.get_or_insert_with(|| KeptPlace {
                         pid: followed.pid,
                         started_at_ms: followed.started_at_ms,
                         cwd: followed.cwd.clone(),
@@ -275,7 +275,7 @@ impl Follow<'_> {
                         return self.ended(&followed, Transcript::Kept);
                     }
                 }
-                Look::Lost => {
+                KeptLook::Lost => {
                     if patience.is_some_and(|until| until <= Instant::now()) {
                         return self.background().await;
                     }
@@ -284,7 +284,7 @@ impl Follow<'_> {
                         () = sleep_until(deadline.unwrap_or(now + BACK)) => {}
                     }
                 }
-                Look::Failed(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
+                KeptLook::Failed(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
                     match self.absent().await {
                         Some(Gone::Never) => {
                             let error =
@@ -295,7 +295,7 @@ impl Follow<'_> {
                         None => tokio::time::sleep(BACK).await,
                     }
                 }
-                Look::Failed(error) => {
+                KeptLook::Failed(error) => {
                     let result = result::refused(&self.work.node, &error);
                     return self.left(result).await;
                 }
@@ -318,10 +318,10 @@ impl Follow<'_> {
         Instant::now().checked_add(limit.saturating_add(MARGIN))
     }
 
-    async fn look(&self, offset: Option<u64>, wait: Duration) -> Look {
+    async fn look(&self, offset: Option<u64>, wait: Duration) -> KeptLook {
         let gateway = &self.work.gateway;
         let Some(node) = able(gateway, &self.work.node.id) else {
-            return Look::Lost;
+            return KeptLook::Lost;
         };
         let read = RunRead {
             owner: owner(gateway, &node.id),
@@ -333,9 +333,9 @@ impl Follow<'_> {
             show_chars: Some(self.work.how.show_chars),
         };
         match ask(gateway, &node, &read, wait).await {
-            Ok(followed) => Look::Stands(Box::new(followed)),
-            Err(error) if is_lost(&error) => Look::Lost,
-            Err(error) => Look::Failed(error),
+            Ok(followed) => KeptLook::Stands(Box::new(followed)),
+            Err(error) if is_lost(&error) => KeptLook::Lost,
+            Err(error) => KeptLook::Failed(error),
         }
     }
 
@@ -354,41 +354,41 @@ impl Follow<'_> {
         }
     }
 
-    async fn cancelled_later(self) -> Kept {
+    async fn cancelled_later(self) -> KeptRun {
         let gateway = Arc::clone(&self.work.gateway);
         gateway.nodes.cancel_later(&self.run.id);
         let result = result::cancelled_later(&self.work.node);
         self.left(result).await
     }
 
-    fn not_started(self, error: WireError) -> Kept {
+    fn not_started(self, error: WireError) -> KeptRun {
         let words: String = error.message.chars().take(MAX_WORDS).collect();
-        let end = End {
+        let end = KeptRunEnd {
             run: self.run,
             outcome: Some(json!({ "message": words, "status": "not-started" })),
             tail: String::new(),
             is_kept_in_vain: false,
         };
-        Kept {
-            ended: Ended::Refused(error),
+        KeptRun {
+            ended: NodeAttempt::Refused(error),
             end: Some(end),
             _awaited: Some(self.awaited),
         }
     }
 
-    fn ended(self, followed: &Followed, transcript: Transcript) -> Kept {
+    fn ended(self, followed: &Followed, transcript: Transcript) -> KeptRun {
         let node = &self.work.node;
         let name = session_id(&followed.session_id, &node.id).unwrap_or_default();
         let shown = followed.shown.as_ref();
         let is_whole = shown.is_some_and(|shown| shown.omitted_bytes == 0);
-        let end = End {
+        let end = KeptRunEnd {
             outcome: handed::outcome(followed, &name),
             tail: handed::tail(followed),
             run: self.run,
             is_kept_in_vain: is_whole && transcript == Transcript::Kept,
         };
-        Kept {
-            ended: Ended::Result(Box::new(result::kept_ended(
+        KeptRun {
+            ended: NodeAttempt::Result(Box::new(result::kept_ended(
                 node,
                 followed,
                 &name,
@@ -400,7 +400,7 @@ impl Follow<'_> {
     }
 
     /// It goes on without the caller.
-    async fn background(self) -> Kept {
+    async fn background(self) -> KeptRun {
         let tail = self.tail().await;
         let node = &self.work.node;
         let name = self.name();
@@ -416,7 +416,7 @@ impl Follow<'_> {
         session_id(name, &self.work.node.id)
     }
 
-    async fn left(self, result: ToolResult) -> Kept {
+    async fn left(self, result: ToolResult) -> KeptRun {
         if let Some(name) = self.name() {
             handed::to_background(&self.work.gateway, &self.run.id, &name).await;
         }
@@ -427,8 +427,8 @@ impl Follow<'_> {
             drop(awaited);
             handed::look(&gateway, &node_id, run).await;
         });
-        Kept {
-            ended: Ended::Result(Box::new(result)),
+        KeptRun {
+            ended: NodeAttempt::Result(Box::new(result)),
             end: None,
             _awaited: None,
         }
@@ -443,7 +443,7 @@ impl Follow<'_> {
             offset: None,
             limit: Some(TAIL_LINES),
         };
-        let wanted = sessions::Wanted {
+        let wanted = sessions::SessionWanted {
             action: SessionAction::Log {
                 session_id: name,
                 range: last,
@@ -451,7 +451,7 @@ impl Follow<'_> {
             arguments: json!({ "action": "log", "limit": TAIL_LINES }),
             poll_from: None,
         };
-        match sessions::perform(&self.work.gateway, &Who::OPERATOR, wanted).await {
+        match sessions::perform(&self.work.gateway, &SessionHandler::OPERATOR, wanted).await {
             Ok(ProcessAnswer::Log(log)) => {
                 let skip = log.text.chars().count().saturating_sub(TAIL_CHARS);
                 log.text.chars().skip(skip).collect()
@@ -475,16 +475,16 @@ impl Follow<'_> {
     }
 
     /// Another client had the run forgotten while the caller waited for it.
-    fn forgotten(self, outcome: Option<Value>) -> Kept {
+    fn forgotten(self, outcome: Option<Value>) -> KeptRun {
         let result = result::forgotten(&self.work.node);
-        let end = End {
+        let end = KeptRunEnd {
             run: self.run,
             outcome,
             tail: String::new(),
             is_kept_in_vain: false,
         };
-        Kept {
-            ended: Ended::Result(Box::new(result)),
+        KeptRun {
+            ended: NodeAttempt::Result(Box::new(result)),
             end: Some(end),
             _awaited: Some(self.awaited),
         }

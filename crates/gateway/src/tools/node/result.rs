@@ -8,7 +8,7 @@ use interlock_wire::node::SystemRunResult;
 use interlock_wire::{ErrorCode, WireError, refusal};
 use serde_json::{Value, json};
 
-use super::kept::Place;
+use super::kept::KeptPlace;
 use crate::nodes::Node;
 use crate::nodes::extension::{node_code, node_words};
 use crate::tools::model_text::{ModelText, RunLocation, cut, ended_status, line_of_gap, read_rest};
@@ -267,7 +267,7 @@ pub(super) fn kept_ended(node: &Node, followed: &Followed, name: &str, most: usi
 pub(super) fn kept_running(
     node: &Node,
     name: &str,
-    place: Option<&Place>,
+    place: Option<&KeptPlace>,
     tail: &str,
 ) -> ToolResult {
     let pid = place.and_then(|place| place.pid);

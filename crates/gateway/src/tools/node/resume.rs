@@ -16,11 +16,11 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{able, give_up};
-use super::{SHOWN_CHARS, Wanted, Work, kept};
+use super::{GatewayLevels, NodeCall, SHOWN_CHARS, kept};
 use crate::gateway::Gateway;
 use crate::nodes::run_events::{NodeRunEvent, notify_of};
 use crate::nodes::{Node, approval};
-use crate::tools::{Asking, Audience, Call, ListedSessions, blocking};
+use crate::tools::{Asking, Audience, ListedSessions, ToolCall, blocking};
 
 /// The property of a stored question that holds what its run needs. No surface shows it.
 pub(super) const REPLAY: &str = "replay";
@@ -34,7 +34,7 @@ const MOST: usize = 4096;
 /// What is not in the plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Replay {
+pub(super) struct NodeReplay {
     run: SystemRun,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ask: Option<Ask>,
@@ -42,8 +42,8 @@ pub(super) struct Replay {
     stdin_pipe: bool,
 }
 
-impl Replay {
-    pub(super) fn of(work: &Work) -> Self {
+impl NodeReplay {
+    pub(super) fn of(work: &NodeCall) -> Self {
         Self {
             run: work.run.clone(),
             ask: work.call_ask,
@@ -55,7 +55,7 @@ impl Replay {
 
 /// A question that was put down before this process began.
 #[derive(Debug, Clone)]
-struct Question {
+struct ResumedQuestion {
     id: String,
     node_id: String,
     agent: AgentId,
@@ -63,7 +63,7 @@ struct Question {
     requester: String,
     expires_at_ms: u64,
     plan: SystemRunPlan,
-    replay: Replay,
+    replay: NodeReplay,
 }
 
 /// Goes on with what an earlier process asked, until all of it is over or the gateway ends.
@@ -92,13 +92,13 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
     }
 }
 
-fn open(gateway: &Gateway) -> Result<Vec<Question>, HostError> {
+fn open(gateway: &Gateway) -> Result<Vec<ResumedQuestion>, HostError> {
     let ids = gateway.host.desk().unclaimed_remote(MOST)?;
     Ok(ids.iter().filter_map(|id| read(gateway, id)).collect())
 }
 
 /// None where a client asked, which runs what is allowed by itself, or where it cannot be read.
-fn read(gateway: &Gateway, id: &str) -> Option<Question> {
+fn read(gateway: &Gateway, id: &str) -> Option<ResumedQuestion> {
     let approval = gateway.host.desk().approval(id, Secrets::Masked).ok()?;
     // What this process asked, it runs itself.
     let asked_at_ms = u64::try_from(approval.created_at_ms).unwrap_or_default();
@@ -106,9 +106,9 @@ fn read(gateway: &Gateway, id: &str) -> Option<Question> {
         return None;
     }
     let subject = approval.remote?;
-    let replay: Replay = serde_json::from_value(subject.get(REPLAY)?.clone()).ok()?;
+    let replay: NodeReplay = serde_json::from_value(subject.get(REPLAY)?.clone()).ok()?;
     let details: ApprovalDetails = serde_json::from_value(subject).ok()?;
-    Some(Question {
+    Some(ResumedQuestion {
         id: approval.id,
         node_id: details.node_id?,
         agent: AgentId::new(&approval.agent).ok()?,
@@ -120,7 +120,7 @@ fn read(gateway: &Gateway, id: &str) -> Option<Question> {
     })
 }
 
-impl Question {
+impl ResumedQuestion {
     /// Runs it, if that is allowed and the node is there. Whether it is still to be looked at.
     async fn look(&self, gateway: &Arc<Gateway>) -> bool {
         let (reader, id) = (Arc::clone(gateway), self.id.clone());
@@ -163,14 +163,14 @@ impl Question {
         false
     }
 
-    fn work(&self, gateway: &Arc<Gateway>, node: Arc<Node>) -> Work {
+    fn work(&self, gateway: &Arc<Gateway>, node: Arc<Node>) -> NodeCall {
         let config = gateway.host.config().ok();
         let exec = config.map(|config| config.config().exec_for(self.agent.as_str()));
         let limit = self.replay.run.timeout_ms.filter(|limit| *limit > 0);
         let chars = exec.as_ref().and_then(|exec| exec.max_output_chars);
-        Work {
+        NodeCall {
             gateway: Arc::clone(gateway),
-            call: Call {
+            call: ToolCall {
                 agent: self.agent.clone(),
                 session_key: self.session_key.clone(),
                 cwd: None,
@@ -187,12 +187,12 @@ impl Question {
             },
             run: self.replay.run.clone(),
             // Both are looked up when it runs.
-            wanted: Wanted::closed(),
+            wanted: GatewayLevels::closed(),
             keeps: false,
             call_ask: self.replay.ask,
             limit: limit.map(Duration::from_millis),
             notice: exec.and_then(|exec| exec.running_notice()),
-            how: kept::How {
+            how: kept::KeptHow {
                 pty: self.replay.pty,
                 stdin_pipe: self.replay.stdin_pipe,
                 yields: None,
@@ -209,7 +209,7 @@ impl Question {
     async fn abandon(&self, gateway: &Arc<Gateway>, why: &'static str) {
         let (own, question) = (Arc::clone(gateway), self.clone());
         let taken = blocking(move || {
-            let Question {
+            let ResumedQuestion {
                 id, plan, replay, ..
             } = &question;
             let run = approval::take(&own, plan, &replay.run, id)?;

@@ -15,10 +15,10 @@ use crate::tools::result::ToolResult;
 
 /// Those that are not answered yet, by the id of the approval.
 #[derive(Debug, Default)]
-pub(crate) struct Returned(Mutex<HashMap<String, Question>>);
+pub(crate) struct Returned(Mutex<HashMap<String, ReturnedQuestion>>);
 
 #[derive(Debug)]
-struct Question {
+struct ReturnedQuestion {
     node: Arc<Node>,
     parameters: ExecParameters,
     /// The caller, if it has come again.
@@ -39,7 +39,7 @@ pub(super) struct Back {
 
 impl Returned {
     pub(super) fn put(&self, id: &str, node: Arc<Node>, parameters: ExecParameters) {
-        let question = Question {
+        let question = ReturnedQuestion {
             node,
             parameters,
             caller: None,
@@ -69,7 +69,7 @@ impl Returned {
         caller.unwrap_or_else(|| oneshot::channel().0)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Question>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ReturnedQuestion>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,12 +16,12 @@ use crate::gateway::Gateway;
 /// Entries of the gateway's allowlist are for its own files: on a node they satisfy nothing, and its
 /// own allowlist says what is a miss there.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct GatewayLevels {
     pub(super) levels: Levels,
     pub(super) deny: Arc<Vec<(DenyRule, String)>>,
 }
 
-impl Wanted {
+impl GatewayLevels {
     /// As config and document say now.
     pub(crate) fn of(
         gateway: &Gateway,

@@ -19,7 +19,7 @@ use interlock_wire::{Event, OperatorScope, Request, WireError, event, refusal};
 use serde::Deserialize as _;
 use serde_json::json;
 
-use super::{Answer, Context, read, unavailable, work};
+use super::{Context, MethodAnswer, read, unavailable, work};
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
 
@@ -155,7 +155,7 @@ fn add_view(details: &mut ApprovalDetails, approval: &PendingApproval) {
 }
 
 /// How an approval stands.
-pub(super) async fn decided(context: Context<'_>, id: &str) -> Answer {
+pub(super) async fn decided(context: Context<'_>, id: &str) -> MethodAnswer {
     let id = id.to_owned();
     work(context, move |gateway| {
         let approval = find(gateway, &id).map_err(|_| refusal::APPROVAL_WAIT_NOT_FOUND.error())?;
@@ -206,7 +206,7 @@ fn may_see(client: &Client, approval: &PendingApproval) -> bool {
     client.scopes.allow(OperatorScope::Approvals) || client.surface() == approval.requester
 }
 
-pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalWaitDecision = read(request)?;
     let id = params.id.clone();
     let approval = work(context, move |gateway| {
@@ -224,7 +224,7 @@ pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> An
     decided(context, &approval.id).await
 }
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::ExecApprovalList>(request)?;
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
@@ -246,7 +246,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalGet = read(request)?;
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
@@ -278,7 +278,7 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-pub(super) async fn resolve(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalResolve = read(request)?;
     let decision = match params.decision.as_str() {
         "lease" => Decided::Lease(Lease {

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::approvals::{decided, standing, unreadable};
-use super::{Answer, Context, read, work};
+use super::{Context, MethodAnswer, read, work};
 use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::approval::ASKED_BY_DEVICE;
@@ -23,7 +23,7 @@ use crate::ws::client::Client;
 const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Asks, and answers when it is decided. None where that answer was sent already.
-pub(super) async fn request(context: Context<'_>, request: &Request) -> Option<Answer> {
+pub(super) async fn request(context: Context<'_>, request: &Request) -> Option<MethodAnswer> {
     let answers = Answers::to(context.client, &request.id);
     let asked = match ask(context, request, &answers).await {
         Ok(asked) if asked.is_shown => asked,
@@ -33,13 +33,13 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Option<A
     let wait = Duration::from_millis(asked.expires_in_ms + 2_000);
     let _ = tokio::time::timeout(wait, answers.until_ended.notified()).await;
     match answers.close() {
-        Answered::All => None,
+        AskAnswer::All => None,
         _ => Some(decided(context, &asked.accepted.id).await),
     }
 }
 
 /// A question that was put down.
-struct Asked {
+struct AskedApproval {
     accepted: ApprovalAccepted,
     expires_in_ms: u64,
     /// An approver's client got it.
@@ -51,12 +51,12 @@ struct Asked {
 struct Answers {
     client: Arc<Client>,
     request: String,
-    answered: Mutex<Answered>,
+    answered: Mutex<AskAnswer>,
     /// Notified when the end is known and was sent as far as possible.
     until_ended: Notify,
 }
 
-enum Answered {
+enum AskAnswer {
     Nothing,
     /// Nothing yet, though it has ended.
     NothingYet(EndedApproval),
@@ -69,7 +69,7 @@ impl Answers {
         Arc::new(Self {
             client: Arc::clone(client),
             request: request.to_owned(),
-            answered: Mutex::new(Answered::Nothing),
+            answered: Mutex::new(AskAnswer::Nothing),
             until_ended: Notify::new(),
         })
     }
@@ -81,8 +81,8 @@ impl Answers {
             self.client
                 .answer(&Response::success(&self.request, accepted));
         }
-        let before = std::mem::replace(&mut *answered, Answered::Accepted);
-        if let Answered::NothingYet(ended) = before {
+        let before = std::mem::replace(&mut *answered, AskAnswer::Accepted);
+        if let AskAnswer::NothingYet(ended) = before {
             *answered = self.answer_end(ended);
             self.until_ended.notify_one();
         }
@@ -91,33 +91,33 @@ impl Answers {
     fn end(&self, ended: EndedApproval) {
         let mut answered = self.answered();
         match *answered {
-            Answered::Nothing => *answered = Answered::NothingYet(ended),
-            Answered::Accepted => {
+            AskAnswer::Nothing => *answered = AskAnswer::NothingYet(ended),
+            AskAnswer::Accepted => {
                 *answered = self.answer_end(ended);
                 drop(answered);
                 self.until_ended.notify_one();
             }
-            Answered::NothingYet(_) | Answered::All => {}
+            AskAnswer::NothingYet(_) | AskAnswer::All => {}
         }
     }
 
     /// One that cannot be read is left to who waits for it.
-    fn answer_end(&self, ended: EndedApproval) -> Answered {
+    fn answer_end(&self, ended: EndedApproval) -> AskAnswer {
         let Some(approval) = ended else {
-            return Answered::Accepted;
+            return AskAnswer::Accepted;
         };
         let decided = standing(&approval);
         self.client
             .answer(&Response::success(&self.request, &decided));
-        Answered::All
+        AskAnswer::All
     }
 
     /// What was sent so far; no more is sent.
-    fn close(&self) -> Answered {
-        std::mem::replace(&mut *self.answered(), Answered::All)
+    fn close(&self) -> AskAnswer {
+        std::mem::replace(&mut *self.answered(), AskAnswer::All)
     }
 
-    fn answered(&self) -> MutexGuard<'_, Answered> {
+    fn answered(&self) -> MutexGuard<'_, AskAnswer> {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,7 +126,7 @@ async fn ask(
     context: Context<'_>,
     request: &Request,
     answers: &Arc<Answers>,
-) -> Result<Asked, WireError> {
+) -> Result<AskedApproval, WireError> {
     let params: params::ExecApprovalRequest = read(request)?;
     let host = params.host.clone().unwrap_or_else(|| "gateway".to_owned());
     if host == "node" && params.node_id.is_none() {
@@ -188,7 +188,7 @@ async fn ask(
             let is_two_phase = params.two_phase == Some(true);
             answers.accept(is_two_phase.then_some(&accepted));
         }
-        Ok(Asked {
+        Ok(AskedApproval {
             accepted,
             expires_in_ms,
             is_shown,
@@ -227,8 +227,8 @@ fn put_down(
 }
 
 /// There is no approver to ask.
-async fn withdraw(context: Context<'_>, asked: Asked) -> Answer {
-    let Asked { accepted, .. } = asked;
+async fn withdraw(context: Context<'_>, asked: AskedApproval) -> MethodAnswer {
+    let AskedApproval { accepted, .. } = asked;
     let id = accepted.id.clone();
     work(context, move |gateway| {
         let withdrawn = gateway.host.desk().withdraw(&id);

@@ -13,7 +13,7 @@ use interlock_wire::{Request, WireError, refusal};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Answer, Context, read, store_failed, unavailable, work};
+use super::{Context, MethodAnswer, read, store_failed, unavailable, work};
 use crate::config_secrets::{self, NothingBehind};
 use crate::gateway::Gateway;
 use crate::limit;
@@ -31,7 +31,7 @@ const AT_START: &[&str] = &[
 ];
 
 /// `config.get`.
-pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::ConfigGet>(request)?;
     work(context, |gateway| {
         let path = gateway.host.config_path();
@@ -66,7 +66,7 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `config.set`: the whole text.
-pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ConfigSet = read(request)?;
     limited(context, "config.set")?;
     write(context, asked.base_hash, move |before| {
@@ -79,14 +79,14 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `config.patch`: a value is set, null takes one away, objects are merged.
-pub(super) async fn patch(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn patch(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ConfigPatch = read(request)?;
     limited(context, "config.patch")?;
     let replaced = asked.replace_paths.unwrap_or_default();
     write(context, asked.base_hash, move |before| {
         let patch = Json5Text::parse("patch", &asked.raw).map_err(Diagnostics::from)?;
         let Value::Object(patch) = patch.value() else {
-            return Err(Failed::NotObject);
+            return Err(ConfigFailure::NotObject);
         };
         let mut new = before.clone();
         let mut keys = Vec::new();
@@ -97,7 +97,7 @@ pub(super) async fn patch(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `config.schema`.
-pub(super) fn schema(context: Context<'_>, request: &Request) -> Answer {
+pub(super) fn schema(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::ConfigSchema>(request)?;
     Ok(json!({
         "schema": keys::json_schema(),
@@ -109,7 +109,7 @@ pub(super) fn schema(context: Context<'_>, request: &Request) -> Answer {
 
 /// Why nothing was written.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum ConfigFailure {
     #[error(transparent)]
     Invalid(#[from] Diagnostics),
     #[error(transparent)]
@@ -125,12 +125,12 @@ enum Failed {
     },
 }
 
-impl From<Failed> for WireError {
-    fn from(failed: Failed) -> Self {
+impl From<ConfigFailure> for WireError {
+    fn from(failed: ConfigFailure) -> Self {
         match failed {
-            Failed::Invalid(problems) => invalid(&ConfigError::Invalid(problems)),
-            Failed::Edit(error) => invalid(&ConfigError::Edit(error)),
-            Failed::LocalOnly { key, .. } => WireError::invalid(failed.to_string())
+            ConfigFailure::Invalid(problems) => invalid(&ConfigError::Invalid(problems)),
+            ConfigFailure::Edit(error) => invalid(&ConfigError::Edit(error)),
+            ConfigFailure::LocalOnly { key, .. } => WireError::invalid(failed.to_string())
                 .with("code", "CONFIG_LOCAL_ONLY")
                 .with("remediation", format!("interlock config set {key} VALUE")),
             other => WireError::invalid(other.to_string()),
@@ -139,14 +139,14 @@ impl From<Failed> for WireError {
 }
 
 /// A new text made of the old one, and the keys that differ.
-type Made = Result<(Json5Text, Vec<String>), Failed>;
+type Made = Result<(Json5Text, Vec<String>), ConfigFailure>;
 
 /// Replaces the config by an edited one, unless another writer was faster.
 async fn write(
     context: Context<'_>,
     base_hash: Option<String>,
     make: impl FnOnce(&Json5Text) -> Made + Send + 'static,
-) -> Answer {
+) -> MethodAnswer {
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let author = Author::new(who).map_err(store_failed)?;
@@ -167,10 +167,10 @@ async fn write(
                 }
                 let (new, changed) = make(text)?;
                 if let Some((key, what)) = local_change(text, &new) {
-                    return Err(Failed::LocalOnly { key, what }.into());
+                    return Err(ConfigFailure::LocalOnly { key, what }.into());
                 }
                 // Before it replaces the old one, so that its mistakes are reported as such.
-                Config::from_text(&new).map_err(Failed::Invalid)?;
+                Config::from_text(&new).map_err(ConfigFailure::Invalid)?;
                 *text = new;
                 keys = changed;
                 Ok(())

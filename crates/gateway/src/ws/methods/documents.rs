@@ -7,15 +7,15 @@ use interlock_wire::params;
 use interlock_wire::{Request, WireError, refusal};
 use serde_json::json;
 
-use super::{Answer, Context, read, store_failed, unavailable, work};
+use super::{Context, MethodAnswer, read, store_failed, unavailable, work};
 use crate::gateway::Gateway;
 
-pub(super) async fn get(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::ExecApprovalsGet>(request)?;
     work(context, snapshot).await
 }
 
-pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer {
     let set: params::ExecApprovalsSet = read(request)?;
     let hash = set
         .base_hash
@@ -38,7 +38,7 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// The document as clients get it.
-fn snapshot(gateway: &Gateway) -> Answer {
+fn snapshot(gateway: &Gateway) -> MethodAnswer {
     let shown = gateway.host.shown_document();
     let (file, stored) = shown.map_err(|error| unavailable(&error))?;
     let snapshot = ExecApprovalsSnapshot {

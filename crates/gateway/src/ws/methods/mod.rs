@@ -47,7 +47,7 @@ pub(crate) struct Context<'a> {
     pub(crate) client: &'a Arc<Client>,
 }
 
-pub(crate) type Answer = Result<Value, WireError>;
+pub(crate) type MethodAnswer = Result<Value, WireError>;
 
 /// Calls that last as long as another party needs.
 const WAITING: &[&str] = &[

@@ -5,12 +5,12 @@ use interlock_store::{PairedNode, Pairing, PairingRequest};
 use interlock_wire::{Request, WireError, method, params};
 use serde_json::{Value, json};
 
-use super::{Answer, Context, broadcast, pairing::Failed, read, store_failed, work};
-use crate::nodes::registry::{self, Approved};
+use super::{Context, MethodAnswer, broadcast, pairing::PairingFailure, read, store_failed, work};
+use crate::nodes::registry::{self, ApprovedNode};
 use crate::nodes::{Platform, handed};
 use crate::pairing;
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::NodePairList>(request)?;
     work(context, |gateway| {
         let store = gateway.host.store();
@@ -25,7 +25,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// Lets commands of a node be used, from now on and on the connection that it has.
-pub(super) async fn approve(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn approve(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodePairApprove = read(request)?;
     let scopes = context.client.scopes.clone();
     let who = context.client.name().to_owned();
@@ -37,7 +37,7 @@ pub(super) async fn approve(context: Context<'_>, request: &Request) -> Answer {
             .change(|change| {
                 let taken = change.take_pairing_request(Pairing::Node, &params.request_id)?;
                 let Some(waiting) = taken else {
-                    return Err(Failed(WireError::invalid("unknown requestId")));
+                    return Err(PairingFailure(WireError::invalid("unknown requestId")));
                 };
                 // An operator cannot grant a scope that it does not have.
                 for scope in method::pairing_scopes(&waiting.commands) {
@@ -60,7 +60,7 @@ pub(super) async fn approve(context: Context<'_>, request: &Request) -> Answer {
                 change.record_pairing(&record, now)?;
                 Ok(node)
             })
-            .map_err(|Failed(error)| error)?;
+            .map_err(|PairingFailure(error)| error)?;
         gateway
             .nodes
             .approval_changed(&node.node_id, (&node).into());
@@ -97,7 +97,7 @@ fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> Pai
     }
 }
 
-pub(super) async fn reject(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn reject(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodePairReject = read(request)?;
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
@@ -107,7 +107,7 @@ pub(super) async fn reject(context: Context<'_>, request: &Request) -> Answer {
             .change(|change| {
                 let taken = change.take_pairing_request(Pairing::Node, &params.request_id)?;
                 let Some(waiting) = taken else {
-                    return Err(Failed(WireError::invalid("unknown requestId")));
+                    return Err(PairingFailure(WireError::invalid("unknown requestId")));
                 };
                 let record = json!({
                     "by": who,
@@ -118,7 +118,7 @@ pub(super) async fn reject(context: Context<'_>, request: &Request) -> Answer {
                 change.record_pairing(&record, now_ms())?;
                 Ok(waiting)
             })
-            .map_err(|Failed(error)| error)?;
+            .map_err(|PairingFailure(error)| error)?;
         let (id, node) = (&waiting.request_id, &waiting.device_id);
         registry::resolved(gateway, id, node, "rejected");
         Ok(json!({ "requestId": id, "nodeId": node }))
@@ -127,7 +127,7 @@ pub(super) async fn reject(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// Takes the approval back, also from a connection that is there.
-pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn remove(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodePairRemove = read(request)?;
     let who = context.client.name().to_owned();
     let removed = params.node_id.clone();
@@ -139,7 +139,7 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
             .store()
             .change(|change| {
                 if !change.remove_node(&id)? {
-                    return Err(Failed(WireError::unknown_node()));
+                    return Err(PairingFailure(WireError::unknown_node()));
                 }
                 let record = json!({ "by": who, "nodeId": id, "what": "node-removed" });
                 change.record_pairing(&record, now_ms())?;
@@ -147,8 +147,8 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
                 let asked = node.map(|node| registry::ask_again(change, node));
                 Ok(asked.transpose()?)
             })
-            .map_err(|Failed(error)| error)?;
-        gateway.nodes.approval_changed(&id, Approved::default());
+            .map_err(|PairingFailure(error)| error)?;
+        gateway.nodes.approval_changed(&id, ApprovedNode::default());
         if let Some(asked) = asked {
             broadcast(gateway, interlock_wire::event::NODE_PAIR_REQUESTED, &asked);
         }
@@ -160,7 +160,7 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// Asks for a node that does not ask itself.
-pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn request(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodePairRequest = read(request)?;
     let (asked, is_new) = work(context, move |gateway| {
         let config = gateway.host.config();
@@ -197,7 +197,7 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> Answer {
     Ok(json!({ "status": "pending", "request": asked, "created": is_new }))
 }
 
-pub(super) async fn verify(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn verify(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodePairVerify = read(request)?;
     work(context, move |gateway| {
         let node = gateway.host.store().node(&params.node_id);

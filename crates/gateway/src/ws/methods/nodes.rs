@@ -17,12 +17,14 @@ use interlock_wire::params;
 use interlock_wire::{Request, WireError, refusal};
 use serde_json::{Value, json};
 
-use super::{Answer, Context, pairing::Failed, read, store_failed, work};
+use super::{Context, MethodAnswer, pairing::PairingFailure, read, store_failed, work};
 use crate::gateway::Gateway;
-use crate::nodes::run::{MARGIN, Order};
-use crate::nodes::{Invocation, Node, approval, extension, handed, list as listing, registry, run};
-use crate::once::{self, Key, KeyReused};
-use crate::tools::{Wanted, blocking};
+use crate::nodes::run::{MARGIN, NodeRunOrder};
+use crate::nodes::{
+    Node, NodeInvocation, approval, extension, handed, list as listing, registry, run,
+};
+use crate::once::{self, KeyReused, OnceKey};
+use crate::tools::{GatewayLevels, blocking};
 use crate::ws::client::Client;
 
 /// Commands that administrators reach by methods of their own.
@@ -45,7 +47,7 @@ pub(super) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     let _ = blocking(move || registry::farewell(&gateway, &client)).await;
 }
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::NodeList>(request)?;
     work(context, |gateway| {
         Ok(json!(NodeListing {
@@ -56,7 +58,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-pub(super) async fn describe(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn describe(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodeDescribe = read(request)?;
     work(context, move |gateway| {
         let entries = listing::entries(gateway).map_err(store_failed)?;
@@ -72,7 +74,7 @@ pub(super) async fn describe(context: Context<'_>, request: &Request) -> Answer 
     .await
 }
 
-pub(super) async fn rename(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn rename(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodeRename = read(request)?;
     let name = params.display_name.trim().to_owned();
     if name.is_empty() || name.chars().any(char::is_control) {
@@ -88,7 +90,7 @@ pub(super) async fn rename(context: Context<'_>, request: &Request) -> Answer {
             .store()
             .change(|change| {
                 let Some(mut node) = change.node(&params.node_id)? else {
-                    return Err(Failed(WireError::unknown_node()));
+                    return Err(PairingFailure(WireError::unknown_node()));
                 };
                 node.display_name = Some(name.clone());
                 change.put_node(&node)?;
@@ -101,7 +103,7 @@ pub(super) async fn rename(context: Context<'_>, request: &Request) -> Answer {
                 change.record_pairing(&record, now_ms())?;
                 Ok(node)
             })
-            .map_err(|Failed(error)| error)?;
+            .map_err(|PairingFailure(error)| error)?;
         gateway
             .nodes
             .approval_changed(&node.node_id, (&node).into());
@@ -111,7 +113,7 @@ pub(super) async fn rename(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// Calls a command of a node. The same key again gets the same answer, and the work is done once.
-pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodeInvoke = read(request)?;
     if params.command.trim().starts_with(DOCUMENTS) {
         return Err(refusal::NO_EXEC_APPROVALS_BY_INVOKE.error());
@@ -126,7 +128,7 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         params.node_id, params.command, params.idempotency_key
     );
     let asked = json!({ "params": params.params, "timeoutMs": params.timeout_ms });
-    let key = Key::new(name, "node.invoke", asked);
+    let key = OnceKey::new(name, "node.invoke", asked);
     let (gateway, client) = (Arc::clone(context.gateway), Arc::clone(context.client));
     let work = async move {
         match invoke_once(&gateway, &client, params).await {
@@ -151,7 +153,7 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
 
 /// Whether an answer stands for something that the node did, or may have done: not where it was never
 /// asked, nor where its policy said no.
-fn had_effect((_, answer): &once::Answer) -> bool {
+fn had_effect((_, answer): &once::OnceAnswer) -> bool {
     let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].clone()) else {
         return true;
     };
@@ -166,7 +168,7 @@ async fn invoke_once(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
     params: params::NodeInvoke,
-) -> Answer {
+) -> MethodAnswer {
     let command = params.command.trim().to_owned();
     let node = usable(gateway, &params.node_id, &command, &refusal::NOT_CONNECTED)?;
     let asked = params.timeout_ms.map(Duration::from_millis);
@@ -175,7 +177,7 @@ async fn invoke_once(
         let limit = run.timeout_ms.filter(|limit| *limit > 0);
         // Never cut off by a default: as long as the run may take, or as long as the node is there.
         let usual = limit.map(|limit| Duration::from_millis(limit).saturating_add(MARGIN));
-        let order = Order {
+        let order = NodeRunOrder {
             timeout: asked.or(usual).filter(|time| !time.is_zero()),
             node_timeout_ms: params.timeout_ms,
             idempotency_key: Some(params.idempotency_key),
@@ -184,7 +186,7 @@ async fn invoke_once(
         run::run(gateway, &node, order).await?
     } else {
         let usual = Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS);
-        let invocation = Invocation {
+        let invocation = NodeInvocation {
             command: &command,
             params: params.params,
             timeout: Some(asked.unwrap_or(usual)).filter(|time| !time.is_zero()),
@@ -266,12 +268,12 @@ fn layer_of(
     let config = gateway.host.config().map_err(|error| unavailable(&error))?;
     let session = gateway.host.session(session_key);
     let session = session.map_err(|error| unavailable(&error))?;
-    let wanted = Wanted::of(gateway, &config, agent, &session, call_ask);
+    let wanted = GatewayLevels::of(gateway, &config, agent, &session, call_ask);
     Ok(wanted.map_err(|error| unavailable(&error))?.layer())
 }
 
 /// A node's answer.
-pub(super) async fn result(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn result(context: Context<'_>, request: &Request) -> MethodAnswer {
     let result: params::NodeInvokeResult = read(request)?;
     if context.client.device.as_deref() != Some(result.node_id.as_str()) {
         return Err(refusal::NODE_ID_MISMATCH.error());
@@ -285,7 +287,7 @@ pub(super) async fn result(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// What a node tells. It waits for this answer before it goes on.
-pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnswer {
     let event: params::NodeEvent = read(request)?;
     let node_id = context.client.device.clone().unwrap_or_default();
     let name = event.event.clone();
@@ -303,7 +305,7 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-pub(super) async fn approvals_get(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn approvals_get(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalsNodeGet = read(request)?;
     document(
         context,
@@ -314,7 +316,7 @@ pub(super) async fn approvals_get(context: Context<'_>, request: &Request) -> An
     .await
 }
 
-pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalsNodeSet = read(request)?;
     let set = SystemExecApprovalsSet {
         file: Some(params.file),
@@ -348,7 +350,7 @@ pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> An
 }
 
 /// `node.policy`: what the node itself says, with its config as well as its document.
-pub(super) async fn policy(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn policy(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodePolicy = read(request)?;
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
@@ -373,7 +375,7 @@ pub(super) async fn policy(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `node.explain`: the verdict of the node, with what this gateway adds to its policy as for a run.
-pub(super) async fn explain(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn explain(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodeExplain = read(request)?;
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
@@ -417,11 +419,16 @@ pub(super) async fn explain(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// The document of a node, read or written there.
-async fn document(context: Context<'_>, node_id: &str, command: &str, params: Value) -> Answer {
+async fn document(
+    context: Context<'_>,
+    node_id: &str,
+    command: &str,
+    params: Value,
+) -> MethodAnswer {
     let gateway = context.gateway;
     let absent = &refusal::NODE_APPROVALS_NOT_CONNECTED;
     let node = usable(gateway, node_id, command, absent)?;
-    let invocation = Invocation {
+    let invocation = NodeInvocation {
         command,
         params: Some(params),
         timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),

@@ -7,14 +7,14 @@ use interlock_store::{Change, DeviceToken, PairedDevice, Pairing, PairingRequest
 use interlock_wire::{Close, Request, Scopes, WireError, event, method, params};
 use serde_json::{Value, json};
 
-use super::{Answer, Context, broadcast, read, store_failed, work};
+use super::{Context, MethodAnswer, broadcast, read, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::handed;
-use crate::nodes::registry::Approved;
+use crate::nodes::registry::ApprovedNode;
 use crate::pairing;
 use crate::ws::client::Client;
 
-pub(super) async fn device_list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn device_list(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::DevicePairList>(request)?;
     work(context, |gateway| {
         let store = gateway.host.store();
@@ -55,7 +55,7 @@ fn shown(device: &PairedDevice) -> Value {
     value
 }
 
-pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::DevicePairApprove = read(request)?;
     let (scopes, who) = (
         context.client.scopes.clone(),
@@ -87,7 +87,7 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> A
                 change.record_pairing(&record, now).map_err(store_failed)?;
                 Ok((waiting.request_id, device))
             })
-            .map_err(|Failed(error)| error)
+            .map_err(|PairingFailure(error)| error)
     })
     .await?;
     let (request_id, device) = device;
@@ -96,10 +96,10 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> A
 }
 
 /// The request that an operator decides about.
-fn take(change: &Change<'_>, id: &str) -> Result<PairingRequest, Failed> {
+fn take(change: &Change<'_>, id: &str) -> Result<PairingRequest, PairingFailure> {
     pairing::forget_old_requests(change, now_ms())?;
     let taken = change.take_pairing_request(Pairing::Device, id)?;
-    taken.ok_or_else(|| Failed(WireError::invalid("unknown requestId")))
+    taken.ok_or_else(|| PairingFailure(WireError::invalid("unknown requestId")))
 }
 
 fn approved(
@@ -126,7 +126,7 @@ fn approved(
     device
 }
 
-pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::DevicePairReject = read(request)?;
     let who = context.client.name().to_owned();
     let waiting = work(context, move |gateway| {
@@ -146,7 +146,7 @@ pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> An
                     .map_err(store_failed)?;
                 Ok(waiting)
             })
-            .map_err(|Failed(error)| error)
+            .map_err(|PairingFailure(error)| error)
     })
     .await?;
     resolved(
@@ -168,7 +168,7 @@ fn resolved(gateway: &Gateway, request_id: &str, device_id: &str, decision: &str
     broadcast(gateway, event::DEVICE_PAIR_RESOLVED, &payload);
 }
 
-pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::DevicePairRemove = read(request)?;
     let (id, who) = (params.device_id.clone(), context.client.name().to_owned());
     let removed = id.clone();
@@ -191,13 +191,13 @@ pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> An
     let gateway = context.gateway;
     gateway
         .nodes
-        .approval_changed(&removed, Approved::default());
+        .approval_changed(&removed, ApprovedNode::default());
     disconnect(gateway, Some(&removed), |_| true);
     handed::abandon(gateway, &removed).await;
     Ok(answer)
 }
 
-pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::DevicePairRename = read(request)?;
     let label = params.label.trim().to_owned();
     if label.is_empty() || label.chars().any(char::is_control) {
@@ -220,7 +220,7 @@ pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> An
     .await
 }
 
-pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::DeviceTokenRotate = read(request)?;
     let (own, who) = (
         context.client.scopes.clone(),
@@ -280,7 +280,7 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Ans
     })
 }
 
-pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::DeviceTokenRevoke = read(request)?;
     let (role, who) = (params.role.clone(), context.client.name().to_owned());
     edit(context, params.device_id, move |change, device| {
@@ -321,33 +321,35 @@ fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, which: impl Fn(&Clie
 async fn edit(
     context: Context<'_>,
     device_id: String,
-    change_it: impl FnOnce(&Change<'_>, &mut PairedDevice) -> Result<Value, Failed> + Send + 'static,
-) -> Answer {
+    change_it: impl FnOnce(&Change<'_>, &mut PairedDevice) -> Result<Value, PairingFailure>
+    + Send
+    + 'static,
+) -> MethodAnswer {
     work(context, move |gateway| {
         gateway
             .host
             .store()
             .change(|change| {
                 let Some(mut device) = change.device(&device_id).map_err(store_failed)? else {
-                    return Err(Failed(WireError::invalid("unknown deviceId")));
+                    return Err(PairingFailure(WireError::invalid("unknown deviceId")));
                 };
                 change_it(change, &mut device)
             })
-            .map_err(|Failed(error)| error)
+            .map_err(|PairingFailure(error)| error)
     })
     .await
 }
 
 /// The answer to a change that was not made.
-pub(super) struct Failed(pub(super) WireError);
+pub(super) struct PairingFailure(pub(super) WireError);
 
-impl From<WireError> for Failed {
+impl From<WireError> for PairingFailure {
     fn from(error: WireError) -> Self {
         Self(error)
     }
 }
 
-impl From<interlock_store::StoreError> for Failed {
+impl From<interlock_store::StoreError> for PairingFailure {
     fn from(error: interlock_store::StoreError) -> Self {
         Self(store_failed(error))
     }

@@ -12,18 +12,18 @@ use interlock_wire::params;
 use interlock_wire::{Request, WireError};
 use serde_json::{Value, json};
 
-use super::{Answer, Context, read, work};
+use super::{Context, MethodAnswer, read, work};
 use crate::gateway::Gateway;
-use crate::nodes::sessions::{self, Wanted, Who};
+use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
 use crate::ws::subscriptions::{self, TooMany};
 
 /// Tasks in one answer, where the caller does not say.
 const TASKS: u64 = 100;
 
 /// `process.list`.
-pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessList = read(request)?;
-    let elsewhere = sessions::all(context.gateway, &Who::OPERATOR).await;
+    let elsewhere = sessions::all(context.gateway, &SessionHandler::OPERATOR).await;
     with(context, move |process| {
         let mut sessions = process.list()?;
         sessions.extend(elsewhere);
@@ -39,7 +39,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `process.poll`: by offset; it moves no cursor.
-pub(super) async fn poll(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn poll(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessPoll = read(request)?;
     if sessions::is_remote(&asked.session_id) {
         let timeout = Duration::from_millis(asked.timeout_ms.unwrap_or(0)).min(MAX_POLL_WAIT);
@@ -61,7 +61,7 @@ pub(super) async fn poll(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `process.log`.
-pub(super) async fn log(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn log(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessLog = read(request)?;
     let range = LineRange {
         offset: asked.offset,
@@ -84,7 +84,7 @@ pub(super) async fn log(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `process.write`.
-pub(super) async fn write(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn write(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessWrite = read(request)?;
     if sessions::is_remote(&asked.session_id) {
         let eof = asked.eof.unwrap_or(false);
@@ -108,7 +108,7 @@ pub(super) async fn write(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `process.kill`.
-pub(super) async fn kill(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn kill(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessKill = read(request)?;
     if sessions::is_remote(&asked.session_id) {
         let arguments = json!({ "action": "kill", "signal": asked.signal });
@@ -128,7 +128,7 @@ pub(super) async fn kill(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `process.perform`: what the tool can do, for every session.
-pub(super) async fn perform(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn perform(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessPerform = read(request)?;
     let arguments = Value::Object(asked.args);
     let parameters = ProcessParameters::parse(&arguments)
@@ -141,7 +141,7 @@ pub(super) async fn perform(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `process.subscribe`.
-pub(super) async fn subscribe(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn subscribe(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessSubscribe = read(request)?;
     let id = asked.session_id.clone();
     let summary = if sessions::is_remote(&id) {
@@ -160,7 +160,7 @@ pub(super) async fn subscribe(context: Context<'_>, request: &Request) -> Answer
 }
 
 /// `process.unsubscribe`.
-pub(super) fn unsubscribe(context: Context<'_>, request: &Request) -> Answer {
+pub(super) fn unsubscribe(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ProcessUnsubscribe = read(request)?;
     let subscriptions = &context.gateway.subscriptions;
     let was = subscriptions.remove(context.client, &asked.session_id);
@@ -168,9 +168,9 @@ pub(super) fn unsubscribe(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `tasks.list`: the newest first.
-pub(super) async fn tasks(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn tasks(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::TasksList = read(request)?;
-    let elsewhere = sessions::all(context.gateway, &Who::OPERATOR).await;
+    let elsewhere = sessions::all(context.gateway, &SessionHandler::OPERATOR).await;
     with(context, move |process| {
         let mut sessions = process.list()?;
         sessions.extend(elsewhere);
@@ -207,7 +207,7 @@ pub(super) async fn tasks(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `tasks.get`.
-pub(super) async fn task_get(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn task_get(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::TasksGet = read(request)?;
     if sessions::is_remote(&asked.task_id) {
         return Ok(match look_elsewhere(context, &asked.task_id).await {
@@ -224,7 +224,7 @@ pub(super) async fn task_get(context: Context<'_>, request: &Request) -> Answer 
 }
 
 /// `tasks.cancel`.
-pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::TasksCancel = read(request)?;
     if sessions::is_remote(&asked.task_id) {
         return cancel_elsewhere(context, asked.task_id).await;
@@ -265,20 +265,20 @@ async fn elsewhere(
     action: SessionAction,
     arguments: Value,
     poll_from: Option<u64>,
-) -> Answer {
-    let wanted = Wanted {
+) -> MethodAnswer {
+    let wanted = SessionWanted {
         action,
         arguments,
         poll_from,
     };
-    let done = sessions::perform(context.gateway, &Who::OPERATOR, wanted).await;
+    let done = sessions::perform(context.gateway, &SessionHandler::OPERATOR, wanted).await;
     done.map(|answer| json!(answer))
         .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))
 }
 
 /// What one session on a node is, and how it stands.
 async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary, WireError> {
-    let mut all = sessions::all(context.gateway, &Who::OPERATOR)
+    let mut all = sessions::all(context.gateway, &SessionHandler::OPERATOR)
         .await
         .into_iter();
     all.find(|session| session.session_id == id).ok_or_else(|| {
@@ -286,7 +286,7 @@ async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary
     })
 }
 
-async fn cancel_elsewhere(context: Context<'_>, id: String) -> Answer {
+async fn cancel_elsewhere(context: Context<'_>, id: String) -> MethodAnswer {
     let Ok(before) = look_elsewhere(context, &id).await else {
         return Ok(json!({ "found": false, "cancelled": false }));
     };
@@ -347,7 +347,7 @@ fn task(session: &SessionSummary) -> Value {
 async fn with(
     context: Context<'_>,
     act: impl FnOnce(&Process) -> Result<Value, ProcessError> + Send + 'static,
-) -> Answer {
+) -> MethodAnswer {
     work(context, move |gateway| {
         process(gateway)
             .and_then(|process| act(&process))

@@ -11,10 +11,10 @@ use interlock_wire::{OperatorScope, Request, WireError};
 use serde_json::{Value, json};
 
 use super::tools::{config, named};
-use super::{Answer, Context, broadcast, read, store_failed, unavailable, work};
+use super::{Context, MethodAnswer, broadcast, read, store_failed, unavailable, work};
 use crate::directives::{self, Directive, DirectiveError};
 use crate::gateway::Gateway;
-use crate::sessions::{self, Edit, Edits, NotAuthorized};
+use crate::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
 
 /// Sessions in one answer, where the caller does not say.
 const LISTED: usize = 200;
@@ -24,7 +24,7 @@ const MOST: usize = 1_000;
 
 /// What is known of one session.
 #[derive(Debug, Default)]
-struct Row {
+struct SessionRow {
     agent: String,
     at_ms: u64,
     running: usize,
@@ -32,10 +32,10 @@ struct Row {
 }
 
 /// `sessions.list`: sessions that were used, set, or have undelivered events, the latest first.
-pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::SessionsList = read(request)?;
     work(context, move |gateway| {
-        let mut rows: Vec<(String, Row)> = rows(gateway)?.into_iter().collect();
+        let mut rows: Vec<(String, SessionRow)> = rows(gateway)?.into_iter().collect();
         let since = asked
             .active_minutes
             .map(|minutes| now_ms().saturating_sub(minutes.saturating_mul(60_000)));
@@ -70,7 +70,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> Answer {
     .await
 }
 
-fn view(key: &str, row: &Row) -> Value {
+fn view(key: &str, row: &SessionRow) -> Value {
     let mut view = sessions::view(&row.values);
     view["key"] = key.into();
     view["kind"] = "direct".into();
@@ -80,11 +80,11 @@ fn view(key: &str, row: &Row) -> Value {
     view
 }
 
-fn rows(gateway: &Gateway) -> Result<BTreeMap<String, Row>, WireError> {
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
+    let mut rows: BTreeMap<String, SessionRow> = BTreeMap::new();
     let stored = gateway.host.sessions(MOST);
     for known in stored.map_err(|error| unavailable(&error))? {
-        let row = Row {
+        let row = SessionRow {
             agent: known.agent,
             at_ms: u64::try_from(known.at_ms).unwrap_or_default(),
             running: 0,
@@ -118,7 +118,7 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, Row>, WireError> {
 }
 
 /// `sessions.patch`.
-pub(super) async fn patch(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn patch(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::SessionsPatch = read(request)?;
     let edits = edits(&asked)?;
     let who = context.client.name().to_owned();
@@ -138,7 +138,7 @@ pub(super) async fn patch(context: Context<'_>, request: &Request) -> Answer {
 
 /// `sessions.directive`. To change something takes as much as to do it by `sessions.patch`; who typed
 /// it in a channel must be one of the owners besides.
-pub(super) async fn directive(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn directive(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::SessionsDirective = read(request)?;
     let edits = match directives::parse(&asked.text).map_err(|error| bad(&error))? {
         Directive::Show => None,
@@ -198,16 +198,18 @@ fn changed(gateway: &Gateway, key: &str) {
 fn edits(asked: &params::SessionsPatch) -> Result<Edits, WireError> {
     fn edit<T>(
         asked: Option<&Option<String>>,
-        read: impl Fn(&str) -> Result<Edit<T>, DirectiveError>,
-    ) -> Result<Edit<T>, WireError> {
+        read: impl Fn(&str) -> Result<SessionEdit<T>, DirectiveError>,
+    ) -> Result<SessionEdit<T>, WireError> {
         match asked {
-            None => Ok(Edit::Keep),
-            Some(None) => Ok(Edit::Clear),
+            None => Ok(SessionEdit::Keep),
+            Some(None) => Ok(SessionEdit::Clear),
             Some(Some(word)) => read(word).map_err(|error| bad(&error)),
         }
     }
     Ok(Edits {
-        label: edit(asked.label.as_ref(), |text| Ok(Edit::Set(text.to_owned())))?,
+        label: edit(asked.label.as_ref(), |text| {
+            Ok(SessionEdit::Set(text.to_owned()))
+        })?,
         host: edit(asked.exec_host.as_ref(), directives::host)?,
         security: edit(asked.exec_security.as_ref(), directives::security)?,
         ask: edit(asked.exec_ask.as_ref(), directives::ask)?,
@@ -220,6 +222,6 @@ fn bad(error: &DirectiveError) -> WireError {
     WireError::invalid(error.to_string()).with("code", "DIRECTIVE_INVALID")
 }
 
-fn not_authorized(error: &NotAuthorized) -> WireError {
+fn not_authorized(error: &SettingNotAuthorized) -> WireError {
     WireError::invalid(error.to_string()).with("code", "NOT_AUTHORIZED")
 }

@@ -6,7 +6,7 @@ use interlock_wire::{OperatorScope, Request, WireError};
 use serde_json::{Value, json};
 
 use super::tools::{config, named};
-use super::{Answer, Context, presence, read, unavailable, work};
+use super::{Context, MethodAnswer, presence, read, unavailable, work};
 use crate::gateway::Gateway;
 
 /// Log lines, and bytes of them, where the caller does not say.
@@ -20,7 +20,7 @@ const RECORDS: u64 = 100;
 const LOOKED_THROUGH: usize = 20_000;
 
 /// `status`.
-pub(super) async fn status(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn status(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::Status>(request)?;
     let is_admin = context.client.scopes.allow(OperatorScope::Admin);
     work(context, move |gateway| {
@@ -55,14 +55,14 @@ pub(super) async fn status(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `system-presence`.
-pub(super) fn who_is_there(context: Context<'_>, request: &Request) -> Answer {
+pub(super) fn who_is_there(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::SystemPresence>(request)?;
     Ok(presence(context.gateway).into())
 }
 
 /// `system-event`: a line for a session, which gets it with its next call. Facts that clients send
 /// about themselves are known from their connection.
-pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnswer {
     let event: params::SystemEvent = read(request)?;
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
@@ -79,7 +79,7 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `skills.bins`: the programs that skills use.
-pub(super) fn skill_programs(context: Context<'_>, request: &Request) -> Answer {
+pub(super) fn skill_programs(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::SkillsBins>(request)?;
     let config = context.gateway.host.config();
     let config = config.map_err(|error| unavailable(&error))?;
@@ -88,7 +88,7 @@ pub(super) fn skill_programs(context: Context<'_>, request: &Request) -> Answer 
 }
 
 /// `logs.tail`.
-pub(super) fn logs(context: Context<'_>, request: &Request) -> Answer {
+pub(super) fn logs(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::LogsTail = read(request)?;
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let tail = context.gateway.logs.tail(
@@ -107,7 +107,7 @@ pub(super) fn logs(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `audit.list`: the newest first.
-pub(super) async fn audit_list(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn audit_list(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::AuditList = read(request)?;
     let kind = match &asked.kind {
         None => None,
@@ -131,7 +131,7 @@ fn list(
     asked: &params::AuditList,
     kind: Option<AuditKind>,
     mut cursor: Option<u64>,
-) -> Answer {
+) -> MethodAnswer {
     let limit = usize::try_from(asked.limit.unwrap_or(RECORDS)).unwrap_or(usize::MAX);
     let time = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
     let is_wanted = |record: &AuditRecord| {
@@ -192,7 +192,7 @@ fn view(record: &AuditRecord) -> Value {
 }
 
 /// `audit.verify`.
-pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::AuditVerify = read(request)?;
     let head: Option<AuditHead> = match &asked.head {
         None => None,
@@ -215,7 +215,7 @@ pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> Ans
 }
 
 /// `audit.head`.
-pub(super) async fn audit_head(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn audit_head(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::AuditHead>(request)?;
     work(context, |gateway| {
         let head = gateway.host.desk().audit_head();

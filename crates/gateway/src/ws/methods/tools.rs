@@ -11,11 +11,11 @@ use interlock_wire::{Request, WireError};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Context, read, unavailable, work};
-use crate::access::Who;
+use super::{Context, MethodAnswer, read, unavailable, work};
+use crate::access::ProvenCaller;
 use crate::gateway::Gateway;
 use crate::http::invoke;
-use crate::tools::{self, Audience, CATALOG, Call, Described, ListedSessions};
+use crate::tools::{self, Audience, CATALOG, Described, ListedSessions, ToolCall};
 
 /// Groups as the tool policy names them: id, what people call it, its tools.
 const GROUPS: &[(&str, &str, &[&str])] = &[
@@ -24,7 +24,7 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// `agents.list`.
-pub(super) async fn agents(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn agents(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::AgentsList>(request)?;
     work(context, |gateway| {
         let config = config(gateway)?;
@@ -48,7 +48,7 @@ pub(super) async fn agents(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `tools.catalog`: all tools.
-pub(super) async fn catalog(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn catalog(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ToolsCatalog = read(request)?;
     work(context, move |gateway| {
         let config = config(gateway)?;
@@ -60,7 +60,7 @@ pub(super) async fn catalog(context: Context<'_>, request: &Request) -> Answer {
 }
 
 /// `tools.effective`: those that an agent may call.
-pub(super) async fn effective(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn effective(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ToolsEffective = read(request)?;
     work(context, move |gateway| {
         let config = config(gateway)?;
@@ -72,7 +72,7 @@ pub(super) async fn effective(context: Context<'_>, request: &Request) -> Answer
 }
 
 /// `tools.invoke`: the same path as that of HTTP.
-pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
+pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAnswer {
     let asked: params::ToolsInvoke = read(request)?;
     let gateway = Arc::clone(context.gateway);
     let (agent_id, session_key) = (asked.agent_id.clone(), asked.session_key.clone());
@@ -81,7 +81,7 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> Answer {
         named(&config, agent_id.as_deref(), session_key.as_deref())
     })
     .await?;
-    let call = Call {
+    let call = ToolCall {
         agent,
         session_key,
         cwd: None,
@@ -163,6 +163,6 @@ pub(super) fn named(
     agent_id: Option<&str>,
     session_key: Option<&str>,
 ) -> Result<(AgentId, String), WireError> {
-    tools::caller(config, &Who::Operator, agent_id, session_key)
+    tools::caller(config, &ProvenCaller::Operator, agent_id, session_key)
         .map_err(|error| WireError::invalid(error.to_string()))
 }
