@@ -1,7 +1,7 @@
 //! The command line: parses arguments, calls the layers below, prints.
 //!
 //! Read `args` (what can be asked), then `commands` (one file each), then `output` (how it looks).
-//! A library only so that [`reference`] can be compared with the committed page.
+//! A library only so that [`mod@reference`] can be compared with the committed page.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,13 @@
 //! The local approval socket: a companion program of the same user listens in the state directory,
 //! is shown what waits for a decision, and may answer.
 //!
-//! ```text host ──connect──► companion        both check the peer ◄── hello ──                  protocol and nonce of the companion ─── hello ─►                  protocol and nonce of the host ─ request ─►                  what is asked; from here on every line is authenticated ◄ received, shown, reveal, answer ─ revealed, result, ended ─►
+//! ```text
+//! host ──connect──► companion        both check the peer
+//!      ◄── hello ──                  protocol and nonce of the companion
+//!      ─── hello ─►                  protocol and nonce of the host
+//!      ─ request ─►                  what is asked; from here on every line is authenticated
+//!      ◄ received, shown, reveal, answer
+//!      ─ revealed, result, ended ─►
 //! ```
 //!
 //! Read `wire` (what a line says, and what makes it believed), `link` (lines over a socket, with

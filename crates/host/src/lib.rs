@@ -1,11 +1,11 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
-//! Read [`local`] (the state of this host and who may change it), `route` (whether a call is for it), then [`evaluate`] (prepare and
-//! judge), `preflight` and `refusals` (what is not worth judging), `prepare` (the plan of what was
-//! judged), `exec`, `desk` (who is asked, and what an answer allows), [`companion`]
-//! (a program of this machine that is shown it), [`process`] (what became of
-//! it), `patch`, then [`parameters`] (the JSON of a call), [`cases`] (policies under
-//! test) and `replay` (the history under another policy).
+//! Read `local` (the state of this host and who may change it), `route` (whether a call is for it),
+//! then `evaluate` (prepare and judge), `preflight` and `refusals` (what is not worth judging),
+//! `prepare` (the plan of what was judged), `exec`, `desk` (which approver is asked, and what a
+//! decision allows), [`companion`] (a program of this machine that shows approvals), [`process`]
+//! (background sessions), `patch`, then [`parameters`] (the JSON of a call), [`cases`] (policies
+//! under test) and `replay` (the history under another policy).
 
 #![forbid(unsafe_code)]
 

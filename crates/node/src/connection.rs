@@ -70,7 +70,7 @@ pub(crate) struct GatewayConnection {
 
 impl std::fmt::Debug for GatewayConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection")
+        f.debug_struct("GatewayConnection")
             .field("hello", &self.hello)
             .finish_non_exhaustive()
     }

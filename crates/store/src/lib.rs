@@ -1,10 +1,10 @@
 //! The store: what is remembered.
 //!
-//! Everything durable lies in one SQLite file of the state directory. Read [`approvals`] for the
-//! policy document, [`pending`] for pending approvals, [`grant`] for what a decision allows beyond
+//! Everything durable lies in one SQLite file of the state directory. Read `approvals` for the
+//! policy document, `pending` for pending approvals, `grant` for what a decision allows beyond
 //! one run, `contents` for scripts as they were allowed, `runs` for runs whose end is not recorded
 //! yet, `events` for undelivered events of sessions, `session` for settings of sessions, `stale`
-//! for results that they must not rely on any more, [`audit`] for the chain of audit records. Then
+//! for results that they must not rely on any more, `audit` for the chain of audit records. Then
 //! read `change` for how several of these are done at once, `turns` and `later` for how changes
 //! share a commit, `database` and `schema` for where it all lies, `limits` and `error` for what is
 //! refused.
