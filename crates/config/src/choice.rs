@@ -1,4 +1,5 @@
-//! Settings with a fixed set of words. The words stand here once: for serde, the schema and the pages.
+//! Settings with a fixed set of words. The words stand here once: for serde, the schema and the
+//! pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +41,8 @@ choice! {
         Deny = "deny",
         Allowlist = "allowlist",
         Ask = "ask",
-        /// As `ask`, with a reviewer in front of the approver. The check of a file refuses it, because
-        /// this version has no reviewer; its policy is known for configs of other programs.
+        /// As `ask`, with a reviewer in front of the approver. The check of a file refuses it,
+        /// because this version has no reviewer; its policy is known for configs of other programs.
         Auto = "auto",
         Full = "full",
     }
@@ -61,8 +62,8 @@ choice! {
     /// Whether a human may approve what cannot be bound.
     UnboundApprovals { Deny = "deny", Ask = "ask" }
 
-    /// Which sessions are sandboxed. The other modes need a sandbox, which this version does not have:
-    /// they cannot be represented, so that none of them is ever taken for `off`.
+    /// Which sessions are sandboxed. The other modes need a sandbox, which this version does not
+    /// have: they cannot be represented, so that none of them is ever taken for `off`.
     SandboxMode { Off = "off" }
 
     /// Which addresses the gateway listens on.

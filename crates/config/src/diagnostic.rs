@@ -1,4 +1,5 @@
-//! What is wrong in a text, where, and what to do: one shape for syntax, schema and policy problems.
+//! What is wrong in a text, where, and what to do: one shape for syntax, schema and policy
+//! problems.
 
 use std::fmt;
 use std::ops::Range;

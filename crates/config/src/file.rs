@@ -1,4 +1,5 @@
-//! The config file: load it, and change it without losing another writer's change or leaving half a file.
+//! The config file: load it, and change it without losing another writer's change or leaving half a
+//! file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -40,7 +41,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Stable, for programs. For an invalid file: of its first problem, unless it asks for a sandbox.
+    /// Stable, for programs. For an invalid file: of its first problem, unless it asks for a
+    /// sandbox.
     pub fn code(&self) -> &'static str {
         if self.unmet_sandbox().is_some() {
             return schema::SANDBOX_UNAVAILABLE;

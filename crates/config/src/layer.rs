@@ -57,8 +57,8 @@ fn known_as(id: &str) -> String {
 }
 
 impl Config {
-    /// The agent with this id, which is compared without regard to case. `default` is an old name of
-    /// `main`.
+    /// The agent with this id, which is compared without regard to case. `default` is an old name
+    /// of `main`.
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
         let id = known_as(id);
         let mut list = self.agents.list.iter();
@@ -77,7 +77,8 @@ impl Config {
 
     /// What the config asks for when this agent runs commands: its own values over the global ones.
     /// `security` and `ask` are filled from `mode` where nothing more specific sets them; an
-    /// agent's `mode` outranks the global `security` and `ask`, and its `security` or `ask` the global `mode`.
+    /// agent's `mode` outranks the global `security` and `ask`, and its `security` or `ask` the
+    /// global `mode`.
     pub fn exec_for(&self, agent: &str) -> ExecConfig {
         let global = &self.tools.exec;
         let Some(own) = self.agent(agent).map(|agent| &agent.tools.exec) else {

@@ -177,8 +177,8 @@ impl GatewayConnection {
         Ok(Self { socket, hello })
     }
 
-    /// Serves until it ends: hands events for this node on, writes answers, and notices when the gateway is
-    /// silent for two ticks.
+    /// Serves until it ends: hands events for this node on, writes answers, and notices when the
+    /// gateway is silent for two ticks.
     pub(crate) async fn serve(
         mut self,
         uplink: &Uplink,

@@ -216,8 +216,8 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     served
 }
 
-/// Which programs count as those of skills is the gateway's business; whether that allows them is said
-/// by the document of this machine.
+/// Which programs count as those of skills is the gateway's business; whether that allows them is
+/// said by the document of this machine.
 async fn learn_skills(service: Arc<NodeService>, uplink: Arc<Uplink>) {
     loop {
         let reader = Arc::clone(&service);

@@ -213,8 +213,8 @@ impl NodeService {
         Ok(said.unwrap_or(RemoteDocument::Write))
     }
 
-    /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their ends
-    /// are recorded by this.
+    /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their
+    /// ends are recorded by this.
     pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
         let recovered = self.host.desk().recover(&self.supervisor)?;
         let forwarded = recovered.iter().filter_map(RecoveredRun::forwarded_run);

@@ -1,5 +1,5 @@
-//! Who this node is, and what it keeps in the state directory: its key, the token that a gateway gave
-//! it, the gateway it talks to, and a lock that ends with the process.
+//! Who this node is, and what it keeps in the state directory: its key, the token that a gateway
+//! gave it, the gateway it talks to, and a lock that ends with the process.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

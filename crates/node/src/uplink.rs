@@ -111,8 +111,8 @@ impl Uplink {
         is_taken
     }
 
-    /// Tells an event to the gateway that is there now, if one is. What must not be lost is asked for
-    /// by the gateway when it comes back.
+    /// Tells an event to the gateway that is there now, if one is. What must not be lost is asked
+    /// for by the gateway when it comes back.
     pub(crate) async fn tell(&self, event: &NodeEvent) {
         let current = self.current.borrow().clone();
         if let Some(channel) = current {

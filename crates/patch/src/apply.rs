@@ -13,8 +13,8 @@ use crate::recover::{self, RecoveryReport};
 use crate::summary::PatchSummary;
 use crate::workspace::{ApplyOptions, Workspace};
 
-/// What `patch` would do to the files as they are now. Changes nothing and takes no lock, so a patch that is being
-/// applied at the same moment may be seen half done.
+/// What `patch` would do to the files as they are now. Changes nothing and takes no lock, so a
+/// patch that is being applied at the same moment may be seen half done.
 pub fn check(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, ApplyError> {
     match check_judged(patch, options, |_| Continue::<Infallible>(()))? {
         Continue(summary) => Ok(summary),
@@ -37,14 +37,14 @@ pub fn check_judged<T>(
     Ok(Continue(plan.summary))
 }
 
-/// Applies all of `patch` or nothing. Waits for other patches of the same workspace, and first brings an interrupted
-/// one to its end.
+/// Applies all of `patch` or nothing. Waits for other patches of the same workspace, and first
+/// brings an interrupted one to its end.
 pub fn apply(patch: &Patch, options: &ApplyOptions) -> Result<PatchSummary, ApplyError> {
     apply_observed(patch, options, &|_| Ok(()))
 }
 
-/// [`apply`], where `judge` sees exactly what is about to be done and may stop it. Nothing else is done afterwards: a
-/// file that changes meanwhile stops the patch.
+/// [`apply`], where `judge` sees exactly what is about to be done and may stop it. Nothing else is
+/// done afterwards: a file that changes meanwhile stops the patch.
 pub fn apply_judged<T>(
     patch: &Patch,
     options: &ApplyOptions,

@@ -1,8 +1,10 @@
-//! Carries out a plan so that a crash at any point leaves all files old or, after recovery, all files new.
+//! Carries out a plan so that a crash at any point leaves all files old or, after recovery, all
+//! files new.
 //!
 //! 1. The journal is on disk before anything else is touched.
 //! 2. New versions are written aside, in the directories where they belong.
-//! 3. Each is put in place, and what stood there is kept aside. Nothing is lost yet, so everything can be undone.
+//! 3. Each is put in place, and what stood there is kept aside. Nothing is lost yet, so everything
+//!    can be undone.
 //! 4. One sync. Then the commit mark in the journal: from here on the patch counts as applied.
 //! 5. What was kept aside is removed, and the journal with it.
 
@@ -43,7 +45,8 @@ pub enum CommitStep {
 #[doc(hidden)]
 pub type Observer<'a> = dyn Fn(CommitStep) -> io::Result<()> + 'a;
 
-/// Up to this many files are synced one by one; more are synced with their whole file system at once.
+/// Up to this many files are synced one by one; more are synced with their whole file system at
+/// once.
 const SYNCED_ONE_BY_ONE: usize = 4;
 
 pub(crate) fn commit(
@@ -81,7 +84,8 @@ pub(crate) fn commit(
     });
     match outcome {
         Ok(()) => {
-            // The patch is applied. If cleaning up fails, the journal stays and the next recovery does it.
+            // The patch is applied. If cleaning up fails, the journal stays and the next recovery
+            // does it.
             let _ = observer(CommitStep::Committed)
                 .and_then(|()| undo::clean_up(&record, work.tree, observer))
                 .and_then(|()| journal.remove())
@@ -192,7 +196,8 @@ impl CommitWork<'_> {
             if let Ok(like) = found::open(directory, &place.name) {
                 take_extended_attributes(&file, &like);
             }
-            // As the kernel does when a file is written: new content does not inherit the right to act as the owner.
+            // As the kernel does when a file is written: new content does not inherit the right to
+            // act as the owner.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(attributes.mode & 0o1777))?;
         }
         if self.syncs_one_by_one() {

@@ -30,12 +30,13 @@ pub(crate) struct Mismatch {
     pub(crate) nearest: Option<Nearest>,
 }
 
-/// Applies `hunks`, each after the one before it. Lines that are not removed keep their bytes, also where the patch
-/// wrote them with other blanks or quotation marks.
+/// Applies `hunks`, each after the one before it. Lines that are not removed keep their bytes, also
+/// where the patch wrote them with other blanks or quotation marks.
 pub(crate) fn edit(bytes: &[u8], hunks: &[Hunk]) -> Result<Edited, HunkError> {
     let lines = FileLines::new(bytes);
     let mut edits = locate(&lines, hunks)?;
-    // Additions to the end of the file may stand before hunks for earlier lines. The sort keeps the order of equals.
+    // Additions to the end of the file may stand before hunks for earlier lines. The sort keeps the
+    // order of equals.
     edits.sort_by_key(|edit| edit.at);
     let mut writer = EditWriter::new(&lines);
     for edit in &edits {
@@ -122,8 +123,8 @@ fn locate_one<'a>(
     }
     let all = hunk.lines.len();
     if needles.old.is_empty() {
-        // Only additions: after the header, or at the end of the file. The end does not move the cursor, so that
-        // later hunks may still change earlier lines.
+        // Only additions: after the header, or at the end of the file. The end does not move the
+        // cursor, so that later hunks may still change earlier lines.
         let at = header_line
             .filter(|_| !hunk.end_of_file)
             .map_or(lines.len(), |line| line + 1);
@@ -157,7 +158,8 @@ fn find_old_lines(
     header_line: Option<usize>,
     cursor: usize,
 ) -> Result<Option<usize>, TooMuchWork> {
-    // A header is often repeated as the first line of the hunk: then this very line is meant, not a later twin.
+    // A header is often repeated as the first line of the hunk: then this very line is meant, not a
+    // later twin.
     let earliest = header_line.unwrap_or(cursor);
     if hunk.end_of_file {
         let at = lines
@@ -254,8 +256,8 @@ impl<'a> EditWriter<'a> {
     }
 
     fn hunk(&mut self, hunk_lines: &[HunkLine]) {
-        // A block of removed and added lines without context between them: the n-th added line replaces the n-th
-        // removed one and takes its ending.
+        // A block of removed and added lines without context between them: the n-th added line
+        // replaces the n-th removed one and takes its ending.
         let mut removed: Vec<&[u8]> = Vec::new();
         let mut added: Vec<&str> = Vec::new();
         for line in hunk_lines {

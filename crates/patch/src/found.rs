@@ -32,8 +32,8 @@ pub(crate) enum FoundKind {
     Other,
 }
 
-/// Tells whether a name still stands for the same, unchanged file. The device is left out: it may get another number
-/// when the machine starts again, and the directory is known by its path.
+/// Tells whether a name still stands for the same, unchanged file. The device is left out: it may
+/// get another number when the machine starts again, and the directory is known by its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FileIdentity {
@@ -118,7 +118,8 @@ pub(crate) fn open(directory: &Directory, name: &OsStr) -> io::Result<File> {
     )?))
 }
 
-/// Reads a file that is going to be replaced: it must still be what was found, and the user must be able to write it.
+/// Reads a file that is going to be replaced: it must still be what was found, and the user must be
+/// able to write it.
 pub(crate) fn read(
     directory: &Directory,
     name: &OsStr,

@@ -1,7 +1,7 @@
 //! The journal: what a patch is about to do, on disk before it is done.
 //!
-//! A journal file is one line of JSON, and after it the line `commit` once all files are in their new state. Without
-//! that line recovery undoes, with it recovery only cleans up.
+//! A journal file is one line of JSON, and after it the line `commit` once all files are in their
+//! new state. Without that line recovery undoes, with it recovery only cleans up.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -100,7 +100,8 @@ impl JournalRecord {
         }
     }
 
-    /// The hidden name under which the new version of change `index` is written; after an exchange it holds the old.
+    /// The hidden name under which the new version of change `index` is written; after an exchange
+    /// it holds the old.
     pub(crate) fn new_name(&self, index: usize) -> String {
         format!(".interlock-patch-{}-{index}.new", self.id)
     }
@@ -169,8 +170,8 @@ pub(crate) struct WorkspaceLock {
 }
 
 impl JournalDirectory {
-    /// Opens the directory, and makes it when it is missing. It must be safe from other users: who can write journals
-    /// can make recovery move files.
+    /// Opens the directory, and makes it when it is missing. It must be safe from other users: who
+    /// can write journals can make recovery move files.
     pub(crate) fn open(path: &Path) -> Result<Self, ApplyError> {
         let fail = |reason: String| ApplyError::Journal {
             path: path.display().to_string(),
@@ -222,8 +223,8 @@ impl JournalDirectory {
         Ok(keys)
     }
 
-    /// The journals of one workspace. The caller holds its lock. Journals whose writing was interrupted are removed:
-    /// nothing had been done yet.
+    /// The journals of one workspace. The caller holds its lock. Journals whose writing was
+    /// interrupted are removed: nothing had been done yet.
     pub(crate) fn pending(&self, key: &WorkspaceKey) -> io::Result<Vec<Journal>> {
         let mut found = Vec::new();
         for (_, path) in self.names()?.into_iter().filter(|(owner, _)| owner == key) {
@@ -307,7 +308,8 @@ impl Journal {
         Ok((record, rest == COMMIT))
     }
 
-    /// Marks that every file is in its new state. On failure the mark is taken back, so that undoing stays safe.
+    /// Marks that every file is in its new state. On failure the mark is taken back, so that
+    /// undoing stays safe.
     pub(crate) fn commit(&self) -> Result<(), CommitError> {
         let mut file = OpenOptions::new()
             .append(true)

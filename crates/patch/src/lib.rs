@@ -32,17 +32,19 @@
 //!
 //! # What holds
 //!
-//! - **All or nothing**, across files and across a crash: every file is old, or every file is new. See [`apply`] and
-//!   [`recover`].
+//! - **All or nothing**, across files and across a crash: every file is old, or every file is new.
+//!   See [`apply`] and [`recover`].
 //! - **Nothing outside of the workspace** is read or written while `workspace_only` is on, whatever
 //!   links say and whichever directories are swapped meanwhile. Paths are read by their text first,
 //!   so that what a policy saw in [`Patch::target_paths`] is what is applied.
 //! - **No other change is lost**: a file that changes between reading and replacing it stops the
 //!   patch. Where undoing would overwrite what another process wrote meanwhile, both versions stay
 //!   and are named in a [`Conflict`].
-//! - Permission bits, and where possible owner, access list and user attributes, are kept. The set-user and set-group
-//!   bits are not, as when a file is written in place. A file the user may not write is not replaced.
-//! - Patches of one workspace run one after the other as long as they name the same journal directory.
+//! - Permission bits, and where possible owner, access list and user attributes, are kept. The
+//!   set-user and set-group bits are not, as when a file is written in place. A file the user may
+//!   not write is not replaced.
+//! - Patches of one workspace run one after the other as long as they name the same journal
+//!   directory.
 //!
 //! # Choices where tools differ
 //!

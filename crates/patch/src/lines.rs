@@ -74,7 +74,8 @@ impl<'a> FileLines<'a> {
         self.spans.last().is_some_and(|span| span.end == span.next)
     }
 
-    /// The ending for a line that is put before line `at`: that of its neighbour above, else below, else `\n`.
+    /// The ending for a line that is put before line `at`: that of its neighbour above, else below,
+    /// else `\n`.
     pub(crate) fn ending_near(&self, at: usize) -> &'a [u8] {
         let above = at.checked_sub(1).filter(|line| *line < self.len());
         let further_above = above.and_then(|line| line.checked_sub(1));

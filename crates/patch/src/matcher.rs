@@ -1,16 +1,17 @@
 //! Finds the lines of a hunk in a file, in stages of growing tolerance.
 //!
-//! The cost is what makes this more than a loop. Only lines that occur in some hunk matter, so each stage gives those
-//! a number, numbers the file's lines once, and then compares numbers. A search looks at the places of the hunk's
-//! rarest line, or scans once when that line is common, whichever is less work. A stage in which a line of the hunk
-//! does not occur at all costs nothing.
+//! The cost is what makes this more than a loop. Only lines that occur in some hunk matter, so each
+//! stage gives those a number, numbers the file's lines once, and then compares numbers. A search
+//! looks at the places of the hunk's rarest line, or scans once when that line is common, whichever
+//! is less work. A stage in which a line of the hunk does not occur at all costs nothing.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::lines::FileLines;
 
-/// How alike two lines must be, from strict to tolerant. A stricter match anywhere wins over a looser one nearby.
+/// How alike two lines must be, from strict to tolerant. A stricter match anywhere wins over a
+/// looser one nearby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatchStage {
     Exact,
@@ -77,11 +78,13 @@ fn plain(character: char) -> char {
         .map_or(character, |(_, plain)| *plain)
 }
 
-/// The search was given up: the hunks repeat lines so often that they cannot be placed in reasonable time.
+/// The search was given up: the hunks repeat lines so often that they cannot be placed in
+/// reasonable time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMuchWork;
 
-/// Comparisons spent on one file before the search is given up; seconds of work, far above any honest patch.
+/// Comparisons spent on one file before the search is given up; seconds of work, far above any
+/// honest patch.
 const MAX_STEPS: usize = 4_000_000_000;
 
 pub(crate) struct HunkMatcher<'a> {

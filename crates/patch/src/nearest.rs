@@ -32,8 +32,9 @@ const MAX_COMPARED: usize = 20_000;
 /// Below this similarity a line is no help to the reader.
 const MIN_SIMILARITY: f64 = 0.4;
 
-/// Every old line that occurs votes for the start of the hunk it implies; the start with most votes wins, and its
-/// first differing line is shown. Without votes it is the line most similar to the first one that is not blank.
+/// Every old line that occurs votes for the start of the hunk it implies; the start with most votes
+/// wins, and its first differing line is shown. Without votes it is the line most similar to the
+/// first one that is not blank.
 pub(crate) fn nearest(
     lines: &FileLines<'_>,
     matcher: &mut HunkMatcher<'_>,

@@ -1,7 +1,7 @@
 //! From text to [`Patch`].
 //!
-//! The outside is read tolerantly (blank lines, padded markers, a heredoc around the whole), the inside strictly: a
-//! line that does not fit is an error with its number, never a guess.
+//! The outside is read tolerantly (blank lines, padded markers, a heredoc around the whole), the
+//! inside strictly: a line that does not fit is an error with its number, never a guess.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
@@ -150,7 +150,8 @@ enum PatchProblem {
     AfterEndOfFile { found: String },
 }
 
-/// Finds the lines between the begin and the end marker: `start` and `end` are indices into `lines`.
+/// Finds the lines between the begin and the end marker: `start` and `end` are indices into
+/// `lines`.
 fn envelope(lines: &[&str]) -> Result<std::ops::Range<usize>, ParseError> {
     let filled = |index: &usize| !lines[*index].trim().is_empty();
     let mut first = (0..lines.len())
@@ -358,8 +359,8 @@ impl<'a> Parser<'a> {
             };
             self.next += 1;
         }
-        // Empty lines after a hunk that only adds are layout of the patch: as context they would drag the addition to
-        // the first empty line of the file.
+        // Empty lines after a hunk that only adds are layout of the patch: as context they would
+        // drag the addition to the first empty line of the file.
         let filled = lines.len() - bare_blanks_at_end;
         if lines[..filled]
             .iter()

@@ -7,8 +7,8 @@ use crate::paths;
 
 /// A parsed patch: at least one operation, each with a usable path.
 ///
-/// It can only be made by [`Patch::parse`], so that what the parser promises holds for every value. Printing it and
-/// parsing the text again gives an equal patch.
+/// It can only be made by [`Patch::parse`], so that what the parser promises holds for every value.
+/// Printing it and parsing the text again gives an equal patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
     pub(crate) operations: Vec<Operation>,
@@ -20,10 +20,11 @@ impl Patch {
         &self.operations
     }
 
-    /// Every path the patch names, absolute and without `.` and `..`, each once, in order of appearance.
+    /// Every path the patch names, absolute and without `.` and `..`, each once, in order of
+    /// appearance.
     ///
-    /// This is what a policy judges before [`apply`](crate::apply), which reads the names in exactly the same way.
-    /// Links are not followed here, and a path may lie outside of `root`.
+    /// This is what a policy judges before [`apply`](crate::apply), which reads the names in
+    /// exactly the same way. Links are not followed here, and a path may lie outside of `root`.
     pub fn target_paths(&self, root: &Path) -> Vec<PathBuf> {
         let mut found: Vec<PathBuf> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -77,7 +78,8 @@ impl Operation {
 /// One place in a file and what changes there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hunk {
-    /// The texts after `@@`: lines of the file that come before the change, each searched after the one before it.
+    /// The texts after `@@`: lines of the file that come before the change, each searched after the
+    /// one before it.
     pub headers: Vec<String>,
     /// Context, removed and added lines; never empty.
     pub lines: Vec<HunkLine>,
@@ -94,7 +96,8 @@ pub enum HunkLine {
     Add(String),
 }
 
-/// Where a hunk stood in the patch text, for messages. Two patches that say the same are equal wherever it was said.
+/// Where a hunk stood in the patch text, for messages. Two patches that say the same are equal
+/// wherever it was said.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HunkPosition {
     /// Line number of the first header (or of the first line when there is none).

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Written as text in which `%` and every byte that is not part of valid UTF-8 is `%` with two hexadecimal digits.
+/// Written as text in which `%` and every byte that is not part of valid UTF-8 is `%` with two
+/// hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathText(pub(crate) PathBuf);
 

@@ -1,7 +1,8 @@
 //! What a patch will do to the files, worked out in memory before anything is written.
 //!
-//! The operations run against entries that start as what is on disk and remember what became of them. The difference
-//! between start and end is the plan: at most one change per file, however often the patch names it.
+//! The operations run against entries that start as what is on disk and remember what became of
+//! them. The difference between start and end is the plan: at most one change per file, however
+//! often the patch names it.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -49,7 +50,8 @@ struct Planner<'a> {
     bytes: usize,
 }
 
-/// A file name that is the same for all paths that lead to it: a directory that exists, and the rest of the path.
+/// A file name that is the same for all paths that lead to it: a directory that exists, and the
+/// rest of the path.
 type TouchedKey = (DirectoryId, PathBuf);
 
 /// A name the patch touches, as found and as it is now.
@@ -208,7 +210,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The current bytes of a file that is to be updated. Bytes that only the plan holds are taken out of the entry.
+    /// The current bytes of a file that is to be updated. Bytes that only the plan holds are taken
+    /// out of the entry.
     fn content(&mut self, path: &str, index: usize) -> Result<Vec<u8>, ApplyError> {
         let entry = &mut self.entries[index];
         let found = match (&mut entry.now, &entry.found) {
@@ -333,7 +336,8 @@ impl Planner<'_> {
         Ok(self.entries.len() - 1)
     }
 
-    /// The file that an update of `index` means: a link is refused in a limited workspace and followed without limit.
+    /// The file that an update of `index` means: a link is refused in a limited workspace and
+    /// followed without limit.
     fn follow(&mut self, name: &str, mut index: usize) -> Result<usize, ApplyError> {
         for _ in 0..MAX_LINKS {
             let entry = &self.entries[index];

@@ -12,7 +12,8 @@ use crate::plan::unresolved;
 use crate::summary::sha256;
 use crate::tree::{Directory, DirectoryTree};
 
-/// One file as a patch finds it and leaves it. Two equal values mean that the same happens to the same file.
+/// One file as a patch finds it and leaves it. Two equal values mean that the same happens to the
+/// same file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileChange {
@@ -83,8 +84,8 @@ impl<'a> Preview<'a> {
         }
     }
 
-    /// The bytes that it replaces or removes, of a link where it leads. At most `limit` of them are read; a longer file
-    /// is an error.
+    /// The bytes that it replaces or removes, of a link where it leads. At most `limit` of them are
+    /// read; a longer file is an error.
     pub fn before(&mut self, index: usize, limit: u64) -> Result<Option<Vec<u8>>, ApplyError> {
         let (Some(change), Some(file)) = (self.plan.changes.get(index), self.changes.get(index))
         else {

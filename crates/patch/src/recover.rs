@@ -47,8 +47,8 @@ pub struct FailedRecovery {
     pub reason: String,
 }
 
-/// Brings every interrupted patch in `journal_dir` to an end. Call it at start; [`apply`](crate::apply) does the same
-/// for its own workspace.
+/// Brings every interrupted patch in `journal_dir` to an end. Call it at start;
+/// [`apply`](crate::apply) does the same for its own workspace.
 pub fn recover(journal_dir: &Path) -> Result<RecoveryReport, ApplyError> {
     recover_observed(journal_dir, &|_| Ok(()))
 }

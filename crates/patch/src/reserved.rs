@@ -20,8 +20,8 @@ const MAX_INVENTORY: usize = 1_000_000;
 
 /// The caller's own files, which a patch must never create, change, move or delete.
 ///
-/// Paths need not exist yet. They hold under every root and scope: through links, hard links, other mounts and other
-/// spellings of a name.
+/// Paths need not exist yet. They hold under every root and scope: through links, hard links, other
+/// mounts and other spellings of a name.
 #[derive(Debug, Clone, Default)]
 pub struct ReservedPaths {
     /// Directories with everything beneath them.
@@ -34,8 +34,8 @@ pub struct ReservedPaths {
 pub(crate) struct Reserved {
     trees: Vec<ReservedTree>,
     files: HashSet<DirectoryId>,
-    /// Names in directories: of the paths themselves and of every link on the way to them. A name covers a file that
-    /// does not exist yet, and a link that would otherwise be replaced.
+    /// Names in directories: of the paths themselves and of every link on the way to them. A name
+    /// covers a file that does not exist yet, and a link that would otherwise be replaced.
     names: Vec<(DirectoryId, OsString)>,
     /// Directories that were looked at before.
     known: RefCell<HashMap<DirectoryId, bool>>,
@@ -115,8 +115,8 @@ impl Reserved {
         Ok(Some(current))
     }
 
-    /// Whether `name` in `directory` is reserved: by itself, by a directory above it, or as another name of a reserved
-    /// file. `found` is what stands under the name.
+    /// Whether `name` in `directory` is reserved: by itself, by a directory above it, or as another
+    /// name of a reserved file. `found` is what stands under the name.
     pub(crate) fn holds(
         &self,
         directory: &Directory,
@@ -192,8 +192,8 @@ impl Reserved {
         self.trees.iter().any(|tree| tree.id.device == id.device)
     }
 
-    /// Whether it is reached through another mount of the device of a reserved directory. Where the kernel does not
-    /// say, it counts as one.
+    /// Whether it is reached through another mount of the device of a reserved directory. Where the
+    /// kernel does not say, it counts as one.
     fn is_other_mount(&self, directory: &Directory, name: &OsStr, id: DirectoryId) -> bool {
         let mut same_device = self.trees.iter().filter(|tree| tree.id.device == id.device);
         let mount = mount(directory, name);
@@ -208,7 +208,8 @@ impl Reserved {
         let mut inventory = HashSet::new();
         let mut open: Vec<PathBuf> = self.trees.iter().map(|tree| tree.path.clone()).collect();
         while let Some(next) = open.pop() {
-            // What goes away meanwhile, or is closed to this user, has no name that this user could have added.
+            // What goes away meanwhile, or is closed to this user, has no name that this user could
+            // have added.
             let Ok(entries) = fs::read_dir(&next) else {
                 continue;
             };

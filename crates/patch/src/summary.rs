@@ -7,7 +7,8 @@ use crate::found::FoundKind;
 use crate::journal::hexadecimal;
 use crate::plan::{Now, TouchedName};
 
-/// The files of a patch by what became of them, each once. Files that end as they began are `unchanged`.
+/// The files of a patch by what became of them, each once. Files that end as they began are
+/// `unchanged`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PatchSummary {

@@ -1,7 +1,8 @@
 //! The directories a patch may reach, held by descriptors.
 //!
-//! Every file operation is relative to a descriptor that was resolved beneath the base, so a directory that is swapped
-//! for a link meanwhile changes nothing: the descriptor stays where it was checked.
+//! Every file operation is relative to a descriptor that was resolved beneath the base, so a
+//! directory that is swapped for a link meanwhile changes nothing: the descriptor stays where it
+//! was checked.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -32,7 +33,8 @@ enum BeneathResolver {
     Steps,
 }
 
-/// A directory tree below a base directory. Paths given to it are relative and without `.` and `..`.
+/// A directory tree below a base directory. Paths given to it are relative and without `.` and
+/// `..`.
 #[derive(Debug)]
 pub(crate) struct DirectoryTree {
     base: OwnedFd,
@@ -115,7 +117,8 @@ impl DirectoryTree {
         Ok(directory)
     }
 
-    /// Makes the directory `path` in its parent, and holds on to it: later uses do not look the path up again.
+    /// Makes the directory `path` in its parent, and holds on to it: later uses do not look the
+    /// path up again.
     pub(crate) fn make_directory(&mut self, path: &Path) -> Result<(), ResolveError> {
         let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
         let name = path.file_name().unwrap_or_default();
@@ -279,8 +282,8 @@ impl Directory {
         self.id.device
     }
 
-    /// Descriptors for resolution only cannot be synced, so the directory is opened once more. One that the user may
-    /// write but not list is covered by syncing everything.
+    /// Descriptors for resolution only cannot be synced, so the directory is opened once more. One
+    /// that the user may write but not list is covered by syncing everything.
     fn sync_with(&self, sync: fn(OwnedFd) -> rustix::io::Result<()>) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.descriptor, ".", flags, Mode::empty()) {

@@ -17,7 +17,8 @@ use crate::found::{self, FoundEntry};
 use crate::journal::{Digest, JournalRecord, RecordedChange};
 use crate::tree::{Directory, DirectoryTree, ResolveError};
 
-/// A file that could not be restored without loss, because it was changed after the patch was interrupted.
+/// A file that could not be restored without loss, because it was changed after the patch was
+/// interrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Conflict {
@@ -187,7 +188,8 @@ impl Undo<'_> {
         Ok(new.map(|_| self.conflict(None)))
     }
 
-    /// The old version is still in place, or it was exchanged and has the hidden name of the new one.
+    /// The old version is still in place, or it was exchanged and has the hidden name of the new
+    /// one.
     fn undo_replace(
         &self,
         digest: &Digest,

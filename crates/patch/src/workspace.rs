@@ -11,7 +11,8 @@ use crate::tree::{DirectoryTree, LinkScope};
 /// How a patch is applied.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
-    /// The workspace. Relative paths of the patch start here. It is trusted and may be reached through links.
+    /// The workspace. Relative paths of the patch start here. It is trusted and may be reached
+    /// through links.
     pub root: PathBuf,
     /// Whether the patch may only reach files beneath `root`. `false` lifts the limit.
     pub workspace_only: bool,

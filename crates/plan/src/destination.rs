@@ -1,4 +1,5 @@
-//! Where a path leads, also where nothing is at its end; and paths of a plan that must still lead there.
+//! Where a path leads, also where nothing is at its end; and paths of a plan that must still lead
+//! there.
 
 use interlock_command::{Destination, DestinationKind};
 use rustix::fs::FileType;

@@ -13,7 +13,8 @@ const MAX_BYTES: u64 = 1 << 20;
 /// More parents than this are not searched.
 const MAX_PARENTS: usize = 64;
 
-/// The remotes that git knows in `cwd`. `None` when a file that decides is there and cannot be read.
+/// The remotes that git knows in `cwd`. `None` when a file that decides is there and cannot be
+/// read.
 pub(crate) fn remotes(cwd: &Path, home: Option<&Path>) -> Option<GitRemotes> {
     let mut files = vec![PathBuf::from("/etc/gitconfig")];
     if let Some(home) = home {
@@ -39,8 +40,8 @@ pub(crate) fn remotes(cwd: &Path, home: Option<&Path>) -> Option<GitRemotes> {
     Some(GitRemotes::read(texts.iter().map(String::as_str)))
 }
 
-/// Where the configuration of the repository lies. In a worktree or a submodule, `.git` is a file that
-/// says where its directory is, and a worktree's directory says where the common one is.
+/// Where the configuration of the repository lies. In a worktree or a submodule, `.git` is a file
+/// that says where its directory is, and a worktree's directory says where the common one is.
 fn common_directory(top: &Path) -> Option<PathBuf> {
     let own = top.join(".git");
     if own.is_dir() {
@@ -54,8 +55,9 @@ fn common_directory(top: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The linked worktree that a `.git` file belongs to. The file names a directory of the repository, and that directory
-/// names the file: a copy of the file elsewhere, or a file that names the repository of another worktree, is none.
+/// The linked worktree that a `.git` file belongs to. The file names a directory of the repository,
+/// and that directory names the file: a copy of the file elsewhere, or a file that names the
+/// repository of another worktree, is none.
 pub(crate) fn worktree(git_file: &Path) -> Option<GitWorktree> {
     let own = fs::canonicalize(git_file).ok()?;
     let named = sole_line(&own)?;

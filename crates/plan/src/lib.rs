@@ -5,8 +5,9 @@
 //!
 //! Read in this order: [`FsResolver`] (look-ups as a shell makes them), `walk` (from `/` to the
 //! file, link by link, and who could change what on the way), `kind` (the first bytes), `glob`
-//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change until it is used), [`PinnedFile`] (identity), [`PlanBinding`] (the
-//! files that an approval holds), [`RunPlan`].
+//! (expansion), [`Ownership`] (the same facts in words), [`Exposure`] (what could change until it
+//! is used), [`PinnedFile`] (identity), [`PlanBinding`] (the files that an approval holds),
+//! [`RunPlan`].
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
 //! What the dynamic loader loads into a native program from places that are not the system's own.
 //!
-//! It looks where the loader looks, and in the same order: `DT_RPATH` of the object and of those that
-//! loaded it, or its `DT_RUNPATH`, then the system's directories. In a place that the running user can
-//! write, a library that is there is bound, and one that is not there must not appear. Libraries that
-//! a program opens by itself later (`dlopen`) are its own business, like every file that it reads.
+//! It looks where the loader looks, and in the same order: `DT_RPATH` of the object and of those
+//! that loaded it, or its `DT_RUNPATH`, then the system's directories. In a place that the running
+//! user can write, a library that is there is bound, and one that is not there must not appear.
+//! Libraries that a program opens by itself later (`dlopen`) are its own business, like every file
+//! that it reads.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -187,8 +188,8 @@ impl Search {
         }
     }
 
-    /// A library of the system is trusted, but what it needs is looked for in the `DT_RPATH` of those
-    /// that loaded it.
+    /// A library of the system is trusted, but what it needs is looked for in the `DT_RPATH` of
+    /// those that loaded it.
     fn follow_system(&mut self, path: &str, object: &Object) -> Result<(), Drift> {
         if object.rpath.is_empty() {
             return Ok(());
@@ -261,8 +262,8 @@ fn facts(path: &str) -> Result<ElfFacts, ElfError> {
     read(&file)
 }
 
-/// Whether the running user could exchange nothing on the way, or for root, whether it lies where the
-/// system keeps its libraries.
+/// Whether the running user could exchange nothing on the way, or for root, whether it lies where
+/// the system keeps its libraries.
 fn is_of_the_system(path: &str) -> bool {
     let Ok(walked) = walk(path) else {
         return false;

@@ -299,8 +299,8 @@ impl RunPlan {
         executed.chain(&self.libraries)
     }
 
-    /// Whether the plan pins a file with exactly this content. A file without a hash is one that the
-    /// running user cannot alter.
+    /// Whether the plan pins a file with exactly this content. A file without a hash is one that
+    /// the running user cannot alter.
     pub fn holds_content(&self, path: &str, sha256: &str) -> bool {
         let bound = self.binding.files.iter().map(|bound| &bound.file);
         let mut files = bound.chain(self.pinned_files());

@@ -18,8 +18,8 @@ pub trait PlanPermission {
 }
 
 /// A plan that may be started, once. [`AuthorizationKey::authorize`] makes it of a plan and the
-/// permission for exactly that plan, and uses both up; starting it uses it up in turn. It is all that
-/// the supervisor's client starts:
+/// permission for exactly that plan, and uses both up; starting it uses it up in turn. It is all
+/// that the supervisor's client starts:
 ///
 /// ```no_run
 /// use interlock_run::AuthorizedPlan;

@@ -2,12 +2,12 @@
 //! its end.
 //!
 //! There is one function that starts a process for a caller: [`start`]. It takes a
-//! [`RunPlan`](interlock_plan::RunPlan) with its files open, and an [`Authorization`] that names the
-//! plan's digest.
+//! [`RunPlan`](interlock_plan::RunPlan) with its files open, and an [`Authorization`] that names
+//! the plan's digest.
 //!
 //! Read in this order: [`Authorization`], then `engine` (its first screen is the argument why only
-//! what was judged can run), `spool` (what it wrote), `transcript` (who has read what), `screen` and
-//! `keys` (its terminal), `names`.
+//! what was judged can run), `spool` (what it wrote), `transcript` (who has read what), `screen`
+//! and `keys` (its terminal), `names`.
 
 mod authorization;
 pub mod cgroup;

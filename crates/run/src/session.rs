@@ -34,8 +34,8 @@ pub struct SessionRecord {
     pub pty: bool,
     /// Input can be written to it.
     pub writable: bool,
-    /// The inode of the pipe that its input goes through, where that is a pipe: the process that holds
-    /// the other end is closed to other processes of its user.
+    /// The inode of the pipe that its input goes through, where that is a pipe: the process that
+    /// holds the other end is closed to other processes of its user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_pipe: Option<u64>,
     pub race_free: bool,

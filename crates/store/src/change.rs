@@ -42,7 +42,8 @@ impl Store {
                 written: &written,
             };
             let value = work(&change)?;
-            // An operation that failed half-way must not be committed because its error was ignored.
+            // An operation that failed half-way must not be committed because its error was
+            // ignored.
             if change.sql.failed.get() {
                 return Err(E::from(StoreError::Failed {
                     path: self.path().to_owned(),
@@ -67,8 +68,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The same, a moment before it is on the disk. Whatever comes of it has to be written before it has
-    /// an effect, or to wait for [`Store::settle`].
+    /// The same, a moment before it is on the disk. Whatever comes of it has to be written before
+    /// it has an effect, or to wait for [`Store::settle`].
     pub(crate) fn glance<T>(
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,

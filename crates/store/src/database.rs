@@ -249,7 +249,8 @@ fn lock_file(database: &Path) -> io::Result<File> {
 /// Makes sure that the file exists with mode 0600.
 ///
 /// The file itself is never opened here: closing any descriptor of it would drop the locks that
-/// SQLite holds on it elsewhere in this process. A new one is made under another name and linked in.
+/// SQLite holds on it elsewhere in this process. A new one is made under another name and linked
+/// in.
 fn prepare_file(path: &Path, state_dir: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => Err(io::Error::new(

@@ -33,8 +33,8 @@ impl Disk {
         Self { log: Some(log) }
     }
 
-    /// Returns when all that was committed is on the disk. An error is for good: what the system did not
-    /// write once, it may forget, and say nothing of it the next time.
+    /// Returns when all that was committed is on the disk. An error is for good: what the system
+    /// did not write once, it may forget, and say nothing of it the next time.
     pub(crate) fn sync(&self) -> io::Result<()> {
         match &self.log {
             Some(log) => log.sync_data(),

@@ -1,8 +1,9 @@
 //! Whether the approvals document is the one that the audit recorded last.
 //!
-//! Every write of the document is an audit record that holds its hash. The row names that record and
-//! is sealed together with it; the file `approvals.recorded` beside the database says which record was
-//! the last one. A document that fits neither was put there behind the chain, and nothing runs by it.
+//! Every write of the document is an audit record that holds its hash. The row names that record
+//! and is sealed together with it; the file `approvals.recorded` beside the database says which
+//! record was the last one. A document that fits neither was put there behind the chain, and
+//! nothing runs by it.
 
 use rusqlite::params;
 use serde_json::{Value, json};
@@ -113,8 +114,8 @@ impl Store {
         })
     }
 
-    /// Puts down which document was recorded last. It is on the disk already: what cannot be put down
-    /// now is when the document is read next.
+    /// Puts down which document was recorded last. It is on the disk already: what cannot be put
+    /// down now is when the document is read next.
     pub(crate) fn keep_recorded(&self, written: &WrittenDocument) {
         let is_older = match recorded::read(self.state_dir()) {
             DocumentRecord::By(head) => head.seq > written.head.seq && !written.is_repair,

@@ -1,5 +1,5 @@
-//! Runs that a gateway forwards to this host: the plans that were handed out for approval elsewhere,
-//! and the run ids that were used.
+//! Runs that a gateway forwards to this host: the plans that were handed out for approval
+//! elsewhere, and the run ids that were used.
 
 use rusqlite::params;
 
@@ -38,8 +38,9 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Keeps a plan, as long as an approval of it can live. The first one under a digest stays until
-    /// then: the same words, prepared once more, must not change what an approval is bound to.
+    /// Keeps a plan, as long as an approval of it can live. The first one under a digest stays
+    /// until then: the same words, prepared once more, must not change what an approval is bound
+    /// to.
     pub fn hand_out_plan(&self, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
         limits::PLAN_DIGEST.check(digest)?;
         limits::PLAN.check(plan)?;

@@ -275,8 +275,8 @@ impl Change<'_> {
         Ok(found.map(|found| found.grant.id))
     }
 
-    /// Takes one use of a grant that this program wrote. The table itself refuses more uses than the
-    /// grant has.
+    /// Takes one use of a grant that this program wrote. The table itself refuses more uses than
+    /// the grant has.
     fn count_use(&self, SealedGrant { grant, seal }: &SealedGrant) -> Result<(), StoreError> {
         let key = self.store.key();
         if !key.is_sealed(GRANT, &sealed(grant, grant.uses), seal.as_deref()) {

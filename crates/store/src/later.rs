@@ -96,7 +96,8 @@ impl DeferredWrites {
         }
     }
 
-    /// Returns when all that was put here before is written, or has failed: for the end of a process.
+    /// Returns when all that was put here before is written, or has failed: for the end of a
+    /// process.
     pub fn settle(&self) {
         self.0.write(Otherwise::GiveUp);
     }

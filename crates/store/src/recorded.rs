@@ -1,5 +1,5 @@
-//! The document that was recorded last, beside the database: so that a database that was emptied, put
-//! back or replaced is no first start, and so that the owner can have the document back.
+//! The document that was recorded last, beside the database: so that a database that was emptied,
+//! put back or replaced is no first start, and so that the owner can have the document back.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;

@@ -239,9 +239,9 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             up_to INTEGER NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
-    // Every index is a page more to write with each commit. Records of every run are found without one,
-    // since there are so many; what is seldom must not be looked for among them. The other two were of
-    // tables that hold little. The condition is the one of `audit::log`.
+    // Every index is a page more to write with each commit. Records of every run are found without
+    // one, since there are so many; what is seldom must not be looked for among them. The other two
+    // were of tables that hold little. The condition is the one of `audit::log`.
     M::up(
         "DROP INDEX IF EXISTS audit_kind;
         CREATE INDEX IF NOT EXISTS audit_seldom ON audit (kind, seq)
@@ -249,11 +249,11 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         DROP INDEX IF EXISTS open_run_of;
         DROP INDEX IF EXISTS session_events_age;",
     ),
-    // The same for the agent, which nearly every record names: its index had a page of its own in every
-    // commit, and read the body of every record once more.
+    // The same for the agent, which nearly every record names: its index had a page of its own in
+    // every commit, and read the body of every record once more.
     M::up("DROP INDEX IF EXISTS audit_agent;"),
-    // Plans of the same words: the first one is what an approval holds, the newest one what the policy
-    // allows by itself.
+    // Plans of the same words: the first one is what an approval holds, the newest one what the
+    // policy allows by itself.
     M::up(
         "ALTER TABLE handed_plan ADD COLUMN newest TEXT NOT NULL DEFAULT '';
         UPDATE handed_plan SET newest = plan;",

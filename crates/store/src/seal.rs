@@ -1,5 +1,5 @@
-//! Seals: a row that lets something run is written by this program, and by nothing else that can write
-//! the database.
+//! Seals: a row that lets something run is written by this program, and by nothing else that can
+//! write the database.
 //!
 //! The audit chain shows that a record was changed, but a process that can write the database can
 //! also write a whole chain. So the approvals document, decisions and grants carry a seal, made

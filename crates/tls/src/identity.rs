@@ -141,7 +141,8 @@ impl Identity {
         }
     }
 
-    /// By its dates and the clock of this machine. Pinned certificates are taken whatever these say.
+    /// By its dates and the clock of this machine. Pinned certificates are taken whatever these
+    /// say.
     pub fn validity(&self) -> Validity {
         let Ok(parsed) = ParsedCertificate::try_from(&self.certificate) else {
             return Validity::Valid;

@@ -180,7 +180,8 @@ pub fn verify(
     let Some(version) = signed_version(connect, device, &key) else {
         return Err(&refusal::DEVICE_AUTH_SIGNATURE_INVALID);
     };
-    // Last comes the form of the key: one that has verified a signature has a form that can be stored.
+    // Last comes the form of the key: one that has verified a signature has a form that can be
+    // stored.
     Ok(VerifiedDevice {
         device_id: device.id.clone(),
         public_key: URL_SAFE_NO_PAD.encode(&key),

@@ -1,5 +1,5 @@
-//! Keys that a JSON text gives twice. Parsers differ in which value they take, so that two readers of
-//! one message could see two messages: such a text is refused at every transport.
+//! Keys that a JSON text gives twice. Parsers differ in which value they take, so that two readers
+//! of one message could see two messages: such a text is refused at every transport.
 
 use std::collections::HashSet;
 use std::fmt;

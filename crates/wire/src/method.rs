@@ -125,7 +125,8 @@ pub fn authorize(name: &str, role: Role, scopes: &Scopes) -> Result<(), WireErro
         (None, Role::Operator) => {
             require(OperatorScope::Admin, scopes).and(Err(WireError::unknown_method(name)))
         }
-        // Nodes of others call what only their gateways have: nothing that they should be closed for.
+        // Nodes of others call what only their gateways have: nothing that they should be closed
+        // for.
         (None, Role::Node) => Err(WireError::unknown_method(name)),
     }
 }

@@ -217,7 +217,8 @@ pub struct SystemRunPrepared {
     /// Sent by an Interlock node to an Interlock gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interlock: Option<extension::PlanNotes>,
-    /// Sent by newer foreign nodes: the policy in force there, and whether *always* would be stored.
+    /// Sent by newer foreign nodes: the policy in force there, and whether *always* would be
+    /// stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_policy: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

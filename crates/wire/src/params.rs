@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 use crate::error::WireError;
 use crate::schema::ObjectSchema;
 
-/// Makes a type and its shape out of one table. Each row: name in Rust, name on the wire, type, kind.
-/// `required` must be there; `optional` may be missing; `patch` may be missing (leave it as it is) or
-/// null (take it away).
+/// Makes a type and its shape out of one table. Each row: name in Rust, name on the wire, type,
+/// kind. `required` must be there; `optional` may be missing; `patch` may be missing (leave it as
+/// it is) or null (take it away).
 macro_rules! object {
     (
         $(#[$meta:meta])*

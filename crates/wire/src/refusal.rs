@@ -4,8 +4,8 @@ use crate::close::Close;
 use crate::error::{ErrorCode, WireError};
 use crate::scope::Role;
 
-/// One row. [`WireRefusal::error`] goes into the response, [`WireRefusal::close`] ends the connection when
-/// it is refused in the handshake.
+/// One row. [`WireRefusal::error`] goes into the response, [`WireRefusal::close`] ends the
+/// connection when it is refused in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireRefusal {
     pub error: ErrorCode,

@@ -1,5 +1,5 @@
-//! A text that proves something: a token, a password. It is never printed, and comparing it takes the
-//! same time whatever is guessed.
+//! A text that proves something: a token, a password. It is never printed, and comparing it takes
+//! the same time whatever is guessed.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! Edits as the smallest possible replacements of text: comments and formatting elsewhere stay, byte for byte.
+//! Edits as the smallest possible replacements of text: comments and formatting elsewhere stay,
+//! byte for byte.
 
 use serde_json::{Map, Value};
 

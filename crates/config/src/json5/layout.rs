@@ -134,7 +134,8 @@ impl Layout<'_> {
         }
     }
 
-    /// How a value is written that takes the place of `node`, which stands in the innermost container.
+    /// How a value is written that takes the place of `node`, which stands in the innermost
+    /// container.
     pub(super) fn style_of(&self, node: &Json5Node) -> Json5Style {
         let multiline = self.chain.is_empty() || self.is_multiline(self.chain.len());
         Json5Style {
@@ -178,7 +179,8 @@ impl Layout<'_> {
         }
     }
 
-    /// What the text adds per level: seen at the innermost container that shows it, else at the root.
+    /// What the text adds per level: seen at the innermost container that shows it, else at the
+    /// root.
     fn unit(&self) -> String {
         let root = self.chain.first().copied();
         let shown = |node: &Json5Node| {

@@ -1,7 +1,8 @@
 //! JSON5 texts with positions, and edits that leave every other byte as it was.
 //!
 //! The reader is our own: the grammar is small, and what is read here decides what may run, so it
-//! accepts exactly JSON5, says where each value stands, and refuses what a lenient reader would guess.
+//! accepts exactly JSON5, says where each value stands, and refuses what a lenient reader would
+//! guess.
 
 mod edit;
 mod layout;

@@ -343,7 +343,8 @@ pub(super) fn is_blank(character: char) -> bool {
         )
 }
 
-/// Spans of the comments in a text between two tokens, which holds only blanks, comments and commas.
+/// Spans of the comments in a text between two tokens, which holds only blanks, comments and
+/// commas.
 pub(super) fn comments(text: &str, within: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut scanner = Json5Scanner {

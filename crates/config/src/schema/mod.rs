@@ -1,4 +1,5 @@
-//! What keys there are. One table ([`CONFIG`]) feeds the check of a file, the JSON schema and the reference page.
+//! What keys there are. One table ([`CONFIG`]) feeds the check of a file, the JSON schema and the
+//! reference page.
 
 mod check;
 mod json_schema;
@@ -56,7 +57,8 @@ pub enum ConfigKind {
 }
 
 impl ConfigKind {
-    /// Whether the key may be set. A key that may be set has an effect; a test holds the program to it.
+    /// Whether the key may be set. A key that may be set has an effect; a test holds the program to
+    /// it.
     pub fn is_accepted(&self) -> bool {
         !matches!(self, Self::Refused(_) | Self::NotAvailable(_))
     }

@@ -131,7 +131,8 @@ static AGENT: &[ConfigField] = &[
     field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "Its own values over the defaults."),
 ];
 
-/// Only `mode: "off"` is true in this version. A sandbox that is asked for is never a run on the host.
+/// Only `mode: "off"` is true in this version. A sandbox that is asked for is never a run on the
+/// host.
 static AGENT_SANDBOX: &[ConfigField] = &[
     field("mode", ConfigKind::ChoiceWithout(SandboxMode::WORDS, &["non-main", "all"], &SANDBOX), "\"off\"", "Which sessions are sandboxed: none, because this version has no sandbox."),
     not_available("scope", &SANDBOX),

@@ -26,8 +26,9 @@ pub(super) struct CommandCall {
     pub(super) gateway: GatewayLayer,
 }
 
-/// What the gateway adds to the policy of this machine; it can only tighten. A word that this version
-/// does not know is taken for the strictest one, and a deny rule that cannot be read refuses the run.
+/// What the gateway adds to the policy of this machine; it can only tighten. A word that this
+/// version does not know is taken for the strictest one, and a deny rule that cannot be read
+/// refuses the run.
 pub(super) fn gateway_layer(layer: &PolicyLayer) -> Result<GatewayLayer, WireError> {
     let deny = layer.deny.iter().map(|deny| {
         let rule: DenyRule = serde_json::from_value(deny.rule.clone()).map_err(|error| {

@@ -1,5 +1,5 @@
-//! `interlock.explain`: what this machine would say to a command. Nothing of it is prepared, asked about
-//! or run, and nothing is recorded.
+//! `interlock.explain`: what this machine would say to a command. Nothing of it is prepared, asked
+//! about or run, and nothing is recorded.
 
 use interlock_config::UnboundApprovals;
 use interlock_host::{

@@ -119,7 +119,8 @@ fn loosened_lists(old: &Document, new: &Document, agent: &AgentId) -> Option<&'s
     has_more.then_some("the allowlist")
 }
 
-/// What an entry allows, without what is only noted of it. Entries of the base satisfy fewer programs.
+/// What an entry allows, without what is only noted of it. Entries of the base satisfy fewer
+/// programs.
 fn meaning(entry: Entry) -> Entry {
     Entry {
         id: None,

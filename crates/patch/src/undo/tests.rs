@@ -1,5 +1,5 @@
-//! Every state in which a patch of one file can be found, also on file systems that cannot exchange two names or have
-//! no hard links.
+//! Every state in which a patch of one file can be found, also on file systems that cannot exchange
+//! two names or have no hard links.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,7 +38,8 @@ impl Version {
 
 type State<'a> = &'a [(&'a str, Version)];
 
-/// Builds the state, undoes (twice: the second time must change nothing), and returns what is there and the conflicts.
+/// Builds the state, undoes (twice: the second time must change nothing), and returns what is there
+/// and the conflicts.
 fn undone(kind: &str, state: State<'_>) -> (BTreeMap<String, String>, Vec<Conflict>) {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();

@@ -80,8 +80,8 @@ pub(super) fn run_in(cgroup: &str) -> Option<GroupName> {
     paths(cgroup).find_map(|path| path.rsplit('/').find_map(GroupName::of_directory))
 }
 
-/// Where the calling process is in every tree, to be compared with where it is later. Empty where the
-/// system does not say.
+/// Where the calling process is in every tree, to be compared with where it is later. Empty where
+/// the system does not say.
 pub(crate) fn own_place() -> String {
     fs::read_to_string("/proc/self/cgroup").unwrap_or_default()
 }

@@ -63,8 +63,8 @@ pub(super) fn begin(
     let to_pump = pump
         .start()
         .map_err(StartError::system("cannot start a thread"))?;
-    // Not before the pump is there: it writes the transcript and ends the run with the rights of this
-    // process. The conductor of a line inherits those of the run.
+    // Not before the pump is there: it writes the transcript and ends the run with the rights of
+    // this process. The conductor of a line inherits those of the run.
     let _as_the_run = plan.assume_account()?;
     let launcher = Launcher::new(plan, checked, settings, slave);
     let race_free = launcher.is_race_free();

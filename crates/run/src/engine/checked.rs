@@ -226,8 +226,8 @@ impl Opened {
         })
     }
 
-    /// How the file will be executed, and whether writers can be kept away from it meanwhile, without
-    /// reading more than its first bytes.
+    /// How the file will be executed, and whether writers can be kept away from it meanwhile,
+    /// without reading more than its first bytes.
     pub fn outlook(pinned: &PinnedFile) -> io::Result<(Form, bool)> {
         let flags =
             OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

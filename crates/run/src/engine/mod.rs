@@ -96,8 +96,8 @@ pub fn start(
     started
 }
 
-/// A plan whose files were opened and compared with it. It may be opened before it may run; how long
-/// before does not matter: each file is looked at once more right before it is executed.
+/// A plan whose files were opened and compared with it. It may be opened before it may run; how
+/// long before does not matter: each file is looked at once more right before it is executed.
 #[derive(Debug)]
 pub struct OpenedPlan {
     plan: RunPlan,

@@ -257,8 +257,9 @@ fn adopt(rows: &[ProcessRow], me: Pid, waited_for: &[Pid]) {
     }
 }
 
-/// Everything below `roots`, what `is_member` says, and everything below that; living only. The roots
-/// are this process or children of it that were not collected yet: their numbers are their own.
+/// Everything below `roots`, what `is_member` says, and everything below that; living only. The
+/// roots are this process or children of it that were not collected yet: their numbers are their
+/// own.
 ///
 /// The rows were read one after the other. A number may have been given to a stranger in between,
 /// whose children must not be taken for children of the one before: a parent counts only if it is

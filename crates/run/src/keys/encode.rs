@@ -9,7 +9,8 @@ pub struct KeyInput<'a> {
     pub literal: Option<&'a str>,
     /// One byte each, as one or two hexadecimal digits, with or without `0x`.
     pub hex: &'a [String],
-    /// Key names with modifiers (`Enter`, `C-c`, `M-x`, `S-Up`, `C-M-Left`, `^d`). What is not a key is typed as text.
+    /// Key names with modifiers (`Enter`, `C-c`, `M-x`, `S-Up`, `C-M-Left`, `^d`). What is not a
+    /// key is typed as text.
     pub keys: &'a [String],
 }
 

@@ -15,8 +15,9 @@ pub const SUBMIT: &[u8] = b"\r";
 const START: &str = "\x1b[200~";
 const END: &str = "\x1b[201~";
 
-/// Bracketed text cannot break out: it holds no end marker in any spelling, and no control character that a terminal
-/// line would act on. Each such character becomes its visible picture, so the reader sees that it was there.
+/// Bracketed text cannot break out: it holds no end marker in any spelling, and no control
+/// character that a terminal line would act on. Each such character becomes its visible picture, so
+/// the reader sees that it was there.
 pub fn paste(text: &str, bracketed: Bracketed) -> Vec<u8> {
     match bracketed {
         Bracketed::No => text.as_bytes().to_vec(),

@@ -7,7 +7,8 @@ pub(super) enum KeySequence {
     Byte(u8),
     /// `CSI c`, with modifiers `CSI 1 ; m c`, in application mode `SS3 c`.
     Cursor(u8),
-    /// `CSI n ~`, with modifiers `CSI n ; m ~`. `application` is what `SS3` key the application cursor mode makes it.
+    /// `CSI n ~`, with modifiers `CSI n ; m ~`. `application` is what `SS3` key the application
+    /// cursor mode makes it.
     Tilde { number: u8, application: Option<u8> },
     /// `SS3 c`, with modifiers `CSI 1 ; m c`: F1 to F4.
     Function(u8),
@@ -42,8 +43,8 @@ const KEYS: &[(&str, KeySequence)] = &[
     ("down", KeySequence::Cursor(b'B')),
     ("right", KeySequence::Cursor(b'C')),
     ("left", KeySequence::Cursor(b'D')),
-    // `CSI 1 ~` and `CSI 4 ~` are what tmux sends; programs that ask for application mode know `SS3 H` and `SS3 F`
-    // from the terminfo entry of xterm-256color.
+    // `CSI 1 ~` and `CSI 4 ~` are what tmux sends; programs that ask for application mode know `SS3
+    // H` and `SS3 F` from the terminfo entry of xterm-256color.
     (
         "home",
         KeySequence::Tilde {

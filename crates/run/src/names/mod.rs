@@ -12,7 +12,8 @@ use words::{ADJECTIVES, NOUNS};
 pub fn session_name(is_taken: impl Fn(&str) -> bool) -> String {
     let pairs = ADJECTIVES.len() * NOUNS.len();
     let random = usize::try_from(Uuid::new_v4().as_u128() % pairs as u128).unwrap_or(0);
-    // A stride that shares no factor with the number of pairs visits each of them once, far from the one before.
+    // A stride that shares no factor with the number of pairs visits each of them once, far from
+    // the one before.
     let stride = (pairs / 3..pairs)
         .find(|stride| greatest_common_divisor(*stride, pairs) == 1)
         .unwrap_or(1);

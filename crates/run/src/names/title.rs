@@ -1,4 +1,5 @@
-//! A short title from a command: what is done, and to what. For people only; nothing is decided by it.
+//! A short title from a command: what is done, and to what. For people only; nothing is decided by
+//! it.
 
 /// Words that run something else: the title is about what they run.
 const CARRIERS: &[&str] = &[
@@ -39,7 +40,8 @@ const WITH_SUBCOMMAND: &[&str] = &[
 
 const MAX_CHARS: usize = 60;
 
-/// `git push origin`, `python server.py`, `cargo test`; the command's first word alone if nothing more is to be said.
+/// `git push origin`, `python server.py`, `cargo test`; the command's first word alone if nothing
+/// more is to be said.
 pub fn title(command: &str) -> String {
     let segments: Vec<Vec<String>> = segments(command)
         .into_iter()

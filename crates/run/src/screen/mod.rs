@@ -1,8 +1,9 @@
 //! The terminal as a person would see it.
 //!
-//! `vt100` keeps the picture. What it leaves out, and what a program can do with it, is settled here: sequences it does
-//! not know are rewritten to ones it does (`rewrite`), queries are answered (`answer`), and no output, however hostile,
-//! takes more memory than one screen and a few small buffers.
+//! `vt100` keeps the picture. What it leaves out, and what a program can do with it, is settled
+//! here: sequences it does not know are rewritten to ones it does (`rewrite`), queries are answered
+//! (`answer`), and no output, however hostile, takes more memory than one screen and a few small
+//! buffers.
 
 mod answer;
 mod rewrite;
@@ -105,8 +106,9 @@ impl Screen {
         }
     }
 
-    /// Draws what the program wrote, and returns what the terminal answers: bytes to write to the program's input.
-    /// The answers of one call are few and short, and hold nothing that the program chose.
+    /// Draws what the program wrote, and returns what the terminal answers: bytes to write to the
+    /// program's input. The answers of one call are few and short, and hold nothing that the
+    /// program chose.
     #[must_use = "a program that asks its terminal waits for the answer"]
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut rest = bytes;
@@ -194,7 +196,8 @@ impl Screen {
         self.guarded(|parser| parser.process(bytes));
     }
 
-    /// The character before the cursor once more, `count` times. Programs send this right after the character.
+    /// The character before the cursor once more, `count` times. Programs send this right after the
+    /// character.
     fn repeat(&mut self, count: u16) {
         let screen = self.parser.screen();
         let (row, column) = screen.cursor_position();
@@ -216,8 +219,8 @@ impl Screen {
         self.draw(format!("\x1b[{}G", stop + 1).as_bytes());
     }
 
-    /// A program's output must not be able to end the supervisor: where the drawing code fails, an empty screen takes
-    /// its place, and the transcript still has everything.
+    /// A program's output must not be able to end the supervisor: where the drawing code fails, an
+    /// empty screen takes its place, and the transcript still has everything.
     fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<ScreenListener>)) {
         let parser_now = &mut self.parser;
         if catch_unwind(AssertUnwindSafe(|| work(parser_now))).is_err() {

@@ -1,5 +1,5 @@
-//! Stands between a program's output and `vt100`: knows where sequences begin and end, bounds their length, and says
-//! those that `vt100` lacks in words that it has.
+//! Stands between a program's output and `vt100`: knows where sequences begin and end, bounds their
+//! length, and says those that `vt100` lacks in words that it has.
 
 use memchr::memchr3;
 
@@ -25,12 +25,13 @@ pub(super) struct Rewriter {
     sequence: Vec<u8>,
     charsets: Charsets,
     saved: Charsets,
-    /// The beginning of a character whose end has not come yet. The parser behind gets whole characters only: it is
-    /// not reliable where one is cut.
+    /// The beginning of a character whose end has not come yet. The parser behind gets whole
+    /// characters only: it is not reliable where one is cut.
     held: Vec<u8>,
 }
 
-/// The states of the parser behind, as far as they matter here. Both leave any state on the same bytes.
+/// The states of the parser behind, as far as they matter here. Both leave any state on the same
+/// bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum RewriteState {
     #[default]
@@ -68,7 +69,8 @@ const SHIFT_OUT: u8 = 0x0e;
 const SHIFT_IN: u8 = 0x0f;
 
 impl Rewriter {
-    /// Looks at the start of `bytes`, which is not empty, and says how many it took and what they mean.
+    /// Looks at the start of `bytes`, which is not empty, and says how many it took and what they
+    /// mean.
     pub fn next(&mut self, bytes: &[u8]) -> (usize, RewriteStep) {
         if self.state == RewriteState::Ground {
             return self.ground(bytes);

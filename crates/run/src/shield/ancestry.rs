@@ -32,10 +32,11 @@ impl RunNamespace {
         Ok(Self { number, is_user })
     }
 
-    /// Whether a process that was left to `init` lives in it or below it. Where that cannot be found
-    /// out, although the process lives, it does: nothing may outlive its run because it cannot be
-    /// looked at. A process that ends has no namespaces for a moment, while it still counts as alive:
-    /// one of the init's own helpers must not be taken for a process of the run then.
+    /// Whether a process that was left to `init` lives in it or below it. Where that cannot be
+    /// found out, although the process lives, it does: nothing may outlive its run because it
+    /// cannot be looked at. A process that ends has no namespaces for a moment, while it still
+    /// counts as alive: one of the init's own helpers must not be taken for a process of the run
+    /// then.
     pub fn has(self, pid: i32, init: Pid) -> bool {
         let lives = || {
             process_table::row(pid)

@@ -78,7 +78,8 @@ fn hold_ancestors(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// An empty directory, or the empty file, over what is there. What this user cannot reach needs none.
+/// An empty directory, or the empty file, over what is there. What this user cannot reach needs
+/// none.
 fn put_cover(point: &Path) -> io::Result<()> {
     match std::fs::metadata(point) {
         Ok(metadata) if metadata.is_dir() => {

@@ -1,8 +1,9 @@
-//! Process 1 of an agent's PID namespace: makes the namespaces, collects what ends in them without a
-//! parent, and is over when the supervisor lets it go and nothing else is left inside.
+//! Process 1 of an agent's PID namespace: makes the namespaces, collects what ends in them without
+//! a parent, and is over when the supervisor lets it go and nothing else is left inside.
 //!
-//! It is a child of the supervisor. From inside it cannot be signalled, since it is process 1, and not
-//! be read or traced, since it is non-dumpable and no run has a capability in its user namespace.
+//! It is a child of the supervisor. From inside it cannot be signalled, since it is process 1, and
+//! not be read or traced, since it is non-dumpable and no run has a capability in its user
+//! namespace.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -206,8 +207,8 @@ fn open_own(kind: &str) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Until the supervisor lets it go and nothing is left inside. What is inside when this process ends
-/// is ended by the kernel.
+/// Until the supervisor lets it go and nothing is left inside. What is inside when this process
+/// ends is ended by the kernel.
 fn serve(control: &OwnedFd, is_root: bool) -> io::Result<()> {
     let ended = unsafe_process::watch_children()?;
     let mut is_let_go = false;

@@ -12,8 +12,9 @@
 //! which no run has a capability. Root gets mount and PID namespaces only, and can undo them.
 //!
 //! The kernel gives orphans inside a PID namespace to its process 1 and not to the shim. So every
-//! shim has a namespace of its own that its runs are in as well: a user namespace below the agent's,
-//! which a process can only leave downwards, and for root a UTS namespace. See [`RunShield`].
+//! shim has a namespace of its own that its runs are in as well: a user namespace below the
+//! agent's, which a process can only leave downwards, and for root a UTS namespace. See
+//! [`RunShield`].
 //!
 //! Read `init` (how the namespaces are made), `covers` (what is hidden in them), then this file.
 
@@ -51,8 +52,8 @@ pub struct RunShield {
 }
 
 impl RunShield {
-    /// From the descriptors that the supervisor hands over: mount and PID namespace, the shim's own,
-    /// and for an ordinary user the agent's user namespace.
+    /// From the descriptors that the supervisor hands over: mount and PID namespace, the shim's
+    /// own, and for an ordinary user the agent's user namespace.
     pub(crate) fn from_descriptors(descriptors: Vec<OwnedFd>, init: i32) -> io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let (Some(mounts), Some(processes), Some(own), Some(init)) = (
@@ -82,8 +83,8 @@ impl RunShield {
     }
 
     /// In a child without threads: from here on it sees the agent's view of the file system, or
-    /// `mounts`, which was made of it; and what it starts is in the agent's PID namespace. Allocates
-    /// nothing.
+    /// `mounts`, which was made of it; and what it starts is in the agent's PID namespace.
+    /// Allocates nothing.
     pub(crate) fn enter(&self, mounts: Option<&OwnedFd>) -> io::Result<()> {
         self.enter_mounts(mounts.unwrap_or(&self.mounts))?;
         enter(self.processes.as_fd(), NamespaceKind::Processes)

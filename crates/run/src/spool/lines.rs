@@ -39,8 +39,9 @@ pub struct LinePage {
 }
 
 impl SpoolReader {
-    /// As many of the lines as fit into about `max_bytes`. A single line that is longer is cut, and the cut is counted.
-    /// Where lines are not kept any more, the page starts with the gap that they are in.
+    /// As many of the lines as fit into about `max_bytes`. A single line that is longer is cut, and
+    /// the cut is counted. Where lines are not kept any more, the page starts with the gap that
+    /// they are in.
     pub fn by_lines(&self, range: LineRange, max_bytes: usize) -> Result<LinePage, SpoolError> {
         let view = self.view()?;
         let total_lines = view.total_lines()?;
@@ -201,12 +202,14 @@ impl reader::SnapshotView {
         }
     }
 
-    /// Where a line starts; if that is in a gap, where the gap starts; the end for a line that is not there.
+    /// Where a line starts; if that is in a gap, where the gap starts; the end for a line that is
+    /// not there.
     fn line_start(&self, line: u64) -> Result<StreamMark, SpoolError> {
         if line == 0 {
             return Ok(StreamMark::default());
         }
-        // The newline before this line is in the last record with fewer lines before it, or in the gap after that.
+        // The newline before this line is in the last record with fewer lines before it, or in the
+        // gap after that.
         let place = self
             .snapshot
             .first_where(|record| record.lines_before >= line)?;

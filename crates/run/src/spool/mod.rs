@@ -11,8 +11,8 @@
 //! | `status.json` | how the session stands or ended, and the totals; replaced by rename |
 //! | `reserve` | a block that is given back when the disk is full, so that the exit status still fits |
 //!
-//! Bytes are written before the record that names them, and a record carries a check value: a reader that follows a
-//! writer, or that comes after a crash, sees whole chunks only.
+//! Bytes are written before the record that names them, and a record carries a check value: a
+//! reader that follows a writer, or that comes after a crash, sees whole chunks only.
 
 mod lines;
 mod reader;

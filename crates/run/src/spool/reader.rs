@@ -77,8 +77,8 @@ impl SpoolReader {
         TranscriptStatus::read(&self.dir)
     }
 
-    /// What follows `cursor`: about `max_bytes`, at least one chunk if there is one. Empty, with `next` equal to
-    /// `cursor`, when there is nothing new.
+    /// What follows `cursor`: about `max_bytes`, at least one chunk if there is one. Empty, with
+    /// `next` equal to `cursor`, when there is nothing new.
     pub fn read_from(&self, cursor: Cursor, max_bytes: usize) -> Result<Batch, SpoolError> {
         let view = self.view()?;
         let mut batch = Batch {

@@ -45,7 +45,8 @@ pub(super) struct ChunkRecord {
     pub offset: u64,
     /// Of the first byte, in the segment's file.
     pub position: u64,
-    /// Newlines in the whole stream before this chunk, kept or not: makes every line number one binary search away.
+    /// Newlines in the whole stream before this chunk, kept or not: makes every line number one
+    /// binary search away.
     pub lines_before: u64,
     pub time_ms: u64,
     pub length: u32,
@@ -106,7 +107,8 @@ impl ChunkRecord {
     }
 }
 
-/// FNV-1a folded to three bytes: finds accidents, not forgers; who can write the spool needs no forgery.
+/// FNV-1a folded to three bytes: finds accidents, not forgers; who can write the spool needs no
+/// forgery.
 fn check(bytes: &[u8]) -> [u8; 3] {
     let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)

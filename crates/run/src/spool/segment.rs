@@ -95,8 +95,8 @@ impl SegmentWriter {
         self.limit.saturating_sub(self.used() + RECORD_SIZE)
     }
 
-    /// Writes what it can and says how much that was. Bytes that no record names yet are overwritten by the next call,
-    /// so a failure leaves nothing behind.
+    /// Writes what it can and says how much that was. Bytes that no record names yet are
+    /// overwritten by the next call, so a failure leaves nothing behind.
     pub fn write_bytes(&self, bytes: &[u8], skip: usize) -> (usize, Option<io::Error>) {
         let mut written = skip;
         while written < bytes.len() {

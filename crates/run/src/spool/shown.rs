@@ -21,20 +21,21 @@ pub struct ShownOutput {
     pub omitted_bytes: u64,
     /// Newlines in what is omitted.
     pub omitted_lines: u64,
-    /// The part of `omitted_bytes` that cannot be read any other way: given up for the quota, or never written.
+    /// The part of `omitted_bytes` that cannot be read any other way: given up for the quota, or
+    /// never written.
     pub gone_bytes: u64,
 }
 
 impl SpoolReader {
-    /// At most `max_chars` characters of the output, half from its beginning and the rest from its end. The lines that
-    /// say what is left out are not counted.
+    /// At most `max_chars` characters of the output, half from its beginning and the rest from its
+    /// end. The lines that say what is left out are not counted.
     pub fn head_and_tail(&self, max_chars: usize) -> Result<ShownOutput, SpoolError> {
         let view = self.view()?;
         show(&view, Cursor::START, view.kept_end, max_chars)
     }
 
-    /// The same for what came after `cursor`, and the cursor after it. While the session goes on, a character whose
-    /// last bytes are still to come is left for the next call.
+    /// The same for what came after `cursor`, and the cursor after it. While the session goes on, a
+    /// character whose last bytes are still to come is left for the next call.
     pub fn new_since(
         &self,
         cursor: Cursor,
@@ -156,7 +157,8 @@ fn contiguous(
     Ok(found)
 }
 
-/// Up to `limit` bytes before `end` without a gap, not from before `from`, not starting within a character.
+/// Up to `limit` bytes before `end` without a gap, not from before `from`, not starting within a
+/// character.
 fn last_part(
     view: &reader::SnapshotView,
     from: StreamMark,

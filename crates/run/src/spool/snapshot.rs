@@ -1,5 +1,5 @@
-//! The segments of a spool as they stood at one moment, held open: files that the writer deletes meanwhile stay
-//! readable, and nothing is loaded but what is asked for.
+//! The segments of a spool as they stood at one moment, held open: files that the writer deletes
+//! meanwhile stay readable, and nothing is loaded but what is asked for.
 
 use std::fs::{self, File};
 use std::io;
@@ -31,7 +31,8 @@ pub(super) struct TranscriptSnapshot {
 
 impl TranscriptSnapshot {
     pub fn take(dir: &Path) -> Result<Self, SpoolError> {
-        // Only a writer that rolls through its whole tail meanwhile makes another attempt necessary.
+        // Only a writer that rolls through its whole tail meanwhile makes another attempt
+        // necessary.
         const ATTEMPTS: usize = 64;
         for _ in 0..ATTEMPTS {
             if let Some(segments) = open_all(dir)? {
@@ -76,7 +77,8 @@ impl TranscriptSnapshot {
         self.first_where(|record| record.end() > offset)
     }
 
-    /// The first record for which `holds`, which must be false up to some record and true from there on.
+    /// The first record for which `holds`, which must be false up to some record and true from
+    /// there on.
     pub fn first_where(
         &self,
         holds: impl Fn(&ChunkRecord) -> bool,
@@ -188,7 +190,8 @@ impl SegmentView {
     }
 }
 
-/// `None` if the newest tail piece was deleted before it could be opened: then the listing is too old.
+/// `None` if the newest tail piece was deleted before it could be opened: then the listing is too
+/// old.
 fn open_all(dir: &Path) -> Result<Option<Vec<SegmentView>>, SpoolError> {
     let mut newest = SegmentName::Head;
     for entry in fs::read_dir(dir).map_err(SpoolError::file("list", dir))? {
@@ -197,8 +200,8 @@ fn open_all(dir: &Path) -> Result<Option<Vec<SegmentView>>, SpoolError> {
             newest = newest.max(name);
         }
     }
-    // From the newest down: pieces are made in order and deleted oldest first, so the first one missing means that it
-    // and all before it are gone, and no piece in between can be overlooked.
+    // From the newest down: pieces are made in order and deleted oldest first, so the first one
+    // missing means that it and all before it are gone, and no piece in between can be overlooked.
     let mut views = Vec::new();
     if let SegmentName::Tail(number) = newest {
         for piece in (1..=number).rev() {

@@ -125,7 +125,8 @@ impl TranscriptStatus {
     }
 }
 
-/// Takes the block that is given back when the status finds no room. Doing without it is no reason to fail.
+/// Takes the block that is given back when the status finds no room. Doing without it is no reason
+/// to fail.
 pub(super) fn hold_reserve(dir: &Path) {
     if let Ok(mut file) = create_private(&reserve(dir)) {
         let _ = file.write_all(&[0; 4096]);

@@ -6,7 +6,8 @@ use super::SpoolError;
 use super::record::{ChunkRecord, MAX_CHUNK, newlines};
 use super::snapshot::{RecordPlace, SegmentView, StreamMark, TranscriptSnapshot};
 
-/// Bytes that the session wrote and the transcript does not have (any more), and the newlines in them.
+/// Bytes that the session wrote and the transcript does not have (any more), and the newlines in
+/// them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gap {
     pub bytes: u64,

@@ -68,8 +68,8 @@ pub struct Fault {
     pub lost: Gap,
 }
 
-/// The one writer of a session's transcript. Every `append` is in the files when it returns, so a reader in another
-/// process sees it at once; nothing is forced to the disk.
+/// The one writer of a session's transcript. Every `append` is in the files when it returns, so a
+/// reader in another process sees it at once; nothing is forced to the disk.
 #[derive(Debug)]
 pub struct SpoolWriter {
     dir: PathBuf,
@@ -174,7 +174,8 @@ impl SpoolWriter {
         while self.stored_bytes() > limits.quota() && self.drop_oldest() {}
     }
 
-    /// For a session that is to run although `create` failed, on a full disk say: keeps nothing, counts everything.
+    /// For a session that is to run although `create` failed, on a full disk say: keeps nothing,
+    /// counts everything.
     pub fn keeping_nothing(dir: &Path, reason: &SpoolError) -> Self {
         let mut writer = Self::with(dir, TranscriptLimits::default(), None);
         writer.fault = Some(Fault {
@@ -203,8 +204,8 @@ impl SpoolWriter {
         }
     }
 
-    /// Adds what the session wrote. Returns after at most a few writes to files; what they refuse is counted as lost,
-    /// and the next call tries again.
+    /// Adds what the session wrote. Returns after at most a few writes to files; what they refuse
+    /// is counted as lost, and the next call tries again.
     pub fn append(&mut self, stream: ChunkStream, bytes: &[u8]) -> Appended {
         self.last_time_ms = self.last_time_ms.max(now_ms());
         let mut done = 0;

@@ -106,8 +106,8 @@ impl SupervisorClient {
         &self.place
     }
 
-    /// Starts a plan that is authorized, which is used up by this. When this returns, the run goes on
-    /// whatever becomes of this process.
+    /// Starts a plan that is authorized, which is used up by this. When this returns, the run goes
+    /// on whatever becomes of this process.
     #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start(
         &self,
@@ -178,8 +178,8 @@ impl SupervisorClient {
         Some(Announced(stream))
     }
 
-    /// As [`SupervisorClient::start`], of a plan that was announced. The authorization is compared with what
-    /// was announced, so it has to be the same.
+    /// As [`SupervisorClient::start`], of a plan that was announced. The authorization is compared
+    /// with what was announced, so it has to be the same.
     #[allow(clippy::needless_pass_by_value)] // taken by value: no plan is started twice
     pub fn start_announced(
         &self,
@@ -222,8 +222,8 @@ impl SupervisorClient {
         let Some((program, arguments)) = &self.program else {
             return Err(fail("none is running".to_owned()));
         };
-        // Runs can read the environment of those above them, and who starts this may have secrets in
-        // its own. The guard and the supervisor need nothing of it; plans say what runs get.
+        // Runs can read the environment of those above them, and who starts this may have secrets
+        // in its own. The guard and the supervisor need nothing of it; plans say what runs get.
         let mut child = Command::new(program)
             .args(arguments)
             .env_clear()

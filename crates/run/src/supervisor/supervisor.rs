@@ -218,7 +218,8 @@ impl Supervisor {
                 let door = aside(&self.setup.version, rustix::process::getpid().as_raw_pid());
                 self.setup.place.remove_socket(&door);
                 if self.strays {
-                    // They cannot be ended from here. The guard ends what is left then, and says what it cannot end.
+                    // They cannot be ended from here. The guard ends what is left then, and says
+                    // what it cannot end.
                     return Err(io::Error::other("something of a run is left"));
                 }
                 return Ok(());
@@ -441,8 +442,8 @@ impl Supervisor {
     }
 
     /// How long the pool may stay as it is. A new shim is moved into its group, and while the
-    /// system does that, whatever forks waits: the run that was ordered a moment ago, too. Most runs
-    /// are short, and give their shim back.
+    /// system does that, whatever forks waits: the run that was ordered a moment ago, too. Most
+    /// runs are short, and give their shim back.
     fn until_refill(&self) -> Duration {
         if self.idle.len() * 4 < self.need.wanted() {
             return Duration::ZERO;

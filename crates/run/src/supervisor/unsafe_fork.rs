@@ -1,5 +1,5 @@
-//! The forks by which Interlock's own processes come to be, each with the reason why its child may go
-//! on. What the children do is decided in `guard`, `supervisor`, `shim` and `shield`.
+//! The forks by which Interlock's own processes come to be, each with the reason why its child may
+//! go on. What the children do is decided in `guard`, `supervisor`, `shim` and `shield`.
 
 #![allow(unsafe_code)]
 
@@ -31,9 +31,9 @@ fn check_one_thread() -> io::Result<()> {
     ))
 }
 
-/// Forks the guard. The child keeps `ready` and the standard streams alone, so that a reader of a pipe
-/// that the starter passed on does not wait for it. It stands guard and ends. What it says first on
-/// `ready` is said by [`stand_guard`], or is the error.
+/// Forks the guard. The child keeps `ready` and the standard streams alone, so that a reader of a
+/// pipe that the starter passed on does not wait for it. It stands guard and ends. What it says
+/// first on `ready` is said by [`stand_guard`], or is the error.
 pub(super) fn fork_guard(
     place: &SupervisorPaths,
     version: &str,
@@ -92,8 +92,8 @@ pub(crate) fn fork_maker(
     }
 }
 
-/// Forks a shim off the supervisor. The child keeps `control` and the standard streams alone: neither
-/// the listening socket nor a connection may live on in it. It serves one run and ends.
+/// Forks a shim off the supervisor. The child keeps `control` and the standard streams alone:
+/// neither the listening socket nor a connection may live on in it. It serves one run and ends.
 pub(super) fn fork_shim(parent: &Parent, group: &str, control: OwnedFd) -> io::Result<Pid> {
     check_one_thread()?;
     // SAFETY: checked just before; the only thread is this one, so that no other can have begun.

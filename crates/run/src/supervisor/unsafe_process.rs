@@ -18,9 +18,9 @@ pub(crate) enum Forked {
 ///
 /// # Safety
 ///
-/// This process has only one thread, which [`has_one_thread`] checks. Then no lock, of the allocator
-/// for example, is held in the child by a thread that does not exist there, and the child may go on
-/// as if it were the parent.
+/// This process has only one thread, which [`has_one_thread`] checks. Then no lock, of the
+/// allocator for example, is held in the child by a thread that does not exist there, and the child
+/// may go on as if it were the parent.
 pub(crate) unsafe fn fork() -> io::Result<Forked> {
     // SAFETY: the caller vouches that this process has one thread.
     match unsafe { libc::fork() } {
@@ -214,8 +214,8 @@ pub(super) fn use_one_heap() {
     }
 }
 
-/// Gives back memory that was only needed to get here: free heap, and the pages of the program and its
-/// libraries that were read.
+/// Gives back memory that was only needed to get here: free heap, and the pages of the program and
+/// its libraries that were read.
 pub(crate) fn trim_memory() {
     // SAFETY: returns free pages to the system; touches no live memory.
     #[cfg(target_env = "gnu")]
@@ -231,8 +231,8 @@ pub(crate) fn trim_memory() {
     }
 }
 
-/// Where files are mapped, private, not to be written to, and without a page that this process had of
-/// its own: code and constants, but not what the loader has filled in before it was locked.
+/// Where files are mapped, private, not to be written to, and without a page that this process had
+/// of its own: code and constants, but not what the loader has filled in before it was locked.
 fn unchanged_mappings() -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut range = None;

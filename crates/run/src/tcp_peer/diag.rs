@@ -1,5 +1,5 @@
-//! The kernel's own answer to which socket is the other end of a connection: `NETLINK_SOCK_DIAG`, and
-//! the text of `/proc/net/tcp` where that is not to be had.
+//! The kernel's own answer to which socket is the other end of a connection: `NETLINK_SOCK_DIAG`,
+//! and the text of `/proc/net/tcp` where that is not to be had.
 
 use std::fs;
 use std::io;

@@ -112,8 +112,8 @@ impl Processes {
         readable.chain(unreadable).collect()
     }
 
-    /// A process of a run that may hold sockets where its descriptors do not show them: in a ring of
-    /// asynchronous requests, or in a message that was not received yet.
+    /// A process of a run that may hold sockets where its descriptors do not show them: in a ring
+    /// of asynchronous requests, or in a message that was not received yet.
     pub fn hides_descriptors(&self) -> Option<i32> {
         let hides = |pid: &&i32| {
             let mut tables = tables_of_threads(**pid).into_iter();

@@ -1,8 +1,8 @@
 //! Which process is at the other end of a TCP connection of this machine, and does it belong to a
 //! run?
 //!
-//! `diag` asks the kernel whose socket it is, `holders` finds the processes that hold it. A socket can
-//! have several holders: it is inherited, and passed on. One holder in a run makes the whole
+//! `diag` asks the kernel whose socket it is, `holders` finds the processes that hold it. A socket
+//! can have several holders: it is inherited, and passed on. One holder in a run makes the whole
 //! connection one of that run.
 
 mod diag;
@@ -105,8 +105,8 @@ fn find_socket(ends: &TcpEnds) -> Result<Option<DiagSocket>, TcpOrigin> {
     }
 }
 
-/// Whether the other end has an address of this machine. The kernel sends what goes to an address of
-/// its own from that same address; nothing is sent here.
+/// Whether the other end has an address of this machine. The kernel sends what goes to an address
+/// of its own from that same address; nothing is sent here.
 fn is_local(ends: &TcpEnds) -> bool {
     let peer = ends.peer.ip().to_canonical();
     if peer.is_loopback() || peer == ends.local.ip().to_canonical() {
@@ -141,8 +141,8 @@ fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths)
     if let Some(shim) = in_run {
         return TcpOrigin::Run(shim);
     }
-    // A process of a run that keeps its descriptors to itself may be one more holder. One of another
-    // user is a set-user-id program, which the run does not control.
+    // A process of a run that keeps its descriptors to itself may be one more holder. One of
+    // another user is a set-user-id program, which the run does not control.
     if let Some(hidden) = processes
         .unreadable_of_runs()
         .find(|process| process.has_user(socket.user))
@@ -159,8 +159,8 @@ fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths)
 }
 
 /// No process that can be read has the socket. Programs such as the SSH daemon close themselves to
-/// processes of their own user. If there is one, and if no process of a run could have put the socket
-/// where it is not seen, it is that program's.
+/// processes of their own user. If there is one, and if no process of a run could have put the
+/// socket where it is not seen, it is that program's.
 fn without_holder(socket: DiagSocket, processes: &Processes) -> TcpOrigin {
     let is_closed_program = |process: &&Unreadable| {
         !process.is_marked

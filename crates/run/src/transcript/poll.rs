@@ -9,7 +9,8 @@ use crate::spool::{Cursor, ShownOutput, SpoolError, SpoolReader, TranscriptStatu
 /// What one poll shows at most.
 pub const DEFAULT_POLL_CHARS: usize = 30_000;
 
-/// How many readers of one session are remembered. Beyond that the one that polled longest ago starts anew.
+/// How many readers of one session are remembered. Beyond that the one that polled longest ago
+/// starts anew.
 const MAX_READERS: usize = 256;
 
 /// The cursors of all pollers of one session, by session key. It can be stored, so that a restart
@@ -38,8 +39,8 @@ pub struct TranscriptPoll {
 }
 
 impl Polls {
-    /// What came since this reader's last poll. Its cursor moves past it, also past what `shown` leaves out: that is
-    /// counted there and can be read from the log.
+    /// What came since this reader's last poll. Its cursor moves past it, also past what `shown`
+    /// leaves out: that is counted there and can be read from the log.
     pub fn poll(
         &mut self,
         reader: &str,

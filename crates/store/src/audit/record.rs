@@ -247,8 +247,8 @@ pub(super) fn head(sql: &Sql<'_>) -> Result<AuditHead, StoreError> {
 /// Where a record stands in the chain, its kind and its body.
 pub(crate) type ChainedRecord = (AuditHead, (String, String));
 
-/// A record with its kind and body, if it stands behind the one before it as it was written. None where
-/// one of the two is not there, or was changed.
+/// A record with its kind and body, if it stands behind the one before it as it was written. None
+/// where one of the two is not there, or was changed.
 pub(crate) fn chained_record(sql: &Sql<'_>, seq: i64) -> Result<Option<ChainedRecord>, StoreError> {
     let hash_of = |seq: i64| {
         let statement = "SELECT hash FROM audit WHERE seq = ?1";
@@ -280,8 +280,8 @@ pub(crate) fn chained_record(sql: &Sql<'_>, seq: i64) -> Result<Option<ChainedRe
     }))
 }
 
-/// The number of the newest record of a kind whose body is as wanted. The kind is one of those that are
-/// seldom.
+/// The number of the newest record of a kind whose body is as wanted. The kind is one of those that
+/// are seldom.
 pub(crate) fn newest_of(
     sql: &Sql<'_>,
     kind: AuditKind,

@@ -116,8 +116,8 @@ impl Store {
 }
 
 impl Change<'_> {
-    /// Approvals that allow one run of the same, and that nothing was made of, the oldest first. Only
-    /// the questions of late are looked at.
+    /// Approvals that allow one run of the same, and that nothing was made of, the oldest first.
+    /// Only the questions of late are looked at.
     pub fn unused_approvals(
         &self,
         key: &GrantKey<'_>,

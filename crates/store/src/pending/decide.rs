@@ -120,8 +120,8 @@ impl Change<'_> {
     }
 
     /// As [`Self::decide`]; the record of the decision also names the form of what it stores. A
-    /// surface that knows that it has shown the approval may say so with the answer: the record says
-    /// that, too.
+    /// surface that knows that it has shown the approval may say so with the answer: the record
+    /// says that, too.
     pub fn decide_with(
         &self,
         answer: &ApprovalAnswer<'_>,

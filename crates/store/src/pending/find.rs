@@ -47,8 +47,8 @@ impl Store {
         self.read(|sql| page(sql, now_ms, offset, limit.min(MAX_PAGE)))
     }
 
-    /// The ids of approvals of this binding for runs on nodes that have not run: undecided, or allowed
-    /// and never claimed. The oldest first; at most so many.
+    /// The ids of approvals of this binding for runs on nodes that have not run: undecided, or
+    /// allowed and never claimed. The oldest first; at most so many.
     pub fn unclaimed_on_nodes(
         &self,
         binding: &str,
@@ -102,8 +102,8 @@ impl Change<'_> {
         find(&self.sql, reference)
     }
 
-    /// What was asked under this whole id, and how it ended. Where it was shown and what used it is not
-    /// looked for.
+    /// What was asked under this whole id, and how it ended. Where it was shown and what used it is
+    /// not looked for.
     pub fn asked(&self, id: &str) -> Result<Approval, StoreError> {
         asked(&self.sql, ApprovalKey::Id, id)?.ok_or_else(|| not_found(id))
     }
@@ -240,8 +240,8 @@ macro_rules! asked_columns {
     };
 }
 
-/// What was asked and how it ended, of the approval with this key. Where it was shown and what used it
-/// is in other tables.
+/// What was asked and how it ended, of the approval with this key. Where it was shown and what used
+/// it is in other tables.
 fn asked(
     sql: &Sql<'_>,
     key: ApprovalKey,

@@ -90,8 +90,8 @@ pub struct ApprovalSummary {
 }
 
 impl ApprovalSummary {
-    /// Whether an approver who has read the one has read the other: the same agent wants the same done
-    /// in the same place. Only the conversation may be another.
+    /// Whether an approver who has read the one has read the other: the same agent wants the same
+    /// done in the same place. Only the conversation may be another.
     pub fn asks_the_same(&self, other: &Self) -> bool {
         self.content_digest == other.content_digest
             && self.binding == other.binding

@@ -1,6 +1,6 @@
-//! A device identity as it is kept: `{version, deviceId, publicKeyPem, privateKeyPem, createdAtMs}`,
-//! the keys as PEM of SPKI and PKCS#8. Clients of the protocol share this form, so a machine that has
-//! an identity can keep it.
+//! A device identity as it is kept: `{version, deviceId, publicKeyPem, privateKeyPem,
+//! createdAtMs}`, the keys as PEM of SPKI and PKCS#8. Clients of the protocol share this form, so a
+//! machine that has an identity can keep it.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@ use interlock_command::{ShellCall, shell_call, unwrap_chain};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The words joined by blanks. A word that is empty, or has white space or a double quote, stands in
-/// double quotes; nothing else is escaped. For people, not for shells.
+/// The words joined by blanks. A word that is empty, or has white space or a double quote, stands
+/// in double quotes; nothing else is escaped. For people, not for shells.
 pub fn format_exec_command(argv: &[String]) -> String {
     let word = |word: &String| {
         let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == '"');
@@ -53,8 +53,8 @@ pub fn command_text(argv: &[String], raw: Option<&str>) -> Result<CommandText, R
     }
 }
 
-/// The text of `SHELL -c TEXT`, also behind wrappers that change nothing. Arguments behind the text,
-/// or a changed environment, mean that the text is not all that runs.
+/// The text of `SHELL -c TEXT`, also behind wrappers that change nothing. Arguments behind the
+/// text, or a changed environment, mean that the text is not all that runs.
 fn shell_payload(argv: &[String]) -> Option<String> {
     let chain = unwrap_chain(argv);
     if chain.blocked.is_some() {

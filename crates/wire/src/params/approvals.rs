@@ -63,7 +63,8 @@ params! {
     ExecApprovalResolve for "exec.approval.resolve" {
         required {
             id "id": String = TEXT,
-            /// See [`crate::approval::WireDecision`]; a word that is none is answered `invalid decision`.
+            /// See [`crate::approval::WireDecision`]; a word that is none is answered `invalid
+            /// decision`.
             decision "decision": String = TEXT,
         }
         optional {

@@ -102,8 +102,8 @@ fn json_of(text: &str) -> Option<Value> {
 }
 
 impl NodeInvokeResult {
-    /// What an operator gets: the payload, and its text if the node sent one. A text that is not JSON
-    /// is handed on as it is.
+    /// What an operator gets: the payload, and its text if the node sent one. A text that is not
+    /// JSON is handed on as it is.
     pub fn into_payload(self) -> (Value, Option<String>) {
         match (self.payload_json, self.payload) {
             (Some(Value::String(text)), _) => {

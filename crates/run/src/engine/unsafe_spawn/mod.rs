@@ -1,5 +1,6 @@
-//! The system calls that have no safe form: what a child does before it executes its program, and waiting
-//! with resource usage. All `unsafe` code of the engine is here; nothing here decides anything.
+//! The system calls that have no safe form: what a child does before it executes its program, and
+//! waiting with resource usage. All `unsafe` code of the engine is here; nothing here decides
+//! anything.
 
 #![allow(unsafe_code)]
 
@@ -73,14 +74,15 @@ impl LaunchAccount {
         }
     }
 
-    /// In a child: the thread that started it may have the file access rights of the account. Entering
-    /// namespaces needs those of root. Allocates nothing.
+    /// In a child: the thread that started it may have the file access rights of the account.
+    /// Entering namespaces needs those of root. Allocates nothing.
     fn regain_root() -> io::Result<()> {
         rustix::thread::set_thread_res_uid(None::<Uid>, Some(Uid::ROOT), None::<Uid>)?;
         Ok(())
     }
 
-    /// In the child that becomes the program: from here on it is this user, for good. Allocates nothing.
+    /// In the child that becomes the program: from here on it is this user, for good. Allocates
+    /// nothing.
     fn become_user(&self) -> io::Result<()> {
         Self::regain_root()?;
         rustix::thread::set_thread_groups(&self.groups)?;
@@ -239,8 +241,8 @@ impl Borrowed<'_> {
     }
 }
 
-/// The first child of a shielded run: enters the namespaces, and starts the program as a child of its
-/// own parent. A process stays in the PID namespace that it was born in, so it takes two.
+/// The first child of a shielded run: enters the namespaces, and starts the program as a child of
+/// its own parent. A process stays in the PID namespace that it was born in, so it takes two.
 extern "C" fn entrant(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
     let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
@@ -427,8 +429,8 @@ fn prefer_when_memory_runs_out(child: Pid) {
     }
 }
 
-/// What this process starts from now on gets its three standard descriptors and no other. Also closes
-/// there what this process itself inherited without meaning to.
+/// What this process starts from now on gets its three standard descriptors and no other. Also
+/// closes there what this process itself inherited without meaning to.
 pub fn close_others_on_exec() {
     const FIRST: u32 = 3;
     // SAFETY: marks descriptors close-on-exec; touches no memory.

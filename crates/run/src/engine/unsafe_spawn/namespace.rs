@@ -30,8 +30,8 @@ const NAMES: [&CStr; MOST_FILES] = [c"0", c"1", c"2", c"3", c"4", c"5", c"6", c"
 /// directory that exists everywhere, and that nothing is looked up in meanwhile.
 const STAGE: &CStr = c"/proc";
 
-/// How often it is tried to close the file system that they are made in to writers, and the pause in
-/// between.
+/// How often it is tried to close the file system that they are made in to writers, and the pause
+/// in between.
 const WRITER_TRIES: usize = 200;
 const WRITER_PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -210,7 +210,8 @@ fn stage(snapshots: &[FileSnapshot], files: &mut [Option<OwnedFd>; MOST_FILES]) 
     Ok(())
 }
 
-/// What another thread starts at this moment has our descriptors too, until it executes its program.
+/// What another thread starts at this moment has our descriptors too, until it executes its
+/// program.
 fn close_to_writers(flags: MountFlags) -> io::Result<()> {
     let mut tries = WRITER_TRIES;
     loop {

@@ -1,5 +1,5 @@
-//! Connections whose processes wait for an order already: of runs that were over a moment ago, and one
-//! more in advance.
+//! Connections whose processes wait for an order already: of runs that were over a moment ago, and
+//! one more in advance.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,8 +72,8 @@ impl Spares {
         self.lock().push(spare);
     }
 
-    /// One whose process waits now. It may still be gone when it is given an order; then it has read
-    /// nothing of it.
+    /// One whose process waits now. It may still be gone when it is given an order; then it has
+    /// read nothing of it.
     pub fn take(&self) -> Option<UnixStream> {
         let mut spares = self.lock();
         let mut index = spares.len();

@@ -335,8 +335,8 @@ impl Live {
         self.state().drains = true;
     }
 
-    /// Who may have another order for this process: if the supervisor has not heard of this run, and
-    /// does not mind.
+    /// Who may have another order for this process: if the supervisor has not heard of this run,
+    /// and does not mind.
     pub fn next_orderer(&self) -> Option<Arc<UnixStream>> {
         let mut state = self.state();
         let next = state.next_orderer.take();

@@ -6,8 +6,8 @@
 //! to the supervisor; when that is closed, it ends the run and itself.
 //!
 //! It has one run at a time, and takes another one only if the last left nothing behind that a new
-//! process would not have: no process, no conversation, no terminal, no limits, and nothing that the
-//! run has set on this process itself.
+//! process would not have: no process, no conversation, no terminal, no limits, and nothing that
+//! the run has set on this process itself.
 
 mod confinement;
 mod conversation;
@@ -390,8 +390,8 @@ impl ResultWait {
         }
     }
 
-    /// A run that is over in no time is not announced: its result says all. One that writes much is:
-    /// how much it may write depends on the others.
+    /// A run that is over in no time is not announced: its result says all. One that writes much
+    /// is: how much it may write depends on the others.
     fn for_brief_run(&self, live: &Live) {
         let left = self.announce_at.saturating_duration_since(Instant::now());
         let mut events = [

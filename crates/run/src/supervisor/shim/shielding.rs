@@ -1,5 +1,5 @@
-//! The namespaces that the next run is started in: asked of the supervisor, and kept for further runs
-//! of the same agent.
+//! The namespaces that the next run is started in: asked of the supervisor, and kept for further
+//! runs of the same agent.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) struct AgentShield {
 }
 
 impl AgentShield {
-    /// What a plan is to be run in: `None` for one without a shield. A shield that the plan says and
-    /// that is not to be had is a refusal.
+    /// What a plan is to be run in: `None` for one without a shield. A shield that the plan says
+    /// and that is not to be had is a refusal.
     pub fn of(
         known: &mut Option<Self>,
         birth: &Birth,

@@ -1,5 +1,5 @@
-//! The namespaces of agents: made when a shim first asks, handed to shims, and let go when no shim has
-//! had a run in them for a while.
+//! The namespaces of agents: made when a shim first asks, handed to shims, and let go when no shim
+//! has had a run in them for a while.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
