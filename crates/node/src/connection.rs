@@ -38,7 +38,7 @@ const SEND_TIME: Duration = Duration::from_secs(30);
 /// A gateway may not make a node look more often than this, nor hardly ever.
 const SHORTEST_TICK: Duration = Duration::from_millis(50);
 const LONGEST_TICK: Duration = Duration::from_mins(10);
-/// Of an answer that is no welcome.
+/// How much is shown of an answer that is no welcome.
 const SHOWN_BYTES: usize = 300;
 /// What a client says that has heard nothing for too long.
 const TICK_TIMEOUT: (u16, &str) = (4000, "tick timeout");

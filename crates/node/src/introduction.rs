@@ -100,7 +100,7 @@ impl SharedCredentials {
     }
 }
 
-/// Of the environment, else of the file that the config names.
+/// The secret of the environment, else of the file that the config names.
 fn secret(
     environment: &BTreeMap<String, String>,
     names: [&str; 2],

@@ -15,7 +15,7 @@ pub(crate) struct CommandPermits {
     free: Arc<Semaphore>,
     all: usize,
     finished: AtomicU64,
-    /// Held by those who wait for the end of a run, which may take as long as it likes.
+    /// Calls that wait for the end of a run, which may take as long as it likes.
     at_runs: AtomicUsize,
 }
 

@@ -46,7 +46,7 @@ pub(crate) struct ElfFacts {
 pub(crate) enum ElfError {
     /// Not ELF at all.
     Other,
-    /// Of another byte order or word size than any program of this machine.
+    /// The file has another byte order or word size than any program of this machine.
     Foreign,
     Malformed,
 }

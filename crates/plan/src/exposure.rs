@@ -18,7 +18,7 @@ pub enum Exposure {
 }
 
 impl Exposure {
-    /// Of the file at an absolute path. In doubt, all is exposed.
+    /// The exposure of the file at an absolute path. In doubt, all is exposed.
     pub fn of_file(path: &str) -> Self {
         match walk(path) {
             Ok(walk) if walk.open_way.is_some() => Self::Way,

@@ -25,7 +25,7 @@ pub struct PinnedFile {
     pub size: u64,
     pub mtime_ns: i64,
     pub ctime_ns: i64,
-    /// Of the content; where the running user could alter the file.
+    /// The hash of the content, where the running user could alter the file.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sha256: Option<String>,
 }

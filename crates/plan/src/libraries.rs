@@ -46,7 +46,8 @@ pub struct LoadedFiles {
 }
 
 impl LoadedFiles {
-    /// Of the native program at a canonical path. Anything but ELF loads nothing this way.
+    /// The libraries of the native program at a canonical path. Anything but ELF loads nothing this
+    /// way.
     pub fn of(program: &str) -> Result<Self, Drift> {
         let mut search = Search::default();
         match facts(program) {

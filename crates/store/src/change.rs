@@ -9,9 +9,9 @@ use crate::audit::AuditHead;
 use crate::database::Store;
 use crate::error::{StoreError, StoreFailure};
 
-/// A write transaction. Each operation of the store is a method of it, and of [`Store`] for those
-/// who need only that one. Operations write their own audit records; what else belongs to the
-/// same change is added with [`Change::append`].
+/// A write transaction. Each operation of the store is a method of it, and of [`Store`] for callers
+/// that need only that one. Operations write their own audit records; what else belongs to the same
+/// change is added with [`Change::append`].
 #[derive(Debug)]
 pub struct Change<'a> {
     pub(crate) sql: Sql<'a>,

@@ -17,7 +17,7 @@ pub struct ApprovedContent {
     pub agent: String,
     /// Canonical.
     pub path: String,
-    /// Of the content, in hexadecimal.
+    /// The hash of the content, in hexadecimal.
     pub sha256: String,
     pub content: String,
     pub approved_at_ms: i64,

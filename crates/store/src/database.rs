@@ -197,7 +197,7 @@ fn configure(
 /// Waits for another process. SQLite's own way of waiting looks less and less often, up to a tenth
 /// of a second apart, and so never meets the short gaps that a busy writer leaves: it would starve.
 fn wait(tries: i32) -> bool {
-    // Of changing length, so as not to fall into step with that writer.
+    // The pause changes in length, so as not to fall into step with that writer.
     let pause = Duration::from_micros(500 + 250 * u64::from(tries.unsigned_abs() % 4));
     std::thread::sleep(pause);
     tries < BUSY_TRIES

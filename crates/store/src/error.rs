@@ -13,7 +13,7 @@ use crate::pending::ApprovalError;
 pub enum StoreError {
     #[error("exec approvals changed; reload and retry")]
     DocumentChanged {
-        /// Of the document that is stored now, if there is one.
+        /// The hash of the document that is stored now, if there is one.
         current_hash: Option<String>,
     },
     #[error("no audit record wrote the approvals document: {problem}; nothing runs by it")]

@@ -15,7 +15,7 @@ use crate::limits::{self, MAX_PAGE, MAX_SESSION_EVENTS};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
-/// An event that was delivered is kept so long, for those who look back.
+/// How long a delivered event is kept, for readers that look back.
 pub const EVENT_KEPT_WHEN_DELIVERED_MS: i64 = 24 * HOUR_MS;
 
 /// How long an undelivered event is kept.
@@ -121,14 +121,14 @@ impl Store {
         })
     }
 
-    /// Events of all sessions behind this id, delivered or not: for those who subscribe to them.
+    /// Events of all sessions after this id, delivered or not: for subscribers.
     pub fn events_after(&self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, StoreError> {
         let statement =
             format!("SELECT {COLUMNS} FROM session_events WHERE id > ?1 ORDER BY id LIMIT ?2");
         self.read(|sql| sql.all(&statement, params![id, page(limit)], event))
     }
 
-    /// Events of one session behind this id, delivered or not: for those who look back.
+    /// Events of one session after this id, delivered or not: for readers that look back.
     pub fn events_of(
         &self,
         session_key: &str,
@@ -345,7 +345,7 @@ fn page(limit: usize) -> i64 {
     i64::try_from(limit.min(MAX_PAGE)).unwrap_or(i64::MAX)
 }
 
-/// Of all that were ever written, those that are forgotten included.
+/// The id of the last event that was ever written, even if it is forgotten.
 fn last_event(sql: &Sql<'_>) -> Result<i64, StoreError> {
     let last = sql.optional(
         "SELECT seq FROM sqlite_sequence WHERE name = 'session_events'",

@@ -70,7 +70,7 @@ pub(crate) struct NewGrant<'a> {
     pub(crate) now_ms: i64,
     pub(crate) expires_at_ms: i64,
     pub(crate) max_uses: Option<NonZeroU32>,
-    /// Of the approval that it came from.
+    /// The number of the approval that it came from.
     pub(crate) number: i64,
 }
 

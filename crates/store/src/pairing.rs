@@ -77,7 +77,7 @@ pub struct PairedNode {
 #[serde(rename_all = "camelCase", default)]
 pub struct PairingRequest {
     pub request_id: String,
-    /// Of the device, which is the id of the node too.
+    /// The id of the device, which is the id of the node too.
     pub device_id: String,
     pub public_key: String,
     pub display_name: Option<String>,

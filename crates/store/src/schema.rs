@@ -221,7 +221,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         ) STRICT;
         CREATE INDEX handed_plan_age ON handed_plan (at_ms);",
     ),
-    // What sessions were set to; and how far each of those who pass events on has come.
+    // The settings of sessions; and how far each reader that passes events on has come.
     M::up(
         "CREATE TABLE session_settings (
             session_key TEXT NOT NULL PRIMARY KEY,

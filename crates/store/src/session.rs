@@ -1,7 +1,7 @@
 //! What a session was set to, and which sessions are known at all.
 //!
-//! Settings are words as the surfaces say them; what they mean is the business of those who read
-//! them. Writing them is writing policy, so each change has its record.
+//! Settings are words as the surfaces say them; their readers know what they mean. Writing them is
+//! writing policy, so each change has its record.
 
 use rusqlite::{Row, params};
 use serde_json::{Map, Value, json};

@@ -14,7 +14,7 @@ pub struct Fingerprint([u8; 32]);
 pub struct NotAFingerprint;
 
 impl Fingerprint {
-    /// Of a certificate in its binary form.
+    /// The fingerprint of a certificate in its binary form.
     pub fn of(certificate: &[u8]) -> Self {
         Self(Sha256::digest(certificate).into())
     }

@@ -35,7 +35,7 @@ pub struct Identity {
     certificate: CertificateDer<'static>,
 }
 
-/// Whether those who look at dates take a certificate.
+/// Whether a client that checks dates accepts a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     Valid,

@@ -14,7 +14,7 @@ use rcgen::{
 
 use crate::identity::{Identity, IdentityError, read_key};
 
-/// For those who want to trust it: `curl --cacert`.
+/// The certificate, for programs that are to trust it: `curl --cacert`.
 pub const CERTIFICATE_FILE: &str = "gateway-cert.pem";
 pub const KEY_FILE: &str = "gateway-key.pem";
 

@@ -181,7 +181,7 @@ impl SystemRunBinding {
         }
     }
 
-    /// Of a plan and the variables that come with it.
+    /// The binding of a plan and the variables that come with it.
     pub fn of_plan(plan: &SystemRunPlan, env: &BTreeMap<String, String>) -> Self {
         Self::new(
             &plan.argv,

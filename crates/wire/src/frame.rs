@@ -397,7 +397,7 @@ impl FrameWriter {
         }
     }
 
-    /// Of our own types, which can always be written.
+    /// Writes a value of one of this crate's types, which always serialize.
     fn value(&mut self, name: &str, value: &impl Serialize) {
         if let Ok(json) = serde_json::to_string(value) {
             self.literal(name, &json);

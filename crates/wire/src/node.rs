@@ -196,7 +196,7 @@ pub struct SystemRunPrepare {
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// Of newer gateways: the policy that they ask for.
+    /// Sent by newer gateways: the policy that they ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

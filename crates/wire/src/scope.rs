@@ -93,7 +93,7 @@ impl fmt::Display for OperatorScope {
 pub struct Scopes(BTreeSet<OperatorScope>);
 
 impl Scopes {
-    /// Of names as they were asked for; those that are not known are left out.
+    /// The scopes of these names; unknown names are left out.
     pub fn from_names<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Self {
         let known = names.into_iter();
         Self(

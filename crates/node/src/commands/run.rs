@@ -389,7 +389,7 @@ impl WaitedRun {
             }
             Err(error) => result.error = Some(error.to_string()),
         }
-        // Of a run that wrote nothing there need not be anything on the disk.
+        // A run that wrote nothing need not have anything on the disk.
         if self.ended().is_some_and(|ended| ended.totals.bytes == 0) {
             return result;
         }

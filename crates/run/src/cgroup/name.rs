@@ -43,7 +43,7 @@ impl GroupName {
         format!("{RUN}{}", self.0)
     }
 
-    /// Of the group whose directory is called this.
+    /// The name of the group in this directory.
     pub fn of_directory(directory: &str) -> Option<Self> {
         Self::try_from(directory.strip_prefix(RUN)?.to_owned()).ok()
     }

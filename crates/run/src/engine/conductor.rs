@@ -24,8 +24,8 @@ pub(super) struct Conductor {
     pub announcement: Announcement,
 }
 
-/// Tells the one who starts the run how the first command went, once: an error as long as
-/// nothing has run at all is an error of the start.
+/// Reports to the starter of the run how the first command went, once: an error as long as nothing
+/// has run at all is an error of the start.
 #[derive(Debug, Clone)]
 pub(super) struct Announcement(Arc<Mutex<Option<Sender>>>);
 

@@ -61,7 +61,7 @@ impl RewriteState {
 
 /// Longer than any sequence that is rewritten, and than most that are not.
 const MAX_SEQUENCE: usize = 64;
-/// Of an OSC; a title or a link fits, a file sent to the clipboard does not.
+/// The longest OSC; a title or a link fits, a file sent to the clipboard does not.
 const MAX_OSC: usize = 8 * 1024;
 
 const ESCAPE: u8 = 0x1b;

@@ -321,7 +321,7 @@ pub(super) fn make_user_namespace() -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     let group = rustix::process::getegid().as_raw();
     separate(UnshareFlags::NEWUSER)?;
-    // Of a non-dumpable process these files belong to root.
+    // The files of a non-dumpable process belong to root.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;

@@ -12,7 +12,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 pub(super) enum NamespaceKind {
     User,
     Mounts,
-    /// Of the processes that the caller starts from then on.
+    /// Separates the processes that the caller starts from then on.
     Processes,
     HostName,
 }

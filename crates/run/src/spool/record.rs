@@ -41,9 +41,9 @@ pub(super) const RECORD_SIZE: u64 = RECORD as u64;
 pub(super) struct ChunkRecord {
     /// Counts chunks that were kept, also those that the rolling tail gave up since.
     pub sequence: u64,
-    /// Of the first byte, in the whole stream.
+    /// The offset of the first byte in the whole stream.
     pub offset: u64,
-    /// Of the first byte, in the segment's file.
+    /// The offset of the first byte in the segment's file.
     pub position: u64,
     /// Newlines in the whole stream before this chunk, kept or not: makes every line number one
     /// binary search away.

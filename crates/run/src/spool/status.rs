@@ -58,7 +58,7 @@ pub struct TranscriptStatus {
     pub ended_ms: Option<u64>,
     /// As of the last write of this file; exact once the outcome is final.
     pub totals: Totals,
-    /// Whose transcript this is.
+    /// The session that the transcript belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionRecord>,
 }

@@ -1,4 +1,5 @@
-//! A transcript piece by piece as text, for those who only remember how many bytes they have read.
+//! A transcript piece by piece as text, for readers that only remember how many bytes they have
+//! read.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,7 @@ use crate::utf8;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TextPiece {
-    /// Of its first byte.
+    /// The offset of its first byte.
     pub offset: u64,
     /// Where the next piece begins.
     pub next_offset: u64,

@@ -270,7 +270,7 @@ impl SupervisorClient {
     }
 
     /// Whether this process descends from a run of this state directory, whatever it did to detach
-    /// itself: every living supervisor is asked, and refuses those who do. Where one cannot be
+    /// itself: every living supervisor is asked, and refuses such a process. Where one cannot be
     /// asked the answer is not known, and must not be taken for a no.
     pub fn descends_from_run(&self) -> Result<bool, ClientError> {
         for version in self.place.versions() {

@@ -22,7 +22,7 @@ const MOST_DESCRIPTORS: usize = 4;
 /// What the supervisor tells the process of a run.
 #[derive(Debug)]
 pub(super) enum Note {
-    /// The connection of the one who orders the run.
+    /// The connection of the client that orders the run.
     Start(OwnedFd),
     /// A connection of a client that has a request.
     Connection(OwnedFd),

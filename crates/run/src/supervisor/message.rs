@@ -114,7 +114,7 @@ impl Default for Manner {
     }
 }
 
-/// From the run's own process to the one who ordered it: first this or a [`SupervisorRefusal`].
+/// From the run's own process to the client that ordered it: first this or a [`SupervisorRefusal`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StartedRun {
@@ -178,13 +178,13 @@ pub(super) enum SessionRequest {
     Background,
     /// The result was received whole: the session need not be kept.
     Taken,
-    /// The same of the one who ordered the run, who may have another order for this process.
+    /// The same from the client that ordered the run and may have another order for this process.
     /// Answered with [`ShimReady`], or not at all.
     TakenForNext,
 }
 
-/// From the run's own process to the one who ordered its last run: it takes a plan again, and then
-/// a [`Go`].
+/// From the run's own process to the client that ordered its last run: it takes a plan again, and
+/// then a [`Go`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShimReady;
 

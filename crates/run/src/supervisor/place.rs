@@ -51,7 +51,7 @@ impl SupervisorPaths {
         self.state_dir.join("sessions")
     }
 
-    /// Of a name that has the form of one.
+    /// The directory of a session. The name must have the form of one.
     pub fn session(&self, name: &str) -> PathBuf {
         self.sessions().join(name)
     }
@@ -123,7 +123,7 @@ impl SupervisorPaths {
         Ok(listener)
     }
 
-    /// A supervisor that takes no further runs makes room for the next; those who have a session
+    /// A supervisor that takes no further runs makes room for the next; clients with a session
     /// there still find it.
     pub(super) fn step_aside(&self, version: &str, pid: i32) -> io::Result<()> {
         let directory = self.supervisors();

@@ -25,11 +25,11 @@ const CALM: Duration = Duration::from_secs(10);
 pub(super) struct Shim {
     pub pid: Pid,
     pub control: OwnedFd,
-    /// Of the session it serves, once it does.
+    /// The name of the session it serves, once it does.
     pub name: Option<String>,
     /// It said that nothing of its run is left.
     pub over: bool,
-    /// Of its control group.
+    /// The name of its control group.
     pub group: String,
     /// How often the shim was stopped lately, and when for the last time.
     pub stops: Option<(u32, Instant)>,

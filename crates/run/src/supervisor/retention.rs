@@ -187,7 +187,7 @@ impl KeptSessions {
         Some(Duration::from_millis(due.saturating_sub(now_ms())))
     }
 
-    /// Removes those whose time is over, and then the oldest as long as all take more than this.
+    /// Removes sessions whose time is over, and then the oldest as long as all take more than this.
     pub fn remove_due(&mut self, place: &SupervisorPaths, most_bytes: u64) {
         let now = now_ms();
         while let Some(Reverse((due, ..))) = self.due.peek() {

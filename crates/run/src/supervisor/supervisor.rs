@@ -377,8 +377,8 @@ impl Supervisor {
         self.draining && self.shims.is_empty() && is_tidy
     }
 
-    /// No further runs, and room for the supervisor that takes them. Those who have a session here
-    /// still find it.
+    /// Takes no further runs, and makes room for the supervisor that takes them. Clients with a
+    /// session here still find it.
     fn drain(&mut self) {
         if self.draining {
             return;

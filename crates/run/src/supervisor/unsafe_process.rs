@@ -169,9 +169,9 @@ pub(super) struct Scheduling {
     storage: libc::c_long,
 }
 
-/// Of the calling thread, or of this one.
+/// The scheduling of this thread, or of the calling one.
 pub(super) fn scheduling(thread: Option<Pid>) -> Option<Scheduling> {
-    /// Of a thread, not of a group or a user.
+    /// The request is about a thread, not a group or a user.
     const IOPRIO_WHO_PROCESS: libc::c_int = 1;
     const IOPRIO_CLASS_SHIFT: u32 = 13;
     /// Best effort, in the middle.
@@ -256,7 +256,8 @@ fn unchanged_mappings() -> Vec<(usize, usize)> {
     found
 }
 
-/// Of the first line about a mapping, if it is one of a file that cannot be written to.
+/// The addresses in the first line about a mapping, if it is one of a file that cannot be written
+/// to.
 fn file_mapping(line: &str) -> Option<(usize, usize)> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;

@@ -194,7 +194,7 @@ fn is_of_other_user(pid: i32) -> bool {
     is_of_other
 }
 
-/// Of the line `Uid:`; none where it cannot be read.
+/// The users in the line `Uid:`; none where it cannot be read.
 fn users(pid: i32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));

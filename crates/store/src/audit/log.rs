@@ -36,7 +36,7 @@ pub enum AuditOrder {
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
     pub kind: Option<AuditKind>,
-    /// Those whose body names this `agent`.
+    /// Records whose body names this `agent`.
     pub agent: Option<String>,
     /// Those of this time or later.
     pub since_ms: Option<i64>,

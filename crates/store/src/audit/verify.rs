@@ -175,7 +175,7 @@ fn rewritten(reached: AuditHead, published: Option<&AuditHead>) -> Option<ChainB
     })
 }
 
-/// Of the last record, whatever it is.
+/// The number of the last record, whatever it is.
 fn last_number(sql: &Sql<'_>) -> Result<i64, StoreError> {
     sql.one("SELECT coalesce(max(seq), 0) FROM audit", [], |row| {
         row.get(0)

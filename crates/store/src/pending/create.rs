@@ -46,7 +46,7 @@ impl Change<'_> {
         self.create_approval_as(&new_id()?, request)
     }
 
-    /// The same under an id that the one who asks has chosen. It must not be taken: see
+    /// The same under an id that the caller has chosen. It must not be taken: see
     /// [`Change::has_approval`].
     pub fn create_approval_as(
         &self,

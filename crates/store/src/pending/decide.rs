@@ -29,7 +29,7 @@ pub struct ApprovalAnswer<'a> {
     pub surface: &'a str,
     /// Why it is denied, in the approver's words. Only a denial has one.
     pub reason: Option<&'a str>,
-    /// Of the plan that was shown there. Surfaces of other programs may not know it.
+    /// The digest of the plan that was shown there. Surfaces of other programs may not know it.
     pub plan_digest: Option<&'a str>,
     pub now_ms: i64,
 }

@@ -23,9 +23,9 @@ const LONGEST_REFERENCE: usize = 36;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingPage {
     pub approvals: Vec<ApprovalSummary>,
-    /// Of all that can still be decided, on whatever page.
+    /// How many can still be decided, on whatever page.
     pub unexpired: u64,
-    /// Of those whose time is up, but whose end has not been recorded yet.
+    /// How many are past their time, but their end has not been recorded yet.
     pub overdue: u64,
 }
 
@@ -36,8 +36,9 @@ impl Store {
         self.read(|sql| find(sql, reference))
     }
 
-    /// The undecided approvals: first those that can still be decided, then those whose time is
-    /// up; in each part the one that expires first comes first. A page has at most [`MAX_PAGE`].
+    /// The undecided approvals: first those that can still be decided, then those that are past
+    /// their time; in each part the one that expires first comes first. A page has at most
+    /// [`MAX_PAGE`].
     pub fn pending_approvals(
         &self,
         now_ms: i64,
@@ -140,7 +141,7 @@ pub(super) struct ApprovalState {
     pub(super) requester: String,
     pub(super) expires_at_ms: i64,
     pub(super) ended: Option<ApprovalEnd>,
-    /// Of how it ended.
+    /// The seal of how it ended.
     pub(super) seal: Option<Vec<u8>>,
 }
 

@@ -14,7 +14,7 @@ const PURGE_AT_ONCE: i64 = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Purged {
     pub approvals: usize,
-    /// Of runs under grants; those of approvals go with their approvals.
+    /// Claims of runs under grants; those of approvals go with their approvals.
     pub claims: usize,
     pub grants: usize,
 }

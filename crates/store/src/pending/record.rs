@@ -66,7 +66,7 @@ pub struct Approval {
     pub deliveries: Vec<Delivery>,
     /// None while it is pending.
     pub ended: Option<ApprovalEnd>,
-    /// Of the run that it allowed.
+    /// The claim of the run that it allowed.
     pub claim: Option<ApprovalClaim>,
 }
 
@@ -145,7 +145,7 @@ pub struct ApprovalClaim {
     pub id: String,
     pub approval_id: String,
     pub grant_id: Option<String>,
-    /// Of the plan, or of its content for a run under a grant.
+    /// The digest of the plan, or of its content for a run under a grant.
     pub digest: String,
     pub agent: String,
     pub session_key: String,

@@ -13,7 +13,7 @@ use crate::limits;
 pub struct PinnedScript {
     /// Canonical.
     pub path: String,
-    /// Of the content, in hexadecimal. Readers check it.
+    /// The hash of the content, in hexadecimal. Readers check it.
     pub sha256: String,
     pub content: Vec<u8>,
 }

@@ -206,7 +206,8 @@ pub enum GoneState {
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessCall {
     pub owner: Secret,
-    /// Whose sessions; none is an operator's call, which sees all of this gateway.
+    /// The agent whose sessions are meant; `None` is an operator's call, which sees all of this
+    /// gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

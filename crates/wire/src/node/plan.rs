@@ -21,7 +21,7 @@ pub struct SystemRunPlan {
     /// Only when a script is bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutable_file_operand: Option<MutableFileOperand>,
-    /// Of newer nodes; handed on as it is.
+    /// Sent by newer nodes; handed on as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_snapshot: Option<Value>,
 }

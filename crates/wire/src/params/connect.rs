@@ -58,9 +58,9 @@ params! {
             auth "auth": Auth = PropertyKind::Object(&Auth::SHAPE),
             locale "locale": String = STRING,
             user_agent "userAgent": String = STRING,
-            /// Of newer clients; not used.
+            /// Sent by newer clients; not used.
             computer_use "computerUse": Value = PropertyKind::Any,
-            /// Of newer clients; not used.
+            /// Sent by newer clients; not used.
             worker_runs "workerRuns": Value = PropertyKind::Any,
         }
     }

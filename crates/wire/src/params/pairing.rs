@@ -4,7 +4,7 @@ use crate::schema::{PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
 params! {
-    /// Of older nodes; newer ones are asked for by the gateway itself.
+    /// Sent by older nodes; the gateway itself asks for newer ones.
     NodePairRequest for "node.pair.request" {
         required { node_id "nodeId": String = TEXT, }
         optional {

@@ -47,7 +47,7 @@ pub(super) struct Launch {
     pub shield: Option<Arc<RunShield>>,
     /// The user that the program has, if not the user of this process.
     pub account: Option<Arc<LaunchAccount>>,
-    /// The path of the working directory, for those who see another view of the file system.
+    /// The path of the working directory, for a child that sees another view of the file system.
     pub directory: CString,
     pub streams: Streams,
     pub place: ChildPlace,

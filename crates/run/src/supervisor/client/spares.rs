@@ -60,7 +60,8 @@ impl Spares {
         });
     }
 
-    /// Of a run that is over: as soon as its process says so, it takes another order.
+    /// Adds the connection of a run that is over: as soon as its process says so, it takes another
+    /// order.
     pub fn add_when_ready(&self, connection: UnixStream) {
         self.push(Spare {
             connection,

@@ -49,7 +49,7 @@ struct LiveState {
     screen: Option<Screen>,
     record: Option<SessionRecord>,
     started_ms: u64,
-    /// The one who ordered the run, as long as the result is for them.
+    /// The client that ordered the run, as long as the result is for it.
     orderer: Option<Arc<UnixStream>>,
     /// Others may know of the session: it has a status, and the orderer knows its name.
     announced: bool,
@@ -110,8 +110,8 @@ impl Live {
         }))
     }
 
-    /// The run was started, for this orderer. If it is at its end already, that waits for this.
-    /// One who does not want to wait finds a session, also if the run was faster.
+    /// The run was started, for this orderer. If it is at its end already, that waits for this. An
+    /// orderer that does not want to wait finds a session, also if the run was faster.
     pub fn begin(
         &self,
         run: Run,
@@ -250,7 +250,7 @@ impl Live {
         &self.manner
     }
 
-    /// Of a session that has begun.
+    /// The record of a session that has begun.
     pub fn record(&self) -> Option<SessionRecord> {
         self.state().record.clone()
     }

@@ -1,4 +1,4 @@
-//! The process of a run: waits for its order, carries it out, answers those who ask about it until
+//! The process of a run: waits for its order, carries it out, answers requests about it until
 //! nothing of the run is left, and then waits for the next order or ends.
 //!
 //! It is forked ahead of time, with the session's name and files ready, and is a subreaper: all
@@ -44,7 +44,7 @@ use inherited::Inherited;
 use live::Live;
 use shielding::AgentShield;
 
-/// How long those who are being answered may take when all else is over. Longer than any of them
+/// How long clients that are being answered may take when all else is over. Longer than any of them
 /// is waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(15);
 
@@ -373,7 +373,7 @@ fn tell_begun(birth: &Birth, record: &SessionRecord) {
     let _ = handover::send_report(&birth.control, &ShimReport::Begun { name });
 }
 
-/// How long the one who ordered the run is to wait for its end, or is waited for.
+/// How long the client that ordered the run is to wait for its end, or is waited for.
 struct ResultWait {
     announce_at: Instant,
     /// The session goes to the background.

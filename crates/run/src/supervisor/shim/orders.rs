@@ -17,10 +17,10 @@ use crate::supervisor::frame;
 use crate::supervisor::handover::{self, Note};
 use crate::supervisor::message::{Go, ShimReady, SupervisorRefusal};
 
-/// How long the one who orders may take to send the order.
+/// How long a client may take to send its order.
 const ORDER_TIME: Duration = Duration::from_secs(10);
 
-/// How long the one who had the last run is waited for. Then others may have this process.
+/// How long the client of the last run is waited for. Then others may have this process.
 const NEXT_ORDER_TIME: Duration = Duration::from_secs(10);
 
 /// Waits for the next run: for a short time from the last client, and then from any client. A
@@ -46,7 +46,7 @@ pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>>
     }
 }
 
-/// Whether the one who had the last run has another order.
+/// Whether the client of the last run has another order.
 enum AwaitedOrder {
     Order,
     Nothing,

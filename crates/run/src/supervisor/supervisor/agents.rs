@@ -32,7 +32,7 @@ struct Agent {
     init: AgentInit,
     /// The namespace of each shim that may start runs here.
     shims: HashMap<u64, RunNamespace>,
-    /// Of shims that are gone, whose runs left processes behind that may stay.
+    /// Namespaces of shims that are gone, whose runs left processes behind that may stay.
     kept: HashSet<RunNamespace>,
     unused_since: Instant,
 }

@@ -56,8 +56,8 @@ impl Supervisor {
         }
     }
 
-    /// When too many say nothing, who has said nothing for the longest time goes. Those who come to
-    /// say something are not kept out by them.
+    /// When too many connections are silent, the one that is silent for the longest time goes. So
+    /// silent ones keep no client out.
     fn turn_away_longest_silent(&mut self) {
         if self.hellos.len() > MAX_HELLOS
             && let Some(first) = self.hellos.keys().min().copied()

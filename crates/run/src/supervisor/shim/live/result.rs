@@ -4,7 +4,7 @@ use super::{Live, LiveState};
 use crate::spool::{ShownOutput, SpoolReader};
 use crate::supervisor::message::EndedRun;
 
-/// Of a result that is sent by the thread which sees the end.
+/// The largest result that the thread which sees the end sends itself.
 const SMALL_RESULT: usize = 64 * 1024;
 
 impl Live {
