@@ -79,7 +79,8 @@ pub fn close_state_files(state_dir: &Path, mode: DoctorMode, report: &mut Doctor
         let Ok(metadata) = fs::symlink_metadata(&path) else {
             continue;
         };
-        // A socket's bits mean nothing to those who cannot reach its directory, and its server sets them.
+        // A socket's bits mean nothing to accounts that cannot reach its directory, and its server
+        // sets them.
         let is_closable = metadata.is_dir() || metadata.is_file();
         if metadata.uid() == own_user && is_closable {
             close(&path, &metadata, 0o077, ("state.permissions", mode), report);

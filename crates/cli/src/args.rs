@@ -79,8 +79,8 @@ impl StateArguments {
         }
     }
 
-    /// A hint of those who know no flags: each command of this machine in it can be pasted. What was
-    /// made by [`Self::in_command`] can be already, and may hold words of others.
+    /// A hint from a layer that knows no flags: each command of this machine in it can be pasted.
+    /// What was made by [`Self::in_command`] can be already, and may hold words of others.
     pub fn in_hint(&self, hint: &str) -> String {
         let program = self.program();
         if program == PROGRAM || hint.contains(&program) {

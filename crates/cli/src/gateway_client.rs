@@ -125,7 +125,7 @@ impl GatewayClient {
         }
     }
 
-    /// For those who have nothing to ask a gateway that has just started.
+    /// For commands that have nothing to ask a gateway that has just started.
     pub fn connect_running(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
         match RemoteGateway::followed(host)? {
             Some(remote) => Self::connect_remote(host, &remote),
@@ -204,7 +204,7 @@ impl GatewayClient {
         Ok(client)
     }
 
-    /// What a gateway says first to those who come over the network.
+    /// The first message of a gateway to a client over the network.
     fn challenge(&mut self) -> Result<Challenge, Failure> {
         loop {
             let mut frame = self.next()?;

@@ -157,7 +157,7 @@ fn target(url: &str, remote: &GatewayRemote) -> Result<GatewayTarget, Failure> {
     GatewayTarget::new(host, port, tls).map_err(|error| wrong(&error))
 }
 
-/// Of the environment, else of the file that the config names.
+/// The secret of the environment, else of the file that the config names.
 fn secret(names: [&str; 2], file: Option<&str>) -> Result<Option<Secret>, Failure> {
     let given = names.iter().filter_map(|name| std::env::var(name).ok());
     let mut given = given.map(|secret| secret.trim().to_owned());

@@ -53,7 +53,7 @@ impl ApprovalChange {
 
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
-    /// Those who wait for the end of one, by its id.
+    /// Waiters for the end of an approval, by its id.
     waiting: Mutex<HashMap<String, Vec<ApprovalWaiter>>>,
     changed: Notify,
     published: Mutex<PublishedChanges>,
@@ -162,7 +162,7 @@ impl Approvals {
 
     fn add_waiting(&self, id: &str, one: ApprovalWaiter) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those who gave up are forgotten here.
+        // Waiters that gave up are forgotten here.
         let all = waiting.entry(id.to_owned()).or_default();
         all.retain(|other| !other.has_given_up());
         all.push(one);

@@ -1,4 +1,4 @@
-//! Secrets in a config: hidden from those who read it from afar, and put back when they write it.
+//! Secrets in a config: hidden from remote readers, and put back when they write it.
 //!
 //! Secrets should not stand there; the schema refuses the usual ones. What may still hold one is
 //! hidden: values of environment variables, values whose keys sound like secrets, and addresses with

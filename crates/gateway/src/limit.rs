@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(crate) const MOST: usize = 3;
 pub(crate) const WINDOW: Duration = Duration::from_mins(1);
 
-/// Clients that are remembered; beyond that, those who made no change lately are forgotten.
+/// Clients that are remembered; beyond that, clients without a recent change are forgotten.
 const MAX_CLIENTS: usize = 10_000;
 
 #[derive(Debug, Default)]

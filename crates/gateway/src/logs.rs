@@ -10,7 +10,7 @@ const MAX_LINES: usize = 5_000;
 /// Bytes that are kept.
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// Of one line; the rest of it is cut off.
+/// The longest line that is kept; the rest of it is cut off.
 const MAX_LINE_BYTES: usize = 8 * 1024;
 
 /// The last lines that were logged. A handle: clones are the same lines.

@@ -10,7 +10,7 @@ use futures_util::future::{BoxFuture, Shared};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// So long an answer is kept for those who ask again.
+/// How long an answer is kept for callers that ask again.
 const KEPT: Duration = Duration::from_mins(10);
 
 /// Answers that are kept at most; the oldest go first.
@@ -22,7 +22,7 @@ type OnceWork = Shared<BoxFuture<'static, OnceAnswer>>;
 /// Which calls are one and the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OnceKey {
-    /// Whose it is, and what they call it.
+    /// The caller, and its own key.
     name: String,
     /// What is asked for.
     asked: [u8; 32],

@@ -19,7 +19,7 @@ use sha2::Sha256;
 /// as long as the node is connected, and do not come again by themselves.
 const REQUEST_KEPT_MS: u64 = 5 * 60 * 1000;
 
-/// Forgets those who waited too long.
+/// Forgets requests that waited too long.
 pub(crate) fn forget_old_requests(change: &Change<'_>, now_ms: u64) -> Result<(), StoreError> {
     let before = now_ms.saturating_sub(REQUEST_KEPT_MS);
     change.drop_pairing_requests(Pairing::Device, before)?;
@@ -109,7 +109,7 @@ pub(crate) fn admit(
     let is_new = missing.is_some();
     let mut device = met(known, wanted);
     let role = wanted.role.as_str();
-    // Of one that comes again, the token stays what it is worth.
+    // The token of a device that comes again keeps its rights.
     if is_new || !device.tokens.contains_key(role) {
         add_role(&mut device, role, wanted.scopes, wanted.now_ms);
     }

@@ -33,8 +33,8 @@ pub static NO_CALLER_CONTEXT: CallerContext = CallerContext {
 };
 
 impl CallerContext {
-    /// Of a program that the owner started on this machine. A directory that is `/` or holds the home
-    /// directory is no workspace: it would make everything of the owner the agent's.
+    /// The context of a program that the owner started on this machine. A directory that is `/` or
+    /// holds the home directory is no workspace: it would make everything of the owner the agent's.
     pub fn of_program(path: Option<String>, directories: &[PathBuf], home: Option<&Path>) -> Self {
         let workspace = directories
             .iter()
@@ -46,8 +46,8 @@ impl CallerContext {
         Self { path, workspace }
     }
 
-    /// Of a program elsewhere, or one that is not the owner's: it may choose directories beneath the
-    /// configured workspace, and nothing else.
+    /// The context of a remote program, or one that is not the owner's: it may choose directories
+    /// beneath the configured workspace, and nothing else.
     pub fn within(workspace: &Path, directories: &[PathBuf]) -> Self {
         let Ok(workspace) = std::fs::canonicalize(workspace) else {
             return Self::default();

@@ -19,7 +19,7 @@ pub(crate) struct ConfigCache(Mutex<CachedConfig>);
 #[derive(Debug, Default)]
 struct CachedConfig {
     good: Option<Arc<ConfigFile>>,
-    /// Of the file that was looked at last, good or not.
+    /// The file that was looked at last, good or not.
     seen: Option<SeenFile>,
     /// How that file asks for a sandbox, which this version does not have.
     unmet_sandbox: Option<String>,

@@ -88,7 +88,7 @@ impl ExecRequest<'_> {
 /// When a run goes to the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Yield {
-    /// Only when the one who waits for it goes away.
+    /// Only when the waiting caller goes away.
     Never,
     /// When it has not ended by then; 0 is at once.
     After(Duration),

@@ -138,8 +138,9 @@ impl LocalHost {
         Ok((host, first))
     }
 
-    /// Opens the state and leaves the approvals document as it stands, recorded or not: for those who
-    /// look at it, repair it or read the audit. Nothing runs by a document that is not recorded.
+    /// Opens the state and leaves the approvals document as it stands, recorded or not: for
+    /// commands that look at it, repair it or read the audit. Nothing runs by a document that is
+    /// not recorded.
     pub fn open_for_repair(options: OpenOptions) -> Result<Self, HostError> {
         let state = StateDir::open(options.state_dir.as_deref(), &options.environment)?;
         let state_dir = state.path().to_owned();
@@ -213,7 +214,7 @@ impl LocalHost {
         &self.later
     }
 
-    /// For those who may outlive the host.
+    /// For users of the store that may outlive the host.
     pub(crate) fn shared_store(&self) -> Arc<Store> {
         Arc::clone(&self.store)
     }

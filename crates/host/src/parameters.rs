@@ -58,7 +58,7 @@ impl ParameterError {
 const UNKNOWN: &str = "PARAMETER_UNKNOWN";
 const MISSING: &str = "PARAMETER_MISSING";
 const TYPE: &str = "PARAMETER_TYPE";
-/// Of the right type, but no value that means anything.
+/// The type is right, but the value means nothing.
 const VALUE: &str = "PARAMETER_VALUE";
 const RANGE: &str = "PARAMETER_RANGE";
 /// Two parameters that say different things.

@@ -49,7 +49,7 @@ use crate::patch::tool_levels;
 /// No poll waits longer.
 pub const MAX_POLL_WAIT: Duration = Duration::from_secs(30);
 
-/// Of one page of a log, where the config says nothing.
+/// The size of one page of a log, where the config says nothing.
 const PAGE_BYTES: usize = 200_000;
 
 /// Who asks.

@@ -8,7 +8,7 @@ use interlock_config::Host;
 pub enum Route {
     /// The host of the gateway: this one.
     Gateway,
-    /// A node; which one is chosen by those who know them.
+    /// A node; the gateway chooses which one.
     Node,
 }
 

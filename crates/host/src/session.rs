@@ -1,5 +1,5 @@
 //! What a session was set to: `/exec`, `/elevated`, `sessions.patch`. It joins the policy as one
-//! more layer, which can only harden; where a command runs is for those who route it.
+//! more layer, which can only harden; `route` decides where a command runs.
 
 use interlock_config::Host;
 use interlock_policy::{Ask, Security};

@@ -272,7 +272,7 @@ fn translate(source: &str) -> Result<String, ArgumentError> {
     let mut in_class = false;
     let mut position = 0;
     while let Some(character) = characters.next() {
-        // Of this character, for the messages; escapes below take two.
+        // The position of this character, for the messages; escapes below take two.
         let index = position;
         position += 1;
         match character {

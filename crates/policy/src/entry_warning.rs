@@ -98,7 +98,7 @@ impl Entry {
             ),
             (None, None) => return None,
         };
-        // Of these programs it is known which arguments only read files, and which files.
+        // For these programs it is known which arguments only read files, and which files.
         let flags: Vec<String> = if has_row(name) {
             vec!["--path='${workspace}/**'".to_owned()]
         } else {

@@ -40,7 +40,7 @@ impl DocumentForm {
 /// A state directory that was read.
 #[derive(Debug, Clone)]
 pub struct OpenClawState {
-    /// Of the program that wrote the config last, as it says.
+    /// The version of the program that wrote the config last, as it says.
     pub version: Option<String>,
     pub form: Option<DocumentForm>,
     pub(super) config: Option<Value>,

@@ -79,7 +79,7 @@ impl ApprovalsCommand {
     }
 }
 
-/// Whose document is meant.
+/// Which document is meant.
 #[derive(Debug, Args)]
 pub struct DocumentPlace {
     /// The document of the gateway of this state directory; it is the same one as without this

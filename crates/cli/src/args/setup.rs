@@ -10,7 +10,7 @@ pub enum AgentProgram {
     Goose,
 }
 
-/// Whose settings are changed.
+/// Which settings are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScopeArgument {
     /// The settings of the present directory

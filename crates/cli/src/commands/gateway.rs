@@ -42,8 +42,8 @@ const STOP_TIME: Duration = Duration::from_secs(10);
 /// have all of them in turn, and keep all.
 const THREAD_KEPT: Duration = Duration::from_secs(1);
 
-/// Threads for work that waits: more than calls that wait for runs, follow output and are subscribed to it
-/// can hold, so that there is always one for those who look and decide.
+/// Threads for work that waits: more than calls that wait for runs, follow output and are
+/// subscribed to it can hold, so that there is always one for reads and decisions.
 const WAITING_THREADS: usize = 2048;
 
 pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {

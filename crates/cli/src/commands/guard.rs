@@ -26,7 +26,7 @@ pub fn run() -> Option<ExitCode> {
     Some(match become_guard(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // Where the one who started this reads it.
+            // The starter of this process reads it there.
             println!("{why}");
             ExitCode::FAILURE
         }
@@ -66,7 +66,7 @@ fn become_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Str
     .map_err(|error| error.to_string())
 }
 
-/// What runs are to have, where the one who started this has raised its own.
+/// The limit for runs, where the starter of this process has raised its own.
 fn limit_open_files(limit: u64) {
     let own = rustix::process::getrlimit(Resource::Nofile);
     let lowered = Rlimit {

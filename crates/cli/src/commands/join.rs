@@ -25,7 +25,7 @@ const MAX_LOG_BYTES: u64 = 10 * 1024 * 1024;
 const START_TIME: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Of the log, in a message.
+/// How much of the log a message shows.
 const SHOWN_BYTES: i64 = 2_000;
 
 /// What to do where no gateway runs.

@@ -20,7 +20,7 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// A longer PATH is not sent; then the gateway's own counts.
 const MAX_PATH_BYTES: usize = 64 * 1024;
 
-/// Of a refusal.
+/// How much of a refusal is read.
 const MAX_BODY_BYTES: u64 = 64 * 1024;
 
 pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {

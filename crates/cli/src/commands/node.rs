@@ -132,7 +132,7 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
             return Err(no_operator_token());
         }
         (None, Some(token)) => (Some(kept.clone()), Some(token)),
-        // Of an earlier time.
+        // The file of an earlier start.
         (None, None) if kept.exists() => (Some(kept.clone()), None),
         (None, None) => (None, None),
     };

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, line};
 
-/// Of the approvals that wait, so many are shown.
+/// How many of the pending approvals are shown.
 const SHOWN_APPROVALS: usize = 3;
 
 /// The `source` of entries that belong to the base.

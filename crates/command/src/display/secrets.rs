@@ -92,7 +92,7 @@ impl SeenText {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SecretPlace {
     Argument,
-    /// Of a program that starts others: the word may name what is started.
+    /// An argument of a program that starts others: the word may name what is started.
     CodeArgument,
 }
 

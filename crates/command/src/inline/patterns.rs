@@ -39,7 +39,7 @@ const INTERPRETER_LIKE_SAFE_BINS: [&str; 32] = [
     "zsh",
 ];
 
-/// Of these, names with a version behind count as well: `python3.12`, `node20`.
+/// Names that count with a version behind as well: `python3.12`, `node20`.
 const VERSIONED: [&str; 5] = ["python", "ruby", "perl", "php", "node"];
 
 /// Whether a name or path given as a safe bin is an interpreter.

@@ -56,7 +56,7 @@ pub(crate) enum ProvenCaller {
     Run(RunOf),
 }
 
-/// Whose run a caller is inside of.
+/// The agent and session of the run that a caller is inside of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunOf {
     pub(crate) agent: AgentId,
@@ -142,7 +142,7 @@ pub(crate) enum Presented<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProvenRole {
     pub(crate) role: TokenRole,
-    /// Of the stored token: revoking it ends the connections that came with it.
+    /// The id of the stored token: revoking it ends the connections that came with it.
     pub(crate) token_id: Option<String>,
 }
 

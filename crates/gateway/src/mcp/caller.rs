@@ -15,7 +15,7 @@ use crate::gateway::Gateway;
 use crate::http::{bearer, refusal};
 use crate::tools;
 
-/// Names the agent, for those who may choose one.
+/// Names the agent, for clients that may choose one.
 pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
 
 /// Names the conversation, for clients that share one or come back to theirs.
@@ -24,14 +24,14 @@ pub(super) const SESSION_HEADER: &str = "x-interlock-session";
 #[derive(Debug, Clone)]
 pub(super) struct McpCaller {
     pub(super) agent: AgentId,
-    /// Of the run that it is inside of, or of the conversation that it asked for.
+    /// The session key of the run that it is inside of, or of the conversation that it asked for.
     pub(super) session_key: Option<String>,
     /// The secret or the connection by which the client came: what one client was given is of no
     /// use to another.
     pub(super) owner: String,
     /// Prompts that this client shows to a person count: the operator switched that on.
     pub(super) elicitation: bool,
-    /// Of a client on this machine.
+    /// The directory of a client on this machine.
     pub(super) cwd: Option<PathBuf>,
     /// The owner started the client on this machine: its PATH, as far as it has one. None for clients
     /// inside a run or behind the network, whose environment is not the owner's.
@@ -45,7 +45,7 @@ pub(super) struct ClientProgram {
 }
 
 impl McpCaller {
-    /// Of a request by HTTP.
+    /// The caller of a request by HTTP.
     pub(super) fn of_request(
         gateway: &Gateway,
         who: &ProvenCaller,

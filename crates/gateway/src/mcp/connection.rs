@@ -27,7 +27,7 @@ use crate::tools::blocking;
 #[derive(Debug)]
 pub struct McpConnection {
     pub(super) mcp: Arc<Mcp>,
-    /// Of a connection that is one client's; otherwise every request says it.
+    /// The caller of a connection that is one client's; otherwise every request says it.
     caller: Option<McpCaller>,
     /// Tells this client's connection, or session, from others.
     pub(super) id: String,

@@ -25,7 +25,7 @@ use crate::tools::{Asker, CallError, blocking};
 /// The one field of the form.
 const FIELD: &str = "decision";
 
-/// Of a client's name, which it chooses by itself.
+/// How much is shown of a client's name, which it chooses by itself.
 const NAME_CHARS: usize = 80;
 
 /// What clients show of a message however long it is, on a terminal of the usual size. Claude Code

@@ -27,7 +27,7 @@ impl std::fmt::Debug for States {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ClientQuestion {
     pub(super) approval: String,
-    /// Of the plan that was shown.
+    /// The digest of the plan that was shown.
     pub(super) plan_digest: String,
     /// Where it was shown.
     pub(super) surface: String,

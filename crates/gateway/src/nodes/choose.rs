@@ -78,7 +78,7 @@ pub(crate) struct Wishes {
     pub(crate) session: Option<String>,
     /// The agent's own: it is bound to that one.
     pub(crate) bound: Option<String>,
-    /// Of all agents.
+    /// The config of all agents.
     pub(crate) usual: Option<String>,
 }
 

@@ -176,7 +176,7 @@ pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
     }
 }
 
-/// Of a run whose order was lost.
+/// The outcome of a run whose order was lost.
 pub(crate) fn never() -> Value {
     json!({ "message": "the order was lost on its way to the node", "status": "not-started" })
 }

@@ -299,7 +299,7 @@ fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Hand
 pub(crate) fn recover(gateway: &Gateway) {
     let store = gateway.host.store();
     let unfinished = store.unfinished_claims().unwrap_or_default();
-    // Of those that a node keeps, the node knows.
+    // The node itself knows the runs that it keeps.
     let kept = gateway.host.desk().handed_runs(None).unwrap_or_default();
     let is_kept = |id: &String| kept.iter().any(|run| run.id == *id);
     for claim in unfinished

@@ -31,7 +31,7 @@ const MAX_TEXT: usize = 4_000;
 /// Who handles sessions.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionHandler {
-    /// Whose sessions; an operator handles those of all.
+    /// The agent whose sessions are meant; an operator handles those of all.
     pub(crate) agent: Option<AgentId>,
     pub(crate) session_key: String,
 }

@@ -24,7 +24,8 @@ pub struct GatewayInfo {
     pub socket: PathBuf,
     pub version: String,
     pub started_at_ms: u64,
-    /// Of the certificate that the port shows, as nodes pin it; none: the port is plain.
+    /// The fingerprint of the certificate that the port shows, as nodes pin it; none: the port is
+    /// plain.
     #[serde(default)]
     pub tls_fingerprint: Option<String>,
     /// What operators show on the network.
@@ -49,7 +50,7 @@ impl GatewayInfo {
     }
 }
 
-/// How long those who look may keep a gateway from starting.
+/// How long a process that looks at the lock may keep a gateway from starting.
 const LOOKERS: Duration = Duration::from_millis(300);
 
 /// Held while the gateway runs.

@@ -267,8 +267,8 @@ impl ConnectionService {
     }
 }
 
-/// Whose run is at the other end. What serves a run has no other one while a process of it lives:
-/// so that one must still be there when the record was read.
+/// The run at the other end. A shim serves no other run while a process of this one lives: so that
+/// process must still be there when the record was read.
 async fn run_of(stream: &UnixStream, from: PeerOrigin, place: SupervisorPaths) -> Option<RunOf> {
     let PeerOrigin::Run(Some(shim)) = from else {
         return None;

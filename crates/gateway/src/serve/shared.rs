@@ -20,7 +20,7 @@ connection: close\r\n\
 \r\n\
 {\"ok\":false,\"error\":{\"type\":\"request_timeout\",\"message\":\"the headers did not come within 10 seconds\"}}";
 
-/// One stream with two owners: the server, and the one who sees it end.
+/// One stream with two owners: the server, and the task that sees it end.
 pub(super) struct SharedStream<S>(Arc<SharedInner<S>>);
 
 struct SharedInner<S> {

@@ -18,7 +18,7 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The first byte of every TLS connection.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// For those who call in plain text, in the words that HTTP clients show.
+/// The answer to callers in plain text, in the words that HTTP clients show.
 const PLAIN: &str =
     "this port speaks TLS: https:// and wss://, for nodes --tls --tls-fingerprint\n";
 

@@ -254,8 +254,8 @@ pub(crate) fn had_effect((status, body): &once::OnceAnswer) -> bool {
     }
 }
 
-/// Calls that wait for runs at once: each holds a thread. The runtime has more of them, so that those who
-/// look and decide are not kept waiting by those who run; further calls wait for their turn.
+/// Calls that wait for runs at once: each holds a thread. The runtime has more of them, so that
+/// runs do not keep decisions and reads waiting; further calls wait for their turn.
 pub(crate) const MAX_WAITING: usize = 512;
 
 /// Work that lasts as long as a run may.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::result::ToolResult;
 
-/// Of the characters of a result, so many are for everything but output.
+/// How many characters of a result are for everything but output.
 const MOST_RESERVED: usize = 4_000;
 
 /// Fields of the data that the text tells already. The output is among them, wherever it stands.

@@ -56,7 +56,7 @@ struct NodeCall {
     /// Without a plan.
     run: SystemRun,
     wanted: GatewayLevels,
-    /// Of `wanted`, what the call said.
+    /// The part of `wanted` that the call itself said.
     call_ask: Option<Ask>,
     limit: Option<Duration>,
     /// After this long an approved run is announced.

@@ -162,8 +162,8 @@ pub(super) fn not_applied(
     id: &str,
     error: &PatchError,
 ) {
-    // Of drift, and of a patch that failed while it was applied, it has been notified; a used
-    // approval is another call's.
+    // The session already has an event about drift, and about a patch that failed while it was
+    // applied; a used approval is another call's.
     let is_told = match error {
         PatchError::Desk(error) => {
             matches!(error, DeskError::Drift { .. } | DeskError::Used { .. })

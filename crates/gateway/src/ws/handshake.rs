@@ -30,7 +30,7 @@ pub(super) struct Welcome {
     pub(super) scopes: Scopes,
     pub(super) device: Option<String>,
     pub(super) token: Option<(Secret, u64)>,
-    /// Of the stored token that proved it.
+    /// The id of the stored token that proved it.
     pub(super) token_id: Option<String>,
 }
 

@@ -44,7 +44,7 @@ impl Hub {
         }
     }
 
-    /// Those who can show approvals to a person, but for the one who asks.
+    /// Clients that can show approvals to an approver, except for the one that asks.
     pub(crate) fn approvers(&self, except: &str) -> Vec<Arc<Client>> {
         let mut clients = self.all();
         clients.retain(|client| {

@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketWriter<S> {
         let _ = self.0.send(Message::Close(Some(close_frame(close)))).await;
     }
 
-    /// For one who sends from several threads.
+    /// For a sender with several threads.
     pub(super) fn into_socket(self) -> OutboxSocket
     where
         S: Send + 'static,

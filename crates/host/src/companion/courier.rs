@@ -31,7 +31,7 @@ const MAX_MESSAGES: usize = 64;
 /// As much as is kept of a reason or a name that the companion gave.
 const MAX_WORDS: usize = 200;
 
-/// Whether an answer can still become a run of the one who asks.
+/// Whether a decision can still become a run of the waiting caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CourierWaits {
     ForAnswer,
@@ -99,7 +99,8 @@ impl Courier<'_> {
             }
             Err(error) => return Err(error.to_string()),
         };
-        // Of a connected socket the peer is the one who listens: no run may pose as a companion.
+        // The peer of a connected socket is the process that listens: no run may pose as a
+        // companion.
         let place = SupervisorPaths::new(self.host.state_dir());
         check_peer(&stream, &place).map_err(|refusal| refusal.message)?;
         let token = self
@@ -125,7 +126,8 @@ impl Courier<'_> {
         }
     }
 
-    /// For those who do not wait for an answer: until the question has arrived, or so long.
+    /// For callers that do not wait for a decision: returns when the approval has arrived, or after
+    /// this time.
     pub fn deliver(&mut self, within: Duration) {
         let until = self.began + within;
         while self.is_open() && !self.is_received {

@@ -154,7 +154,7 @@ struct HostConnection {
     link: Link,
     own: CompanionHello,
     sealed: Option<SealedLink>,
-    /// Of the approval that it brought.
+    /// The id of the approval that it brought.
     id: Option<String>,
     is_shown: bool,
     until: Instant,

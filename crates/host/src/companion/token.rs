@@ -8,7 +8,7 @@ use crate::desk::OutsideRuns;
 use crate::hex::hex;
 use crate::local::{HostError, LocalHost};
 
-/// Of random bytes, written as twice as many digits.
+/// How many random bytes a token has, written as twice as many digits.
 const BYTES: usize = 32;
 
 /// Shorter ones, which another program may have written, could be guessed.

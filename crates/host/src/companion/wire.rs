@@ -153,7 +153,7 @@ pub(super) struct SealedLink {
     side: Side,
     companion_nonce: String,
     host_nonce: String,
-    /// Of the question's body: the host's first message.
+    /// The hash of the request's body: the host's first message.
     request_hash: Option<String>,
     sent: u64,
     received: u64,

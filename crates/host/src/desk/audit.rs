@@ -1,4 +1,4 @@
-//! The records of this host, for those who read and check them.
+//! The audit records of this host: reading and checking them.
 
 use std::io::{self, Write};
 use std::path::Path;

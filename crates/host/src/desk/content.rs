@@ -20,7 +20,7 @@ use crate::local::HostError;
 const MAX_SHOWN_LINES: usize = 1000;
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
-/// Of all scripts of an approval together.
+/// The limit for all scripts of an approval together.
 const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
 /// Then the difference is found more coarsely.

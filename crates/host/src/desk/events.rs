@@ -48,7 +48,8 @@ impl Notify {
         running_after: None,
     };
 
-    /// Of an agent. A config that cannot be read must not keep an end from being recorded.
+    /// Loads the settings of an agent. A config that cannot be read must not keep an end from being
+    /// recorded.
     pub(crate) fn load(config: &Path, agent: &str) -> Self {
         let config = ConfigFile::load(config).ok();
         Self::of(config.map(|config| config.config().exec_for(agent)))
@@ -90,8 +91,8 @@ impl Desk<'_> {
         Ok(())
     }
 
-    /// [`Desk::waiting_events`] and [`Desk::delivered`] in one, for those who cannot fail to pass
-    /// them on.
+    /// [`Desk::waiting_events`] and [`Desk::delivered`] in one, for callers that cannot fail to
+    /// pass them on.
     pub fn take_events(
         self,
         session_key: &str,
@@ -105,7 +106,7 @@ impl Desk<'_> {
         Ok(events)
     }
 
-    /// Events of all sessions behind this id, for those who subscribe to them.
+    /// Events of all sessions after this id, for subscribers.
     pub fn events_after(self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, HostError> {
         Ok(self.host.store().events_after(id, limit)?)
     }

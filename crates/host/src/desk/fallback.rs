@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 /// The property of a stored verdict that holds the value.
 const STORED: &str = "fallbackDecision";
 
-/// Of the form below. Another form has another number, so that none is taken for another.
+/// The version of the form below. Another form has another number, so that none is taken for
+/// another.
 const VERSION: u32 = 1;
 
 /// What `askFallback` decides for one approval.

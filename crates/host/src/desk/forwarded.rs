@@ -43,7 +43,8 @@ pub struct Forwarded<'a> {
     pub timeout_ms: Option<u64>,
     pub plan: CarriedPlan<'a>,
     pub approved: ForwardedApproval,
-    /// Whose the session is, if the gateway handles it later; see [`crate::process::owner_digest`].
+    /// The owner of the session, if the gateway handles it later; see
+    /// [`crate::process::owner_digest`].
     pub owner: Option<&'a str>,
 }
 

@@ -23,7 +23,7 @@ pub struct HandedRun<'a> {
 }
 
 impl HandedRun<'_> {
-    /// Of its start, as the audit holds it.
+    /// The audit record of its start.
     pub fn record(&self) -> Value {
         json!({
             "agent": self.agent,
@@ -58,7 +58,7 @@ impl Desk<'_> {
         })?)
     }
 
-    /// Those whose end is not known, of one host or of all.
+    /// Runs whose end is not known, of one host or of all.
     pub fn handed_runs(self, node: Option<&str>) -> Result<Vec<OpenRun>, HostError> {
         let mut runs = self.host.store().open_runs()?;
         runs.retain(|run| match (&run.node, node) {

@@ -17,7 +17,7 @@ use super::view::{ApprovalView, ViewLabel};
 use super::{Desk, now};
 use crate::hex::hex;
 
-/// Of all manifests of an approval together.
+/// The limit for all manifests of an approval together.
 const MAX_KEPT_BYTES: usize = 512 * 1024;
 /// More files are counted and not read.
 const MAX_MANIFESTS: usize = 24;

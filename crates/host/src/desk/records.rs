@@ -112,7 +112,7 @@ fn recorded_env(env: &BTreeMap<String, String>) -> (BTreeMap<&str, &str>, bool) 
 /// A command as the audit holds it: without secrets.
 struct RecordedCommand {
     text: String,
-    /// Of a request that is an argument vector, where nothing of it had to be hidden.
+    /// The argument vector of a request, where nothing of it had to be hidden.
     argv: Option<Vec<String>>,
     /// The text is all of the command, as it was.
     is_exact: bool,

@@ -25,7 +25,7 @@ pub const NOTES: &str = "notes";
 /// What another host, or a client for it, wants to know.
 #[derive(Debug, Clone)]
 pub struct RemoteQuestion<'a> {
-    /// Chosen by the one who asks.
+    /// An id that the caller has chosen.
     pub id: Option<&'a str>,
     /// All that it said, as it is stored and given back; people are shown its `command`.
     pub subject: &'a Value,

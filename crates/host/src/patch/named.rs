@@ -33,7 +33,8 @@ struct NamedFile {
 }
 
 impl NamedFiles {
-    /// Of all agents: what one may not run by itself it may not write for another one.
+    /// Loads the names of all agents: what one may not run by itself it may not write for another
+    /// one.
     pub(super) fn load(host: &LocalHost) -> Result<Self, HostError> {
         let (document, _) = host.document()?;
         let mut named = Self::default();

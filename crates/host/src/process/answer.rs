@@ -99,7 +99,7 @@ impl EndedSession {
         ended
     }
 
-    /// Of a session that was ended and of which nothing more is known.
+    /// The state of a session that was ended and of which nothing more is known.
     pub(super) fn killed() -> Self {
         Self {
             status: SessionStatus::Killed,
@@ -153,7 +153,7 @@ pub struct SessionSummary {
     pub age_ms: u64,
     /// From its start to its end, or until now.
     pub runtime_ms: u64,
-    /// Of what it wrote; known when it has ended.
+    /// The size of what it wrote; known when it has ended.
     pub total_bytes: Option<u64>,
     #[serde(flatten)]
     pub stale: Stale,
@@ -174,7 +174,7 @@ pub struct PollAnswer {
     #[serde(flatten)]
     pub stale: Stale,
     pub output: ShownOutput,
-    /// Where the next poll begins, for those who read by offset.
+    /// Where the next poll begins, for readers by offset.
     pub next_offset: u64,
 }
 

@@ -43,7 +43,7 @@ impl<'a> WaitingLook<'a> {
         self.now_ms
     }
 
-    /// Of a session that runs.
+    /// Whether a running session waits for input.
     pub fn waits_for_input(&self, session: &SessionRecord, status: &TranscriptStatus) -> bool {
         let directory = self.place.session(&session.name);
         session.writable

@@ -22,7 +22,7 @@ pub(super) struct Holds<'a> {
     script: OnceCell<Option<HeldContent>>,
     /// The paths by which the program lies in the workspace.
     in_workspace: OnceCell<Vec<String>>,
-    /// Of the last entry with `paths` that had no objection.
+    /// The files of the last entry with `paths` that had no objection.
     files: RefCell<Option<CheckedFiles>>,
 }
 

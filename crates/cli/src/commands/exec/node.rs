@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Pieces of output that wait here to be printed, of 64 KiB at most.
 const PIECES: usize = 256;
 
-/// Of output in a result for programs.
+/// How much output a result for programs holds.
 const SHOWN_BYTES: usize = 200_000;
 
 /// A person takes as long as the question lives.

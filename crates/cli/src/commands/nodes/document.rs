@@ -22,7 +22,7 @@ struct Read {
     file: Value,
     hash: String,
     path: String,
-    /// Of the program there, as it says itself.
+    /// The version of the program there, as it says itself.
     version: Option<String>,
     document: Document,
     defaults: Defaults,

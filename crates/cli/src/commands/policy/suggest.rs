@@ -11,7 +11,7 @@ use crate::args::{PolicySuggestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
-/// Of longer lists so many are shown.
+/// How many items of a longer list are shown.
 const MOST_SHOWN: usize = 5;
 
 pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) -> Outcome {

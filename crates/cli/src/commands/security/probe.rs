@@ -20,7 +20,7 @@ use crate::gateway_client::GatewayClient;
 /// How long the gateway may take to answer a stranger.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Of an answer, so much is read: its first line.
+/// How much of an answer is read: its first line.
 const MAX_ANSWER: u64 = 4096;
 
 /// What a probe found, in words.

@@ -17,8 +17,8 @@ pub enum Found {
 }
 
 impl Found {
-    /// Of a unit only a file that Interlock can have written is read: a link is an owner's
-    /// decision, such as a mask.
+    /// Reads only a unit that Interlock can have written: a link is an owner's decision, such as a
+    /// mask.
     pub fn at(file: &Path, kind: Kind) -> Result<Self, Failure> {
         match fs::symlink_metadata(file) {
             Ok(data) if !data.is_file() => return Ok(Self::Foreign),

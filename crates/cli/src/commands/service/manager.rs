@@ -17,7 +17,8 @@ pub enum Kind {
     Launchd,
 }
 
-/// Whose services: those of a user end with the last session, unless lingering is on for the user.
+/// The owner of a service: services of a user end with the last session, unless lingering is on for
+/// the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {

@@ -157,8 +157,8 @@ pub fn install(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A service outlives the build directory of its program: the next build replaces the file, `cargo clean` removes
-/// it, and everyone who may build may change it.
+/// A service outlives the build directory of its program: the next build replaces the file, `cargo
+/// clean` removes it, and every account that may build may change it.
 fn check_program(state: &StateArguments, service: &Service) -> Result<(), Failure> {
     let is_build_directory = |directory: &Path| {
         directory.file_name().is_some_and(|name| name == "target")

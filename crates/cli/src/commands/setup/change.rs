@@ -91,7 +91,7 @@ impl FileChange {
         if self.is_made() {
             return Ok(());
         }
-        // Settings of a project are shared with those who may read the project.
+        // Settings of a project are shared with all readers of the project.
         let new_mode = match arguments.scope {
             ScopeArgument::Project => 0o666,
             ScopeArgument::User => NEW_USER_FILE,

@@ -31,7 +31,7 @@ const BRIEF: Duration = Duration::from_millis(50);
 /// How long a node may take to start a run.
 const START_TIME: Duration = Duration::from_secs(30);
 
-/// Of output in one notice of progress.
+/// How much output one report of progress holds.
 const PROGRESS_BYTES: usize = 4_000;
 
 /// Characters of what a node says to an order.

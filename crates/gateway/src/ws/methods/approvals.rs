@@ -23,9 +23,9 @@ use super::{Context, MethodAnswer, read, unavailable, work};
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
 
-/// Of each text in an event or a list. `exec.approval.get` opens the rest.
+/// The limit of each text in an event or a list. `exec.approval.get` opens the rest.
 const EVENT_BYTES: usize = 16 * 1024;
-/// Of each text where one approval is read.
+/// The limit of each text where one approval is read.
 const OPENED_BYTES: usize = 512 * 1024;
 
 /// The most that are listed at once.
@@ -200,8 +200,8 @@ fn not_found() -> WireError {
         .with("remediation", "list what waits: exec.approval.list")
 }
 
-/// Whether a client may know of an approval: administrators and those who decide know of all, others
-/// of what they asked themselves.
+/// Whether a client may know of an approval: administrators and approvers know of all, other
+/// clients of what they asked themselves.
 fn may_see(client: &Client, approval: &PendingApproval) -> bool {
     client.scopes.allow(OperatorScope::Approvals) || client.surface() == approval.requester
 }

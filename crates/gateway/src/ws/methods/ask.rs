@@ -197,8 +197,8 @@ async fn ask(
     .await
 }
 
-/// Puts a question down, and shows it to those who may decide while it is being written: what they
-/// answer waits for that. Its id.
+/// Stores a question, and shows it to approvers while it is being written: their decision waits for
+/// that. Returns its id.
 fn put_down(
     gateway: &Gateway,
     question: &RemoteQuestion<'_>,

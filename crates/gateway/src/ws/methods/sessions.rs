@@ -19,7 +19,7 @@ use crate::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
 /// Sessions in one answer, where the caller does not say.
 const LISTED: usize = 200;
 
-/// Of those that the store knows.
+/// How many of the sessions that the store knows are listed.
 const MOST: usize = 1_000;
 
 /// What is known of one session.

@@ -17,7 +17,7 @@ const LABELS: usize = 10;
 const PROMPT_BYTES: usize = 64 * 1024;
 /// At once in a list, of each text.
 const LIST_LINES: usize = 40;
-/// Of a script's difference in a prompt: the script itself is there as well.
+/// Lines of a script's difference in a prompt: the script itself is there as well.
 const PROMPT_DIFF_LINES: usize = 12;
 
 /// How much of long texts is printed. What is not is counted.

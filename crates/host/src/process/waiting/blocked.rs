@@ -53,7 +53,7 @@ impl SessionInput {
             })
     }
 
-    /// Those who read in the background of a terminal are stopped, not served.
+    /// Processes that read in the background of a terminal are stopped, not served.
     pub fn is_in_foreground(&self, row: &TerminalRow) -> bool {
         match self {
             Self::Terminal(device) => row.terminal == *device && row.group == row.foreground,

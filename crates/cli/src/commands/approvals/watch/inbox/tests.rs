@@ -129,7 +129,7 @@ fn what_was_not_read_to_its_end_can_be_denied_but_not_allowed() {
     inbox.reveal(approval("a"), true);
     assert_eq!(decided(&inbox, Choice::AllowOnce, now), None);
     assert_eq!(decided(&inbox, Choice::Deny, now), Some("a"));
-    // Of another approval nothing is taken over.
+    // Nothing is taken over from another approval.
     inbox.reveal(approval("z"), true);
     assert_eq!(decided(&inbox, Choice::Deny, now), Some("a"));
 }
