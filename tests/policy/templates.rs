@@ -19,6 +19,15 @@ fn machine() -> Machine {
         "mv",
         "rm",
         "systemctl",
+        "docker",
+        "kubectl",
+        "terraform",
+        "gradle",
+        "mvn",
+        "bundle",
+        "cmake",
+        "make",
+        "ninja",
     ] {
         machine.native(program);
     }
@@ -50,7 +59,18 @@ fn templates_are_listed_and_shown_in_words() {
         .iter()
         .map(|one| one["name"].as_str().unwrap())
         .collect();
-    for name in ["read-only", "rust", "node", "python", "go", "server"] {
+    for name in [
+        "read-only",
+        "rust",
+        "node",
+        "python",
+        "go",
+        "java",
+        "ruby",
+        "c",
+        "containers",
+        "server",
+    ] {
         assert!(names.contains(&name), "{names:?}");
         let shown = machine.ok(&["policy", "template", "show", name]).stdout;
         assert!(shown.contains("\n- "), "{shown}");
@@ -211,4 +231,135 @@ fn an_entry_of_a_template_holds_what_it_is_for() {
         assert_eq!(entry["cwd"], Value::from(beneath.clone()), "{entry}");
         assert!(entry["id"].is_string(), "{entry}");
     }
+}
+
+#[test]
+fn the_cases_of_every_template_pass_alone_and_together() {
+    let machine = machine();
+    let listed = machine.ok(&["policy", "template", "list", "--json"]).json();
+    let names: Vec<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["name"].as_str().unwrap())
+        .collect();
+    for name in &names {
+        machine.ok(&["policy", "template", "apply", "--dry-run", name]);
+    }
+    let mut all = vec!["policy", "template", "apply", "--dry-run"];
+    all.extend(&names);
+    machine.ok(&all);
+}
+
+#[test]
+fn several_templates_are_applied_together_or_not_at_all() {
+    let machine = machine();
+    let (before, _) = machine.document();
+    let wrong = machine.run(&["policy", "template", "apply", "java", "perl"]);
+    assert_eq!(wrong.error_code(), "TEMPLATE_UNKNOWN");
+    assert_eq!(machine.document().0, before);
+    let told = machine
+        .ok(&[
+            "policy",
+            "template",
+            "apply",
+            "--json",
+            "java",
+            "containers",
+        ])
+        .json();
+    assert_eq!(told["template"], "java containers");
+    let includes = told["includes"].to_string();
+    assert!(
+        includes.contains("docker") && includes.contains("git"),
+        "{told:#}"
+    );
+    for line in [
+        "mvn -B verify",
+        "docker compose ps",
+        "kubectl get pods -n x",
+    ] {
+        assert_eq!(machine.verdict(line), "allow", "{line}");
+    }
+    // What both include was added once.
+    let (document, _) = machine.document();
+    let entries = document["agents"]["*"]["allowlist"].as_array().unwrap();
+    let is_mkdir = |entry: &&Value| entry["pattern"] == "mkdir";
+    assert_eq!(entries.iter().filter(is_mkdir).count(), 1);
+    let again = machine
+        .ok(&[
+            "policy",
+            "template",
+            "apply",
+            "--json",
+            "containers",
+            "java",
+        ])
+        .json();
+    assert_eq!(again["added"], 0, "{again:#}");
+}
+
+/// An argument with a blank is one argument: it cannot pass for several.
+#[test]
+fn words_of_a_pattern_end_where_arguments_end() {
+    let machine = machine();
+    machine.ok(&["policy", "template", "apply", "containers"]);
+    asks(
+        &machine,
+        &[
+            "kubectl get -l 'app=x pods' secrets",
+            "kubectl get -n 'x pods' secrets",
+            "kubectl 'get pods'",
+            "docker 'ps -a'",
+            "docker ps 'x\n-a'",
+            "docker logs 'api --details'",
+            "docker",
+            "kubectl",
+        ],
+    );
+}
+
+#[test]
+fn directories_and_wrappers_are_those_of_the_project() {
+    let machine = machine();
+    let work = machine.work();
+    let outside = machine.root().join("outside");
+    for directory in [&work.join("infra"), &work.join("service"), &outside] {
+        fs::create_dir(directory).unwrap();
+    }
+    for wrapper in ["work/service/gradlew", "work/mvnw", "outside/gradlew"] {
+        machine.script(wrapper, "#!/bin/sh\ntrue\n");
+    }
+    std::os::unix::fs::symlink(&outside, work.join("link")).unwrap();
+    std::os::unix::fs::symlink(outside.join("x"), work.join("infra/late.plan")).unwrap();
+    std::os::unix::fs::symlink(outside.join("gradlew"), work.join("gradlew")).unwrap();
+    machine.ok(&["policy", "template", "apply", "java", "containers", "c"]);
+    for line in [
+        "cd service && ./gradlew test",
+        "service/gradlew build",
+        "./mvnw -q package",
+        "make -C service lint",
+        "ninja -C service",
+        "terraform -chdir=infra plan -out=new.plan",
+    ] {
+        assert_eq!(machine.verdict(line), "allow", "{line}");
+    }
+    asks(
+        &machine,
+        &[
+            // A wrapper that lies elsewhere, by its link or by its path.
+            "./gradlew test",
+            "link/gradlew test",
+            "cd link && ./gradlew test",
+            // A directory elsewhere.
+            "make -C link",
+            "ninja -C link",
+            "terraform -chdir=link plan",
+            "cd service && terraform -chdir=../infra validate",
+            "docker build -t x link",
+            // A file is looked for in the directory that the option names.
+            "terraform -chdir=infra plan -out=late.plan",
+            "cd infra && terraform plan -out=late.plan",
+        ],
+    );
 }

@@ -40,7 +40,9 @@ pub use argv::Argv;
 pub use binding::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 pub use describe::{DYNAMIC, Description, describe};
 pub use env_wrapper::{assignment_keys as env_assignment_keys, split_text as env_split_text};
-pub use file_operands::{FileOperand, FileUse, OperandKind, RefusedArgument, file_use, has_row};
+pub use file_operands::{
+    FileOperand, FileUse, OperandKind, RefusedArgument, file_use, has_row, version_calls,
+};
 pub use git_remotes::GitRemotes;
 pub use highlight::{Highlight, HighlightStyle, highlight};
 pub use host_identity::{host_identity, may_need_host_identity};

@@ -1,11 +1,12 @@
 //! Templates: narrow entries for a kind of work, with what they allow in words and test cases. Nothing is
 //! written while a case fails.
 
+mod fragment;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use interlock_command::{Source, VirtualHost};
-use interlock_config::Json5Text;
 use interlock_policy::{
     AgentId, Ask, BASE_PROGRAMS, CallerInput, Document, EVERY_AGENT, Entry, Layer, Levels, Policy,
     PolicySource as LevelSource, Scope, Security,
@@ -15,37 +16,14 @@ use serde::{Deserialize, Serialize};
 use crate::edit::{EntryEdit, scope_key};
 use crate::evaluate::{RunRequest, evaluate};
 use crate::local::{HostError, LocalHost, now_ms, policy};
+use fragment::{Fragment, PARTS, TEMPLATES};
 
-/// The templates that can be applied, in the order in which they are listed.
-const TEMPLATES: &[(&str, &str)] = &[
-    ("read-only", include_str!("../templates/read-only.json5")),
-    ("project", include_str!("../templates/project.json5")),
-    ("rust", include_str!("../templates/rust.json5")),
-    ("node", include_str!("../templates/node.json5")),
-    ("python", include_str!("../templates/python.json5")),
-    ("go", include_str!("../templates/go.json5")),
-    ("server", include_str!("../templates/server.json5")),
-];
-
-/// What several templates include.
-const PARTS: &[(&str, &str)] = &[
-    ("git", include_str!("../templates/git.json5")),
-    ("files", include_str!("../templates/files.json5")),
-    ("make", include_str!("../templates/make.json5")),
-];
-
-/// In an `argPattern`: a relative path of plain names. No name begins with a dot or a dash, so that it
-/// names neither a hidden file nor an option, and leads nowhere else by itself.
-const NAME: &str = r"(?:(?:\./)?[A-Za-z0-9_][A-Za-z0-9_:-]*(?:[./][A-Za-z0-9_][A-Za-z0-9_:-]*)*/?)";
-
-/// In an `argPattern`: the name of a service.
-const UNIT: &str = r"(?:[A-Za-z0-9][A-Za-z0-9@._:-]*)";
-
-/// A template for one directory.
+/// A template for one directory, or several that are applied together.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Template {
-    pub name: &'static str,
+    /// The names as they were asked for, with a blank between two.
+    pub name: String,
     pub description: String,
     /// What it allows, in words.
     pub allows: Vec<String>,
@@ -87,61 +65,20 @@ enum ExpectedVerdict {
     Ask,
 }
 
-/// A template file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Fragment {
-    description: String,
-    allows: Vec<String>,
-    include: Vec<String>,
-    found: Vec<FoundPart>,
-    /// The programs of the base, for the directory.
-    base: bool,
-    /// The entries hold in every directory.
-    anywhere: bool,
-    entries: Vec<FragmentEntry>,
-    cases: Vec<TemplateCase>,
-}
-
-/// A part that is included where a file of the project says so.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FoundPart {
-    file: String,
-    include: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct FragmentEntry {
-    pattern: String,
-    args: Option<Vec<String>>,
-    arg_pattern: Option<String>,
-    /// One entry for each, with any further arguments.
-    subcommands: Vec<String>,
-    /// Every file that the arguments name lies in the directory.
-    confined: bool,
-    note: Option<String>,
-}
-
 /// The names and descriptions of all templates.
 pub fn templates() -> Result<Vec<TemplateSummary>, HostError> {
     let summary = |(name, text): &(&'static str, &str)| {
         Ok(TemplateSummary {
             name,
-            description: fragment(name, text)?.description,
+            description: Fragment::read(name, text)?.description,
         })
     };
     TEMPLATES.iter().map(summary).collect()
 }
 
 impl Template {
-    /// The template of this name for a directory, which is canonical.
-    pub fn of(name: &str, directory: &Path) -> Result<Self, HostError> {
-        let (name, text) = TEMPLATES
-            .iter()
-            .find(|(known, _)| *known == name)
-            .ok_or_else(|| unknown(name))?;
+    /// The templates of these names together, for a directory, which is canonical.
+    pub fn of(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, HostError> {
         let directory_text = directory.to_str().filter(|text| !text.contains(['*', '?']));
         let Some(directory_text) = directory_text else {
             return Err(HostError::Edit {
@@ -153,17 +90,31 @@ impl Template {
                 remedy: "name another directory with --dir".to_owned(),
             });
         };
-        let whole = fragment(name, text)?;
         let mut template = Self {
-            name,
-            description: whole.description.clone(),
+            name: String::new(),
+            description: String::new(),
             allows: Vec::new(),
             includes: Vec::new(),
             entries: Vec::new(),
             cases: Vec::new(),
         };
-        let mut seen = BTreeSet::from([(*name).to_owned()]);
-        template.add(name, whole, (directory, directory_text), &mut seen)?;
+        let mut seen = BTreeSet::new();
+        for name in names {
+            let name = name.as_ref();
+            let known = TEMPLATES.iter().find(|(known, _)| *known == name);
+            let (name, text) = known.ok_or_else(|| unknown(name))?;
+            let whole = Fragment::read(name, text)?;
+            push_word(&mut template.name, name);
+            push_word(&mut template.description, &whole.description);
+            if seen.insert((*name).to_owned()) {
+                template.add(name, whole, (directory, directory_text), &mut seen)?;
+            }
+        }
+        let named = names.iter().map(AsRef::as_ref);
+        let named: BTreeSet<&str> = named.collect();
+        template
+            .includes
+            .retain(|part| !named.contains(part.as_str()));
         Ok(template)
     }
 
@@ -171,48 +122,52 @@ impl Template {
     fn add(
         &mut self,
         name: &str,
-        fragment_read: Fragment,
+        fragment: Fragment,
         (directory, text): (&Path, &str),
         seen: &mut BTreeSet<String>,
     ) -> Result<(), HostError> {
         let beneath = format!("{}/**", text.trim_end_matches('/'));
-        self.allows.extend(fragment_read.allows);
-        self.cases.extend(fragment_read.cases);
-        if fragment_read.base {
-            self.entries
-                .extend(BASE_PROGRAMS.iter().map(|program| Entry {
-                    id: None,
-                    source: Some(source(name)),
-                    paths: Some(vec![beneath.clone()]),
-                    ..program.entry()
-                }));
-        }
-        for item in fragment_read.entries {
-            let fill = |pattern: String| pattern.replace("NAME", NAME).replace("UNIT", UNIT);
-            let entry = Entry {
-                arg_pattern: item.arg_pattern.map(fill),
-                args: item.args,
-                cwd: (!fragment_read.anywhere).then(|| beneath.clone()),
-                paths: item.confined.then(|| vec![beneath.clone()]),
+        self.allows.extend(fragment.allows);
+        self.cases.extend(fragment.cases);
+        if fragment.base {
+            // Versions are facts of the machine and need no directory.
+            let readers = BASE_PROGRAMS.iter().filter(|program| !program.only_version);
+            self.entries.extend(readers.map(|program| Entry {
+                id: None,
                 source: Some(source(name)),
-                note: item.note,
-                ..Entry::for_pattern(item.pattern)
-            };
-            if item.subcommands.is_empty() {
-                self.entries.push(entry);
-                continue;
-            }
-            for subcommand in item.subcommands {
-                let args = Some(vec![subcommand, "**".to_owned()]);
-                self.entries.push(Entry {
-                    args,
-                    ..entry.clone()
-                });
+                paths: Some(vec![beneath.clone()]),
+                ..program.entry()
+            }));
+        }
+        for item in fragment.entries {
+            let arg_pattern = item.argument_pattern(&fragment.shapes);
+            for program in item.programs(text) {
+                let entry = Entry {
+                    arg_pattern: arg_pattern.clone(),
+                    args: item.args.clone(),
+                    cwd: (!fragment.anywhere).then(|| beneath.clone()),
+                    paths: item.confined.then(|| vec![beneath.clone()]),
+                    env: item.env.clone(),
+                    source: Some(source(name)),
+                    note: item.note.clone(),
+                    ..Entry::for_pattern(program)
+                };
+                if item.subcommands.is_empty() {
+                    self.entries.push(entry);
+                    continue;
+                }
+                for subcommand in &item.subcommands {
+                    let args = Some(vec![subcommand.clone(), "**".to_owned()]);
+                    self.entries.push(Entry {
+                        args,
+                        ..entry.clone()
+                    });
+                }
             }
         }
-        let found = fragment_read.found.into_iter();
+        let found = fragment.found.into_iter();
         let found = found.filter(|part| is_found(directory, &part.file));
-        let parts = fragment_read.include.into_iter();
+        let parts = fragment.include.into_iter();
         for part in parts.chain(found.map(|part| part.include)) {
             if !seen.insert(part.clone()) {
                 continue;
@@ -222,11 +177,18 @@ impl Template {
                 return Err(unknown(&part));
             };
             self.includes.push(part);
-            let part_read = fragment(part_name, part_text)?;
+            let part_read = Fragment::read(part_name, part_text)?;
             self.add(part_name, part_read, (directory, text), seen)?;
         }
         Ok(())
     }
+}
+
+fn push_word(text: &mut String, word: &str) {
+    if !text.is_empty() {
+        text.push(' ');
+    }
+    text.push_str(word);
 }
 
 /// A file of the project: in the directory, or one level beneath.
@@ -244,17 +206,6 @@ fn is_found(directory: &Path, file: &str) -> bool {
 
 fn source(name: &str) -> String {
     format!("template:{name}")
-}
-
-fn fragment(name: &str, text: &str) -> Result<Fragment, HostError> {
-    let broken = |message: String| HostError::Edit {
-        code: "TEMPLATE_INVALID",
-        message: format!("template {name}: {message}"),
-        remedy: "report it: the templates are part of the program".to_owned(),
-    };
-    let text = Json5Text::parse_bytes(name, text.as_bytes());
-    let value = text.map_err(|problem| broken(problem.to_string()))?.value();
-    serde_json::from_value(value).map_err(|error| broken(error.to_string()))
 }
 
 fn unknown(name: &str) -> HostError {
@@ -402,7 +353,7 @@ mod tests {
     fn every_template_has_words_entries_that_compile_and_cases() {
         let directory = Path::new("/srv/project");
         for summary in templates().unwrap() {
-            let template = Template::of(summary.name, directory).unwrap();
+            let template = Template::of(&[summary.name], directory).unwrap();
             assert!(!template.allows.is_empty(), "{}", summary.name);
             assert!(template.cases.len() > 5, "{}", summary.name);
             for entry in &template.entries {
@@ -419,8 +370,8 @@ mod tests {
 
     #[test]
     fn a_directory_that_would_be_a_pattern_is_refused() {
-        assert!(Template::of("rust", Path::new("/srv/a*")).is_err());
-        assert!(Template::of("rust", Path::new("/srv/a?")).is_err());
-        assert!(Template::of("perl", Path::new("/srv/a")).is_err());
+        assert!(Template::of(&["rust"], Path::new("/srv/a*")).is_err());
+        assert!(Template::of(&["rust"], Path::new("/srv/a?")).is_err());
+        assert!(Template::of(&["rust", "perl"], Path::new("/srv/a")).is_err());
     }
 }

@@ -2,7 +2,8 @@
 //! without a question for each look.
 //!
 //! Each entry is narrowed to the workspace by `paths`; `command::file_operands` says which arguments of
-//! these programs name files and refuses every option that writes, starts a program or follows links.
+//! these programs name files and refuses every option that writes, starts a program or follows links. Of
+//! other well-known programs the base shows the version only.
 
 use crate::document::{Document, EVERY_AGENT};
 use crate::entry::{BASE, Entry};
@@ -14,6 +15,8 @@ pub struct BaseProgram {
     /// What the entry allows, in words.
     pub allows: &'static str,
     arguments: Option<&'static str>,
+    /// Only the version is shown, by the program itself.
+    pub only_version: bool,
 }
 
 const fn program(name: &'static str, allows: &'static str) -> BaseProgram {
@@ -21,8 +24,25 @@ const fn program(name: &'static str, allows: &'static str) -> BaseProgram {
         name,
         allows,
         arguments: None,
+        only_version: false,
     }
 }
+
+/// The arguments are those of `command::version_calls`, one list of a single word each.
+const fn version(name: &'static str, arguments: &'static str) -> BaseProgram {
+    BaseProgram {
+        name,
+        allows: "show its version",
+        arguments: Some(arguments),
+        only_version: true,
+    }
+}
+
+const LONG: &str = "^--version$";
+const LONG_OR_CAPITAL: &str = "^(--version|-V)$";
+const LONG_OR_SMALL: &str = "^(--version|-v)$";
+const LONG_OR_WORD: &str = "^(--version|-version)$";
+const WORD: &str = "^version$";
 
 /// The subcommands of git that only read.
 const GIT: &str =
@@ -47,11 +67,31 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
     program("date", "show the time; never set it"),
     program("uname", "show the name and version of the system"),
     program("whoami", "show the name of the user"),
+    program("id", "show the user and its groups"),
+    program("nproc", "show how many processors there are"),
+    program("uptime", "show how long the system runs"),
+    program("free", "show how much memory is used"),
+    program("df", "show how much space file systems have"),
+    program("sleep", "wait"),
     program("echo", "print words"),
     program("printf", "print words"),
     program("sort", "sort lines; no -o, no helper program"),
     program("uniq", "leave out repeated lines; no output file"),
     program("cut", "show parts of lines"),
+    program("paste", "put lines of files side by side"),
+    program("comm", "compare sorted files"),
+    program("nl", "number lines"),
+    program("od", "show bytes of files"),
+    program("column", "line up columns"),
+    program("seq", "print numbers"),
+    program("basename", "print the last part of a path"),
+    program("dirname", "print a path without its last part"),
+    program("realpath", "print where a path leads"),
+    program("readlink", "print where a link leads"),
+    program("md5sum", "show checksums of files; no lists of files"),
+    program("sha1sum", "show checksums of files; no lists of files"),
+    program("sha256sum", "show checksums of files; no lists of files"),
+    program("sha512sum", "show checksums of files; no lists of files"),
     program("diff", "compare files"),
     program("cmp", "compare files"),
     program("jq", "show parts of JSON; no modules, no environment"),
@@ -61,7 +101,29 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
         name: "git",
         allows: "status, diff, log, show, branch --list, rev-parse, ls-files, blame",
         arguments: Some(GIT),
+        only_version: false,
     },
+    version("python3", LONG_OR_CAPITAL),
+    version("python", LONG_OR_CAPITAL),
+    version("node", LONG_OR_SMALL),
+    version("ruby", LONG_OR_SMALL),
+    version("perl", LONG),
+    version("go", WORD),
+    version("java", LONG_OR_WORD),
+    version("javac", LONG_OR_WORD),
+    version("gcc", LONG),
+    version("g++", LONG),
+    version("cc", LONG),
+    version("clang", LONG),
+    version("make", LONG),
+    version("cmake", LONG),
+    version("ninja", LONG),
+    version("docker", LONG),
+    version("podman", LONG),
+    version("curl", LONG),
+    version("tar", LONG),
+    version("psql", LONG),
+    version("openssl", WORD),
 ];
 
 impl BaseProgram {
@@ -129,9 +191,10 @@ impl Document {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+    use crate::arguments::ArgumentRule;
 
     #[test]
     fn the_base_can_be_read_back_and_restored_once() {
@@ -149,8 +212,33 @@ mod tests {
 
     #[test]
     fn every_program_of_the_base_is_read_by_a_row() {
-        for program in BASE_PROGRAMS {
+        for program in BASE_PROGRAMS.iter().filter(|one| !one.only_version) {
             assert!(interlock_command::has_row(program.name), "{}", program.name);
         }
+    }
+
+    #[test]
+    fn versions_are_shown_by_the_calls_of_the_table_and_by_no_others() {
+        let mut listed = Vec::new();
+        for (name, calls) in interlock_command::version_calls() {
+            let program = BASE_PROGRAMS.iter().find(|one| one.name == name);
+            let program = program.unwrap_or_else(|| panic!("{name} is not in the base"));
+            assert!(program.only_version, "{name}");
+            let rule = ArgumentRule::parse(program.arguments, None).unwrap();
+            for words in ["--version", "-version", "version", "-V", "-v", "--help", ""] {
+                let words = words.to_owned();
+                let is_listed = calls.contains(&[words.as_str()].as_slice());
+                assert_eq!(
+                    rule.matches(&[words.clone()], "/"),
+                    is_listed,
+                    "{name} {words}"
+                );
+                let more = [words, "x".to_owned()];
+                assert!(!rule.matches(&more, "/"), "{name} {more:?}");
+            }
+            listed.push(name);
+        }
+        let versions = BASE_PROGRAMS.iter().filter(|one| one.only_version);
+        assert_eq!(versions.count(), listed.len());
     }
 }

@@ -45,10 +45,11 @@ pub enum PolicyTemplateCommand {
     /// Show what a template allows, its entries and its test cases
     #[command(after_help = "Example:\n  interlock policy template show rust")]
     Show(PolicyTemplateShowArguments),
-    /// Add the entries of a template for a directory, if its test cases pass
+    /// Add the entries of templates for a directory, if their test cases pass
     #[command(after_help = "\
 Examples:
   interlock policy template apply project
+  interlock policy template apply java containers
   interlock policy template apply --agent main --dir ~/src/app rust
   interlock policy template apply --dry-run server")]
     Apply(PolicyTemplateApplyArguments),
@@ -79,9 +80,9 @@ pub struct PolicyTemplateShowArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The template
-    #[arg(value_name = "NAME")]
-    pub name: String,
+    /// The templates
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -98,9 +99,9 @@ pub struct PolicyTemplateApplyArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The template
-    #[arg(value_name = "NAME")]
-    pub name: String,
+    /// The templates; several are applied together, or none of them
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,14 +4,18 @@
 //! listed is refused, abbreviated long options included: it may name a file, start a program or write.
 //! A program without a row is read generously: whatever could be a path counts as one.
 
+mod directories;
 mod filters;
 mod find;
 mod git;
 mod parse;
 mod programs;
+mod small;
 mod unknown;
+mod versions;
 
 use parse::ArgumentRow;
+pub use versions::version_calls;
 
 /// What a command does with files, as far as its arguments say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +25,10 @@ pub struct FileUse<'a> {
     pub reads_cwd: bool,
     /// The program looks for a git repository, from the working directory upwards.
     pub reads_repository: bool,
+    /// Where the operands are looked for, if an option moves the program away from its working directory.
+    pub directory: Option<FileOperand<'a>>,
+    /// The call only shows the version of the program itself.
+    pub only_version: bool,
     /// Variables that keep the program from starting others, which its own settings may name.
     pub environment: Vec<(String, String)>,
 }
@@ -65,12 +73,19 @@ pub fn file_use(argv: &[String]) -> Result<FileUse<'_>, RefusedArgument> {
     let Some(name) = words.first().and_then(|name| name.rsplit('/').next()) else {
         return Ok(FileUse::of(Vec::new()));
     };
+    if let Some(environment) = versions::environment(name, &words) {
+        return Ok(FileUse {
+            environment,
+            only_version: true,
+            ..FileUse::of(Vec::new())
+        });
+    }
     match name {
         "git" => git::file_use(&words),
         "find" => find::file_use(&words),
         _ => match row(name) {
             Some(row) => row.file_use(&words, 1),
-            None => unknown::file_use(&words),
+            None => unknown::file_use(name, &words),
         },
     }
 }
@@ -82,7 +97,8 @@ pub fn has_row(program: &str) -> bool {
 }
 
 fn row(name: &str) -> Option<&'static ArgumentRow> {
-    let mut rows = programs::ROWS.iter().chain(filters::ROWS);
+    let tables = [programs::ROWS, filters::ROWS, small::ROWS];
+    let mut rows = tables.into_iter().flatten();
     rows.find(|row| row.names.contains(&name))
 }
 
@@ -92,6 +108,8 @@ impl<'a> FileUse<'a> {
             operands,
             reads_cwd: false,
             reads_repository: false,
+            directory: None,
+            only_version: false,
             environment: Vec::new(),
         }
     }

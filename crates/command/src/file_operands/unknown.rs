@@ -1,18 +1,29 @@
 //! Programs without a row: everything that could be a path counts as one.
 
-use super::{FileOperand, FileUse, OperandKind, RefusedArgument};
+use super::{FileOperand, FileUse, OperandKind, RefusedArgument, directories};
 use crate::inline;
 
 /// Characters behind which programs of all kinds put a file: `if=FILE`, `@FILE`, `a,FILE`, `host:FILE`.
 const SEPARATORS: [char; 4] = ['=', '@', ',', ':'];
 
-pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgument> {
-    if let Some(hit) = inline::detect_through_carriers(argv) {
-        return Err(RefusedArgument::new(hit.arg_index, hit.reason));
+pub(super) fn file_use<'a>(name: &str, argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgument> {
+    let (directory, skipped) = match directories::moved_to(name, argv) {
+        Some((directory, skipped)) => (Some(directory), skipped),
+        None => (None, 0),
+    };
+    // Without the option for the directory, which is looked at by itself.
+    let mut rest = argv.to_vec();
+    rest.drain(1..=skipped);
+    if let Some(hit) = inline::detect_through_carriers(&rest) {
+        let index = match hit.arg_index {
+            0 => 0,
+            index => index + skipped,
+        };
+        return Err(RefusedArgument::new(index, hit.reason));
     }
     let mut operands = Vec::new();
-    for (index, &word) in argv.iter().enumerate().skip(1) {
-        for path in candidates(word) {
+    for (index, &word) in argv.iter().enumerate().skip(1 + skipped) {
+        for path in candidates(name, word) {
             operands.push(FileOperand {
                 index,
                 path,
@@ -23,16 +34,21 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
     Ok(FileUse {
         // What it looks at by itself is not known: its working directory at least.
         reads_cwd: true,
+        directory,
         ..FileUse::of(operands)
     })
 }
 
+/// Programs whose options are whole words behind one dash: the value of one stands behind `=` or is the
+/// next argument, and letters are never options of their own.
+const WORD_OPTIONS: [&str; 3] = ["go", "terraform", "tofu"];
+
 /// The parts of an argument that a program could open.
-fn candidates(word: &str) -> Vec<&str> {
+fn candidates<'a>(name: &str, word: &'a str) -> Vec<&'a str> {
     let mut found = Vec::new();
     if !word.starts_with('-') {
         found.push(word);
-    } else if !word.starts_with("--") {
+    } else if !word.starts_with("--") && !WORD_OPTIONS.contains(&name) {
         // Any letter of a cluster may be the option that the rest is the value of.
         let letters = word.char_indices().skip(2);
         found.extend(letters.map(|(at, _)| &word[at..]));

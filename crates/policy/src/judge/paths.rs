@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use interlock_command::{
-    Command, Destination, DestinationKind, Executable, OperandKind, RefusedArgument, Resolver,
-    file_use, has_row,
+    Command, Destination, DestinationKind, Executable, FileKind, FileOperand, OperandKind,
+    RefusedArgument, Resolver, file_use, has_row,
 };
 
 use crate::path_rule::{PathRules, WORKSPACE};
@@ -42,26 +42,30 @@ pub(super) fn check(
         Vec::new()
     };
     let rules = PathRules::new(patterns, &workspace, home.as_deref());
-    let look = PathLook {
+    let mut look = PathLook {
         rules,
-        command,
+        cwd: command.cwd.clone(),
         resolver,
     };
     if let Some(program) = of_base {
         look.outside(program)?;
+        if used.only_version {
+            is_itself(command.name(), program)?;
+        }
     }
     let is_unknown = !has_row(command.name());
     let mut checked = CheckedFiles {
         environment: used.environment,
         ..CheckedFiles::default()
     };
+    if let Some(directory) = used.directory {
+        let shown = shown(command, &directory);
+        let end = look.covered(directory.path, &shown)?;
+        look.cwd.clone_from(&end.canonical);
+        checked.add(end);
+    }
     for operand in used.operands.iter().filter(|operand| operand.path != NULL) {
-        let shown = format!(
-            "argument {} of `{}`, `{}`,",
-            operand.index,
-            command.name(),
-            operand.path
-        );
+        let shown = shown(command, operand);
         let end = look.covered(operand.path, &shown)?;
         // A program that is not known may write to what it is given.
         if is_unknown && let Some(protected) = ProtectedPath::find(Path::new(&end.canonical)) {
@@ -74,6 +78,7 @@ pub(super) fn check(
         }
         checked.add(end);
     }
+    look.cwd.clone_from(&command.cwd);
     // What a pattern was expanded to is a list of files, also for programs that only print it.
     let words = command.argv.iter().zip(&command.literal).enumerate();
     for (index, (word, _)) in words.skip(1).filter(|(_, (_, literal))| !**literal) {
@@ -87,6 +92,25 @@ pub(super) fn check(
         look.repository(&mut checked)?;
     }
     Ok(checked)
+}
+
+fn shown(command: &Command, operand: &FileOperand<'_>) -> String {
+    let FileOperand { index, path, .. } = operand;
+    format!("argument {index} of `{}`, `{path}`,", command.name())
+}
+
+/// The program is the one of that name, and not one that picks another by files of the directory, such
+/// as the shims of version managers: a script, or a link to a program of another name.
+fn is_itself(name: &str, program: &Executable) -> Result<(), String> {
+    let file = program.canonical.rsplit('/').next().unwrap_or_default();
+    if program.kind == FileKind::Native && file.contains(name) {
+        return Ok(());
+    }
+    Err(format!(
+        "the program is `{}`, which may start another one that files of the directory name: the base \
+         covers the version of `{name}` itself",
+        program.canonical
+    ))
 }
 
 fn refusal(command: &Command, refused: &RefusedArgument) -> String {
@@ -191,7 +215,8 @@ pub(super) fn places_in_workspace(
 
 struct PathLook<'a> {
     rules: PathRules,
-    command: &'a Command,
+    /// Where relative paths begin.
+    cwd: String,
     resolver: &'a dyn Resolver,
 }
 
@@ -214,7 +239,7 @@ impl PathLook<'_> {
 
     /// Where a path leads, if that is covered.
     fn covered(&self, path: &str, shown: &str) -> Result<Destination, String> {
-        let end = self.resolver.destination(path, &self.command.cwd);
+        let end = self.resolver.destination(path, &self.cwd);
         let Some(end) = end else {
             return Err(format!("where {shown} leads cannot be followed"));
         };

@@ -18,7 +18,7 @@ pub(super) fn run(state: &StateArguments, command: &PolicyTemplateCommand) -> Ou
         PolicyTemplateCommand::List(arguments) => list(state, arguments.json),
         PolicyTemplateCommand::Show(arguments) => {
             let directory = directory_of(arguments.dir.as_deref())?;
-            let template = Template::of(&arguments.name, &directory)?;
+            let template = Template::of(&arguments.names, &directory)?;
             if arguments.json {
                 output::print_json(&template);
             } else {
@@ -86,7 +86,7 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Ou
     let host = open(state)?;
     known_scope(&host, &arguments.agent)?;
     let directory = directory_of(arguments.dir.as_deref())?;
-    let template = Template::of(&arguments.name, &directory)?;
+    let template = Template::of(&arguments.names, &directory)?;
     // Entries of a template for a machine hold in every directory.
     if template
         .entries
@@ -136,8 +136,10 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Ou
     for allowed in &template.allows {
         out += &format!("- {allowed}\n");
     }
-    let names = std::iter::once(template.name).chain(template.includes.iter().map(String::as_str));
-    let names: Vec<&str> = names.collect();
+    let asked = template.name.split(' ');
+    let names: Vec<&str> = asked
+        .chain(template.includes.iter().map(String::as_str))
+        .collect();
     out += &format!(
         "applied {} for {}: {added} entries added, {present} were there; to see them: {}\n",
         names.join(", "),
