@@ -39,7 +39,10 @@ fn explain(machine: &Machine, line: &str) -> Value {
     run(machine, &["explain", "--json", "--", line]).json()
 }
 
-/// The cases of `paths.jsonl` with the host's own policy: the base has an entry for each program but one.
+/// Programs of `paths.jsonl` that the base has no entry for, or one that shows their version only.
+const NOT_OF_THE_BASE: [&str; 2] = ["tac", "make"];
+
+/// The cases of `paths.jsonl` with the host's own policy.
 fn cases(machine: &Machine) -> PathBuf {
     let text = fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -50,7 +53,8 @@ fn cases(machine: &Machine) -> PathBuf {
     for line in text.lines().filter(|line| line.starts_with('{')) {
         let mut case: Value = serde_json::from_str(line).unwrap();
         let policy = case.as_object_mut().unwrap().remove("policy").unwrap();
-        if policy["allowlist"][0]["pattern"] != "tac" {
+        let program = policy["allowlist"][0]["pattern"].as_str().unwrap();
+        if !NOT_OF_THE_BASE.contains(&program) {
             lines.push(case.to_string());
         }
     }
@@ -224,6 +228,56 @@ fn programs_of_the_workspace_are_asked_about() {
             assert_eq!(told["reason"]["code"], "entry-paths");
         }
     }
+}
+
+/// A program of the version manager kind picks what it starts by files of the directory, where agents write.
+#[test]
+fn versions_are_shown_by_the_program_itself() {
+    let machine = machine();
+    let tools = machine.root().join("tools");
+    fs::create_dir(&tools).unwrap();
+    for name in ["node", "go", "python3.12", "mise"] {
+        fs::copy(machine.native(name), tools.join(name)).unwrap();
+    }
+    symlink("python3.12", tools.join("python3")).unwrap();
+    symlink("mise", tools.join("ruby")).unwrap();
+    machine.script("tools/java", "#!/bin/sh\nexec asdf exec java \"$@\"\n");
+    fs::write(tools.join("gcc"), "text without a first line\n").unwrap();
+    fs::set_permissions(tools.join("gcc"), fs::Permissions::from_mode(0o755)).unwrap();
+    let own = machine.work().join("bin");
+    fs::create_dir(&own).unwrap();
+    fs::copy(tools.join("node"), own.join("node")).unwrap();
+    let verdict = |first: &Path, line: &str| {
+        let mut command = machine.command(&["explain", "--json", "--", line]);
+        command.env("PATH", format!("{}:{PATH}", first.display()));
+        support::finish(&mut command).json()["verdict"].clone()
+    };
+    for line in [
+        "node --version",
+        "node -v && go version",
+        "python3 -V",
+        "cd / && node --version",
+    ] {
+        assert_eq!(verdict(&tools, line), "allow", "{line}");
+    }
+    for line in [
+        "ruby --version",
+        "java -version",
+        "gcc --version",
+        "node --version x.js",
+        "node -v -e 1",
+        "node --version=1",
+        "go version ./a.out",
+        "go version -m a.out",
+        "python3 --version -c 1",
+        "python3 -VV",
+        "NODE_OPTIONS=--require=./x.js node --version",
+        "GOTOOLCHAIN=go9 go version",
+        "./bin/node --version",
+    ] {
+        assert_eq!(verdict(&tools, line), "ask", "{line}");
+    }
+    assert_eq!(verdict(&own, "node --version"), "ask");
 }
 
 #[test]

@@ -285,3 +285,64 @@ fn git_is_kept_from_what_a_repository_may_name() {
     });
     assert!(is_off);
 }
+
+#[test]
+fn a_version_is_shown_by_a_whole_call_of_the_table_only() {
+    let shows = |line: &str| file_use(&argv(line)).is_ok_and(|used| used.only_version);
+    for line in [
+        "go version",
+        "java -version",
+        "node -v",
+        "python3 -V",
+        "gcc --version",
+        "/usr/bin/docker --version",
+    ] {
+        assert!(shows(line), "{line}");
+        assert!(!shows(&format!("{line} x")), "{line}");
+    }
+    for line in [
+        "docker version",
+        "go env",
+        "java",
+        "java -VERSION",
+        "cargo --version",
+        "mvn --version",
+        "yarn --version",
+        "bash --version",
+        "unknown --version",
+    ] {
+        assert!(!shows(line), "{line}");
+    }
+    let call = argv("go version");
+    let environment = file_use(&call).unwrap().environment;
+    let local = ("GOTOOLCHAIN".to_owned(), "local".to_owned());
+    assert_eq!(environment, [local]);
+}
+
+#[test]
+fn an_option_for_the_directory_is_read_as_one_only_in_front() {
+    for (line, expected) in [
+        ("make -C sub all", Some("sub")),
+        ("ninja -C sub", Some("sub")),
+        ("terraform -chdir=sub plan", Some("sub")),
+        ("make all", None),
+    ] {
+        let argv = argv(line);
+        let used = file_use(&argv).unwrap();
+        assert_eq!(used.directory.map(|one| one.path), expected, "{line}");
+        assert!(used.reads_cwd, "{line}");
+        assert!(!used.operands.iter().any(|one| one.path == "sub"), "{line}");
+    }
+    for line in [
+        "make all -C sub",
+        "make -C sub -C ..",
+        "make -Csub",
+        "make --directory=sub",
+        "make -C sub -f x",
+        "terraform plan -chdir=sub",
+        "terraform -chdir=sub -chdir=..",
+        "ninja -C sub -f x",
+    ] {
+        assert!(file_use(&argv(line)).is_err(), "{line}");
+    }
+}
