@@ -19,20 +19,35 @@ const POLICIES: &[(&str, &[&[&str]])] = &[
     ),
 ];
 
-/// So many of a day run under each of these policies at least. Day 2 is about containers and
-/// clusters, and day 4 was written by an author who had not seen the policy.
-const LEAST_RUN: &[(&str, [usize; 2])] = &[
-    ("day-1", [15, 40]),
-    ("day-2", [5, 14]),
-    ("day-3", [15, 40]),
-    ("day-4", [15, 20]),
+/// So many of a day run at least: by default, with the template, and after a round of suggestions. Day 2 has
+/// only eight commands that do nothing but read the workspace or show a version. Day 4 was written by an author who
+/// had not seen the policy; much of it is text that no entry satisfies.
+const LEAST_RUN: &[(&str, [usize; 3])] = &[
+    ("day-1", [15, 40, 48]),
+    ("day-2", [8, 40, 48]),
+    ("day-3", [15, 40, 48]),
+    ("day-4", [15, 30, 40]),
 ];
 
-/// Commands of the first day that write or read elsewhere, use the network, end processes or start
+/// Commands that are text or hold code, for which no suggestion is made.
+const TEXT: &[&str] = &[
+    "d1-20", "d1-25", "d1-29", "d1-30", "d1-40", "d1-49", "d2-30", "d2-48", "d2-49", "d2-52",
+    "d2-53", "d2-54", "d2-63", "d2-69", "d3-45", "d3-62", "d3-65", "d4-19", "d4-21", "d4-26",
+    "d4-29", "d4-40", "d4-42", "d4-48", "d4-56", "d4-61", "d4-63", "d4-65",
+];
+
+/// Commands that write or read elsewhere, use the network, change other systems, end processes or start
 /// programs that no entry names: they are asked about under each of these policies.
 const NEVER_UNASKED: &[&str] = &[
-    "d1-20", "d1-24", "d1-25", "d1-29", "d1-30", "d1-31", "d1-32", "d1-34", "d1-39", "d1-40",
-    "d1-42", "d1-44", "d1-45", "d1-46", "d1-48", "d1-49", "d1-52", "d1-53", "d1-59",
+    "d2-03", "d2-11", "d2-13", "d2-23", "d2-26", "d2-30", "d2-32", "d2-36", "d2-39", "d2-40",
+    "d2-44", "d2-46", "d2-47", "d2-48", "d2-50", "d2-51", "d2-53", "d2-54", "d2-55", "d2-56",
+    "d2-64", "d2-65", "d2-66", "d2-68", "d2-69", "d3-45", "d3-51", "d3-58", "d3-59", "d3-61",
+    "d3-62", "d3-63", "d3-64", "d3-65", "d4-05", "d4-14", "d4-17", "d4-19", "d4-20", "d4-21",
+    "d4-22", "d4-23", "d4-25", "d4-26", "d4-29", "d4-30", "d4-34", "d4-40", "d4-41", "d4-42",
+    "d4-47", "d4-48", "d4-49", "d4-50", "d4-52", "d4-54", "d4-56", "d4-57", "d4-61", "d4-62",
+    "d4-63", "d4-65", "d4-66", "d1-20", "d1-24", "d1-25", "d1-29", "d1-30", "d1-31", "d1-32",
+    "d1-34", "d1-39", "d1-40", "d1-42", "d1-44", "d1-45", "d1-46", "d1-48", "d1-49", "d1-52",
+    "d1-53", "d1-59",
 ];
 
 /// Programs of the days that need not be installed; none of them is started here.
@@ -267,17 +282,35 @@ fn everything_of_four_days_can_be_approved_by_default() {
     assert!(wrong.is_empty(), "{table}\n{}", wrong.join("\n"));
 }
 
-/// So many of the first day run after one round of suggestions at least.
-const LEAST_RUN_AFTER_SUGGESTIONS: usize = 48;
-
-/// Two days of the same work, of which an approver allows everything that is asked about, and one round of
-/// `policy suggest`.
 #[test]
-fn one_round_of_suggestions_lets_most_of_a_day_run() {
+fn one_round_of_suggestions_lets_most_of_day_1_run() {
+    suggestions_let_most_run("day-1");
+}
+
+#[test]
+fn one_round_of_suggestions_lets_most_of_day_2_run() {
+    suggestions_let_most_run("day-2");
+}
+
+#[test]
+fn one_round_of_suggestions_lets_most_of_day_3_run() {
+    suggestions_let_most_run("day-3");
+}
+
+#[test]
+fn one_round_of_suggestions_lets_most_of_day_4_run() {
+    suggestions_let_most_run("day-4");
+}
+
+/// The same work on two days, of which an approver allows everything that is asked about, and one round of
+/// `policy suggest`.
+fn suggestions_let_most_run(name: &str) {
+    let least = LEAST_RUN.iter().find(|(day, _)| *day == name);
+    let (_, [_, _, least]) = least.unwrap();
     let machine = workspace();
     machine.ok(&["policy", "template", "apply", "project"]);
     let work = machine.work();
-    let commands = day("day-1").into_iter();
+    let commands = day(name).into_iter();
     let commands: Vec<String> = commands
         .map(|(_, command)| command.replace("${WORKSPACE}", work.to_str().unwrap()))
         .filter(|command| machine.verdict(command) == "ask")
@@ -289,24 +322,20 @@ fn one_round_of_suggestions_lets_most_of_a_day_run() {
     }
     let suggested = machine.ok(&["policy", "suggest", "--json"]).json();
     machine.ok(&["policy", "suggest", "--accept-all"]);
-    let tally = measure(&machine, "day-1");
+    let tally = measure(&machine, name);
     println!(
-        "| day-1 | default, `project` and suggestions | {} | {} | {} |",
+        "| {name} | default, `project` and suggestions | {} | {} | {} |",
         tally.run, tally.ask, tally.refused
     );
     assert!(
-        tally.run >= LEAST_RUN_AFTER_SUGGESTIONS,
-        "{} run: {suggested:#}",
+        tally.run >= *least,
+        "{name}: {} run: {suggested:#}",
         tally.run
     );
     // Text that is not plain and code in arguments are asked about for good.
-    for (id, command) in day("day-1") {
-        let is_text = ["d1-20", "d1-25", "d1-29", "d1-30", "d1-40", "d1-49"].contains(&&*id);
-        assert!(
-            !is_text || machine.verdict(&command) == "ask",
-            "{id} {command}"
-        );
-    }
+    let asked = tally.unasked.iter();
+    let asked: Vec<&String> = asked.filter(|id| TEXT.contains(&id.as_str())).collect();
+    assert!(asked.is_empty(), "{asked:?}");
 }
 
 /// What must never be approvable by default, however honest the days are.

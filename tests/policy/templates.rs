@@ -69,6 +69,7 @@ fn templates_are_listed_and_shown_in_words() {
         "ruby",
         "c",
         "containers",
+        "github",
         "server",
     ] {
         assert!(names.contains(&name), "{names:?}");

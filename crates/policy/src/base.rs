@@ -123,6 +123,8 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
     version("curl", LONG),
     version("tar", LONG),
     version("psql", LONG),
+    version("uv", LONG),
+    version("gh", LONG),
     version("openssl", WORD),
 ];
 
@@ -240,5 +242,6 @@ mod tests {
         }
         let versions = BASE_PROGRAMS.iter().filter(|one| one.only_version);
         assert_eq!(versions.count(), listed.len());
+        assert_eq!((BASE_PROGRAMS.len(), listed.len()), (71, 23));
     }
 }

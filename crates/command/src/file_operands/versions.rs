@@ -26,7 +26,7 @@ const ROWS: &[VersionCall] = &[
     // They print and end before they look at a source, a rule or a script.
     long(&["gcc", "g++", "cc", "clang"]),
     long(&["make", "cmake", "ninja"]),
-    long(&["curl", "tar", "perl", "psql"]),
+    long(&["curl", "gh", "tar", "perl", "psql", "uv"]),
     // The client's own; `docker version` would ask the daemon.
     long(&["docker", "podman"]),
     VersionCall {

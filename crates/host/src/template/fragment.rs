@@ -23,6 +23,7 @@ pub(super) const TEMPLATES: &[(&str, &str)] = &[
         "containers",
         include_str!("../../templates/containers.json5"),
     ),
+    ("github", include_str!("../../templates/github.json5")),
     ("server", include_str!("../../templates/server.json5")),
 ];
 
