@@ -1,6 +1,6 @@
 //! Rows of small programs that look at text, at names of files and at the machine.
 
-use super::parse::{ArgumentRow, Operands, WorkingDirectory};
+use super::parse::{ArgumentRow, OperandRule, WorkingDirectory};
 
 const LIST: &str = "it takes the files to look at from a file";
 
@@ -75,7 +75,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         long_flags: &["equal-width", "help", "version"],
         long_values: &["format", "separator"],
         numbers: true,
-        operands: Operands::Texts,
+        operands: OperandRule::Texts,
         ..ArgumentRow::NONE
     },
     ArgumentRow {
@@ -84,14 +84,14 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         values: "s",
         long_flags: &["help", "multiple", "version", "zero"],
         long_values: &["suffix"],
-        operands: Operands::Texts,
+        operands: OperandRule::Texts,
         ..ArgumentRow::NONE
     },
     ArgumentRow {
         names: &["dirname"],
         flags: "z",
         long_flags: &["help", "version", "zero"],
-        operands: Operands::Texts,
+        operands: OperandRule::Texts,
         ..ArgumentRow::NONE
     },
     // Where a link leads is shown only if that is covered.
@@ -144,21 +144,21 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         long_flags: &[
             "group", "groups", "help", "name", "real", "user", "version", "zero",
         ],
-        operands: Operands::Nothing,
+        operands: OperandRule::Nothing,
         ..ArgumentRow::NONE
     },
     ArgumentRow {
         names: &["nproc"],
         long_flags: &["all", "help", "version"],
         long_values: &["ignore"],
-        operands: Operands::Nothing,
+        operands: OperandRule::Nothing,
         ..ArgumentRow::NONE
     },
     ArgumentRow {
         names: &["uptime"],
         flags: "ps",
         long_flags: &["help", "pretty", "since", "version"],
-        operands: Operands::Nothing,
+        operands: OperandRule::Nothing,
         ..ArgumentRow::NONE
     },
     ArgumentRow {
@@ -168,7 +168,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
             "bytes", "gibi", "giga", "help", "human", "kibi", "kilo", "lohi", "mebi", "mega", "si",
             "total", "version", "wide",
         ],
-        operands: Operands::Nothing,
+        operands: OperandRule::Nothing,
         ..ArgumentRow::NONE
     },
     ArgumentRow {
@@ -196,7 +196,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
     ArgumentRow {
         names: &["sleep"],
         long_flags: &["help", "version"],
-        operands: Operands::Texts,
+        operands: OperandRule::Texts,
         ..ArgumentRow::NONE
     },
 ];
