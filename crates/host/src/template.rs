@@ -110,11 +110,11 @@ impl Template {
                 template.add(name, whole, (directory, directory_text), &mut seen)?;
             }
         }
-        let named = names.iter().map(AsRef::as_ref);
-        let named: BTreeSet<&str> = named.collect();
+        let asked_for = names.iter().map(AsRef::as_ref);
+        let asked_for: BTreeSet<&str> = asked_for.collect();
         template
             .includes
-            .retain(|part| !named.contains(part.as_str()));
+            .retain(|part| !asked_for.contains(part.as_str()));
         Ok(template)
     }
 
