@@ -247,7 +247,7 @@ fn versions_are_shown_by_the_program_itself() {
     let verdict = |first: &Path, line: &str| {
         let mut command = machine.command(&["explain", "--json", "--", line]);
         command.env("PATH", format!("{}:{PATH}", first.display()));
-        support::finish(&mut command).json()["verdict"].clone()
+        testkit::finish(&mut command).json()["verdict"].clone()
     };
     for line in [
         "node --version",
