@@ -6,32 +6,10 @@ use std::io::Read as _;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use crate::remote_machines::{client, served};
+use serde_json::json;
 use testkit::Machine;
-use testkit::node_pair::{Started, start_gateway};
-
-/// A machine with a gateway that speaks TLS, and its fingerprint.
-fn served() -> (Machine, Started, u16, String) {
-    let machine = Machine::new();
-    machine.write_config("{ gateway: { tls: { enabled: true } } }");
-    machine.start();
-    let (gateway, port) = start_gateway(&machine, 0);
-    let status = machine.ok(&["gateway", "status", "--json"]).json();
-    let fingerprint = status["tlsFingerprint"].as_str().unwrap().to_owned();
-    (machine, gateway, port, fingerprint)
-}
-
-/// A machine whose commands go elsewhere.
-fn client(token: &str, remote: &Value) -> Machine {
-    let machine = Machine::new();
-    machine.start();
-    let file = machine.root().join("home/gateway.token");
-    machine.write_private(&file, token);
-    let mut remote = remote.clone();
-    remote["tokenFile"] = file.to_str().unwrap().into();
-    machine.ok(&["config", "set", "gateway.remote", &remote.to_string()]);
-    machine
-}
+use testkit::node_pair::start_gateway;
 
 #[test]
 fn commands_go_to_the_gateway_that_the_config_names() {
@@ -147,12 +125,38 @@ fn a_run_does_not_reach_a_gateway_elsewhere_as_an_operator() {
         &json!({ "url": url, "tlsFingerprint": fingerprint }),
     );
     there.switch_shield_off();
-    there.ok(&["exec-policy", "preset", "yolo"]);
-    let text = format!(
-        "{} --state-dir {} nodes list",
-        crate::BINARY,
-        there.state().display()
-    );
-    let run = there.exec(&text);
-    assert!(run.stderr.contains("DECISION_FROM_RUN"), "{run:#?}");
+    there.ok(&["--local", "exec-policy", "preset", "yolo"]);
+    for command in [
+        "nodes list",
+        "status",
+        "approvals pending",
+        "approvals approve kmnpz",
+        "approvals deny kmnpz",
+        "approvals watch --plain",
+        "approvals get",
+        "deny list",
+        "audit log",
+        "process list",
+        "exec -- id",
+        "mcp",
+    ] {
+        // A file, because exec refuses a text that decides approvals before it runs.
+        let text = format!(
+            "#!/bin/sh\n{} --state-dir {} {command} < /dev/null\n",
+            crate::BINARY,
+            there.state().display()
+        );
+        let script = there.script("try", &text);
+        let script = script.to_str().unwrap();
+        let run = there.run(&["--local", "exec", "--no-wait", "--", script]);
+        assert_ne!(run.code, 0, "{command}: {run:#?}");
+        assert!(
+            run.stderr.contains("DECISION_FROM_RUN"),
+            "{command}: {run:#?}"
+        );
+        assert!(!run.stderr.contains(&token), "{command}: {run:#?}");
+    }
+    // None of it came to the gateway: the device of that machine is not known there.
+    let known = here.ok(&["devices", "list", "--json"]).json();
+    assert_eq!(known["paired"], json!([]), "{known:#}");
 }

@@ -164,7 +164,6 @@ fn other_paths_lead_nowhere() {
         "//mcp",
         "/mcp/stdio/x",
         "/mcp%2fstdio",
-        "/mcp/stdio",
     ] {
         let request = String::from_utf8(client.request("GET", &[], b"")).unwrap();
         let request = request.replacen("/mcp ", &format!("{path} "), 1);
@@ -175,15 +174,27 @@ fn other_paths_lead_nowhere() {
             reply.status
         );
     }
-    // `interlock mcp` is served at the socket only, even for a client that asks for an upgrade.
-    let request = String::from_utf8(client.request("GET", &[], b"")).unwrap();
-    let request = request.replacen("/mcp ", "/mcp/stdio ", 1).replacen(
-        "Connection: close",
-        "Connection: Upgrade\r\nUpgrade: interlock-mcp",
-        1,
-    );
-    let request = request.replacen("Accept:", "Connection: close\r\nAccept:", 1);
-    assert_eq!(raw(gateway.port, request.as_bytes()).status, 403);
+    // The path of `interlock mcp` is for it alone, and proves callers as `/mcp` does.
+    let plain = String::from_utf8(client.request("GET", &[], b"")).unwrap();
+    let plain = plain.replacen("/mcp ", "/mcp/stdio ", 1);
+    assert_eq!(raw(gateway.port, plain.as_bytes()).status, 426);
+    let upgrade = |request: Vec<u8>| {
+        let request = String::from_utf8(request).unwrap();
+        let request = request.replacen("/mcp ", "/mcp/stdio ", 1).replacen(
+            "Connection: close",
+            "Connection: Upgrade\r\nUpgrade: interlock-mcp",
+            1,
+        );
+        let request = request.replacen("Accept:", "Connection: close\r\nAccept:", 1);
+        raw(gateway.port, request.as_bytes()).status
+    };
+    let stranger = gateway.client("wrong");
+    assert_eq!(upgrade(stranger.request("GET", &[], b"")), 401);
+    // An agent's token is that agent's, and no page of another site leads here.
+    let other = client.request("GET", &[("X-Interlock-Agent", "other")], b"");
+    assert_eq!(upgrade(other), 403);
+    let site = client.request("GET", &[("Origin", "https://example.com")], b"");
+    assert_eq!(upgrade(site), 403);
 }
 
 #[test]

@@ -115,3 +115,59 @@ fn a_prompt_names_the_node() {
     let host = format!("the node lab ({})", pair.node_id);
     assert!(listed.contains(&host), "{listed}");
 }
+
+#[test]
+fn standard_input_reaches_a_command_on_a_node_byte_for_byte() {
+    let pair = named_pair();
+    let here = &pair.here;
+    let exec = |command: &str, input: &[u8]| {
+        here.run_with_input(&["exec", "--node", "lab", "--", command], input)
+    };
+    let run = exec("sort", b"b\na\n");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "a\nb\n"), "{run:#?}");
+    assert_eq!(run.stderr, "", "{run:#?}");
+    // What is no text, and more than one piece of it.
+    let all: Vec<u8> = (0..=255_u8).cycle().take(200_000).collect();
+    let run = exec("cat > copy; wc -c < copy", &all);
+    assert_eq!((run.code, run.stdout.trim()), (0, "200000"), "{run:#?}");
+    assert_eq!(std::fs::read(pair.work("copy")).unwrap(), all);
+    // Characters that a piece ends in.
+    let text = "aé€😀".repeat(20_000);
+    let run = exec("cat > copy", text.as_bytes());
+    assert_eq!(run.code, 0, "{run:#?}");
+    assert_eq!(std::fs::read_to_string(pair.work("copy")).unwrap(), text);
+    // A program that reads none of it, or not all, is no reason to fail.
+    assert_eq!(exec("exit 4", &all).code, 4);
+    let run = exec("head -c 3", b"abcdef");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "abc"), "{run:#?}");
+    // Only where it is wanted.
+    let none = ["exec", "--node", "lab", "--input", "none", "--", "wc -c"];
+    let run = here.run_with_input(&none, b"abc");
+    assert_eq!((run.code, run.stdout.trim()), (0, "0"), "{run:#?}");
+    let pass = ["exec", "--node", "lab", "--input", "pass", "--", "wc -c"];
+    let run = here.run_with_input(&pass, b"");
+    assert_eq!((run.code, run.stdout.trim()), (0, "0"), "{run:#?}");
+}
+
+#[test]
+fn standard_input_for_a_node_is_a_fact_that_its_policy_judges() {
+    let pair = named_pair();
+    let (here, there) = (&pair.here, &pair.there);
+    there.ok(&["exec-policy", "preset", "cautious"]);
+    there.ok(&["approvals", "allowlist", "add", "/usr/bin/cat"]);
+    let exec = ["exec", "--node", "lab", "--no-wait", "--", "/usr/bin/cat"];
+    assert_eq!(here.run(&exec).code, 0);
+    let run = here.run_with_input(&exec, b"data");
+    run.refused(3, "APPROVAL_PENDING");
+    let asked = here.pending()[0].to_string();
+    assert!(asked.contains("can type into the program"), "{asked}");
+    there.ok(&[
+        "approvals",
+        "allowlist",
+        "add",
+        "--interactive",
+        "/usr/bin/cat",
+    ]);
+    let run = here.run_with_input(&exec, b"data");
+    assert_eq!((run.code, run.stdout.as_str()), (0, "data"), "{run:#?}");
+}

@@ -198,6 +198,4 @@ fn input_is_for_one_use() {
         all.extend(["--", "cat"]);
         assert_eq!(machine.run(&all).code, 2, "{other:?}");
     }
-    let run = machine.run(&["exec", "--node", "lab", "--input", "pass", "--", "cat"]);
-    run.refused(2, "INPUT_ON_NODE");
 }

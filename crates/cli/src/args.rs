@@ -30,9 +30,11 @@ pub use tools::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use interlock_config::Host;
 use interlock_policy::quote;
+
+use crate::reach::{self, CommandReach};
 
 pub use desk::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
@@ -68,6 +70,18 @@ pub struct StateArguments {
     /// Fail where a gateway is needed and none runs, instead of starting one in the background
     #[arg(long, global = true)]
     pub no_spawn: bool,
+    /// Act on this machine, also where gateway.remote names a gateway on another one
+    #[arg(long, global = true)]
+    pub local: bool,
+    /// Where the command acts when gateway.remote names a gateway elsewhere
+    #[arg(skip)]
+    pub reach: CommandReach,
+    /// What it acts on, where that is this machine
+    #[arg(skip = "this machine")]
+    pub acts_on: &'static str,
+    /// The command names a node
+    #[arg(skip)]
+    pub names_node: bool,
 }
 
 impl StateArguments {
@@ -110,6 +124,9 @@ impl StateArguments {
             if let Some(path) = path {
                 program += &format!("{flag} {} ", quote(&path.to_string_lossy()));
             }
+        }
+        if self.local {
+            program += "--local ";
         }
         program
     }
@@ -190,6 +207,18 @@ pub enum Command {
 }
 
 impl Arguments {
+    /// What the command line asks for. Wrong usage ends the process.
+    pub fn read() -> Self {
+        let matches = Self::command().get_matches();
+        let mut arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+        if let Some(row) = reach::of_matches(&matches) {
+            arguments.state.reach = row.reach;
+            arguments.state.acts_on = row.acts_on;
+        }
+        arguments.state.names_node = reach::names_node(&matches);
+        arguments
+    }
+
     pub fn wants_json(&self) -> bool {
         match &self.command {
             Command::Explain(explain) => explain.request.json,
@@ -256,7 +285,7 @@ the command; 3 if it did not run because nothing allows it (the policy or an app
 --pty, a person at the terminal is connected to it; Ctrl-] detaches and leaves it running. Ctrl-C withdraws
 an approval that is waited for.
 
-A pipe or a file at standard input is passed to the command (`cat x | interlock exec -- wc -l`), and the
+A pipe or a file at standard input is passed to the command (`cat x | interlock exec -- wc -l`), on a node too, and the
 policy judges that its caller can write into it: an entry admits that with --interactive. In a loop that reads
 its own input, use --input none.
 
@@ -265,11 +294,12 @@ Where the policy wants a person to decide, it asks at the terminal, or says how 
 It runs where tools.exec.host, the agent's own or --host say. On a node it goes through the gateway, under
 the policy of that node: --cwd is a directory there, several words are quoted for its shell, the command has no connection
 to a terminal, and what goes on in the background is for the agent's process tool, or for `interlock process`
-on the node.")]
+on the node. Where gateway.remote names a gateway on another machine, it runs there in the same way, unless
+--local says otherwise.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
-    /// Where to run it: auto, gateway (this machine), node or sandbox [default: tools.exec.host]
+    /// Where to run it: auto, gateway (its machine), node or sandbox [default: tools.exec.host]
     #[arg(long, value_name = "HOST", value_parser = Host::WORDS.to_vec())]
     pub host: Option<String>,
     /// The node to run it on: id, name, address or the beginning of the id; means --host node

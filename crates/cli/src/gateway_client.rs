@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use interlock_gateway::GatewayInfo;
@@ -18,6 +19,7 @@ use crate::args::StateArguments;
 use crate::commands::join::{Absent, join};
 use crate::commands::outside_runs;
 use crate::failure::Failure;
+use crate::output::visible;
 use crate::remote_gateway::RemoteGateway;
 
 /// How long the gateway may take for the handshake.
@@ -25,6 +27,9 @@ const HANDSHAKE: Duration = Duration::from_secs(15);
 
 /// The longest answer.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
+
+/// The code of a connection that is gone.
+const LOST: &str = "GATEWAY_UNREACHABLE";
 
 /// All that an operator may do: who reaches the socket is the owner.
 const SCOPES: &[&str] = &[
@@ -41,8 +46,8 @@ pub struct GatewayClient {
     last: u64,
     /// What the gateway calls this connection.
     connection: String,
-    /// It keeps its approvals elsewhere.
-    is_remote: bool,
+    /// The address of a gateway elsewhere, which keeps its approvals there.
+    remote_url: Option<String>,
 }
 
 /// Reads and writes again when a signal came between: with a time limit, even a stop and a
@@ -87,6 +92,24 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
+    /// The connection is gone, or gave no answer in time.
+    pub fn is_lost(&self) -> bool {
+        self.detail.as_deref() == Some(LOST)
+    }
+
+    /// With the code that the gateway said, where a command of this machine has the same codes.
+    pub fn into_reported(self) -> Failure {
+        match self.detail {
+            Some(code) => Failure::Reported {
+                code,
+                message: visible(&self.message),
+                hint: self.remedy.as_deref().map(visible),
+                denial: None,
+            },
+            None => self.into(),
+        }
+    }
+
     /// The node or the gateway does not know what was asked.
     pub fn is_unsupported(&self) -> bool {
         self.detail.as_deref() == Some("NODE_UNSUPPORTED")
@@ -119,16 +142,16 @@ impl GatewayClient {
     /// Connects as the owner of the state directory. Where no gateway runs, one is started, unless
     /// the caller does not want that.
     pub fn connect(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
-        match RemoteGateway::followed(host)? {
-            Some(remote) => Self::connect_remote(host, &remote),
+        match RemoteGateway::followed(state, host)? {
+            Some(remote) => Self::connect_remote(host.state_dir(), &remote),
             None => Self::connect_to(&join(state, host, Absent::wanted(state))?),
         }
     }
 
     /// For commands that have nothing to ask a gateway that has just started.
     pub fn connect_running(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
-        match RemoteGateway::followed(host)? {
-            Some(remote) => Self::connect_remote(host, &remote),
+        match RemoteGateway::followed(state, host)? {
+            Some(remote) => Self::connect_remote(host.state_dir(), &remote),
             None => Self::connect_to(&join(state, host, Absent::Refuse)?),
         }
     }
@@ -139,14 +162,14 @@ impl GatewayClient {
             let message = format!("{}: {error}", path.display());
             Failure::refused("GATEWAY_UNREACHABLE", message)
         })?;
-        Self::introduce(stream, "ws://localhost/", false, |_| Ok(connect_params()))
+        Self::introduce(stream, "ws://localhost/", None, |_| Ok(connect_params()))
     }
 
     /// As an operator, by the key of this device and the token or password of the gateway. A run is no
     /// operator, and a gateway elsewhere could not tell that it is one.
-    fn connect_remote(host: &LocalHost, remote: &RemoteGateway) -> Result<Self, Failure> {
-        outside_runs(host.state_dir())?;
-        let identity = interlock_node::identity(host.state_dir())
+    pub fn connect_remote(state_dir: &Path, remote: &RemoteGateway) -> Result<Self, Failure> {
+        outside_runs(state_dir)?;
+        let identity = interlock_node::identity(state_dir)
             .map_err(|error| Failure::refused(error.code(), error.to_string()))?;
         let url = remote.target.url().replacen("wss://", "ws://", 1);
         let connect = |client: &mut Self| {
@@ -162,18 +185,26 @@ impl GatewayClient {
             serde_json::to_value(&connect)
                 .map_err(|error| Failure::refused("GATEWAY_REFUSED", error.to_string()))
         };
-        Self::introduce(remote.open()?, &url, true, connect)
+        Self::introduce(remote.open()?, &url, Some(remote.target.url()), connect)
     }
 
-    /// Whether its approvals are those of another machine.
-    pub fn is_remote(&self) -> bool {
-        self.is_remote
+    /// The address of a gateway elsewhere; its approvals are those of its machine.
+    pub fn remote_url(&self) -> Option<&str> {
+        self.remote_url.as_deref()
+    }
+
+    /// Has each call fail that takes longer: for callers that a person waits for.
+    pub fn limit_calls(&self, time: Duration) -> Result<(), Failure> {
+        let Patient(stream) = self.socket.get_ref();
+        stream
+            .set_read_timeout(Some(time))
+            .map_err(|error| Failure::refused("GATEWAY_UNREACHABLE", error.to_string()))
     }
 
     fn introduce(
         stream: UnixStream,
         url: &str,
-        is_remote: bool,
+        remote_url: Option<String>,
         params: impl FnOnce(&mut Self) -> Result<Value, Failure>,
     ) -> Result<Self, Failure> {
         let unreachable =
@@ -190,7 +221,7 @@ impl GatewayClient {
             socket,
             last: 0,
             connection: String::new(),
-            is_remote,
+            remote_url,
         };
         let params = params(&mut client)?;
         let hello = client.call("connect", &params)?;
@@ -277,7 +308,7 @@ impl GatewayClient {
 
 fn gone(error: &tungstenite::Error) -> CallFailure {
     CallFailure {
-        detail: Some("GATEWAY_UNREACHABLE".to_owned()),
+        detail: Some(LOST.to_owned()),
         message: format!("the gateway does not answer: {error}"),
         remedy: None,
         pairing_request: None,

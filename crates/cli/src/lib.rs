@@ -10,12 +10,11 @@ mod commands;
 mod failure;
 mod gateway_client;
 mod output;
+mod reach;
 pub mod reference;
 mod remote_gateway;
 
 use std::process::ExitCode;
-
-use clap::Parser;
 
 use args::{Arguments, Command};
 
@@ -29,7 +28,7 @@ pub fn main() -> ExitCode {
         return code;
     }
     quiet_describer();
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let json = arguments.wants_json();
     let outcome = match arguments.command {
         Command::Explain(explain) => commands::explain::run(&arguments.state, &explain),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Arguments;
+use crate::reach::{COMMANDS, CommandReach};
 
 /// What the program accepts, for tests that hold texts against it.
 pub fn command_line() -> Command {
@@ -120,4 +121,59 @@ fn signature(argument: &Arg) -> String {
         Some(value) => format!("{} <{value}>", names.join(", ")),
         None => names.join(", "),
     }
+}
+
+/// The table of the guide: where each command acts when `gateway.remote` names a gateway elsewhere.
+pub fn reach_table() -> String {
+    let mut table = String::from("| where it acts | commands |\n| --- | --- |\n");
+    let rows = [
+        (CommandReach::Gateway, "at the gateway"),
+        (
+            CommandReach::GatewayWithNode,
+            "at the gateway with `--node`; otherwise refused without `--local`",
+        ),
+        (
+            CommandReach::Refused,
+            "on this machine only: refused without `--local` (`LOCAL_ONLY`)",
+        ),
+        (
+            CommandReach::Noted,
+            "on this machine, and says so on standard error",
+        ),
+        (
+            CommandReach::Machine,
+            "the program and the files of this machine",
+        ),
+    ];
+    for (reach, words) in rows {
+        let _ = writeln!(table, "| {words} | {} |", grouped(reach).join(", "));
+    }
+    table
+}
+
+/// Commands with the same first word stand together.
+fn grouped(reach: CommandReach) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    let shown = COMMANDS.iter().filter(|row| row.command != "man");
+    for row in shown.filter(|row| row.reach == reach) {
+        let (first, rest) = row.command.split_once(' ').unwrap_or((row.command, ""));
+        match groups.last_mut() {
+            Some((group, all)) if *group == first => all.push(rest),
+            _ => groups.push((first, vec![rest])),
+        }
+    }
+    let shown = |(first, rest): (&str, Vec<&str>)| match rest.as_slice() {
+        [""] => format!("`{first}`"),
+        rest => format!("`{first} {}`", rest.join("\\|")),
+    };
+    groups.into_iter().map(shown).collect()
+}
+
+/// The commands that are refused where a gateway elsewhere is followed.
+pub fn refused_elsewhere() -> Vec<&'static str> {
+    let refused = |reach: CommandReach| {
+        matches!(reach, CommandReach::Refused | CommandReach::GatewayWithNode)
+    };
+    let rows = COMMANDS.iter().filter(|row| refused(row.reach));
+    rows.map(|row| row.command).collect()
 }

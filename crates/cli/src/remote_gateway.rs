@@ -13,13 +13,14 @@ use interlock_node::{
     TargetError,
 };
 
+use crate::args::StateArguments;
 use crate::failure::Failure;
 
 /// How long it may take until a connection stands.
 const DIAL_TIME: Duration = Duration::from_secs(10);
 
 /// A gateway elsewhere, and what proves an operator to it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RemoteGateway {
     pub target: GatewayTarget,
     pub token: Option<Secret>,
@@ -28,22 +29,31 @@ pub struct RemoteGateway {
 
 impl RemoteGateway {
     /// The gateway that client commands follow: the one of `gateway.remote.url`, where a token or a
-    /// password for it is given and no gateway of this state directory runs. Without either of them the
-    /// address is only the one under which this machine's own gateway is reached.
-    pub fn followed(host: &LocalHost) -> Result<Option<Self>, Failure> {
-        if interlock_gateway::running(host.state_dir()).is_some() {
+    /// password for it is given, no gateway of this state directory runs, and `--local` is not given.
+    /// Without a token or a password the address is only the one under which this machine's own gateway
+    /// is reached.
+    pub fn followed(state: &StateArguments, host: &LocalHost) -> Result<Option<Self>, Failure> {
+        if state.local {
             return Ok(None);
         }
         let remote = host.config()?.config().gateway.remote.clone();
         let Some(url) = &remote.url else {
             return Ok(None);
         };
+        if interlock_gateway::running(host.state_dir()).is_some() {
+            return Ok(None);
+        }
+        Self::of_config(url, &remote)
+    }
+
+    /// The gateway that a config names, where a token or a password for it is given.
+    pub fn of_config(url: &str, remote: &GatewayRemote) -> Result<Option<Self>, Failure> {
         let token = secret(TOKEN_VARIABLES, remote.token_file.as_deref())?;
         let password = secret(PASSWORD_VARIABLES, remote.password_file.as_deref())?;
         if token.is_none() && password.is_none() {
             return Ok(None);
         }
-        let target = target(url, &remote)?;
+        let target = target(url, remote)?;
         Ok(Some(Self {
             target,
             token,

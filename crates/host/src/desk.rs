@@ -4,7 +4,7 @@
 //! `ask` (how an approval is stored), `decide` (who may decide, and what *always* stores),
 //! `approved` (from a decision to a run: the stored plan only, once), `later` (the same when the
 //! caller is gone), `forwarded` (the same for decisions that a gateway got), `handed` (runs that
-//! another host makes and keeps), `patch` (patches of protected files), `content` (what changed in
+//! another host makes and keeps), `exchange` (approvals as an inbox elsewhere gets them), `patch` (patches of protected files), `content` (what changed in
 //! a script), `manifests` (what changed in the files that decide what a project's programs do),
 //! `records` (the audit records), `events` (the events of a session), `recover` (ends of runs
 //! without a waiting caller).
@@ -18,6 +18,7 @@ mod content;
 mod decide;
 mod error;
 mod events;
+mod exchange;
 mod fallback;
 mod forwarded;
 mod grants;
@@ -45,6 +46,7 @@ pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
 pub use events::{DENIAL_TEXT, EVENT_TAIL_CHARS, RunningNotice, usual_session_key};
+pub use exchange::{UnreadableApproval, read_summaries, summary_to_send};
 pub use forwarded::{
     ApproverNotes, CarriedPlan, DriftedPart, Forwarded, ForwardedApproval, ForwardedError,
     NoSession, PreparedPlan,
@@ -53,7 +55,7 @@ pub use handed::HandedRun;
 pub use later::{LeftRun, is_too_late};
 pub use origin::OutsideRuns;
 pub use pending::{Choice, PendingApproval};
-pub use process::{process_name, requester_has_ended};
+pub use process::{process_name, requester_at_home, requester_has_ended};
 pub use records::{EndListener, RunTicket, record_outcome};
 pub use recover::RecoveredRun;
 pub use remote::{NOTES, RemoteQuestion};

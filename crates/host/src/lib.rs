@@ -50,9 +50,10 @@ pub use desk::{
     DriftedPart, EVENT_TAIL_CHARS, EndListener, Forwarded, ForwardedApproval, ForwardedError,
     HandedRun, LeftRun, MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval,
     PreparedPlan, RecoveredRun, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, ViewBlock, ViewDetail, ViewField, ViewLabel, ViewLine,
-    ViewPart, ViewTone, can_be_approved, is_too_late, process_name, record_config_write,
-    record_outcome, requester_has_ended, usual_session_key,
+    ScriptDiff, Stored, UnboundRefusal, UnreadableApproval, ViewBlock, ViewDetail, ViewField,
+    ViewLabel, ViewLine, ViewPart, ViewTone, can_be_approved, is_too_late, process_name,
+    read_summaries, record_config_write, record_outcome, requester_at_home, requester_has_ended,
+    summary_to_send, usual_session_key,
 };
 pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, RemovedEntries};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};

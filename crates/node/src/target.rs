@@ -94,11 +94,16 @@ impl GatewayTarget {
     /// As a WebSocket address.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "wss" } else { "ws" };
+        format!("{scheme}://{}/", self.authority())
+    }
+
+    /// Host and port, as requests name them.
+    pub fn authority(&self) -> String {
         let host = match self.host.parse::<Ipv6Addr>() {
             Ok(address) => format!("[{address}]"),
             Err(_) => self.host.clone(),
         };
-        format!("{scheme}://{host}:{}/", self.port)
+        format!("{host}:{}", self.port)
     }
 }
 

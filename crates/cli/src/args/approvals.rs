@@ -82,7 +82,7 @@ impl ApprovalsCommand {
 /// Which document is meant.
 #[derive(Debug, Args)]
 pub struct DocumentPlace {
-    /// The document of the gateway of this state directory; it is the same one as without this
+    /// The document of the gateway; it is the same one as without this
     #[arg(long, conflicts_with = "node")]
     pub gateway: bool,
     /// The document of a node, as it is there now: id, name, address or the beginning of the id

@@ -68,7 +68,7 @@ pub struct ApprovalsWatchArguments {
     /// it is so anyway
     #[arg(long)]
     pub plain: bool,
-    /// Do not listen on the approval socket; what waits is looked up all the same
+    /// Do not listen on the approval socket of this machine; what waits is looked up all the same
     #[arg(long)]
     pub no_listen: bool,
     /// Show only what fits all words: agent:NAME, host:NAME, or text of the command or the conversation

@@ -104,7 +104,8 @@ As an entry of an MCP client's settings:
 
 Commands start in the client's workspace (its roots), else in the directory that the client starts this in, and
 find programs by the client's PATH. Each client is a conversation of its own. A gateway is started in the
-background if none runs.")]
+background if none runs. Where gateway.remote names a gateway on another machine, the client is connected with that one: by
+its operator's or an agent's token, and without directories and PATH of this machine.")]
 pub struct McpArguments {
     /// The agent that the client is
     #[arg(long, value_name = "AGENT")]

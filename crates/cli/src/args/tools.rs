@@ -11,7 +11,7 @@ Example:
   interlock status
 
 Shows the gateway, the agents, what waits for a decision, the nodes, the shield and the policy in force,
-and what to do next. It starts nothing.")]
+and what to do next. It starts nothing. Where gateway.remote names a gateway on another machine, it shows that one.")]
 pub struct StatusArguments {
     /// Print JSON
     #[arg(long)]

@@ -4,6 +4,7 @@ mod decide;
 mod grants;
 mod list;
 mod socket;
+mod source;
 mod watch;
 
 use std::fs::File;
@@ -18,7 +19,7 @@ use interlock_policy::{
 };
 use serde_json::{Map, Value, json};
 
-use super::nodes::NamedNode;
+use super::nodes::{DocumentAsked, DocumentOwner};
 use super::{Outcome, agent_id, known_scope, level_row, nodes, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
@@ -28,13 +29,17 @@ use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
 pub(super) use decide::{DecisionWords, answer, told};
+use source::ApprovalSource;
 
 pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
     let host = open(state)?;
     match command {
         ApprovalsCommand::Get(arguments) => {
-            return match &arguments.place.node {
-                Some(node) => nodes::document_get(state, &host, node, &arguments),
+            return match DocumentAsked::of(state, &host, &arguments.place)? {
+                Some(DocumentAsked::Node(node)) => {
+                    nodes::document_get(state, &host, node, &arguments)
+                }
+                Some(DocumentAsked::Gateway) => nodes::get_of_gateway(state, &host, &arguments),
                 None => get(&host, &arguments),
             };
         }
@@ -58,9 +63,15 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
         ApprovalsCommand::Allowlist(AllowlistCommand::Remove(arguments)) => {
             remove(state, &host, &arguments)
         }
-        ApprovalsCommand::Approve(arguments) => decide::approve(&host, state, &arguments, outside),
-        ApprovalsCommand::Deny(arguments) => decide::deny(&host, state, &arguments, outside),
-        ApprovalsCommand::Watch(arguments) => watch::run(&host, &arguments, outside),
+        ApprovalsCommand::Approve(arguments) => {
+            let source = ApprovalSource::open(state, &host)?;
+            decide::approve((&source, state), &arguments, outside)
+        }
+        ApprovalsCommand::Deny(arguments) => {
+            let source = ApprovalSource::open(state, &host)?;
+            decide::deny((&source, state), &arguments, outside)
+        }
+        ApprovalsCommand::Watch(arguments) => watch::run(state, &host, &arguments, outside),
         ApprovalsCommand::Socket(arguments) => socket::run(&host, &arguments, outside),
         ApprovalsCommand::Revoke(arguments) => grants::revoke(&host, &arguments, outside),
     }
@@ -269,8 +280,13 @@ fn set(state: &StateArguments, host: &LocalHost, arguments: &ApprovalsSetArgumen
         Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
             .with_hint("name a JSON5 file, or use --stdin")
     })?;
-    if let Some(node) = &arguments.place.node {
-        return nodes::document_set(state, host, node, &name, &text, arguments);
+    if let Some(asked) = DocumentAsked::of(state, host, &arguments.place)? {
+        if arguments.import {
+            let message = "--import is for the document of this machine";
+            return Err(Failure::usage("IMPORT_REMOTE", message)
+                .with_hint("use it on the machine of the gateway"));
+        }
+        return nodes::document_set(state, host, asked, (&name, &text), arguments);
     }
     let base_hash = arguments.base_hash.as_deref();
     let stored = if arguments.import {
@@ -317,14 +333,14 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
         expires_at,
         ..Entry::for_pattern(arguments.pattern)
     };
-    let (edit, node) = match &arguments.place.node {
+    let (edit, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, &arguments.agent)?;
             (host.add_entry(&agent, &entry)?, None)
         }
-        Some(node) => {
-            let (edit, id) = nodes::add_entry(state, host, node, &arguments.agent, &entry)?;
-            (edit, Some(id))
+        Some(asked) => {
+            let (edit, owner) = nodes::add_entry(state, host, asked, &arguments.agent, &entry)?;
+            (edit, Some(owner))
         }
     };
     let (entry, added) = match &edit {
@@ -337,11 +353,15 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArgument
         if let Some(warning) = entry.warning() {
             told["warnings"] = json!([warned(state, &agent, &warning)]);
         }
-        output::print_json(&with_node(told, node.as_ref()));
+        output::print_json(&with_owner(told, owner.as_ref()));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
         let shown = format!("{} ({})", line(&entry.pattern), line(&bounds(entry)));
-        let list = format!("{}.allowlist{}", agent_path(&agent), of_node(node.as_ref()));
+        let list = format!(
+            "{}.allowlist{}",
+            agent_path(&agent),
+            of_owner(owner.as_ref())
+        );
         output::print(&if added {
             format!("added {shown} to {list}, id {id}\n")
         } else {
@@ -371,14 +391,13 @@ fn warned(state: &StateArguments, agent: &str, warning: &EntryWarning) -> String
     )
 }
 
-pub(super) fn of_node(node: Option<&NamedNode>) -> String {
-    node.map_or_else(String::new, |node| format!(" of the node {}", node.shown()))
+pub(super) fn of_owner(owner: Option<&DocumentOwner>) -> String {
+    owner.map_or_else(String::new, |owner| format!(" of {}", owner.shown()))
 }
 
-pub(super) fn with_node(mut told: Value, node: Option<&NamedNode>) -> Value {
-    if let Some(node) = node {
-        told["nodeId"] = node.id.as_str().into();
-        told["node"] = node.name.as_deref().into();
+pub(super) fn with_owner(mut told: Value, owner: Option<&DocumentOwner>) -> Value {
+    if let Some(owner) = owner {
+        owner.add_to(&mut told);
     }
     told
 }
@@ -407,19 +426,19 @@ fn remove(
     arguments: &AllowlistRemoveArguments,
 ) -> Outcome {
     let (agent, pattern) = (&arguments.agent, &arguments.pattern);
-    let (removed, node) = match &arguments.place.node {
+    let (removed, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, agent)?;
             (host.remove_entry(&agent, pattern)?.entries, None)
         }
-        Some(node) => {
-            let (removed, id) = nodes::remove_entry(state, host, node, agent, pattern)?;
-            (removed, Some(id))
+        Some(asked) => {
+            let (removed, owner) = nodes::remove_entry(state, host, asked, agent, pattern)?;
+            (removed, Some(owner))
         }
     };
     if arguments.json {
         let told = json!({ "removed": removed, "agent": scope_name(agent) });
-        output::print_json(&with_node(told, node.as_ref()));
+        output::print_json(&with_owner(told, owner.as_ref()));
     } else {
         for entry in &removed {
             output::print(&format!(
@@ -427,7 +446,7 @@ fn remove(
                 line(&entry.pattern),
                 line(&bounds(entry)),
                 agent_path(&scope_name(agent)),
-                of_node(node.as_ref())
+                of_owner(owner.as_ref())
             ));
         }
     }

@@ -1,4 +1,7 @@
-//! `interlock audit`: the chain of records, read and checked.
+//! `interlock audit`: the chain of records, read and checked; that of this machine, or of the gateway that
+//! `gateway.remote` names.
+
+mod remote;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -12,22 +15,22 @@ use super::approvals::milliseconds;
 use super::{Outcome, known_agent, open_for_repair};
 use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
+use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, line};
+use crate::remote_gateway::RemoteGateway;
 
 pub fn run(state: &StateArguments, command: &AuditCommand) -> Outcome {
     let host = open_for_repair(state)?;
+    if RemoteGateway::followed(state, &host)?.is_some() {
+        let gateway = GatewayClient::connect_running(state, &host)?;
+        return remote::run(gateway, command);
+    }
     match command {
         AuditCommand::Log(arguments) => log(&host, arguments),
         AuditCommand::Verify(arguments) => verify(&host, arguments),
         AuditCommand::Export(_) => export(&host),
         AuditCommand::Head(arguments) => {
-            let head = host.desk().audit_head()?;
-            if arguments.json {
-                let hash = head.hash.to_string();
-                output::print_json(&json!({ "seq": head.seq, "hash": hash }));
-            } else {
-                output::print(&format!("{head}\n"));
-            }
+            tell_head(&host.desk().audit_head()?, arguments.json);
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -48,25 +51,54 @@ fn log(host: &LocalHost, arguments: &AuditLogArguments) -> Outcome {
         known_agent(host, agent)?;
     }
     records.reverse();
-    if arguments.json {
-        let records: Vec<Value> = records.iter().map(record_json).collect();
+    let records: Vec<Value> = records.iter().map(record_json).collect();
+    tell_records(&records, arguments.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Records as [`record_json`] makes them, the newest last.
+fn tell_records(records: &[Value], json: bool) {
+    if json {
         output::print_json(&json!({ "records": records }));
-        return Ok(ExitCode::SUCCESS);
+        return;
     }
     let paint = Paint::stdout();
     let rows: Vec<Vec<String>> = records
         .iter()
         .map(|record| {
             vec![
-                record.seq.to_string(),
-                time(record.time_ms),
-                record.kind.as_str().to_owned(),
-                paint.dim(&line(&summary(&record.body))),
+                record["seq"].to_string(),
+                time(record["timeMs"].as_i64().unwrap_or_default()),
+                line(record["kind"].as_str().unwrap_or_default()),
+                paint.dim(&line(&summary(&record["body"]))),
             ]
         })
         .collect();
     output::print(&output::table(&rows, ""));
-    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_head(head: &AuditHead, json: bool) {
+    if json {
+        let hash = head.hash.to_string();
+        output::print_json(&json!({ "seq": head.seq, "hash": hash }));
+    } else {
+        output::print(&format!("{head}\n"));
+    }
+}
+
+fn tell_intact(head: &AuditHead, json: bool) {
+    if json {
+        let hash = head.hash.to_string();
+        let head = json!({ "seq": head.seq, "hash": hash });
+        output::print_json(&json!({ "intact": true, "head": head }));
+    } else {
+        output::print(&format!("intact: {} records, head {head}\n", head.seq));
+    }
+}
+
+fn broken(problem: impl Into<String>) -> Failure {
+    Failure::refused("AUDIT_BROKEN", problem)
+        .with_hint("keep the database as it is, and compare with an earlier export")
 }
 
 fn kind(word: &str) -> Result<AuditKind, Failure> {
@@ -144,29 +176,25 @@ pub(super) fn time(ms: i64) -> String {
 }
 
 fn verify(host: &LocalHost, arguments: &AuditVerifyArguments) -> Outcome {
-    let head = match &arguments.head {
-        Some(text) => Some(text.parse::<AuditHead>().map_err(|error| {
-            Failure::usage("AUDIT_HEAD_INVALID", error.to_string())
-                .with_hint("take it from `interlock audit head`")
-        })?),
-        None => None,
-    };
+    let head = earlier_head(arguments)?;
     match host.desk().audit_verify(head.as_ref())? {
         AuditVerification::Intact(head) => {
-            if arguments.json {
-                let hash = head.hash.to_string();
-                let head = json!({ "seq": head.seq, "hash": hash });
-                output::print_json(&json!({ "intact": true, "head": head }));
-            } else {
-                output::print(&format!("intact: {} records, head {head}\n", head.seq));
-            }
+            tell_intact(&head, arguments.json);
             Ok(ExitCode::SUCCESS)
         }
-        AuditVerification::Broken(broken) => {
-            Err(Failure::refused("AUDIT_BROKEN", broken.to_string())
-                .with_hint("keep the database as it is, and compare with an earlier export"))
-        }
+        AuditVerification::Broken(problem) => Err(broken(problem.to_string())),
     }
+}
+
+fn earlier_head(arguments: &AuditVerifyArguments) -> Result<Option<AuditHead>, Failure> {
+    let Some(text) = &arguments.head else {
+        return Ok(None);
+    };
+    let head = text.parse::<AuditHead>().map_err(|error| {
+        Failure::usage("AUDIT_HEAD_INVALID", error.to_string())
+            .with_hint("take it from `interlock audit head`")
+    })?;
+    Ok(Some(head))
 }
 
 fn export(host: &LocalHost) -> Outcome {

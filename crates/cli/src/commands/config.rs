@@ -11,6 +11,7 @@ use super::{Outcome, open_options, outside_runs};
 use crate::args::{ConfigCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+use crate::remote_gateway::RemoteGateway;
 
 pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
     let path = config_path(state)?;
@@ -76,6 +77,19 @@ pub fn set(state: &StateArguments, key: &str, value: &Value) -> Result<(), Failu
     edit(&path, |text| text.set(&parsed, value))?;
     record_config_write(&state_dir, &path, &[key], &Author::default())?;
     Ok(())
+}
+
+/// The gateway elsewhere that client commands follow, as far as the config and its secret can be read. It
+/// opens no state.
+pub(super) fn remote_gateway(state: &StateArguments) -> Option<RemoteGateway> {
+    let options = open_options(state);
+    let directory = StateDir::open(options.state_dir.as_deref(), &options.environment).ok()?;
+    if state.local || interlock_gateway::running(directory.path()).is_some() {
+        return None;
+    }
+    let file = load(&config_path(state).ok()?).ok()?;
+    let remote = &file.config().gateway.remote;
+    RemoteGateway::of_config(remote.url.as_deref()?, remote).ok()?
 }
 
 /// Where the config lies or would lie. A state directory that could not be trusted is refused

@@ -6,7 +6,8 @@ use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
 use interlock_policy::{AgentId, DenyRule, Document, EVERY_AGENT, agent_path};
 use serde_json::{Value, json};
 
-use super::approvals::{of_node, rule_terms, scope_name, with_node};
+use super::approvals::{of_owner, rule_terms, scope_name, with_owner};
+use super::nodes::DocumentAsked;
 use super::{Outcome, known_scope, nodes, open, outside_runs};
 use crate::args::{
     DenyAddArguments, DenyCommand, DenyListArguments, DenyRemoveArguments, DenyTerms,
@@ -45,24 +46,24 @@ fn shown(rule: &DenyRule) -> String {
 
 fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) -> Outcome {
     let rule = rule(arguments.pattern, arguments.terms, arguments.reason);
-    let (edit, node) = match &arguments.place.node {
+    let (edit, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, &arguments.agent)?;
             (host.add_deny_rule(&agent, &rule)?, None)
         }
-        Some(node) => {
-            let (edit, id) = nodes::deny::add(state, host, node, &arguments.agent, &rule)?;
-            (edit, Some(id))
+        Some(asked) => {
+            let (edit, owner) = nodes::deny::add(state, host, asked, &arguments.agent, &rule)?;
+            (edit, Some(owner))
         }
     };
     let agent = scope_name(&arguments.agent);
     if arguments.json {
         let added = edit == DenyRuleEdit::Added;
         let told = json!({ "added": added, "agent": agent, "rule": rule });
-        output::print_json(&with_node(told, node.as_ref()));
+        output::print_json(&with_owner(told, owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
-    let list = format!("{}.deny{}", agent_path(&agent), of_node(node.as_ref()));
+    let list = format!("{}.deny{}", agent_path(&agent), of_owner(owner.as_ref()));
     output::print(&match edit {
         DenyRuleEdit::Added => format!("added {} to {list}\n", shown(&rule)),
         DenyRuleEdit::Present => format!("{} is already in {list}\n", shown(&rule)),
@@ -78,36 +79,36 @@ fn remove(state: &StateArguments, host: &LocalHost, arguments: DenyRemoveArgumen
         (false, true) => DenyRuleSelection::Same(rule(pattern, arguments.terms, None)),
         (false, false) => DenyRuleSelection::Only { pattern },
     };
-    let (removed, node) = match &arguments.place.node {
+    let (removed, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, &arguments.agent)?;
             (host.remove_deny_rules(&agent, &which)?, None)
         }
-        Some(node) => {
+        Some(asked) => {
             let agent = &arguments.agent;
-            let (removed, id) = nodes::deny::remove(state, host, node, agent, &which)?;
-            (removed, Some(id))
+            let (removed, owner) = nodes::deny::remove(state, host, asked, agent, &which)?;
+            (removed, Some(owner))
         }
     };
     if arguments.json {
         let rules: Vec<&DenyRule> = removed.iter().map(|(rule, _)| rule).collect();
         let told = json!({ "removed": rules, "agent": scope_name(&arguments.agent) });
-        output::print_json(&with_node(told, node.as_ref()));
+        output::print_json(&with_owner(told, owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     for (rule, origin) in &removed {
-        let node = of_node(node.as_ref());
-        output::print(&format!("removed {} from {origin}{node}\n", shown(rule)));
+        let owner = of_owner(owner.as_ref());
+        output::print(&format!("removed {} from {origin}{owner}\n", shown(rule)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments) -> Outcome {
-    let (document, node) = match &arguments.place.node {
+    let (document, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => (host.document()?.0, None),
-        Some(node) => {
-            let (document, id) = nodes::deny::document(state, host, node)?;
-            (document, Some(id))
+        Some(asked) => {
+            let (document, owner) = nodes::deny::document(state, host, asked)?;
+            (document, Some(owner))
         }
     };
     let named = arguments
@@ -116,7 +117,7 @@ fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments)
         .filter(|name| *name != EVERY_AGENT);
     let rules = match named {
         Some(name) => {
-            let agent = match &node {
+            let agent = match &owner {
                 None => super::known_agent(host, name)?,
                 Some(_) => super::agent_id(name)?,
             };
@@ -129,7 +130,7 @@ fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments)
             .iter()
             .map(|(rule, origin)| json!({ "rule": rule, "origin": origin }))
             .collect();
-        output::print_json(&with_node(json!({ "rules": rules }), node.as_ref()));
+        output::print_json(&with_owner(json!({ "rules": rules }), owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     if rules.is_empty() {

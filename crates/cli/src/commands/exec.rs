@@ -37,6 +37,7 @@ use super::{
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+use crate::remote_gateway::RemoteGateway;
 use events::UndeliveredEvents;
 use follow::Follower;
 
@@ -51,10 +52,15 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let arguments = &all.request;
     agent_id(&arguments.agent)?;
     let host = open(state)?;
+    if RemoteGateway::followed(state, &host)?.is_some() {
+        // That gateway knows its agents, and where their commands run.
+        let agent = agent_id(&arguments.agent)?;
+        return node::run(state, &host, all, &agent, asked_host(all)?);
+    }
     let agent = known_agent(&host, &arguments.agent)?;
     match routed(state, &host, all, &agent)? {
         Route::Gateway => {}
-        Route::Node => return node::run(state, &host, all, &agent),
+        Route::Node => return node::run(state, &host, all, &agent, Some(Host::Node)),
     }
     let is_input_passed = input::is_passed(&host, &agent, all)?;
     let has_pipe = all.stdin || is_input_passed;
@@ -211,21 +217,26 @@ fn routed(
     all: &ExecArguments,
     agent: &AgentId,
 ) -> Result<Route, Failure> {
-    let asked = all.host.as_deref().and_then(host_named);
-    let asked = match (asked, &all.node) {
-        (None | Some(Host::Node), Some(_)) => Some(Host::Node),
-        (Some(other), Some(_)) => {
-            let message = format!("--node goes with --host node, not {}", other.as_str());
-            return Err(Failure::usage("HOST_CONFLICT", message));
-        }
-        (asked, None) => asked,
-    };
+    let asked = asked_host(all)?;
     let configured = configured_host(host, agent)?;
     route(asked, configured).map_err(|refused| {
         let look = state.in_command("interlock config get");
         let hint = format!("{}; look at it: {look}", refused.remedy());
         Failure::refused(refused.code(), refused.to_string()).with_hint(hint)
     })
+}
+
+/// The host that the command line names: a node is one.
+fn asked_host(all: &ExecArguments) -> Result<Option<Host>, Failure> {
+    let asked = all.host.as_deref().and_then(host_named);
+    match (asked, &all.node) {
+        (None | Some(Host::Node), Some(_)) => Ok(Some(Host::Node)),
+        (Some(other), Some(_)) => {
+            let message = format!("--node goes with --host node, not {}", other.as_str());
+            Err(Failure::usage("HOST_CONFLICT", message))
+        }
+        (asked, None) => Ok(asked),
+    }
 }
 
 /// A caller that waits here gets the answer: no event repeats it.

@@ -1,4 +1,5 @@
-//! `interlock mcp`: a client's standard input and output, connected with the gateway.
+//! `interlock mcp`: a client's standard input and output, connected with the gateway of this state directory
+//! or with the one that `gateway.remote` names.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -7,12 +8,15 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use interlock_gateway::GatewayInfo;
+use interlock_host::LocalHost;
+use interlock_node::Secret;
 
 use super::join::{Absent, join};
-use super::{Outcome, known_agent, open};
+use super::{Outcome, known_agent, open, outside_runs};
 use crate::args::{McpArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+use crate::remote_gateway::RemoteGateway;
 
 /// An answer with a longer head is none of a gateway.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -25,20 +29,62 @@ const MAX_BODY_BYTES: u64 = 64 * 1024;
 
 pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {
     let host = open(state)?;
-    if let Some(agent) = &arguments.agent {
-        known_agent(&host, agent)?;
-    }
-    let info = join(state, &host, Absent::wanted(state))?;
+    let stream = match RemoteGateway::followed(state, &host)? {
+        Some(remote) => connect_remote(&host, &remote, arguments)?,
+        None => {
+            if let Some(agent) = &arguments.agent {
+                known_agent(&host, agent)?;
+            }
+            let info = join(state, &host, Absent::wanted(state))?;
+            connect_here(&info, arguments)?
+        }
+    };
     drop(host);
-    let stream = connect(&info, arguments)?;
     carry(stream).map_err(|error| unreachable(&error))?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// To the gateway of this state directory, which knows what is at the other end of its socket.
+fn connect_here(info: &GatewayInfo, arguments: &McpArguments) -> Result<UnixStream, Failure> {
+    let stream = UnixStream::connect(&info.socket).map_err(|error| unreachable(&error))?;
+    let mut lines = head("localhost", arguments)?;
+    lines.extend(client_program());
+    if arguments.elicitation {
+        lines.push("X-Interlock-Elicitation: on".to_owned());
+    }
+    upgrade(stream, &lines)
+}
+
+/// To the gateway that `gateway.remote` names, by its token. Directories and PATH of this machine mean
+/// nothing there. A run is no client of it: a gateway elsewhere could not tell that it is one.
+fn connect_remote(
+    host: &LocalHost,
+    remote: &RemoteGateway,
+    arguments: &McpArguments,
+) -> Result<UnixStream, Failure> {
+    if arguments.elicitation {
+        let message = "--elicitation is for the gateway of this machine";
+        return Err(Failure::usage("ELICITATION_REMOTE", message).with_hint(
+            "mint an agent's token on its machine with `interlock agents token AGENT --elicitation`, and use that",
+        ));
+    }
+    outside_runs(host.state_dir())?;
+    let secret = remote.token.as_ref().or(remote.password.as_ref());
+    let secret = secret.map(Secret::expose).unwrap_or_default();
+    // A line break would begin a header of its own.
+    if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let message = "the token or password of gateway.remote cannot stand in a request";
+        return Err(Failure::refused("TOKEN_FILE_UNUSABLE", message)
+            .with_hint("use letters, digits and punctuation, without blanks"));
+    }
+    let mut lines = head(&remote.target.authority(), arguments)?;
+    lines.push(format!("Authorization: Bearer {secret}"));
+    upgrade(remote.open()?, &lines)
+}
+
 /// A connection that has left HTTP.
-fn connect(info: &GatewayInfo, arguments: &McpArguments) -> Result<UnixStream, Failure> {
-    let mut stream = UnixStream::connect(&info.socket).map_err(|error| unreachable(&error))?;
-    let request = request(arguments)?;
+fn upgrade(mut stream: UnixStream, lines: &[String]) -> Result<UnixStream, Failure> {
+    let request = lines.join("\r\n") + "\r\n\r\n";
     let head = stream
         .write_all(request.as_bytes())
         .and_then(|()| read_head(&mut stream))
@@ -50,10 +96,11 @@ fn connect(info: &GatewayInfo, arguments: &McpArguments) -> Result<UnixStream, F
     Err(refused(status, &stream))
 }
 
-fn request(arguments: &McpArguments) -> Result<String, Failure> {
+/// The lines that every gateway gets.
+fn head(host: &str, arguments: &McpArguments) -> Result<Vec<String>, Failure> {
     let mut lines = vec![
         "GET /mcp/stdio HTTP/1.1".to_owned(),
-        "Host: localhost".to_owned(),
+        format!("Host: {host}"),
         "Connection: Upgrade".to_owned(),
         "Upgrade: interlock-mcp".to_owned(),
     ];
@@ -70,6 +117,12 @@ fn request(arguments: &McpArguments) -> Result<String, Failure> {
         }
         lines.push(format!("X-Interlock-Session: {key}"));
     }
+    Ok(lines)
+}
+
+/// Where the client works, and where it looks for programs.
+fn client_program() -> Vec<String> {
+    let mut lines = Vec::new();
     if let Ok(directory) = std::env::current_dir() {
         let bytes = hexadecimal(directory.as_os_str().as_bytes());
         lines.push(format!("X-Interlock-Cwd: {bytes}"));
@@ -80,10 +133,7 @@ fn request(arguments: &McpArguments) -> Result<String, Failure> {
             hexadecimal(path.as_bytes())
         ));
     }
-    if arguments.elicitation {
-        lines.push("X-Interlock-Elicitation: on".to_owned());
-    }
-    Ok(lines.join("\r\n") + "\r\n\r\n")
+    lines
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -47,6 +47,7 @@ use rustix::process::Resource;
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
 use crate::failure::Failure;
 use crate::output;
+use crate::reach;
 
 use agent::{agent_id, known_agent, known_agents, known_scope};
 
@@ -109,12 +110,15 @@ fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
             state.in_command("interlock exec-policy preset yolo"),
         ));
     }
+    reach::check(state, &host)?;
     Ok(host)
 }
 
 /// Opens the state also where the approvals document is not recorded.
 fn open_for_repair(state: &StateArguments) -> Result<LocalHost, Failure> {
-    Ok(LocalHost::open_for_repair(open_options(state))?)
+    let host = LocalHost::open_for_repair(open_options(state))?;
+    reach::check(state, &host)?;
+    Ok(host)
 }
 
 /// What this process brings of its own: a person started it, to work in this directory.

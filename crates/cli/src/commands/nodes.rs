@@ -22,7 +22,8 @@ use crate::gateway_client::GatewayClient;
 use crate::output::{self, line};
 
 pub(super) use allowlist::{add_entry, remove_entry};
-pub(super) use document::{NodePolicy, get as document_get, set as document_set};
+pub(super) use document::{NodePolicy, get as document_get, get_of_gateway, set as document_set};
+pub(super) use remote::{DocumentAsked, DocumentOwner};
 
 pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
     if let NodesCommand::Invoke(arguments) = command {

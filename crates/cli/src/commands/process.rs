@@ -13,7 +13,7 @@ use interlock_host::process::{
 };
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
-use sessions::Sessions;
+use sessions::{FollowedGateway, Sessions};
 
 use super::{Outcome, agent_id, known_agent, open, supervisor};
 use crate::args::{
@@ -28,9 +28,16 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
     let at = |error| failure(state, error);
     match command {
         ProcessCommand::List(arguments) => {
-            let process = process(state, &arguments.caller)?;
-            let mut sessions = process.list().map_err(at)?;
-            sessions.extend(sessions::on_nodes(state, arguments.caller.agent.as_deref()));
+            let sessions = match FollowedGateway::find(state, &arguments.caller)? {
+                Some(mut followed) => followed.sessions()?,
+                None => {
+                    let process = process(state, &arguments.caller)?;
+                    let mut sessions = process.list().map_err(at)?;
+                    let agent = arguments.caller.agent.as_deref();
+                    sessions.extend(sessions::on_nodes(state, agent));
+                    sessions
+                }
+            };
             if arguments.json {
                 output::print_json(&ProcessAnswer::List { sessions });
             } else if sessions.is_empty() {
@@ -110,6 +117,9 @@ fn session<'a>(
     state: &'a StateArguments,
     arguments: &ProcessSessionArguments,
 ) -> Result<(Sessions<'a>, String), Failure> {
+    if let Some(followed) = FollowedGateway::find(state, &arguments.caller)? {
+        return followed.session(state, &arguments.session);
+    }
     let process = process(state, &arguments.caller)?;
     Sessions::with(
         state,

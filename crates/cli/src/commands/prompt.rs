@@ -4,7 +4,7 @@
 use interlock_command::display::ShownLine;
 use interlock_host::{
     PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, now_ms,
-    requester_has_ended,
+    requester_at_home, requester_has_ended,
 };
 use interlock_policy::AlwaysForm;
 
@@ -133,10 +133,16 @@ const CALLER_GONE: &str =
 
 /// The program that asks, by what is known of it: a process of this machine, or a client of the gateway.
 fn client(requester: &str) -> String {
+    let (requester, is_elsewhere) = requester_at_home(requester);
+    let machine = if is_elsewhere {
+        "the machine of the gateway"
+    } else {
+        "this machine"
+    };
     match requester.split_once(':') {
         Some(("process", name)) => match name.split(':').nth(1) {
-            Some(pid) => format!("a command on this machine (process {pid})"),
-            None => "a command on this machine".to_owned(),
+            Some(pid) => format!("a command on {machine} (process {pid})"),
+            None => format!("a command on {machine}"),
         },
         Some(("mcp", connection)) => format!("an MCP client (connection {connection})"),
         Some(("http", _)) => "a call over HTTP".to_owned(),

@@ -14,6 +14,7 @@ use crate::args::{StateArguments, StatusArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, line};
+use crate::remote_gateway::RemoteGateway;
 
 /// How many of the pending approvals are shown.
 const SHOWN_APPROVALS: usize = 3;
@@ -24,13 +25,17 @@ const BASE: &str = "base";
 pub fn run(state: &StateArguments, arguments: &StatusArguments) -> Outcome {
     let host = open(state)?;
     let mut status = Status::default();
-    status.gateway(state, &host);
-    status.agents(&host)?;
-    status.approvals(state, &host)?;
-    status.nodes(state, &host);
-    status.shield(&host)?;
-    status.policy(&host)?;
-    status.finish(state);
+    if let Some(remote) = RemoteGateway::followed(state, &host)? {
+        status.elsewhere(state, &host, &remote)?;
+    } else {
+        status.gateway(state, &host);
+        status.agents(&host)?;
+        status.approvals(state, &host)?;
+        status.nodes(state, &host);
+        status.shield(&host)?;
+        status.policy(&host)?;
+        status.finish(state);
+    }
     if arguments.json {
         output::print_json(&status.value);
     } else {
@@ -94,6 +99,67 @@ impl Status {
         });
     }
 
+    /// What the followed gateway says of itself. Its shield and its policy are looked at on its machine.
+    fn elsewhere(
+        &mut self,
+        state: &StateArguments,
+        host: &LocalHost,
+        remote: &RemoteGateway,
+    ) -> Result<(), Failure> {
+        let mut gateway = GatewayClient::connect_running(state, host)?;
+        let told = gateway.call("status", &json!({}))?;
+        let url = remote.target.url();
+        let age = duration(told["uptimeMs"].as_u64().unwrap_or_default());
+        self.value["version"] = env!("CARGO_PKG_VERSION").into();
+        self.value["gateway"] = json!({
+            "running": true,
+            "remote": true,
+            "url": url,
+            "version": told["version"],
+            "startedAtMs": told["startedAtMs"],
+        });
+        let version = text(&told["version"]);
+        self.row("gateway", format!("{url} (version {version}, since {age})"));
+        let running = told["runs"]["running"].as_u64().unwrap_or_default();
+        self.value["running"] = running.into();
+        self.row("runs", format!("{running} running"));
+        let listed = gateway.call("agents.list", &json!({}))?;
+        let agents = rows_of(&listed["agents"]).iter();
+        let agents: Vec<String> = agents.map(|agent| text(&agent["id"])).collect();
+        self.value["agents"] = agents.iter().map(|id| json!({ "id": id })).collect();
+        self.row("agents", agents.join(", "));
+        let waiting = gateway.call("exec.approval.list", &json!({ "summary": true }))?;
+        let total = waiting["total"].as_u64().unwrap_or_default();
+        self.waiting(state, total);
+        for one in rows_of(&waiting["approvals"]).iter().take(SHOWN_APPROVALS) {
+            let (id, agent) = (text(&one["shortId"]), text(&one["agent"]));
+            self.row(
+                "approvals",
+                format!("{id}  {agent}: {}", text(&one["preview"])),
+            );
+        }
+        let nodes = gateway.call("node.list", &json!({}))?;
+        let pairing = gateway.call("node.pair.list", &json!({}))?;
+        self.listed_nodes(state, &nodes, &pairing);
+        let here = state.in_command("interlock --local status");
+        self.next.push(format!("see this machine: {here}"));
+        self.tell_next();
+        Ok(())
+    }
+
+    /// How many approvals wait.
+    fn waiting(&mut self, state: &StateArguments, count: u64) {
+        self.value["pending"] = count.into();
+        match count {
+            0 => self.row("approvals", "nothing waits for a decision".to_owned()),
+            count => {
+                self.row("approvals", format!("{count} wait for a decision"));
+                let watch = state.in_command("interlock approvals watch");
+                self.next.push(format!("decide what waits: {watch}"));
+            }
+        }
+    }
+
     fn agents(&mut self, host: &LocalHost) -> Result<(), Failure> {
         let tokens = host.agent_tokens()?;
         let mut shown = Vec::new();
@@ -114,15 +180,7 @@ impl Status {
 
     fn approvals(&mut self, state: &StateArguments, host: &LocalHost) -> Result<(), Failure> {
         let page = host.desk().pending(0, SHOWN_APPROVALS)?;
-        self.value["pending"] = page.unexpired.into();
-        match page.unexpired {
-            0 => self.row("approvals", "nothing waits for a decision".to_owned()),
-            count => {
-                self.row("approvals", format!("{count} wait for a decision"));
-                let watch = state.in_command("interlock approvals watch");
-                self.next.push(format!("decide what waits: {watch}"));
-            }
-        }
+        self.waiting(state, page.unexpired);
         for one in &page.approvals {
             let text = format!(
                 "{}  {}: {}",
@@ -152,6 +210,10 @@ impl Status {
                 return;
             }
         };
+        self.listed_nodes(state, &listed, &pairing);
+    }
+
+    fn listed_nodes(&mut self, state: &StateArguments, listed: &Value, pairing: &Value) {
         let nodes = rows_of(&listed["nodes"]);
         if nodes.is_empty() {
             self.row("nodes", "none".to_owned());
@@ -235,6 +297,10 @@ impl Status {
         let explain = state.in_command("interlock explain -- COMMAND");
         self.next
             .push(format!("see what a command would do: {explain}"));
+        self.tell_next();
+    }
+
+    fn tell_next(&mut self) {
         for step in std::mem::take(&mut self.next) {
             self.row("next", step.clone());
             self.next.push(step);

@@ -154,7 +154,7 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
     };
     let who = peer.map_or(Err(RefusedCaller::Missing), |peer| {
         let run = request.extensions().get::<RunOf>();
-        identify(&doors, peer, run, &standing, request.headers())
+        identify(&doors.gateway, peer, run, &standing, request.headers())
     });
     match who {
         Ok(who) => {
@@ -185,14 +185,13 @@ async fn standing(tcp: Option<Arc<TcpPeer>>) -> PeerStanding {
 }
 
 /// Who calls, by the socket's credentials or by the secret that is presented.
-fn identify(
-    doors: &Doors,
+pub(crate) fn identify(
+    gateway: &Gateway,
     peer: Peer,
     run: Option<&RunOf>,
     standing: &PeerStanding,
     headers: &HeaderMap,
 ) -> Result<ProvenCaller, RefusedCaller> {
-    let gateway = &doors.gateway;
     match peer {
         Peer::Local(PeerOrigin::Run(_)) => {
             return run

@@ -12,6 +12,7 @@ use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// What is read ahead.
 const BUFFER: usize = 64 * 1024;
@@ -32,16 +33,23 @@ pub(super) struct CheckedLines<W: AsyncWrite> {
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> CheckedLines<W> {
-    /// Reads in a task of its own, which ends with the stream. A line that is longer than `max_line`
-    /// is dropped.
+    /// Reads in a task of its own, which ends with the stream or with `stop`: what it holds keeps the
+    /// connection open. A line that is longer than `max_line` is dropped.
     pub(super) fn new(
         read: impl AsyncRead + Send + Unpin + 'static,
         write: W,
         max_line: usize,
+        stop: CancellationToken,
     ) -> Self {
         let (checked, inner) = tokio::io::duplex(BUFFER);
         let (refuse, refused) = mpsc::channel(MAX_REFUSED);
-        tokio::spawn(check(BufReader::new(read), checked, refuse, max_line));
+        tokio::spawn(async move {
+            let checking = check(BufReader::new(read), checked, refuse, max_line);
+            tokio::select! {
+                () = checking => {}
+                () = stop.cancelled() => {}
+            }
+        });
         let inner = AsyncRwTransport::new_server(inner, write).with_max_line_length(max_line);
         Self { inner, refused }
     }

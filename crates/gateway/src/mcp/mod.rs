@@ -42,7 +42,7 @@ use crate::gateway::Gateway;
 use crate::http::Doors;
 pub use crate::tools::Progress;
 
-/// Clients by `interlock mcp` at once.
+/// Clients by `interlock mcp` at once, on this machine, and as many behind the network.
 const MAX_STDIO: usize = 256;
 
 /// Makes what a client at one of the transports is offered.
@@ -54,6 +54,8 @@ struct Mcp {
     gateway: Arc<Gateway>,
     states: States,
     stdio_places: Arc<Semaphore>,
+    /// Of their own, so that no client behind the network takes one from a client of this machine.
+    network_places: Arc<Semaphore>,
     /// The gateway ends.
     stop: CancellationToken,
 }
@@ -69,6 +71,7 @@ pub(crate) fn routes<S: ServerHandler>(
         gateway: Arc::clone(gateway),
         states: States::new()?,
         stdio_places: Arc::new(Semaphore::new(MAX_STDIO)),
+        network_places: Arc::new(Semaphore::new(MAX_STDIO)),
         stop: stop.clone(),
     });
     let streamable = Arc::new(StreamableHttp::new(&mcp, offer));

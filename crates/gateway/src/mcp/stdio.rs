@@ -1,9 +1,14 @@
 //! `/mcp/stdio`: what `interlock mcp` connects its client with. The connection leaves HTTP and
 //! carries lines of JSON, as standard input and output would.
+//!
+//! On the gateway's machine it comes by the Unix socket. From another machine it comes over the network, by a
+//! client whose `gateway.remote` names this gateway: it proves the same as a call of `/mcp`, may do the same,
+//! and ends when what it proved is worth nothing any more.
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Extension, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -12,15 +17,22 @@ use hyper_util::rt::TokioIo;
 use interlock_run::supervisor::PeerOrigin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
+use tokio_util::sync::CancellationToken;
 
 use super::caller::{self, ClientProgram, McpCaller};
 use super::connection::McpConnection;
 use super::lines::CheckedLines;
 use super::{Mcp, Offer};
+use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::{Peer, ProvenCaller};
-use crate::http::refusal;
+use crate::gateway::Gateway;
+use crate::http::{identify, refusal};
+use crate::tools::blocking;
 
 const PROTOCOL: &str = "interlock-mcp";
+
+/// How long a connection over the network may outlive what it proved.
+const REVOCATION_LOOK: Duration = Duration::from_secs(2);
 
 /// The client's working directory, its bytes in hexadecimal.
 const CWD_HEADER: &str = "x-interlock-cwd";
@@ -40,8 +52,8 @@ pub(super) async fn handle<S: ServerHandler>(
     Extension(who): Extension<ProvenCaller>,
     mut request: Request,
 ) -> Response {
-    let Some(Peer::Local(origin)) = request.extensions().get::<Peer>().copied() else {
-        let message = "only by the gateway's Unix socket";
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        let message = "the other end of this connection is not known";
         return refusal(StatusCode::FORBIDDEN, "forbidden", message);
     };
     let wanted = request.headers().get(header::UPGRADE);
@@ -49,14 +61,31 @@ pub(super) async fn handle<S: ServerHandler>(
         let message = "this path is for `interlock mcp`";
         return refusal(StatusCode::UPGRADE_REQUIRED, "upgrade_required", message);
     }
-    let Ok(place) = Arc::clone(&mcp.stdio_places).try_acquire_owned() else {
+    let places = match peer {
+        Peer::Local(_) => &mcp.stdio_places,
+        Peer::Network(_) => &mcp.network_places,
+    };
+    let Ok(place) = Arc::clone(places).try_acquire_owned() else {
         let message = "too many MCP clients are connected";
         return refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message);
     };
-    let caller = match caller(&mcp, &who, origin, request.headers()) {
+    let caller = match peer {
+        Peer::Local(origin) => caller(&mcp, &who, origin, request.headers()),
+        Peer::Network(_) => {
+            let standing = request.extensions().get::<PeerStanding>();
+            McpCaller::of_request(&mcp.gateway, &who, standing, request.headers())
+        }
+    };
+    let caller = match caller {
         Ok(caller) => caller,
         Err(response) => return *response,
     };
+    let proof = matches!(peer, Peer::Network(_)).then(|| NetworkProof {
+        peer,
+        tcp: request.extensions().get::<Arc<TcpPeer>>().cloned(),
+        headers: request.headers().clone(),
+        who,
+    });
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let _place = place;
@@ -64,9 +93,16 @@ pub(super) async fn handle<S: ServerHandler>(
             return;
         };
         let (read, write) = tokio::io::split(TokioIo::new(stream));
-        let transport = CheckedLines::new(read, write, MAX_LINE);
+        let stop = mcp.stop.child_token();
+        let transport = CheckedLines::new(read, write, MAX_LINE, stop.clone());
         let server = offer(McpConnection::new(&mcp, Some(caller)));
-        let serving = serve_server_with_ct(server, transport, mcp.stop.child_token());
+        // The watch ends with the connection.
+        let _end = stop.clone().drop_guard();
+        if let Some(proof) = proof {
+            let gateway = Arc::clone(&mcp.gateway);
+            tokio::spawn(proof.watch(gateway, stop.clone()));
+        }
+        let serving = serve_server_with_ct(server, transport, stop);
         match Box::pin(serving).await {
             Ok(running) => {
                 let _ = running.waiting().await;
@@ -79,6 +115,40 @@ pub(super) async fn handle<S: ServerHandler>(
         (header::UPGRADE, HeaderValue::from_static(PROTOCOL)),
     ];
     (StatusCode::SWITCHING_PROTOCOLS, upgraded).into_response()
+}
+
+/// What a client behind the network proved when it connected.
+struct NetworkProof {
+    peer: Peer,
+    tcp: Option<Arc<TcpPeer>>,
+    headers: HeaderMap,
+    who: ProvenCaller,
+}
+
+impl NetworkProof {
+    /// Ends the connection when its token is revoked, or when a run got hold of it.
+    async fn watch(self, gateway: Arc<Gateway>, stop: CancellationToken) {
+        let proof = Arc::new(self);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(REVOCATION_LOOK) => {}
+            }
+            let standing = match &proof.tcp {
+                Some(tcp) => tcp.standing().await,
+                None => PeerStanding::Unidentified("it was not looked at".to_owned()),
+            };
+            let (reader, known) = (Arc::clone(&gateway), Arc::clone(&proof));
+            let now =
+                blocking(move || identify(&reader, known.peer, None, &standing, &known.headers));
+            let now = now.await;
+            if !now.is_ok_and(|now| now.as_ref() == Ok(&proof.who)) {
+                tracing::info!("an MCP client proves nothing any more");
+                stop.cancel();
+                return;
+            }
+        }
+    }
 }
 
 fn caller(

@@ -22,7 +22,7 @@ use interlock_run::tcp_peer::TcpEnds;
 use interlock_tls::TlsAcceptor;
 use rmcp::ServerHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -169,6 +169,7 @@ impl ConnectionService {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let _ = stream.set_nodelay(true);
+                    let _ = end_when_gone(&stream);
                     let Ok(local) = stream.local_addr() else {
                         continue;
                     };
@@ -321,6 +322,17 @@ fn tower_service<S: Send + 'static>(
             answer
         }
     })
+}
+
+/// Has the system ask for a sign of life: a machine that was switched off says nothing of it, and a
+/// connection without pings of its own would keep its place for ever.
+fn end_when_gone(stream: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_mins(1))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(20))?;
+    sockopt::set_tcp_keepcnt(stream, 3)
 }
 
 /// Out of descriptors, or the caller was gone already: neither is a reason to stop.

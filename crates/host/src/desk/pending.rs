@@ -10,6 +10,7 @@ use super::always::Always;
 use super::content::ScriptDiff;
 use super::error::DeskError;
 use super::manifests::{ManifestState, add_projects, manifest_diff};
+use super::process::requester_at_home;
 use super::view::{ApprovalView, MESSAGE_BYTES, ViewBlock, ViewLabel, add_scripts, build_view};
 use super::{Desk, patch, remote};
 
@@ -32,6 +33,18 @@ impl Choice {
             Self::Lease => "lease",
             Self::Deny => "deny",
         }
+    }
+
+    /// The choice that a word names, if one does.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let all = [
+            Self::AllowOnce,
+            Self::AllowSession,
+            Self::AllowAlways,
+            Self::Lease,
+            Self::Deny,
+        ];
+        all.into_iter().find(|choice| choice.as_str() == word)
     }
 }
 
@@ -136,7 +149,7 @@ impl PendingApproval {
             "alwaysNotOffered": self.no_always,
             "choices": choices,
             "diff": diff,
-            "requester": self.requester,
+            "requester": requester_at_home(&self.requester).0,
             "createdAtMs": self.created_at_ms,
             "expiresAtMs": self.expires_at_ms,
         });

@@ -20,7 +20,35 @@ pub fn process_name() -> &'static str {
 /// Whether a requester is a process of this machine that has ended: then nothing waits for its
 /// approval. Of requesters of another kind this host cannot tell.
 pub fn requester_has_ended(requester: &str) -> bool {
-    !lives(requester)
+    match requester.strip_prefix(ELSEWHERE) {
+        Some(told) => told.starts_with(HAS_ENDED),
+        None => !lives(requester),
+    }
+}
+
+/// In front of the name of a requester that another machine knows.
+const ELSEWHERE: &str = "elsewhere:";
+const HAS_ENDED: &str = "ended:";
+const WAITS: &str = "waits:";
+
+/// The name of a requester as another machine knows it. Whether it has ended is what that machine said:
+/// the number of its process means nothing here.
+pub(super) fn requester_elsewhere(requester: &str, has_ended: bool) -> String {
+    let state = if has_ended { HAS_ENDED } else { WAITS };
+    format!("{ELSEWHERE}{state}{requester}")
+}
+
+/// The name that the machine of the requester has for it, and whether that is another machine than this.
+pub fn requester_at_home(requester: &str) -> (&str, bool) {
+    let told = requester.strip_prefix(ELSEWHERE);
+    let name = told.and_then(|told| {
+        let ended = told.strip_prefix(HAS_ENDED);
+        ended.or_else(|| told.strip_prefix(WAITS))
+    });
+    match name {
+        Some(name) => (name, true),
+        None => (requester, false),
+    }
 }
 
 /// Whether the process with this name lives. A name of an unknown kind counts as alive.

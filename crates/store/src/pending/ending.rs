@@ -98,6 +98,11 @@ impl ApprovalEnding {
         }
     }
 
+    /// The ending that a word names, if one does. The terms of a lease are not in the word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::from_columns(word, Some(0), None)
+    }
+
     /// Whether it is stored as the other one is: times count in whole milliseconds.
     pub(crate) fn is_same(self, other: Self) -> bool {
         let stored = |ending: Self| (ending.as_str(), ending.lease_columns());

@@ -76,11 +76,32 @@ params! {
             max_uses "maxUses": u64 = POSITIVE,
             /// Why it is denied; the caller reads it.
             reason "reason": String = TEXT,
+            /// How much `allow-always` stores: a form that the approval offers.
+            form "form": String = TEXT,
         }
     }
 }
-params! { ExecApprovalList for "exec.approval.list" {} }
-params! { ExecApprovalGet for "exec.approval.get" { required { id "id": String = TEXT, } } }
+params! {
+    /// The optional one is an addition of Interlock.
+    ExecApprovalList for "exec.approval.list" {
+        optional {
+            /// Only what a list shows of each, for an inbox that opens them one by one.
+            summary "summary": bool = PropertyKind::Boolean,
+        }
+    }
+}
+params! {
+    /// Reads one approval. The optional ones are additions of Interlock.
+    ExecApprovalGet for "exec.approval.get" {
+        required { id "id": String = TEXT, }
+        optional {
+            /// All that an inbox shows.
+            inbox "inbox": bool = PropertyKind::Boolean,
+            /// With the secrets that are masked otherwise; for administrators.
+            reveal "reveal": bool = PropertyKind::Boolean,
+        }
+    }
+}
 
 /// A policy document. What else stands in it is checked by who stores it.
 const FILE: ObjectSchema = ObjectSchema {

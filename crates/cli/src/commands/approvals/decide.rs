@@ -13,6 +13,7 @@ use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 
 use super::super::{Outcome, decider, prompt, supervisor};
+use super::source::{ApprovalSource, DecisionAnswer};
 use super::{bounds, milliseconds};
 use crate::args::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, StateArguments,
@@ -31,23 +32,12 @@ pub(super) fn pending(
     state: &StateArguments,
     arguments: &ApprovalsPendingArguments,
 ) -> Outcome {
-    let desk = host.desk();
-    for recovered in desk.recover(&supervisor(host)?)? {
-        if recovered.outcome.is_none() {
-            let run = if recovered.is_approved {
-                "approved run"
-            } else {
-                "run"
-            };
-            output::note(&format!(
-                "interlock: what became of {run} {} is unknown; it is not run again",
-                recovered.run_id
-            ));
-        }
+    let source = ApprovalSource::open(state, host)?;
+    if let ApprovalSource::Here(host) = source {
+        tidy(host)?;
     }
-    desk.forget_old()?;
     if let Some(id) = &arguments.id {
-        let approval = desk.approval(id, Secrets::Masked)?;
+        let approval = source.approval(id, Secrets::Masked)?;
         if arguments.json {
             output::print_json(&approval.to_json());
         } else {
@@ -55,18 +45,21 @@ pub(super) fn pending(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let page = desk.pending(0, PAGE)?;
+    let waiting = source.waiting(PAGE)?;
     let mut approvals = Vec::new();
-    for summary in &page.approvals {
-        approvals.push(desk.approval(&summary.id, Secrets::Masked)?);
+    for summary in &waiting.approvals {
+        approvals.push(source.approval(&summary.id, Secrets::Masked)?);
     }
     if arguments.json {
         let approvals: Vec<Value> = approvals.iter().map(PendingApproval::to_json).collect();
-        output::print_json(&json!({ "approvals": approvals, "total": page.unexpired }));
+        output::print_json(&json!({ "approvals": approvals, "total": waiting.total }));
         return Ok(ExitCode::SUCCESS);
     }
     if approvals.is_empty() {
-        output::note("nothing waits for a decision");
+        output::note(&match source.gateway() {
+            None => "nothing waits for a decision".to_owned(),
+            Some(url) => format!("nothing waits for a decision at the gateway {url}"),
+        });
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();
@@ -83,9 +76,28 @@ pub(super) fn pending(
     Ok(ExitCode::SUCCESS)
 }
 
+/// Settles what earlier processes left behind, and says what cannot be known of it.
+fn tidy(host: &LocalHost) -> Result<(), Failure> {
+    let desk = host.desk();
+    for recovered in desk.recover(&supervisor(host)?)? {
+        if recovered.outcome.is_none() {
+            let run = if recovered.is_approved {
+                "approved run"
+            } else {
+                "run"
+            };
+            output::note(&format!(
+                "interlock: what became of {run} {} is unknown; it is not run again",
+                recovered.run_id
+            ));
+        }
+    }
+    desk.forget_old()?;
+    Ok(())
+}
+
 pub(super) fn approve(
-    host: &LocalHost,
-    state: &StateArguments,
+    (source, state): (&ApprovalSource<'_>, &StateArguments),
     arguments: &ApprovalsApproveArguments,
     outside: OutsideRuns,
 ) -> Outcome {
@@ -106,29 +118,28 @@ pub(super) fn approve(
     } else {
         Secrets::Masked
     };
-    let approval = host.desk().approval(&arguments.id, secrets)?;
+    let approval = source.approval(&arguments.id, secrets)?;
     let form = arguments.always.unwrap_or_default();
     let answer = DecisionWords {
         decision,
         form,
         reason: None,
     };
-    decide((host, state), &approval, answer, outside, arguments.json)
+    decide((source, state), &approval, answer, outside, arguments.json)
 }
 
 pub(super) fn deny(
-    host: &LocalHost,
-    state: &StateArguments,
+    (source, state): (&ApprovalSource<'_>, &StateArguments),
     arguments: &ApprovalsDenyArguments,
     outside: OutsideRuns,
 ) -> Outcome {
-    let approval = host.desk().approval(&arguments.id, Secrets::Masked)?;
+    let approval = source.approval(&arguments.id, Secrets::Masked)?;
     let answer = DecisionWords {
         decision: ApprovalDecision::Deny,
         form: AlwaysForm::Exact,
         reason: arguments.reason.as_deref(),
     };
-    decide((host, state), &approval, answer, outside, arguments.json)
+    decide((source, state), &approval, answer, outside, arguments.json)
 }
 
 /// What an approver answers.
@@ -143,7 +154,7 @@ pub(in super::super) struct DecisionWords<'a> {
 
 /// Shows what is decided, then decides exactly that.
 fn decide(
-    (host, state): (&LocalHost, &StateArguments),
+    (source, state): (&ApprovalSource<'_>, &StateArguments),
     approval: &PendingApproval,
     words: DecisionWords<'_>,
     outside: OutsideRuns,
@@ -153,7 +164,7 @@ fn decide(
         // The decision follows at once, so all of it is printed first.
         output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());
     }
-    let stored = answer(host, approval, words, "cli", outside)?;
+    let DecisionAnswer { stored, unawaited } = source.answer(approval, words, "cli", outside)?;
     let decision = words.decision;
     if json {
         output::print_json(&json!({
@@ -164,11 +175,11 @@ fn decide(
             "reason": stored.ended.reason,
             "again": stored.again,
             "stored": stored.entries,
-            "awaited": unawaited(host, approval, decision).is_none(),
+            "awaited": unawaited.is_none(),
         }));
     } else {
         output::print(&told(approval, decision, &stored));
-        if let Some(unawaited) = unawaited(host, approval, decision) {
+        if let Some(unawaited) = unawaited {
             output::note(&format!("interlock: {}", state.in_hint(&unawaited)));
         }
     }
@@ -217,13 +228,7 @@ pub(in super::super) fn answer(
         form,
         reason,
     } = words;
-    if decision != ApprovalDecision::Deny && !approval.choices.contains(&Choice::AllowOnce) {
-        let message = format!(
-            "{}: not all of it can be shown, so it can only be denied",
-            approval.short_id
-        );
-        return Err(Failure::refused("APPROVAL_NOT_SHOWN", message));
-    }
+    check_shown(approval, decision)?;
     let surface = format!("{surface}:{}", process_name());
     let desk = host.desk();
     desk.seen(&approval.id, &surface)?;
@@ -236,6 +241,21 @@ pub(in super::super) fn answer(
     };
     let (id, digest) = (&approval.id, &approval.plan_digest);
     Ok(desk.decide_in_form(id, digest, decision, form, by)?)
+}
+
+/// Refuses to allow what cannot be shown whole.
+pub(super) fn check_shown(
+    approval: &PendingApproval,
+    decision: ApprovalDecision,
+) -> Result<(), Failure> {
+    if decision == ApprovalDecision::Deny || approval.choices.contains(&Choice::AllowOnce) {
+        return Ok(());
+    }
+    let message = format!(
+        "{}: not all of it can be shown, so it can only be denied",
+        approval.short_id
+    );
+    Err(Failure::refused("APPROVAL_NOT_SHOWN", message))
 }
 
 /// What an answer did, in words.

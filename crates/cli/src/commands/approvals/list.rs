@@ -7,8 +7,9 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry};
 use serde_json::{Value, json};
 
+use super::super::nodes::DocumentAsked;
 use super::super::{Outcome, agent_id, known_agent, nodes};
-use super::{bounds, last_use, with_node};
+use super::{bounds, last_use, with_owner};
 use crate::args::{AllowlistListArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
@@ -24,17 +25,17 @@ pub(super) fn run(
     host: &LocalHost,
     arguments: &AllowlistListArguments,
 ) -> Outcome {
-    let (document, node) = match &arguments.place.node {
+    let (document, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => (host.document_with_uses()?.0, None),
-        Some(node) => {
-            let (document, id) = nodes::deny::document(state, host, node)?;
-            (document, Some(id))
+        Some(asked) => {
+            let (document, owner) = nodes::deny::document(state, host, asked)?;
+            (document, Some(owner))
         }
     };
     let named = arguments.agent.as_deref();
     let entries = match named.filter(|name| *name != EVERY_AGENT) {
         Some(name) => {
-            let agent = match &node {
+            let agent = match &owner {
                 None => known_agent(host, name)?,
                 Some(_) => agent_id(name)?,
             };
@@ -47,7 +48,7 @@ pub(super) fn run(
         .partition(|(entry, _)| entry.source.as_deref() == Some(BASE));
     if arguments.json {
         let told = json!({ "entries": values(&own), "base": values(&base) });
-        output::print_json(&with_node(told, node.as_ref()));
+        output::print_json(&with_owner(told, owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     if own.is_empty() && base.is_empty() {

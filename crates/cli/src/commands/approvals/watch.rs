@@ -11,12 +11,13 @@ mod notify;
 mod plain;
 mod screen;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_host::companion::CompanionListener;
 use interlock_host::{ApprovalSummary, LocalHost, OutsideRuns, PendingApproval};
@@ -24,7 +25,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::Outcome;
 use super::decide;
-use crate::args::ApprovalsWatchArguments;
+use super::source::{ApprovalSource, is_outage};
+use crate::args::{ApprovalsWatchArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::line;
 use filter::Filter;
@@ -34,6 +36,9 @@ use notify::Notifier;
 /// So often it is looked for what is new.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// So often a gateway elsewhere is asked for what is new.
+const REMOTE_LOOK: Duration = Duration::from_millis(500);
+
 /// As many as a person reads.
 const PAGE: usize = 200;
 
@@ -41,19 +46,25 @@ const PAGE: usize = 200;
 const SURFACE: &str = "watch";
 
 pub(super) fn run(
+    state: &StateArguments,
     host: &LocalHost,
     arguments: &ApprovalsWatchArguments,
     outside: OutsideRuns,
 ) -> Outcome {
-    let listener = if arguments.no_listen {
-        None
-    } else {
-        Some(CompanionListener::bind(host, outside)?)
+    let source = ApprovalSource::open(state, host)?;
+    // The socket is for programs of this machine, and brings what waits on this machine.
+    let listener = match (&source, arguments.no_listen) {
+        (ApprovalSource::Here(host), false) => {
+            Some((CompanionListener::bind(host, outside)?, *host))
+        }
+        _ => None,
     };
     let mut desk = Window {
-        host,
+        source,
         outside,
         listener,
+        last: RefCell::default(),
+        is_out: false,
         signal: ending_signal()?,
         notifier: arguments.notify_command.clone().map(Notifier::new),
         known: None,
@@ -73,9 +84,14 @@ pub(super) fn run(
 
 /// The desk as it is seen from here.
 struct Window<'a> {
-    host: &'a LocalHost,
+    source: ApprovalSource<'a>,
     outside: OutsideRuns,
-    listener: Option<CompanionListener>,
+    /// Where programs of this machine bring approvals.
+    listener: Option<(CompanionListener, &'a LocalHost)>,
+    /// What the last look at a gateway elsewhere found, and when that was.
+    last: RefCell<Option<(Instant, Vec<ApprovalSummary>)>>,
+    /// That look did not reach it.
+    is_out: bool,
     /// 0, or the signal that ends this.
     signal: Arc<AtomicUsize>,
     notifier: Option<Notifier>,
@@ -91,6 +107,15 @@ struct Look {
     has_new: bool,
     /// The owner could not be notified of them.
     not_notified: Option<String>,
+    /// The gateway elsewhere cannot be reached since this look, or can be reached again.
+    outage: Option<Outage>,
+}
+
+/// What became of the connection with a gateway elsewhere.
+enum Outage {
+    /// What waits is what the gateway said last.
+    Begun(Failure),
+    Over,
 }
 
 impl Window<'_> {
@@ -98,10 +123,10 @@ impl Window<'_> {
     /// waited before the first look is not new.
     fn look(&mut self, filter: &Filter) -> Result<Look, Failure> {
         // Hosts that bring an approval learn that it came; its content is read from the store.
-        if let Some(listener) = &mut self.listener {
-            listener.look(self.host)?;
+        if let Some((listener, host)) = &mut self.listener {
+            listener.look(host)?;
         }
-        let waiting = self.host.desk().pending(0, PAGE)?.approvals;
+        let (waiting, outage) = self.waiting()?;
         let ids: BTreeSet<String> = waiting.iter().map(|one| one.id.clone()).collect();
         let known = self.known.replace(ids);
         let is_new = |one: &&ApprovalSummary| {
@@ -120,12 +145,51 @@ impl Window<'_> {
             waiting,
             has_new,
             not_notified,
+            outage,
         })
+    }
+
+    /// What waits. A gateway elsewhere is asked less often than the keys are looked at; while it cannot be
+    /// reached, what it said last still stands on the screen.
+    fn waiting(&mut self) -> Result<(Vec<ApprovalSummary>, Option<Outage>), Failure> {
+        if self.source.gateway().is_none() {
+            return Ok((self.source.waiting(PAGE)?.approvals, None));
+        }
+        if let Some((at, waiting)) = &*self.last.borrow()
+            && at.elapsed() < REMOTE_LOOK
+        {
+            return Ok((waiting.clone(), None));
+        }
+        let was_out = self.is_out;
+        let (waiting, outage) = match self.source.waiting(PAGE) {
+            Ok(waiting) => {
+                self.is_out = false;
+                (waiting.approvals, was_out.then_some(Outage::Over))
+            }
+            Err(failure) if is_outage(&failure) => {
+                self.is_out = true;
+                let last = self.last.take().map(|(_, waiting)| waiting);
+                let begun = (!was_out).then_some(Outage::Begun(failure));
+                (last.unwrap_or_default(), begun)
+            }
+            Err(failure) => return Err(failure),
+        };
+        self.last.replace(Some((Instant::now(), waiting.clone())));
+        Ok((waiting, outage))
+    }
+
+    /// What stands beside the number of those that wait.
+    fn about(&self) -> String {
+        match (self.source.gateway(), &self.listener) {
+            (Some(url), _) => format!(" at {url}"),
+            (None, Some(_)) => ", listening".to_owned(),
+            (None, None) => String::new(),
+        }
     }
 
     /// A person can see it now.
     fn shown(&mut self, id: &str) {
-        if let Some(listener) = &mut self.listener {
+        if let Some((listener, _)) = &mut self.listener {
             listener.shown(id);
         }
     }
@@ -137,9 +201,13 @@ impl Window<'_> {
             form: wish.form,
             reason: wish.reason.as_deref(),
         };
-        let stored = decide::answer(self.host, approval, words, SURFACE, self.outside)?;
-        let mut told = decide::told(approval, wish.decision, &stored);
-        if let Some(unawaited) = decide::unawaited(self.host, approval, wish.decision) {
+        let answered = self.source.answer(approval, words, SURFACE, self.outside)?;
+        // What is decided waits no longer, also until the next look.
+        if let Some((_, waiting)) = &mut *self.last.borrow_mut() {
+            waiting.retain(|one| one.id != approval.id);
+        }
+        let mut told = decide::told(approval, wish.decision, &answered.stored);
+        if let Some(unawaited) = answered.unawaited {
             told += &format!("{}\n", line(&unawaited));
         }
         Ok(told)
@@ -147,11 +215,7 @@ impl Window<'_> {
 
     /// How one ended that waits no longer.
     fn ended(&self, id: &str) -> String {
-        match self.host.desk().ended(id) {
-            Ok(Some(ended)) => ended.to_string(),
-            Ok(None) => "no longer listed".to_owned(),
-            Err(error) => error.to_string(),
-        }
+        self.source.ended(id)
     }
 
     fn is_over(&self) -> bool {

@@ -14,10 +14,12 @@ use interlock_policy::{AgentId, CallerInput, Outcome};
 use interlock_run::supervisor::{SessionLink, SupervisorClient};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
+use serde_json::{Value, json};
 
 use super::super::{caller_context, request};
 use crate::args::{ExecArguments, InputArgument};
 use crate::failure::Failure;
+use crate::gateway_client::{CallFailure, GatewayClient};
 use crate::output;
 
 /// How long a pipe without data is waited for, where the policy allows the command only without input.
@@ -25,6 +27,9 @@ const FIRST_DATA: Duration = Duration::from_secs(2);
 
 /// Read and written at once.
 const PIECE: usize = 64 * 1024;
+
+/// Read and sent at once to a run elsewhere: its bytes may have to be spelled out.
+const REMOTE_PIECE: usize = 32 * 1024;
 
 /// Between two tries to write, when the run does not read.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -53,9 +58,7 @@ pub(super) fn is_passed(
         InputArgument::None => return Ok(false),
         InputArgument::Auto => {}
     }
-    // It would end with this process, or is a terminal of its own, or is left to `process write`.
-    let has_other = all.pty || all.stdin || all.background || all.yield_ms.is_some();
-    if has_other {
+    if has_other_input(all) {
         return Ok(false);
     }
     match stands(Duration::ZERO) {
@@ -66,21 +69,37 @@ pub(super) fn is_passed(
     if is_allowed_with_input(host, agent, all)? {
         return Ok(true);
     }
+    Ok(has_data_soon())
+}
+
+/// Whether a run on a node or at a gateway elsewhere gets the standard input of this process. Its policy
+/// cannot be asked here, so a pipe without data is waited for.
+pub(super) fn is_passed_elsewhere(all: &ExecArguments) -> bool {
+    match all.input {
+        InputArgument::Pass => return true,
+        InputArgument::None => return false,
+        InputArgument::Auto => {}
+    }
+    !has_other_input(all) && has_data_soon()
+}
+
+/// It would end with this process, or is a terminal of its own, or is left to `process write`.
+fn has_other_input(all: &ExecArguments) -> bool {
+    all.pty || all.stdin || all.background || all.yield_ms.is_some()
+}
+
+/// Waits a moment for data in a pipe, and says where it stays without.
+fn has_data_soon() -> bool {
     match stands(FIRST_DATA) {
-        Standing::Data => Ok(true),
-        Standing::Nothing | Standing::Ended => Ok(false),
+        Standing::Data => true,
+        Standing::Nothing | Standing::Ended => false,
         Standing::Idle => {
             output::note(
                 "interlock: standard input is a pipe into which nothing came, so it is not passed to the command; --input pass passes it, --input none does not look",
             );
-            Ok(false)
+            false
         }
     }
-}
-
-/// On a node there is none. It is said where that loses something.
-pub(super) fn is_left_behind(all: &ExecArguments) -> bool {
-    all.input == InputArgument::Auto && stands(Duration::ZERO) == Standing::Data
 }
 
 fn is_allowed_with_input(
@@ -138,19 +157,116 @@ pub(super) fn pass(client: &SupervisorClient, session: &str) {
         return;
     };
     std::thread::spawn(move || {
-        let mut piece = vec![0; PIECE];
-        loop {
-            match rustix::io::read(rustix::stdio::stdin(), &mut piece) {
-                Ok(0) => break,
-                Ok(length) if write(&link, &piece[..length]) => {}
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
-                Ok(_) => return,
-                Err(_) => break,
+        if read_pieces(PIECE, |piece| write(&link, piece)) {
+            let _ = link.write(&[], true);
+        }
+    });
+}
+
+/// Reads the standard input to its end, piece by piece. `false` where a piece could not be passed on.
+fn read_pieces(size: usize, mut pass_on: impl FnMut(&[u8]) -> bool) -> bool {
+    let mut piece = vec![0; size];
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut piece) {
+            Ok(0) => return true,
+            Ok(length) if pass_on(&piece[..length]) => {}
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
+            Ok(_) => return false,
+            // What cannot be read has no more to say.
+            Err(_) => return true,
+        }
+    }
+}
+
+/// As [`pass`], to a run on a node or at a gateway elsewhere, by a connection of its own. A run that cannot
+/// get all of it is ended: it must not take a part for the whole.
+pub(super) fn pass_elsewhere(gateway: GatewayClient, session: &str) {
+    let session = session.to_owned();
+    std::thread::spawn(move || {
+        let mut remote = RemoteInput { gateway, session };
+        let mut failed = None;
+        let is_whole = read_pieces(REMOTE_PIECE, |piece| {
+            remote.write(piece).unwrap_or_else(|failure| {
+                failed = Some(failure);
+                false
+            })
+        });
+        let failed = match failed {
+            None if is_whole => remote.end().err(),
+            failed => failed,
+        };
+        if let Some(failure) = failed {
+            let failure = Failure::from(failure);
+            output::note(&format!(
+                "interlock: standard input did not reach the command, which is ended: {failure}"
+            ));
+            let kill = json!({ "sessionId": remote.session });
+            if let Err(failure) = remote.gateway.call("process.kill", &kill) {
+                output::note(&format!(
+                    "interlock: the command could not be ended: {}",
+                    Failure::from(failure)
+                ));
             }
         }
-        let _ = link.write(&[], true);
     });
+}
+
+/// The input of a run that a gateway handles.
+struct RemoteInput {
+    gateway: GatewayClient,
+    session: String,
+}
+
+impl RemoteInput {
+    /// Waits while the run has more than enough to read. `false` when it reads no more.
+    fn write(&mut self, bytes: &[u8]) -> Result<bool, CallFailure> {
+        // Text goes as text; other bytes have a form that the tool knows.
+        let args = match std::str::from_utf8(bytes) {
+            Ok(text) => json!({ "action": "write", "data": text }),
+            Err(_) => {
+                let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                json!({ "action": "send-keys", "hex": digits })
+            }
+        };
+        loop {
+            match self.perform(args.clone()) {
+                Ok(()) => return Ok(true),
+                Err(failed) => match failed.detail.as_deref() {
+                    Some("STDIN_FULL") => std::thread::sleep(PAUSE),
+                    Some(code) if reads_no_more(code) => return Ok(false),
+                    _ => return Err(failed),
+                },
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), CallFailure> {
+        let ended = self.perform(json!({ "action": "write", "data": "", "eof": true }));
+        match ended {
+            Err(failed) if failed.detail.as_deref().is_some_and(reads_no_more) => Ok(()),
+            ended => ended,
+        }
+    }
+
+    fn perform(&mut self, mut args: Value) -> Result<(), CallFailure> {
+        args["sessionId"] = self.session.as_str().into();
+        self.gateway
+            .call("process.perform", &json!({ "args": args }))
+            .map(|_| ())
+    }
+}
+
+/// Codes of runs that take no input any more: they have ended, or have closed it.
+const READS_NO_MORE: &[&str] = &[
+    "SESSION_FINISHED",
+    "SESSION_NOT_FOUND",
+    "SESSION_LOST",
+    "STDIN_CLOSED",
+];
+
+fn reads_no_more(code: &str) -> bool {
+    READS_NO_MORE.contains(&code)
 }
 
 /// Waits while the run has more than enough to read. `false` when it reads no more.

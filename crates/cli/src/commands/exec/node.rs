@@ -1,4 +1,5 @@
-//! A command for a node: sent through the gateway, asked about here, its output shown as it comes.
+//! A command for a node, or for a gateway elsewhere: sent through the gateway, asked about here, its output
+//! shown as it comes.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use interlock_command::Source;
 use interlock_command::display::Secrets;
-use interlock_config::YIELD_MS;
+use interlock_config::{Host, YIELD_MS};
 use interlock_host::process::signal_named;
 use interlock_host::{LocalHost, PendingApproval, usual_session_key};
 use interlock_policy::{AgentId, Ask, quote};
@@ -17,7 +18,7 @@ use signal_hook::iterator::Signals;
 use super::super::approval_wait::{self, Asked, Settled};
 use super::super::{Outcome, request};
 use super::input;
-use crate::args::{ExecArguments, InputArgument, StateArguments};
+use crate::args::{ExecArguments, StateArguments};
 use crate::failure::{Failure, NOT_ALLOWED};
 use crate::gateway_client::{CallFailure, GatewayClient};
 use crate::output::{self, visible};
@@ -37,27 +38,23 @@ const PATIENT_MS: u64 = 24 * 60 * 60 * 1000;
 /// Questions that are looked through for our own.
 const QUESTIONS: usize = 200;
 
+/// Sends the call. `asked_host` is where it has to run; a gateway elsewhere decides where that is not said.
 pub(super) fn run(
     state: &StateArguments,
     host: &LocalHost,
     all: &ExecArguments,
     agent: &AgentId,
+    asked_host: Option<Host>,
 ) -> Outcome {
     if all.approval.is_some() {
         let message =
-            "what was approved for a node runs there by itself: --approval is for this machine";
+            "what was approved elsewhere runs there by itself: --approval is for this machine";
         return Err(Failure::usage("APPROVAL_OF_NODE", message));
     }
-    if all.input == InputArgument::Pass {
-        let message = "standard input is not passed to a node: --input pass is for this machine";
-        return Err(Failure::usage("INPUT_ON_NODE", message));
-    }
-    if input::is_left_behind(all) {
-        output::note("interlock: standard input is not passed to a node");
-    }
+    let is_input_passed = input::is_passed_elsewhere(all);
     let params = json!({
         "name": "exec",
-        "args": parameters(all)?,
+        "args": parameters(all, asked_host, is_input_passed)?,
         "agentId": agent.as_str(),
         "approvalWaitMs": if all.no_wait { 0 } else { PATIENT_MS },
     });
@@ -66,8 +63,16 @@ pub(super) fn run(
     if let Some(signal) = signals.pending().next() {
         return Ok(signalled(signal));
     }
-    if gateway.is_remote() {
-        output::note("interlock: approvals for it are decided at its gateway");
+    let is_remote = gateway.remote_url().is_some();
+    if let Some(url) = gateway.remote_url() {
+        let watch = state.in_command("interlock approvals watch");
+        let place = all
+            .node
+            .as_ref()
+            .map_or("it runs there", |_| "it runs on the node");
+        output::note(&format!(
+            "interlock: sent to the gateway {url}; {place}, and what has to be asked waits there: {watch}"
+        ));
     }
     let mut call = Call {
         host,
@@ -84,10 +89,11 @@ pub(super) fn run(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(signal) = signals.pending().next() {
-            output::note("interlock: the command may have begun on the node, and may go on there");
+            output::note("interlock: the command may have begun, and may go on there");
             return Ok(signalled(signal));
         }
         if !all.no_wait
+            && !is_remote
             && let Some(approval) = call.question()
         {
             let reason = approval.reasons.first().map_or("", String::as_str);
@@ -102,7 +108,7 @@ pub(super) fn run(
                 Settled::Decided => {}
                 Settled::Left { code, decided } => {
                     if decided.is_some_and(|ended| ended.ending.allows()) {
-                        output::note("interlock: it may run on the node");
+                        output::note("interlock: it may run there");
                     }
                     return Ok(code);
                 }
@@ -121,6 +127,9 @@ pub(super) fn run(
     let follow = |details: Value| {
         let mut run = Run::of(&details, agent)?;
         let other_way = || GatewayClient::connect_running(state, host);
+        if is_input_passed && details["status"] == "running" {
+            input::pass_elsewhere(other_way()?, &run.session);
+        }
         let gateway = run.follow(gateway, other_way, is_json, &mut signals)?;
         Ok(ExitCode::from(run.end(gateway, is_json, details)))
     };
@@ -131,10 +140,9 @@ pub(super) fn run(
             if all.request.json {
                 output::print_json(&details);
             } else {
-                let (session, node) = (text(&details["sessionId"]), text(&details["node"]));
-                output::note(&format!(
-                    "interlock: running on the node {node} as {session}"
-                ));
+                let session = text(&details["sessionId"]);
+                let place = place_of(&details);
+                output::note(&format!("interlock: running {place} as {session}"));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -144,8 +152,20 @@ pub(super) fn run(
     }
 }
 
+/// Where a run is, as the gateway says.
+fn place_of(details: &Value) -> String {
+    match details["node"].as_str() {
+        Some(_) => format!("on the node {}", text(&details["node"])),
+        None => "at the gateway".to_owned(),
+    }
+}
+
 /// The parameters of the tool.
-fn parameters(all: &ExecArguments) -> Result<Value, Failure> {
+fn parameters(
+    all: &ExecArguments,
+    asked_host: Option<Host>,
+    is_input_passed: bool,
+) -> Result<Value, Failure> {
     let request = &all.request;
     let command = match request::source(request)? {
         Source::Text(text) => text,
@@ -158,7 +178,7 @@ fn parameters(all: &ExecArguments) -> Result<Value, Failure> {
     let workdir = workdir.map(|cwd| request::utf8(&cwd.clone().into_os_string()));
     let mut parameters = json!({
         "command": command,
-        "host": "node",
+        "host": asked_host.map(Host::as_str),
         "node": all.node,
         "workdir": workdir.transpose()?,
         "env": request::environment(&request.env)?,
@@ -167,7 +187,7 @@ fn parameters(all: &ExecArguments) -> Result<Value, Failure> {
         "pty": all.pty,
         "background": all.background,
     });
-    if all.stdin {
+    if all.stdin || is_input_passed {
         parameters["stdin"] = "pipe".into();
     }
     if !all.background {
@@ -258,8 +278,8 @@ fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> Outc
         return Ok(ExitCode::from(NOT_ALLOWED));
     }
     let message = format!(
-        "approval required on the node {}\napproval-pending: {short} ({})\napprove it: {approve}",
-        text(&details["node"]),
+        "approval required {}\napproval-pending: {short} ({})\napprove it: {approve}",
+        place_of(details),
         text(&details["approvalId"]),
     );
     Err(Failure::pending(message).with_hint(text(&details["message"])))
@@ -332,7 +352,7 @@ impl Run {
             }
             if let Some(signal) = signals.pending().next() {
                 if self.signal.is_some() {
-                    output::note("interlock: the command may go on running on the node");
+                    output::note("interlock: the command may go on running there");
                     return Ok(None);
                 }
                 self.signal = Some(signal);
@@ -340,7 +360,7 @@ impl Run {
                 let way = other_way();
                 let killed = way.is_ok_and(|mut way| way.call("process.kill", &kill).is_ok());
                 if !killed {
-                    output::note("interlock: the command could not be ended on the node");
+                    output::note("interlock: the command could not be ended there");
                 }
             }
         }
@@ -415,7 +435,7 @@ impl Run {
             }
             if self.not_shown > 0 {
                 output::note(&format!(
-                    "interlock: {} bytes of output are not shown; the node keeps them as {}",
+                    "interlock: {} bytes of output are not shown; they are kept there as {}",
                     self.not_shown, self.session
                 ));
             }

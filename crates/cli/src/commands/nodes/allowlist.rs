@@ -1,12 +1,11 @@
-//! Entries of a node's allowlist.
+//! Entries of the allowlist of a node, or of a gateway elsewhere.
 
 use interlock_host::{EntryEdit, LocalHost};
 use interlock_policy::{Document, Entry};
 use serde_json::{Value, json};
 
-use super::NamedNode;
 use super::document::known;
-use super::remote::{Remote, scope};
+use super::remote::{DocumentAsked, DocumentOwner, Remote, scope};
 use crate::args::StateArguments;
 use crate::failure::Failure;
 use crate::output::line;
@@ -14,39 +13,39 @@ use crate::output::line;
 /// The list of a scope.
 const ALLOWLIST: &str = "allowlist";
 
-/// Adds an entry for an agent or `*`. Also the node.
+/// Adds an entry for an agent or `*`. Also whose it is.
 pub fn add_entry(
     state: &StateArguments,
     host: &LocalHost,
-    node: &str,
+    asked: DocumentAsked<'_>,
     agent: &str,
     entry: &Entry,
-) -> Result<(EntryEdit, NamedNode), Failure> {
+) -> Result<(EntryEdit, DocumentOwner), Failure> {
     let agent = scope(agent)?;
     entry
         .check()
         .map_err(|error| Failure::usage("ENTRY_INVALID", error.to_string()))?;
-    let mut remote = Remote::read(state, host, node)?;
+    let mut remote = Remote::read(state, host, asked)?;
     if let Some(present) = find(&known(&remote.file)?, &agent, entry) {
-        return Ok((EntryEdit::Present(present), remote.node));
+        return Ok((EntryEdit::Present(present), remote.owner));
     }
     remote.list(&agent, ALLOWLIST)?.push(json!(entry));
     // The node gives it an id.
     let stored = find(&remote.write()?, &agent, entry);
     let stored = stored.unwrap_or_else(|| entry.clone());
-    Ok((EntryEdit::Added(stored), remote.node))
+    Ok((EntryEdit::Added(stored), remote.owner))
 }
 
-/// Removes every entry of an agent or `*` whose pattern or id is `which`. Also the node.
+/// Removes every entry of an agent or `*` whose pattern or id is `which`. Also whose it is.
 pub fn remove_entry(
     state: &StateArguments,
     host: &LocalHost,
-    node: &str,
+    asked: DocumentAsked<'_>,
     agent: &str,
     which: &str,
-) -> Result<(Vec<Entry>, NamedNode), Failure> {
+) -> Result<(Vec<Entry>, DocumentOwner), Failure> {
     let agent = scope(agent)?;
-    let mut remote = Remote::read(state, host, node)?;
+    let mut remote = Remote::read(state, host, asked)?;
     let pattern = |entry: &Value| {
         entry["pattern"]
             .as_str()
@@ -64,15 +63,19 @@ pub fn remove_entry(
         })
         .collect();
     if removed.is_empty() {
-        let message = format!("no entry `{}` for agent {agent} on the node", line(which));
-        let get = format!("interlock approvals get --node {}", remote.node.id);
+        let message = format!(
+            "no entry `{}` for agent {agent} in the document of {}",
+            line(which),
+            remote.owner.shown()
+        );
+        let get = format!("interlock approvals get {}", remote.owner.flag());
         return Err(
             Failure::refused("ENTRY_NOT_FOUND", message).with_hint(format!("list them: {get}"))
         );
     }
     list.retain(|entry| !is_it(entry));
     remote.write()?;
-    Ok((removed, remote.node))
+    Ok((removed, remote.owner))
 }
 
 fn find(document: &Document, agent: &str, entry: &Entry) -> Option<Entry> {

@@ -1,67 +1,66 @@
-//! Deny rules of a node.
+//! Deny rules of a node, or of a gateway elsewhere.
 
 use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
 use interlock_policy::{DenyRule, Document, EVERY_AGENT, agent_path};
 use serde_json::{Value, json};
 
-use super::NamedNode;
 use super::document::known;
-use super::remote::{Remote, defaults_list, scope};
+use super::remote::{DocumentAsked, DocumentOwner, Remote, defaults_list, scope};
 use crate::args::StateArguments;
 use crate::failure::Failure;
 
 /// The list of a scope.
 const DENY: &str = "deny";
 
-/// The document of a node, and the node.
+/// The document, and whose it is.
 pub fn document(
     state: &StateArguments,
     host: &LocalHost,
-    node: &str,
-) -> Result<(Document, NamedNode), Failure> {
-    let remote = Remote::read(state, host, node)?;
-    Ok((known(&remote.file)?, remote.node))
+    asked: DocumentAsked<'_>,
+) -> Result<(Document, DocumentOwner), Failure> {
+    let remote = Remote::read(state, host, asked)?;
+    Ok((known(&remote.file)?, remote.owner))
 }
 
-/// Adds a rule for an agent or `*`. Also the node.
+/// Adds a rule for an agent or `*`. Also whose it is.
 pub fn add(
     state: &StateArguments,
     host: &LocalHost,
-    node: &str,
+    asked: DocumentAsked<'_>,
     agent: &str,
     rule: &DenyRule,
-) -> Result<(DenyRuleEdit, NamedNode), Failure> {
+) -> Result<(DenyRuleEdit, DocumentOwner), Failure> {
     let agent = scope(agent)?;
     rule.check()
         .map_err(|error| Failure::usage("RULE_INVALID", error.to_string()))?;
-    let mut remote = Remote::read(state, host, node)?;
+    let mut remote = Remote::read(state, host, asked)?;
     let document = known(&remote.file)?;
     let present = document.agents.get(&agent);
     if present.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
-        return Ok((DenyRuleEdit::Present, remote.node));
+        return Ok((DenyRuleEdit::Present, remote.owner));
     }
     remote.list(&agent, DENY)?.push(json!(rule));
     let written = remote.write()?;
     let stored = written.agents.get(&agent);
     if !stored.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
         // Other programs do not know deny rules, and may drop what they do not know.
-        let message = format!("the node {} does not keep deny rules", remote.node.shown());
+        let message = format!("{} does not keep deny rules", remote.owner.shown());
         return Err(Failure::refused("RULE_NOT_KEPT", message)
             .with_hint("deny rules need a node of Interlock"));
     }
-    Ok((DenyRuleEdit::Added, remote.node))
+    Ok((DenyRuleEdit::Added, remote.owner))
 }
 
-/// Removes rules of an agent or `*`, each with where it was written. Also the node.
+/// Removes rules of an agent or `*`, each with where it was written. Also whose it is.
 pub fn remove(
     state: &StateArguments,
     host: &LocalHost,
-    node: &str,
+    asked: DocumentAsked<'_>,
     agent: &str,
     which: &DenyRuleSelection,
-) -> Result<(Vec<(DenyRule, String)>, NamedNode), Failure> {
+) -> Result<(Vec<(DenyRule, String)>, DocumentOwner), Failure> {
     let agent = scope(agent)?;
-    let mut remote = Remote::read(state, host, node)?;
+    let mut remote = Remote::read(state, host, asked)?;
     let is_meant = |rule: &Value| {
         let rule: Option<DenyRule> = serde_json::from_value(rule.clone()).ok();
         rule.filter(|rule| which.matches(rule))
@@ -81,5 +80,5 @@ pub fn remove(
     }
     which.check_removed(&agent, &removed)?;
     remote.write()?;
-    Ok((removed, remote.node))
+    Ok((removed, remote.owner))
 }

@@ -1,4 +1,4 @@
-//! The approvals document of a node, read and written there.
+//! The approvals document of a node, or of a gateway elsewhere, read and written there.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -9,6 +9,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, Joined, Levels, PolicySource};
 use serde_json::{Map, Value, json};
 
+use super::remote::{DocumentAsked, Remote};
 use super::{NamedNode, only, resolve_named};
 use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
 use crate::commands::{Outcome, approvals, level_row};
@@ -107,6 +108,63 @@ pub(super) fn known(file: &Value) -> Result<Document, Failure> {
         Failure::refused("DOCUMENT_INVALID", problems.join("; "))
     })?;
     Ok(document)
+}
+
+/// `approvals get` where a gateway elsewhere is followed: its document, and the policy that this and its
+/// config make.
+pub fn get_of_gateway(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &ApprovalsGetArguments,
+) -> Outcome {
+    let mut remote = Remote::read(state, host, DocumentAsked::Gateway)?;
+    let answer = remote.gateway.call("config.get", &json!({}))?;
+    let unreadable = |problem: String| {
+        let message = format!("the config of {}: {problem}", remote.owner.shown());
+        Failure::refused("GATEWAY_REFUSED", message)
+    };
+    let config = answer["config"].to_string();
+    let config = Json5Text::parse("config", &config)
+        .map_err(|problem| unreadable(problem.to_string()))
+        .and_then(|text| Config::from_text(&text).map_err(|error| unreadable(error.to_string())))?;
+    let document = known(&remote.file)?;
+    let names = document.agents.keys().cloned();
+    let agents = approvals::agents(arguments.agent.as_deref(), names)?;
+    let levels: Vec<(AgentId, Levels)> = agents
+        .into_iter()
+        .map(|agent| {
+            let levels = interlock_host::levels(&config, &document, &agent, None);
+            (agent, levels)
+        })
+        .collect();
+    let hash = remote.hash.as_str().unwrap_or_default();
+    if arguments.json {
+        let effective: Map<String, Value> = levels
+            .iter()
+            .map(|(agent, levels)| (agent.to_string(), json!(levels)))
+            .collect();
+        let mut told = json!({
+            "document": remote.file,
+            "hash": hash,
+            "effective": effective,
+        });
+        remote.owner.add_to(&mut told);
+        output::print_json(&told);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paint = Paint::stdout();
+    let mut out = format!(
+        "approvals document of {} {}\n",
+        remote.owner.shown(),
+        paint.dim(&line(hash))
+    );
+    for (agent, levels) in &levels {
+        out += &format!("\n{}\n", paint.strong(&format!("agent {agent}")));
+        out += &output::table(&rows(levels, Defaults::Known), "  ");
+        out += &approvals::entries(&document, agent);
+    }
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `approvals get --node`.
@@ -215,34 +273,33 @@ impl NodePolicy {
     }
 }
 
-/// `approvals set --node`: replaces the document that is there now, and no other.
+/// `approvals set` for a node or a gateway elsewhere: replaces the document that is there now, and no
+/// other.
 pub fn set(
     state: &StateArguments,
     host: &LocalHost,
-    node: &str,
-    name: &str,
-    text: &[u8],
+    asked: DocumentAsked<'_>,
+    (name, text): (&str, &[u8]),
     arguments: &ApprovalsSetArguments,
 ) -> Outcome {
     let file = Json5Text::parse_bytes(name, text)
         .map_err(|problem| Failure::refused("DOCUMENT_INVALID", problem.to_string()))?
         .value();
-    let mut gateway = GatewayClient::connect(state, host)?;
-    let node = resolve_named(&mut gateway, node)?;
-    let id = &node.id;
-    let hash = match &arguments.base_hash {
-        Some(hash) => json!(hash),
-        None => gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?["hash"].clone(),
-    };
-    let params = json!({ "nodeId": id, "file": file, "baseHash": hash });
-    let answer = gateway.call("exec.approvals.node.set", &params)?;
+    let mut remote = Remote::read(state, host, asked)?;
+    if let Some(hash) = &arguments.base_hash {
+        remote.hash = json!(hash);
+    }
+    remote.file = file;
+    let answer = remote.replace()?;
     if arguments.json {
-        output::print_json(&json!({ "nodeId": id, "hash": answer["hash"] }));
+        let mut told = json!({ "hash": answer["hash"] });
+        remote.owner.add_to(&mut told);
+        output::print_json(&told);
     } else {
         let hash = answer["hash"].as_str().map(line).unwrap_or_default();
         output::print(&format!(
-            "approvals document of the node {} set, hash {hash}\n",
-            node.shown()
+            "approvals document of {} set, hash {hash}\n",
+            remote.owner.shown()
         ));
     }
     Ok(ExitCode::SUCCESS)

@@ -1,22 +1,94 @@
-//! The approvals document of a node, changed in place and only where it has to be: a node may be
-//! another program, which writes more into it than is known here.
+//! The approvals document of a node, or of the gateway that `gateway.remote` names, changed in place and
+//! only where it has to be: a node may be another program, which writes more into it than is known here.
 
 use interlock_host::LocalHost;
-use interlock_policy::{Document, EVERY_AGENT, agent_path};
+use interlock_policy::{Document, EVERY_AGENT, agent_path, quote};
 use serde_json::{Value, json};
 
 use super::document::known;
 use super::{NamedNode, resolve_named};
-use crate::args::StateArguments;
+use crate::args::{DocumentPlace, StateArguments};
 use crate::commands::agent_id;
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
+use crate::output::line;
+use crate::remote_gateway::RemoteGateway;
 
-/// A document, and the node that it was read from.
+/// The document that a command names, where it is not this machine's.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) enum DocumentAsked<'a> {
+    Node(&'a str),
+    /// The gateway elsewhere that commands follow.
+    Gateway,
+}
+
+impl<'a> DocumentAsked<'a> {
+    /// None where it is the document of this machine.
+    pub(in super::super) fn of(
+        state: &StateArguments,
+        host: &LocalHost,
+        place: &'a DocumentPlace,
+    ) -> Result<Option<Self>, Failure> {
+        if let Some(node) = &place.node {
+            return Ok(Some(Self::Node(node)));
+        }
+        let followed = RemoteGateway::followed(state, host)?;
+        Ok(followed.map(|_| Self::Gateway))
+    }
+}
+
+/// Whose document it is.
+#[derive(Debug, Clone)]
+pub(in super::super) enum DocumentOwner {
+    Node(NamedNode),
+    /// By its address.
+    Gateway(String),
+}
+
+impl DocumentOwner {
+    pub(in super::super) fn shown(&self) -> String {
+        match self {
+            Self::Node(node) => format!("the node {}", node.shown()),
+            Self::Gateway(url) => format!("the gateway {}", line(url)),
+        }
+    }
+
+    /// For programs: beside what was done.
+    pub(in super::super) fn add_to(&self, told: &mut Value) {
+        match self {
+            Self::Node(node) => {
+                told["nodeId"] = node.id.as_str().into();
+                told["node"] = node.name.as_deref().into();
+            }
+            Self::Gateway(url) => told["gateway"] = url.as_str().into(),
+        }
+    }
+
+    /// The flag by which a command means this document.
+    pub(super) fn flag(&self) -> String {
+        match self {
+            Self::Node(node) => format!("--node {}", quote(&node.id)),
+            Self::Gateway(_) => "--gateway".to_owned(),
+        }
+    }
+
+    /// A call about this document: its method and what names the owner.
+    fn call(&self, verb: &str) -> (String, Value) {
+        match self {
+            Self::Node(node) => (
+                format!("exec.approvals.node.{verb}"),
+                json!({ "nodeId": node.id }),
+            ),
+            Self::Gateway(_) => (format!("exec.approvals.{verb}"), json!({})),
+        }
+    }
+}
+
+/// A document, and whose it is.
 pub(super) struct Remote {
-    gateway: GatewayClient,
-    pub(super) node: NamedNode,
-    hash: Value,
+    pub(super) gateway: GatewayClient,
+    pub(super) owner: DocumentOwner,
+    pub(super) hash: Value,
     pub(super) file: Value,
 }
 
@@ -24,15 +96,21 @@ impl Remote {
     pub(super) fn read(
         state: &StateArguments,
         host: &LocalHost,
-        node: &str,
+        asked: DocumentAsked<'_>,
     ) -> Result<Self, Failure> {
         let mut gateway = GatewayClient::connect(state, host)?;
-        let node = resolve_named(&mut gateway, node)?;
-        let params = json!({ "nodeId": node.id });
-        let mut answer = gateway.call("exec.approvals.node.get", &params)?;
+        let owner = match asked {
+            DocumentAsked::Node(node) => DocumentOwner::Node(resolve_named(&mut gateway, node)?),
+            DocumentAsked::Gateway => {
+                let url = gateway.remote_url().unwrap_or_default();
+                DocumentOwner::Gateway(url.to_owned())
+            }
+        };
+        let (method, params) = owner.call("get");
+        let mut answer = gateway.call(&method, &params)?;
         Ok(Self {
             gateway,
-            node,
+            owner,
             hash: answer["hash"].take(),
             file: answer["file"].take(),
         })
@@ -40,10 +118,17 @@ impl Remote {
 
     /// Writes it back, if it is still the one that was read. Returns what is there then.
     pub(super) fn write(&mut self) -> Result<Document, Failure> {
-        let params = json!({ "nodeId": self.node.id, "file": self.file, "baseHash": self.hash });
-        let mut answer = self.gateway.call("exec.approvals.node.set", &params)?;
+        let mut answer = self.replace()?;
         let file = answer["file"].take();
         known(if file.is_null() { &self.file } else { &file })
+    }
+
+    /// Writes it back and returns the answer.
+    pub(super) fn replace(&mut self) -> Result<Value, Failure> {
+        let (method, mut params) = self.owner.call("set");
+        params["file"] = self.file.clone();
+        params["baseHash"] = self.hash.clone();
+        Ok(self.gateway.call(&method, &params)?)
     }
 
     /// A list of an agent's scope, such as `allowlist`; made if it is not there.

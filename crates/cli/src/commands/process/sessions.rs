@@ -1,4 +1,5 @@
-//! The sessions of this machine, and through its gateway those on nodes.
+//! The sessions of this machine, and through its gateway those on nodes; or those of the gateway that
+//! `gateway.remote` names.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -15,11 +16,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::failure;
-use crate::args::StateArguments;
+use crate::args::{CallerArguments, StateArguments};
 use crate::commands::open;
 use crate::failure::Failure;
 use crate::gateway_client::{CallFailure, GatewayClient};
-use crate::output::visible;
+use crate::remote_gateway::RemoteGateway;
 
 /// Between the name of a session and the beginning of the id of its node.
 pub(super) const NODE_MARK: char = '@';
@@ -27,8 +28,80 @@ pub(super) const NODE_MARK: char = '@';
 /// Where one session is.
 pub(super) enum Sessions<'a> {
     Here(&'a StateArguments, Process),
-    /// On a node, by the gateway.
-    Node(RefCell<GatewayClient>),
+    /// On a node, or at a gateway elsewhere: handled by the gateway.
+    Gateway(RefCell<GatewayClient>),
+}
+
+/// The gateway elsewhere that commands follow.
+pub(super) struct FollowedGateway(GatewayClient);
+
+impl FollowedGateway {
+    /// None where commands are for this machine. Its agents are not known here, so that only its operator
+    /// handles its sessions.
+    pub(super) fn find(
+        state: &StateArguments,
+        caller: &CallerArguments,
+    ) -> Result<Option<Self>, Failure> {
+        let host = open(state)?;
+        if RemoteGateway::followed(state, &host)?.is_none() {
+            return Ok(None);
+        }
+        if caller.agent.is_some() {
+            let message = "sessions of a gateway elsewhere are handled by its operator";
+            return Err(Failure::usage("AGENT_ON_GATEWAY", message)
+                .with_hint("leave out --agent, or use --local for the sessions of this machine"));
+        }
+        let gateway = GatewayClient::connect_running(state, &host)?;
+        Ok(Some(Self(gateway)))
+    }
+
+    /// All that the gateway knows, its nodes included.
+    pub(super) fn sessions(&mut self) -> Result<Vec<SessionSummary>, Failure> {
+        let listed = self.0.call("process.list", &json!({}))?;
+        match ProcessAnswer::of_json(&SessionAction::List, listed) {
+            Ok(ProcessAnswer::List { sessions }) => Ok(sessions),
+            _ => Err(Failure::refused(
+                "GATEWAY_REFUSED",
+                "the list of the gateway cannot be read",
+            )),
+        }
+    }
+
+    /// The session that this text names, or begins.
+    pub(super) fn session<'a>(
+        mut self,
+        state: &'a StateArguments,
+        text: &str,
+    ) -> Result<(Sessions<'a>, String), Failure> {
+        let id = match named(state, self.sessions()?, text)? {
+            Some(id) => id,
+            // One that is not listed: the gateway knows why.
+            None => text.to_owned(),
+        };
+        Ok((Sessions::Gateway(RefCell::new(self.0)), id))
+    }
+}
+
+/// The id of the one session that this text names, or begins.
+fn named(
+    state: &StateArguments,
+    sessions: Vec<SessionSummary>,
+    text: &str,
+) -> Result<Option<String>, Failure> {
+    let begins = |id: &String| !text.is_empty() && id.starts_with(text);
+    let ids = sessions.into_iter().map(|one| one.session_id);
+    let mut found: Vec<String> = ids.filter(begins).collect();
+    if let Some(whole) = found.iter().position(|id| id == text) {
+        return Ok(Some(found.swap_remove(whole)));
+    }
+    if found.len() > 1 {
+        let ambiguous = ProcessError::Ambiguous {
+            text: text.to_owned(),
+            candidates: found,
+        };
+        return Err(failure(state, ambiguous));
+    }
+    Ok(found.pop())
 }
 
 impl<'a> Sessions<'a> {
@@ -44,20 +117,7 @@ impl<'a> Sessions<'a> {
             Err(error @ ProcessError::NotFound { .. }) => error,
             Err(error) => return Err(failure(state, error)),
         };
-        let all = on_nodes(state, agent).into_iter();
-        let begins = |id: &String| !text.is_empty() && id.starts_with(text);
-        let mut found: Vec<String> = all.map(|one| one.session_id).filter(begins).collect();
-        if let Some(whole) = found.iter().position(|id| id == text) {
-            found = vec![found.swap_remove(whole)];
-        }
-        if found.len() > 1 {
-            let ambiguous = ProcessError::Ambiguous {
-                text: text.to_owned(),
-                candidates: found,
-            };
-            return Err(failure(state, ambiguous));
-        }
-        let id = match found.pop() {
+        let id = match named(state, on_nodes(state, agent), text)? {
             Some(id) => id,
             // One that is not listed: the gateway knows why.
             None if text.contains(NODE_MARK) => text.to_owned(),
@@ -68,7 +128,7 @@ impl<'a> Sessions<'a> {
             return Err(Failure::usage("AGENT_ON_NODE", message).with_hint("leave out --agent"));
         }
         let gateway = GatewayClient::connect_running(state, &open(state)?)?;
-        Ok((Self::Node(RefCell::new(gateway)), id))
+        Ok((Self::Gateway(RefCell::new(gateway)), id))
     }
 
     pub(super) fn poll(
@@ -79,7 +139,7 @@ impl<'a> Sessions<'a> {
     ) -> Result<PollAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.poll(id, from, timeout)),
-            Self::Node(gateway) => {
+            Self::Gateway(gateway) => {
                 let offset = match from {
                     PollFrom::LastPoll => 0,
                     PollFrom::Offset(offset) => offset,
@@ -88,7 +148,7 @@ impl<'a> Sessions<'a> {
                 let params =
                     json!({ "sessionId": id, "offset": offset, "timeoutMs": milliseconds });
                 let polled = gateway.borrow_mut().call("process.poll", &params);
-                read(polled.map_err(told)?)
+                read(polled.map_err(CallFailure::into_reported)?)
             }
         }
     }
@@ -96,7 +156,7 @@ impl<'a> Sessions<'a> {
     pub(super) fn log(&self, id: &str, range: LineRange) -> Result<LogAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.log(id, range)),
-            Self::Node(gateway) => {
+            Self::Gateway(gateway) => {
                 let mut args = json!({ "action": "log" });
                 if let Some(offset) = range.offset {
                     args["offset"] = offset.into();
@@ -112,9 +172,9 @@ impl<'a> Sessions<'a> {
     pub(super) fn write(&self, id: &str, data: Vec<u8>, eof: bool) -> Result<Written, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.write(id, &data, eof)),
-            Self::Node(gateway) => {
+            Self::Gateway(gateway) => {
                 let data = String::from_utf8(data).map_err(|_| {
-                    let message = "only text can be sent to a node, and this is not UTF-8";
+                    let message = "only text can be sent through a gateway, and this is not UTF-8";
                     Failure::usage("INPUT_NOT_UTF8", message)
                 })?;
                 let args = json!({ "action": "write", "data": data, "eof": eof });
@@ -126,7 +186,7 @@ impl<'a> Sessions<'a> {
     pub(super) fn send_keys(&self, id: &str, keys: KeysInput) -> Result<KeysSent, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.send_keys(id, keys)),
-            Self::Node(gateway) => {
+            Self::Gateway(gateway) => {
                 let mut args = json!({ "action": "send-keys", "hex": keys.hex, "keys": keys.keys });
                 if let Some(literal) = keys.literal {
                     args["literal"] = literal.into();
@@ -139,7 +199,7 @@ impl<'a> Sessions<'a> {
     pub(super) fn submit(&self, id: &str) -> Result<Written, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.submit(id)),
-            Self::Node(gateway) => perform(gateway, id, json!({ "action": "submit" })),
+            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "submit" })),
         }
     }
 
@@ -151,7 +211,7 @@ impl<'a> Sessions<'a> {
     ) -> Result<Written, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.paste(id, text, bracketed)),
-            Self::Node(gateway) => {
+            Self::Gateway(gateway) => {
                 let bracketed = bracketed == Bracketed::Yes;
                 let args = json!({ "action": "paste", "text": text, "bracketed": bracketed });
                 perform(gateway, id, args)
@@ -162,14 +222,14 @@ impl<'a> Sessions<'a> {
     pub(super) fn screen(&self, id: &str) -> Result<ScreenAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.screen(id)),
-            Self::Node(gateway) => perform(gateway, id, json!({ "action": "screen" })),
+            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "screen" })),
         }
     }
 
     pub(super) fn kill(&self, id: &str, signal: Option<Signal>) -> Result<EndedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.kill(id, signal)),
-            Self::Node(gateway) => {
+            Self::Gateway(gateway) => {
                 let mut args = json!({ "action": "kill" });
                 if let Some(signal) = signal {
                     let number = signal.as_raw();
@@ -186,14 +246,14 @@ impl<'a> Sessions<'a> {
     pub(super) fn clear(&self, id: &str) -> Result<RemovedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.clear(id)),
-            Self::Node(gateway) => perform(gateway, id, json!({ "action": "clear" })),
+            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "clear" })),
         }
     }
 
     pub(super) fn remove(&self, id: &str) -> Result<RemovedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.remove(id)),
-            Self::Node(gateway) => perform(gateway, id, json!({ "action": "remove" })),
+            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "remove" })),
         }
     }
 }
@@ -228,7 +288,7 @@ fn perform<T: DeserializeOwned>(
     let done = gateway
         .borrow_mut()
         .call("process.perform", &json!({ "args": args }));
-    read(done.map_err(told)?)
+    read(done.map_err(CallFailure::into_reported)?)
 }
 
 fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
@@ -236,17 +296,4 @@ fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
         let message = format!("the answer of the gateway cannot be read: {error}");
         Failure::refused("GATEWAY_REFUSED", message)
     })
-}
-
-/// With the codes that sessions of this machine have.
-fn told(failed: CallFailure) -> Failure {
-    match failed.detail {
-        Some(code) => Failure::Reported {
-            code,
-            message: visible(&failed.message),
-            hint: None,
-            denial: None,
-        },
-        None => failed.into(),
-    }
 }

@@ -15,12 +15,16 @@ use super::{Outcome, open_options, outside_runs};
 use crate::args::{SecurityAuditArguments, SecurityCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
+use crate::reach;
 
 /// More findings of one id are counted, not shown; JSON has all of them.
 const MAX_SHOWN: usize = 20;
 
 pub fn run(state: &StateArguments, command: &SecurityCommand) -> Outcome {
     let SecurityCommand::Audit(arguments) = command;
+    if let Some(remote) = super::config::remote_gateway(state) {
+        reach::note(state, &remote);
+    }
     let repairs = if arguments.fix {
         Some(make_repairs(state)?)
     } else {

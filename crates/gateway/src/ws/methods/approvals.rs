@@ -6,7 +6,9 @@ use std::time::Duration;
 use interlock_command::display::Secrets;
 use interlock_host::{
     Choice, DecisionBy, DeskError, HostError, PendingApproval, ViewDetail, ViewLabel, now_ms,
+    requester_has_ended, summary_to_send,
 };
+use interlock_policy::AlwaysForm;
 use interlock_store::{
     ApprovalDecision as Decided, ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError,
 };
@@ -14,10 +16,11 @@ use interlock_wire::approval::{
     ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
     ApprovalResolved, WireDecision,
 };
+use interlock_wire::method::require;
 use interlock_wire::params;
 use interlock_wire::{Event, OperatorScope, Request, WireError, event, refusal};
 use serde::Deserialize as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Context, MethodAnswer, read, unavailable, work};
 use crate::gateway::Gateway;
@@ -175,7 +178,11 @@ pub(super) fn standing(approval: &PendingApproval) -> ApprovalDecided {
 }
 
 fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
-    match gateway.host.desk().approval(id, Secrets::Masked) {
+    find_with(gateway, id, Secrets::Masked)
+}
+
+fn find_with(gateway: &Gateway, id: &str, secrets: Secrets) -> Result<PendingApproval, WireError> {
+    match gateway.host.desk().approval(id, secrets) {
         Ok(approval) => Ok(approval),
         // It may be shown already, and not be written yet.
         Err(DeskError::Host(HostError::Store(StoreError::Approval(_)))) => {
@@ -225,11 +232,16 @@ pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> Me
 }
 
 pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::ExecApprovalList>(request)?;
+    let asked: params::ExecApprovalList = read(request)?;
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
         let desk = gateway.host.desk();
         let page = desk.pending(0, MOST).map_err(|error| unavailable(&error))?;
+        if asked.summary == Some(true) {
+            // A row of a list is no prompt: nothing counts as shown by this.
+            let rows: Vec<Value> = page.approvals.iter().map(summary_to_send).collect();
+            return Ok(json!({ "approvals": rows, "total": page.unexpired }));
+        }
         let mut listed = Vec::new();
         for summary in page.approvals {
             // What cannot be read is no reason to hide the rest.
@@ -249,12 +261,21 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
 pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalGet = read(request)?;
     let client = Arc::clone(context.client);
+    let secrets = if params.reveal == Some(true) {
+        require(OperatorScope::Admin, &client.scopes)?;
+        Secrets::Revealed
+    } else {
+        Secrets::Masked
+    };
     work(context, move |gateway| {
-        let approval = find(gateway, &params.id)?;
+        let approval = find_with(gateway, &params.id, secrets)?;
         if !may_see(&client, &approval) {
             return Err(not_found());
         }
         client.show(&approval.id);
+        if params.inbox == Some(true) {
+            return Ok(json!({ "approval": approval.to_send(OPENED_BYTES) }));
+        }
         let details = details(&approval);
         let mut record = json!(ApprovalRecord {
             id: approval.id,
@@ -301,6 +322,12 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
             None => return Err(refusal::INVALID_DECISION.error()),
         },
     };
+    let form = match &params.form {
+        None => AlwaysForm::Exact,
+        Some(word) => word.parse::<AlwaysForm>().map_err(|error| {
+            WireError::params("exec.approval.resolve", &[format!("at /form: {error}")])
+        })?,
+    };
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
         let approval = match gateway.approvals.pending(&params.id) {
@@ -333,15 +360,24 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
         let stored = gateway
             .host
             .desk()
-            .decide(&approval.id, digest, decision, by);
+            .decide_in_form(&approval.id, digest, decision, form, by);
         let stored = stored.map_err(|error| refused(&error))?;
+        // Foreign clients read `ok`; the rest is for an inbox of Interlock.
+        let answer = json!({
+            "ok": true,
+            "again": stored.again,
+            "form": stored.form,
+            "reason": stored.ended.reason,
+            "stored": stored.entries,
+            "callerHasEnded": requester_has_ended(&approval.requester),
+        });
         if !stored.again {
             let ended = Some(stored.ended);
             let approval = PendingApproval::clone(&approval);
             let ended = PendingApproval { ended, ..approval };
             gateway.approvals.tell(gateway, ended);
         }
-        Ok(json!({ "ok": true }))
+        Ok(answer)
     })
     .await
 }

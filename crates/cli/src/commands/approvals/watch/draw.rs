@@ -17,7 +17,7 @@ use super::inbox::{Inbox, Mode, Open, Selection};
 use crate::output::line;
 
 /// Draws everything, and notes what of it has been on the screen.
-pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, listens: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, about: &str) {
     let rows = u16::try_from(inbox.rows.len()).unwrap_or(u16::MAX);
     let list_height = rows.clamp(1, (frame.area().height / 4).max(1));
     let [title, list, pane, message, keys] = Layout::vertical([
@@ -37,7 +37,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, listens: bool) {
             let filter = one_line(inbox.filter().text());
             format!(" of {} (filter: {filter})", inbox.waiting())
         },
-        if listens { ", listening" } else { "" }
+        one_line(about)
     );
     frame.render_widget(Line::from(heading).bold(), title);
     draw_list(frame, inbox, list);

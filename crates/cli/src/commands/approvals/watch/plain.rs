@@ -15,14 +15,18 @@ use serde_json::{Value, json};
 
 use super::super::super::prompt;
 use super::super::milliseconds;
+use super::super::source::is_outage;
 use super::filter::Filter;
 use super::inbox::Wish;
-use super::{LOOK, Window};
+use super::{LOOK, Outage, Window};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 /// Longer lines are no decisions.
 const MAX_LINE: usize = 4096;
+
+/// What is printed when a gateway elsewhere answers again.
+const REACHED: &str = "the gateway answers again\n";
 
 /// An approval that was printed.
 struct Printed {
@@ -45,6 +49,11 @@ pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Resul
             is_unnotified = true;
             report(json, &Failure::refused("NOTIFY_FAILED", why));
         }
+        match look.outage {
+            Some(Outage::Begun(failure)) => report(json, &failure),
+            Some(Outage::Over) => say(json, &json!({ "type": "reached" }), REACHED),
+            None => {}
+        }
         let waiting = look.waiting;
         let gone: Vec<String> = shown
             .keys()
@@ -65,15 +74,17 @@ pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Resul
             if shown.contains_key(&summary.id) || skipped.contains(&summary.id) {
                 continue;
             }
-            match window.host.desk().approval(&summary.id, Secrets::Masked) {
+            match window.source.approval(&summary.id, Secrets::Masked) {
                 Ok(approval) => {
                     show(json, &approval);
                     window.shown(&approval.id);
                     let summary = summary.clone();
                     shown.insert(approval.id.clone(), Printed { summary, approval });
                 }
+                // It is opened when the gateway answers again.
+                Err(error) if is_outage(&error) => {}
                 Err(error) => {
-                    report(json, &error.into());
+                    report(json, &error);
                     skipped.insert(summary.id.clone());
                 }
             }
@@ -140,7 +151,7 @@ fn obey(
         ("reveal", []) => {
             let printed = find(shown, id)?;
             let (id, summary) = (printed.approval.id.clone(), printed.summary.clone());
-            let approval = window.host.desk().approval(&id, Secrets::Revealed)?;
+            let approval = window.source.approval(&id, Secrets::Revealed)?;
             show(json, &approval);
             shown.insert(id, Printed { summary, approval });
             return Ok(());

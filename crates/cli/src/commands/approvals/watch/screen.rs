@@ -21,7 +21,7 @@ use super::draw::draw;
 use super::filter::Filter;
 use super::inbox::{Chosen, Inbox, Mode, Selection, Wish, always_forms, is_broad};
 use super::keys::{Key, Keys};
-use super::{LOOK, Window};
+use super::{LOOK, Outage, Window};
 use crate::failure::Failure;
 use crate::output::line;
 
@@ -79,8 +79,8 @@ pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Resul
             }
             looked = Some(Instant::now());
         }
-        let listens = window.listener.is_some();
-        let drawn = screen.0.draw(|frame| draw(frame, &mut inbox, listens));
+        let about = window.about();
+        let drawn = screen.0.draw(|frame| draw(frame, &mut inbox, &about));
         match drawn {
             Ok(_) => {}
             // The signal says more.
@@ -149,6 +149,11 @@ fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<bool, Failure> 
     if let Some(why) = look.not_notified {
         inbox.message = line(&why);
     }
+    match look.outage {
+        Some(Outage::Begun(failure)) => inbox.message = line(&failure.to_string()),
+        Some(Outage::Over) => "the gateway answers again".clone_into(&mut inbox.message),
+        None => {}
+    }
     if let Some(first) = inbox.first() {
         open(window, inbox, &first, Chosen::ByItself);
     }
@@ -156,7 +161,7 @@ fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<bool, Failure> 
 }
 
 fn open(window: &Window<'_>, inbox: &mut Inbox, id: &str, chosen: Chosen) {
-    match window.host.desk().approval(id, Secrets::Masked) {
+    match window.source.approval(id, Secrets::Masked) {
         Ok(approval) => inbox.open(approval, chosen, Instant::now()),
         Err(error) => inbox.message = line(&error.to_string()),
     }
@@ -329,8 +334,7 @@ fn decide_each(
         let outcome = if *id == selected.id {
             window.decide(selected, wish)
         } else {
-            let other = window.host.desk().approval(id, Secrets::Masked);
-            let other = other.map_err(Failure::from);
+            let other = window.source.approval(id, Secrets::Masked);
             other.and_then(|other| window.decide(&other, wish))
         };
         match outcome {
@@ -456,7 +460,7 @@ fn reveal(window: &Window<'_>, inbox: &mut Inbox) {
     } else {
         Secrets::Masked
     };
-    match window.host.desk().approval(&open.approval.id, secrets) {
+    match window.source.approval(&open.approval.id, secrets) {
         Ok(shown) => inbox.reveal(shown, is_revealed),
         Err(error) => inbox.message = line(&error.to_string()),
     }
