@@ -275,6 +275,22 @@ fn versions_are_shown_by_the_program_itself() {
         assert_ne!(verdict(&tools, line), "allow", "{line}");
     }
     assert_eq!(verdict(&own, "node --version"), "ask");
+    // What else is asked of such a program is named as what it is.
+    let mut command = machine.command(&["explain", "--json", "--", "node build.js"]);
+    command.env("PATH", format!("{}:{PATH}", tools.display()));
+    fs::write(machine.work().join("build.js"), "1\n").unwrap();
+    let told = testkit::finish(&mut command).json();
+    assert_eq!(told["reason"]["code"], "entry-arguments", "{told:#}");
+    let message = told["reason"]["message"].as_str().unwrap();
+    assert_eq!(
+        message,
+        "of this program the base allows only: show its version"
+    );
+    // An entry of the owner's for another directory tells more.
+    let add = ["approvals", "allowlist", "add", "--cwd", "/srv/**", "node"];
+    machine.ok(&add);
+    let told = testkit::finish(&mut command).json();
+    assert_eq!(told["reason"]["code"], "entry-cwd", "{told:#}");
 }
 
 #[test]

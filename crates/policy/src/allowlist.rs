@@ -80,6 +80,11 @@ pub enum NearMiss {
     Arguments {
         origin: String,
     },
+    /// The base allows the program something else: what, in words. Every other miss tells more.
+    BaseArguments {
+        origin: String,
+        allows: String,
+    },
     Cwd {
         origin: String,
     },
@@ -128,6 +133,10 @@ pub enum Objection {
 }
 
 impl NearMiss {
+    fn is_of_base(&self) -> bool {
+        matches!(self, Self::BaseArguments { .. })
+    }
+
     /// Whether program, arguments and directory are those of the entry.
     fn is_objection(&self) -> bool {
         matches!(self, Self::Objected { .. })
@@ -230,7 +239,9 @@ impl Allowlist {
                     });
                 }
                 // The first miss tells most, unless a later entry is nearer.
-                Err(Some(miss)) if near.is_none() => near = Some(miss),
+                Err(Some(miss)) if near.as_ref().is_none_or(NearMiss::is_of_base) => {
+                    near = Some(miss);
+                }
                 Err(Some(miss)) if miss.is_objection() => {
                     near = near.filter(NearMiss::is_objection).or(Some(miss));
                 }
@@ -360,7 +371,13 @@ impl CompiledEntry {
             return Err(Some(NearMiss::Cwd { origin: origin() }));
         }
         if !arguments.matches(candidate.arguments, candidate.cwd) {
-            return Err(Some(NearMiss::Arguments { origin: origin() }));
+            return Err(Some(match &self.entry.note {
+                Some(note) if self.entry.is_base() => NearMiss::BaseArguments {
+                    origin: origin(),
+                    allows: note.clone(),
+                },
+                _ => NearMiss::Arguments { origin: origin() },
+            }));
         }
         if self
             .entry

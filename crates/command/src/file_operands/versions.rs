@@ -39,7 +39,8 @@ const ROWS: &[VersionCall] = &[
         arguments: &[&["--version"], &["-v"]],
         environment: &[],
     },
-    // Only the class that shows it is loaded.
+    // Only the class that shows it is loaded. While it runs, the virtual machine keeps counters in a file of
+    // its own below /tmp.
     VersionCall {
         names: &["java", "javac"],
         arguments: &[&["-version"], &["--version"]],

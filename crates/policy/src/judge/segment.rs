@@ -351,6 +351,10 @@ impl Miss {
             NearMiss::Arguments { origin } => {
                 ("entry-arguments", "the entry wants other arguments", origin)
             }
+            NearMiss::BaseArguments { origin, allows } => {
+                let message = format!("of this program the base allows only: {allows}");
+                return Reason::new("entry-arguments", message).at(origin).into();
+            }
             NearMiss::Cwd { origin } => (
                 "entry-cwd",
                 "the entry is for another working directory",
