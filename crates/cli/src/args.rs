@@ -55,7 +55,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub state: StateArguments,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Where the state lies.
@@ -135,7 +135,7 @@ impl StateArguments {
 const PROGRAM: &str = "interlock ";
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Say whether a command may run, and why
     Explain(ExplainArguments),
     /// Run a command if the policy allows it
@@ -221,32 +221,32 @@ impl Arguments {
 
     pub fn wants_json(&self) -> bool {
         match &self.command {
-            Command::Explain(explain) => explain.request.json,
-            Command::Exec(exec) => exec.request.json,
-            Command::Process(process) => process.wants_json(),
-            Command::Policy(policy) => policy.wants_json(),
-            Command::Approvals(approvals) => approvals.wants_json(),
-            Command::Deny(deny) => deny.wants_json(),
-            Command::ExecPolicy(policy) => policy.wants_json(),
-            Command::Config(config) => config.wants_json(),
-            Command::Audit(audit) => audit.wants_json(),
-            Command::Security(security) => security.wants_json(),
-            Command::Doctor(doctor) => doctor.json,
-            Command::Import(import) => import.wants_json(),
-            Command::Events(events) => events.json,
-            Command::ApplyPatch(patch) => patch.json,
-            Command::Gateway(gateway) => gateway.wants_json(),
-            Command::Node(node) => node.wants_json(),
-            Command::Agents(agents) => agents.wants_json(),
-            Command::Devices(devices) => devices.wants_json(),
-            Command::Nodes(nodes) => nodes.wants_json(),
-            Command::Setup(setup) => setup.json,
-            Command::Status(status) => status.json,
-            Command::Mcp(_)
-            | Command::Hook(_)
-            | Command::Completion(_)
-            | Command::Man(_)
-            | Command::Version => false,
+            CliCommand::Explain(explain) => explain.request.json,
+            CliCommand::Exec(exec) => exec.request.json,
+            CliCommand::Process(process) => process.wants_json(),
+            CliCommand::Policy(policy) => policy.wants_json(),
+            CliCommand::Approvals(approvals) => approvals.wants_json(),
+            CliCommand::Deny(deny) => deny.wants_json(),
+            CliCommand::ExecPolicy(policy) => policy.wants_json(),
+            CliCommand::Config(config) => config.wants_json(),
+            CliCommand::Audit(audit) => audit.wants_json(),
+            CliCommand::Security(security) => security.wants_json(),
+            CliCommand::Doctor(doctor) => doctor.json,
+            CliCommand::Import(import) => import.wants_json(),
+            CliCommand::Events(events) => events.json,
+            CliCommand::ApplyPatch(patch) => patch.json,
+            CliCommand::Gateway(gateway) => gateway.wants_json(),
+            CliCommand::Node(node) => node.wants_json(),
+            CliCommand::Agents(agents) => agents.wants_json(),
+            CliCommand::Devices(devices) => devices.wants_json(),
+            CliCommand::Nodes(nodes) => nodes.wants_json(),
+            CliCommand::Setup(setup) => setup.json,
+            CliCommand::Status(status) => status.json,
+            CliCommand::Mcp(_)
+            | CliCommand::Hook(_)
+            | CliCommand::Completion(_)
+            | CliCommand::Man(_)
+            | CliCommand::Version => false,
         }
     }
 }

@@ -16,7 +16,7 @@ mod remote_gateway;
 
 use std::process::ExitCode;
 
-use args::{Arguments, Command};
+use args::{Arguments, CliCommand};
 
 /// The whole program. 0: done, 1: refused or failed, 2: wrong usage, 3: a command was not allowed.
 pub fn main() -> ExitCode {
@@ -31,32 +31,32 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::read();
     let json = arguments.wants_json();
     let outcome = match arguments.command {
-        Command::Explain(explain) => commands::explain::run(&arguments.state, &explain),
-        Command::Exec(exec) => commands::exec::run(&arguments.state, &exec),
-        Command::Process(process) => commands::process::run(&arguments.state, process),
-        Command::Policy(policy) => commands::policy::run(&arguments.state, policy),
-        Command::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
-        Command::Deny(deny) => commands::deny::run(&arguments.state, deny),
-        Command::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
-        Command::Config(config) => commands::config::run(&arguments.state, config),
-        Command::Audit(audit) => commands::audit::run(&arguments.state, &audit),
-        Command::Security(security) => commands::security::run(&arguments.state, &security),
-        Command::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
-        Command::Import(import) => commands::import::run(&arguments.state, &import),
-        Command::Events(events) => commands::events::run(&arguments.state, &events),
-        Command::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
-        Command::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
-        Command::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),
-        Command::Hook(hook) => return commands::hook::run(&arguments.state, &hook),
-        Command::Setup(setup) => commands::setup::run(&arguments.state, &setup),
-        Command::Node(node) => commands::node::run(&arguments.state, &node),
-        Command::Agents(agents) => commands::agents::run(&arguments.state, &agents),
-        Command::Devices(devices) => commands::devices::run(&arguments.state, &devices),
-        Command::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
-        Command::Status(status) => commands::status::run(&arguments.state, &status),
-        Command::Completion(shell) => Ok(commands::generate::completion(&shell)),
-        Command::Man(man) => commands::generate::man(&man),
-        Command::Version => Ok(commands::version()),
+        CliCommand::Explain(explain) => commands::explain::run(&arguments.state, &explain),
+        CliCommand::Exec(exec) => commands::exec::run(&arguments.state, &exec),
+        CliCommand::Process(process) => commands::process::run(&arguments.state, process),
+        CliCommand::Policy(policy) => commands::policy::run(&arguments.state, policy),
+        CliCommand::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
+        CliCommand::Deny(deny) => commands::deny::run(&arguments.state, deny),
+        CliCommand::ExecPolicy(policy) => commands::exec_policy::run(&arguments.state, policy),
+        CliCommand::Config(config) => commands::config::run(&arguments.state, config),
+        CliCommand::Audit(audit) => commands::audit::run(&arguments.state, &audit),
+        CliCommand::Security(security) => commands::security::run(&arguments.state, &security),
+        CliCommand::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
+        CliCommand::Import(import) => commands::import::run(&arguments.state, &import),
+        CliCommand::Events(events) => commands::events::run(&arguments.state, &events),
+        CliCommand::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
+        CliCommand::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
+        CliCommand::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),
+        CliCommand::Hook(hook) => return commands::hook::run(&arguments.state, &hook),
+        CliCommand::Setup(setup) => commands::setup::run(&arguments.state, &setup),
+        CliCommand::Node(node) => commands::node::run(&arguments.state, &node),
+        CliCommand::Agents(agents) => commands::agents::run(&arguments.state, &agents),
+        CliCommand::Devices(devices) => commands::devices::run(&arguments.state, &devices),
+        CliCommand::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
+        CliCommand::Status(status) => commands::status::run(&arguments.state, &status),
+        CliCommand::Completion(shell) => Ok(commands::generate::completion(&shell)),
+        CliCommand::Man(man) => commands::generate::man(&man),
+        CliCommand::Version => Ok(commands::version()),
     };
     let written = output::finish().map_err(failure::Failure::from);
     match outcome.and_then(|code| written.map(|()| code)) {

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use interlock_policy::AgentId;
 use serde_json::{Value, json};
 
-use super::{Outcome, agent_id, known_agent, open};
+use super::{CommandOutcome, agent_id, known_agent, open};
 use crate::args::{
     AgentsCommand, AgentsListArguments, AgentsRevokeArguments, AgentsTokenArguments, StateArguments,
 };
 use crate::failure::Failure;
 use crate::output;
 
-pub fn run(state: &StateArguments, command: &AgentsCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &AgentsCommand) -> CommandOutcome {
     match command {
         AgentsCommand::List(arguments) => list(state, arguments),
         AgentsCommand::Token(arguments) => token(state, arguments),
@@ -20,7 +20,7 @@ pub fn run(state: &StateArguments, command: &AgentsCommand) -> Outcome {
     }
 }
 
-fn list(state: &StateArguments, arguments: &AgentsListArguments) -> Outcome {
+fn list(state: &StateArguments, arguments: &AgentsListArguments) -> CommandOutcome {
     let host = open(state)?;
     let config = host.config()?;
     let mut names = vec![AgentId::MAIN.to_owned()];
@@ -75,7 +75,7 @@ fn list(state: &StateArguments, arguments: &AgentsListArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn token(state: &StateArguments, arguments: &AgentsTokenArguments) -> Outcome {
+fn token(state: &StateArguments, arguments: &AgentsTokenArguments) -> CommandOutcome {
     agent_id(&arguments.agent)?;
     let host = open(state)?;
     let agent = known_agent(&host, &arguments.agent)?;
@@ -93,7 +93,7 @@ fn token(state: &StateArguments, arguments: &AgentsTokenArguments) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(state: &StateArguments, arguments: &AgentsRevokeArguments) -> Outcome {
+fn revoke(state: &StateArguments, arguments: &AgentsRevokeArguments) -> CommandOutcome {
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
     if !host.revoke_agent_token(&arguments.id)? {

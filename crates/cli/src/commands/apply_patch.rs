@@ -10,13 +10,13 @@ use interlock_patch::{MAX_PATCH_BYTES, PatchSummary};
 use interlock_policy::{AgentId, quote};
 use serde_json::Value;
 
-use super::approval_wait::{self, Asked, Settled, Unawaited};
-use super::{Outcome, agent_id, caller_context, known_agent, open, request};
+use super::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
+use super::{CommandOutcome, agent_id, caller_context, known_agent, open, request};
 use crate::args::{ApplyPatchArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, visible};
 
-pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> CommandOutcome {
     agent_id(&arguments.agent)?;
     let input = read(&arguments.file)?;
     let root = request::directory(arguments.root.as_deref(), "--root")?;
@@ -53,7 +53,7 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> Outcome {
         }
         PatchOutcome::Pending(approval) => {
             let mut signals = approval_wait::ending_signals()?;
-            let asked = Asked {
+            let asked = AwaitedApproval {
                 approval: &approval,
                 reason: &approval.reasons.join("; "),
                 json: arguments.json,

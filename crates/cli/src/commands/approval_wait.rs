@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::approvals::{DecisionWords, answer, told};
-use super::{Outcome, outside_runs, prompt};
+use super::{CommandOutcome, outside_runs, prompt};
 use crate::args::StateArguments;
 use crate::failure::{Failure, NOT_ALLOWED};
 use crate::output::{self, Paint};
@@ -50,7 +50,7 @@ pub(super) fn ending_signals() -> Result<Signals, Failure> {
 }
 
 /// An approval that this process waits for.
-pub(super) struct Asked<'a> {
+pub(super) struct AwaitedApproval<'a> {
     pub approval: &'a PendingApproval,
     pub reason: &'a str,
     /// A program reads the result: then no terminal is asked.
@@ -63,10 +63,10 @@ pub(super) struct Asked<'a> {
 pub(super) fn settle(
     host: &LocalHost,
     state: &StateArguments,
-    asked: Asked<'_>,
+    asked: AwaitedApproval<'_>,
     signals: &mut Signals,
 ) -> Result<Settled, Failure> {
-    let Asked {
+    let AwaitedApproval {
         approval,
         reason,
         json,
@@ -78,12 +78,14 @@ pub(super) fn settle(
     let outside = (is_asked_here || courier.is_some())
         .then(|| outside_runs(host.state_dir()).ok())
         .flatten();
-    let mut person = outside.filter(|_| is_asked_here).map(|outside| Person {
-        host,
-        outside,
-        approval: approval.clone(),
-        is_opened: false,
-    });
+    let mut person = outside
+        .filter(|_| is_asked_here)
+        .map(|outside| TerminalApprover {
+            host,
+            outside,
+            approval: approval.clone(),
+            is_opened: false,
+        });
     match &person {
         Some(person) => person.ask(),
         None => {
@@ -169,7 +171,7 @@ pub(super) fn leave(
     state: &StateArguments,
     left: Unawaited<'_>,
     print: Option<&dyn Fn(Value)>,
-) -> Outcome {
+) -> CommandOutcome {
     let approval = left.approval;
     if let Some(mut courier) = host.courier(approval, CourierWaits::ForReceipt) {
         courier.deliver(RECEIPT);
@@ -197,7 +199,7 @@ pub(super) fn leave(
 }
 
 /// An approver at the terminal.
-struct Person<'a> {
+struct TerminalApprover<'a> {
     host: &'a LocalHost,
     outside: OutsideRuns,
     approval: PendingApproval,
@@ -212,7 +214,7 @@ enum Heard {
     Gone,
 }
 
-impl Person<'_> {
+impl TerminalApprover<'_> {
     fn ask(&self) {
         output::note(prompt::text(&self.approval, Paint::stderr()).trim_end());
         self.offer();

@@ -20,7 +20,7 @@ use interlock_policy::{
 use serde_json::{Map, Value, json};
 
 use super::nodes::{DocumentAsked, DocumentOwner};
-use super::{Outcome, agent_id, known_scope, level_row, nodes, open, outside_runs};
+use super::{CommandOutcome, agent_id, known_scope, level_row, nodes, open, outside_runs};
 use crate::args::{
     AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
     ApprovalsGetArguments, ApprovalsSetArguments, ShieldArgument, StateArguments,
@@ -31,7 +31,7 @@ use crate::output::{self, Paint, line};
 pub(super) use decide::{DecisionWords, answer, told};
 use source::ApprovalSource;
 
-pub fn run(state: &StateArguments, command: ApprovalsCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: ApprovalsCommand) -> CommandOutcome {
     let host = open(state)?;
     match command {
         ApprovalsCommand::Get(arguments) => {
@@ -96,7 +96,7 @@ pub(super) fn agents(
     Ok(agents)
 }
 
-fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> Outcome {
+fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> CommandOutcome {
     if let Some(agent) = &arguments.agent {
         known_scope(host, agent)?;
     }
@@ -268,7 +268,11 @@ fn without_secrets(document: &Document) -> Document {
     document
 }
 
-fn set(state: &StateArguments, host: &LocalHost, arguments: &ApprovalsSetArguments) -> Outcome {
+fn set(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &ApprovalsSetArguments,
+) -> CommandOutcome {
     let (name, text) = match &arguments.file {
         Some(file) => {
             let text = File::open(file).and_then(read_limited);
@@ -316,7 +320,11 @@ pub(super) fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn add(state: &StateArguments, host: &LocalHost, arguments: AllowlistAddArguments) -> Outcome {
+fn add(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: AllowlistAddArguments,
+) -> CommandOutcome {
     let expires_at = match &arguments.expires_in {
         Some(text) => Some(now_ms().saturating_add(milliseconds(text)?)),
         None => None,
@@ -424,7 +432,7 @@ fn remove(
     state: &StateArguments,
     host: &LocalHost,
     arguments: &AllowlistRemoveArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let (agent, pattern) = (&arguments.agent, &arguments.pattern);
     let (removed, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {

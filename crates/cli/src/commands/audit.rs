@@ -12,14 +12,14 @@ use interlock_host::{
 use serde_json::{Value, json};
 
 use super::approvals::milliseconds;
-use super::{Outcome, known_agent, open_for_repair};
+use super::{CommandOutcome, known_agent, open_for_repair};
 use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, line};
 use crate::remote_gateway::RemoteGateway;
 
-pub fn run(state: &StateArguments, command: &AuditCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
     let host = open_for_repair(state)?;
     if RemoteGateway::followed(state, &host)?.is_some() {
         let gateway = GatewayClient::connect_running(state, &host)?;
@@ -36,7 +36,7 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> Outcome {
     }
 }
 
-fn log(host: &LocalHost, arguments: &AuditLogArguments) -> Outcome {
+fn log(host: &LocalHost, arguments: &AuditLogArguments) -> CommandOutcome {
     let kind = arguments.kind.as_deref().map(kind).transpose()?;
     let since = arguments.since.as_deref().map(milliseconds).transpose()?;
     let mut records = host.desk().audit_log(&AuditFilter {
@@ -175,7 +175,7 @@ pub(super) fn time(ms: i64) -> String {
     )
 }
 
-fn verify(host: &LocalHost, arguments: &AuditVerifyArguments) -> Outcome {
+fn verify(host: &LocalHost, arguments: &AuditVerifyArguments) -> CommandOutcome {
     let head = earlier_head(arguments)?;
     match host.desk().audit_verify(head.as_ref())? {
         AuditVerification::Intact(head) => {
@@ -197,7 +197,7 @@ fn earlier_head(arguments: &AuditVerifyArguments) -> Result<Option<AuditHead>, F
     Ok(Some(head))
 }
 
-fn export(host: &LocalHost) -> Outcome {
+fn export(host: &LocalHost) -> CommandOutcome {
     let mut out = std::io::stdout().lock();
     let written = host.desk().audit_export(&mut out)?;
     let written = written.and_then(|()| out.flush());

@@ -7,13 +7,13 @@ use interlock_config::{ConfigFile, Json5Text, KeyPath, StateDir};
 use interlock_host::{Author, HostError, record_config_write};
 use serde_json::{Value, json};
 
-use super::{Outcome, open_options, outside_runs};
+use super::{CommandOutcome, open_options, outside_runs};
 use crate::args::{ConfigCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output;
 use crate::remote_gateway::RemoteGateway;
 
-pub fn run(state: &StateArguments, command: ConfigCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
     let path = config_path(state)?;
     match command {
         ConfigCommand::Path(arguments) => {

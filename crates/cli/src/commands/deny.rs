@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::approvals::{of_owner, rule_terms, scope_name, with_owner};
 use super::nodes::DocumentAsked;
-use super::{Outcome, known_scope, nodes, open, outside_runs};
+use super::{CommandOutcome, known_scope, nodes, open, outside_runs};
 use crate::args::{
     DenyAddArguments, DenyCommand, DenyListArguments, DenyRemoveArguments, DenyTerms,
     StateArguments,
@@ -16,7 +16,7 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::output::{self, line};
 
-pub fn run(state: &StateArguments, command: DenyCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: DenyCommand) -> CommandOutcome {
     let host = open(state)?;
     match command {
         DenyCommand::List(arguments) => list(state, &host, &arguments),
@@ -44,7 +44,7 @@ fn shown(rule: &DenyRule) -> String {
     format!("{} ({})", line(&rule.pattern), line(&rule_terms(rule)))
 }
 
-fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) -> Outcome {
+fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) -> CommandOutcome {
     let rule = rule(arguments.pattern, arguments.terms, arguments.reason);
     let (edit, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
@@ -71,7 +71,11 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) ->
     Ok(ExitCode::SUCCESS)
 }
 
-fn remove(state: &StateArguments, host: &LocalHost, arguments: DenyRemoveArguments) -> Outcome {
+fn remove(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: DenyRemoveArguments,
+) -> CommandOutcome {
     let pattern = arguments.pattern;
     let has_terms = !arguments.terms.args.is_empty() || arguments.terms.arg_pattern.is_some();
     let which = match (arguments.all, has_terms) {
@@ -103,7 +107,7 @@ fn remove(state: &StateArguments, host: &LocalHost, arguments: DenyRemoveArgumen
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments) -> Outcome {
+fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments) -> CommandOutcome {
     let (document, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => (host.document()?.0, None),
         Some(asked) => {

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::{Outcome, open, outside_runs};
+use super::{CommandOutcome, open, outside_runs};
 use crate::args::{DevicesCommand, DevicesTokenArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, line};
 
-pub fn run(state: &StateArguments, command: &DevicesCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &DevicesCommand) -> CommandOutcome {
     let host = open(state)?;
     if !matches!(command, DevicesCommand::List(_)) {
         outside_runs(host.state_dir())?;

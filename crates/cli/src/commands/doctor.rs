@@ -12,7 +12,7 @@ use interlock_policy::AgentId;
 use interlock_run::shield::probe_shield;
 use serde_json::{Value, json};
 
-use super::{Outcome, decider, open, open_for_repair, open_options, outside_runs};
+use super::{CommandOutcome, decider, open, open_for_repair, open_options, outside_runs};
 use crate::args::{DoctorArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, line, visible};
@@ -23,7 +23,7 @@ const USELESS_ENTRIES: [&str; 2] = [checks::ENTRY_BROKEN.id, checks::ENTRY_INERT
 /// More lines of a difference are counted, not shown.
 const MAX_LINES: usize = 400;
 
-pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> CommandOutcome {
     let mut report = DoctorReport::default();
     let options = open_options(state);
     let located = StateDir::locate(options.state_dir.as_deref(), &options.environment)
@@ -71,7 +71,7 @@ fn tell(
     arguments: &DoctorArguments,
     document: &Value,
     report: &DoctorReport,
-) -> Outcome {
+) -> CommandOutcome {
     let file = host.config()?;
     let listed = file.config().agents.list.iter();
     let others = listed.map(|agent| agent.id.as_str());
@@ -196,7 +196,7 @@ fn document_section(
     )))
 }
 
-fn mend(host: &LocalHost, repair: DocumentRepair, wants_json: bool) -> Outcome {
+fn mend(host: &LocalHost, repair: DocumentRepair, wants_json: bool) -> CommandOutcome {
     let outside = outside_runs(host.state_dir())?;
     let author = Author::new(decider()).map_err(interlock_host::HostError::from)?;
     let repaired = host.repair_document(repair, &author, outside)?;

@@ -8,7 +8,7 @@ use interlock_host::SessionEvent;
 use serde_json::{Value, json};
 
 use super::audit::time;
-use super::{Outcome, open, supervisor};
+use super::{CommandOutcome, open, supervisor};
 use crate::args::{EventsArguments, StateArguments};
 use crate::output::{self, visible};
 
@@ -18,7 +18,7 @@ const PAGE: usize = 500;
 /// Between two looks for more.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub fn run(state: &StateArguments, arguments: &EventsArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcome {
     let host = open(state)?;
     let client = supervisor(&host)?;
     let mut after = 0;

@@ -29,17 +29,18 @@ use interlock_run::{RunStatus, Signal};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
-use super::approval_wait::{self, Asked, Settled, Unawaited};
-use super::process::attach::{self, Begin, DetachKey, Left, attach};
+use super::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
+use super::process::attach::{self, AttachBegin, AttachEnd, DetachKey, attach};
 use super::{
-    Outcome, agent_id, caller_context, configured_host, known_agent, open, request, supervisor,
+    CommandOutcome, agent_id, caller_context, configured_host, known_agent, open, request,
+    supervisor,
 };
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
 use crate::remote_gateway::RemoteGateway;
 use events::UndeliveredEvents;
-use follow::Follower;
+use follow::OutputFollower;
 
 /// How long the last words of a run that is being interrupted may take to be shown.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -48,7 +49,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 const TAIL_LINES: u64 = 20;
 const TAIL_BYTES: usize = 4_000;
 
-pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
+pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     let arguments = &all.request;
     agent_id(&arguments.agent)?;
     let host = open(state)?;
@@ -138,7 +139,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
                 let print: Option<&dyn Fn(Value)> = arguments.json.then_some(&print);
                 return approval_wait::leave(&host, state, left, print);
             }
-            let asked = Asked {
+            let asked = AwaitedApproval {
                 approval: &pending.approval,
                 reason: &pending.verdict.reason.message,
                 json: arguments.json,
@@ -160,17 +161,17 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> Outcome {
     let interrupted = end_with_us(&client, &started.session.name, signals, is_done);
     if attended {
         match attend(&host, &client, &started) {
-            Ok(Left::Detached) => {
+            Ok(AttachEnd::Detached) => {
                 record(&host, &ticket, session, Ok(&Waited::Yielded));
                 attach::tell_detached(state, &started.session.name);
                 return Ok(ExitCode::SUCCESS);
             }
-            Ok(Left::Ended | Left::Signalled(_)) => {}
+            Ok(AttachEnd::Ended | AttachEnd::Signalled(_)) => {}
             // Its end says more.
             Err(error) => output::note(&format!("interlock: {error}")),
         }
     }
-    let mut follower = Follower::new(&client, &started);
+    let mut follower = OutputFollower::new(&client, &started);
     if !arguments.json && !all.background && !attended {
         follower.follow(&client);
     }
@@ -272,19 +273,25 @@ fn attend(
     host: &LocalHost,
     client: &SupervisorClient,
     started: &StartedRun,
-) -> Result<Left, ProcessError> {
+) -> Result<AttachEnd, ProcessError> {
     let process = host.process(ProcessCaller::Operator, client.clone())?;
     let id = &started.session.name;
     // A command may have ended before this process could look.
     let session = process.look(id)?;
-    let left = match attach(&process, &session, DetachKey::USUAL, Begin::FromStart, &[]) {
+    let left = match attach(
+        &process,
+        &session,
+        DetachKey::USUAL,
+        AttachBegin::FromStart,
+        &[],
+    ) {
         Err(ProcessError::Finished { .. }) => {
             attach::show_transcript(&process, id)?;
-            Left::Ended
+            AttachEnd::Ended
         }
         left => left?,
     };
-    if matches!(left, Left::Detached) {
+    if matches!(left, AttachEnd::Detached) {
         process.connect(id)?.to_background()?;
     }
     Ok(left)

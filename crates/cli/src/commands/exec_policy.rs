@@ -6,7 +6,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Levels, Preset};
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, approvals, known_scope, level_row, nodes, open, outside_runs};
+use super::{CommandOutcome, approvals, known_scope, level_row, nodes, open, outside_runs};
 use crate::args::{
     ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
     PresetArgument, StateArguments,
@@ -14,7 +14,7 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
-pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> CommandOutcome {
     match command {
         ExecPolicyCommand::Show(arguments) => show(state, &open(state)?, &arguments),
         ExecPolicyCommand::Set(arguments) => set(state, &arguments),
@@ -32,7 +32,7 @@ pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> Outcome {
     }
 }
 
-fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
+fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> CommandOutcome {
     let exec_host = match arguments.host {
         None => None,
         Some(HostArgument::Auto) => Some("auto"),
@@ -61,7 +61,7 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> Outcome {
 }
 
 /// What holds after a change, for the main agent.
-fn report(state: &StateArguments, host: &LocalHost, json: bool) -> Outcome {
+fn report(state: &StateArguments, host: &LocalHost, json: bool) -> CommandOutcome {
     let arguments = ExecPolicyShowArguments {
         agent: Some(AgentId::MAIN.to_owned()),
         json,
@@ -70,7 +70,7 @@ fn report(state: &StateArguments, host: &LocalHost, json: bool) -> Outcome {
 }
 
 /// What is shown of an agent.
-struct Shown {
+struct ShownAgent {
     agent: AgentId,
     exec_host: String,
     levels: Levels,
@@ -78,7 +78,11 @@ struct Shown {
     node: Option<Result<nodes::NodePolicy, Failure>>,
 }
 
-fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArguments) -> Outcome {
+fn show(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &ExecPolicyShowArguments,
+) -> CommandOutcome {
     let file = host.config()?;
     let config = file.config();
     let (document, _) = host.document()?;
@@ -88,7 +92,7 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
         known_scope(host, named)?;
     }
     let agents = approvals::agents(named, document.agents.keys().cloned().chain(configured))?;
-    let mut shown: Vec<Shown> = Vec::new();
+    let mut shown: Vec<ShownAgent> = Vec::new();
     for agent in agents {
         let exec_host = config.exec_for(agent.as_str()).host;
         let exec_host = exec_host.map_or_else(
@@ -100,7 +104,7 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
             let node = config.exec_for(agent.as_str()).node;
             nodes::NodePolicy::read(state, host, node.as_deref(), &agent)
         });
-        shown.push(Shown {
+        shown.push(ShownAgent {
             agent,
             exec_host,
             levels,
@@ -136,7 +140,7 @@ fn show(state: &StateArguments, host: &LocalHost, arguments: &ExecPolicyShowArgu
     }
     let paint = Paint::stdout();
     let mut out = String::new();
-    for Shown {
+    for ShownAgent {
         agent,
         exec_host,
         levels,

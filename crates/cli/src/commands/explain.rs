@@ -13,14 +13,16 @@ use interlock_host::{
 use interlock_policy::{AgentId, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
-use super::{Outcome, agent_id, caller_context, configured_host, known_agent, open, request};
+use super::{
+    CommandOutcome, agent_id, caller_context, configured_host, known_agent, open, request,
+};
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::output::{self, Paint};
 
 mod node;
 mod text;
 
-pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutcome {
     let has_pipe = arguments.stdin == StdinArgument::Pipe;
     let input = CallerInput::from_call(arguments.pty, has_pipe);
     let all = arguments;
@@ -55,7 +57,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> Outcome {
         Err(missing) => missing.to_string(),
     };
     let unbound = exec.unbound_approvals;
-    let approval = Approval::of(&evaluation.verdict, unbound);
+    let approval = ExplainedApproval::of(&evaluation.verdict, unbound);
     let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
     let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
     if arguments.json {
@@ -128,7 +130,7 @@ fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
 
 /// Whether a human's yes would be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Approval {
+enum ExplainedApproval {
     Possible,
     /// What would run cannot be pinned.
     Refused,
@@ -138,7 +140,7 @@ const UNBOUND_CODE: &str = "APPROVAL_UNBOUND";
 /// The verdict where the policy would ask and no approver could say yes.
 const REFUSED: &str = "refused";
 
-impl Approval {
+impl ExplainedApproval {
     fn of(verdict: &Verdict, unbound: Option<UnboundApprovals>) -> Self {
         let is_refused = verdict.outcome == VerdictOutcome::Ask
             && !can_be_approved(&verdict.binding, unbound == Some(UnboundApprovals::Ask));
@@ -159,9 +161,9 @@ impl Approval {
 }
 
 /// What to do where nothing can be approved.
-fn next_step(verdict: &Verdict, approval: Approval) -> Option<String> {
+fn next_step(verdict: &Verdict, approval: ExplainedApproval) -> Option<String> {
     let unbound = verdict.binding.unbound.as_ref();
-    let unbound = unbound.filter(|_| approval == Approval::Refused)?;
+    let unbound = unbound.filter(|_| approval == ExplainedApproval::Refused)?;
     Some(unbound.next_step.clone())
 }
 
@@ -222,7 +224,7 @@ impl<'a> Explanation<'a> {
         facts: &'a CallFacts,
         evaluation: &'a Evaluation,
         policy: &'a Levels,
-        approval: Approval,
+        approval: ExplainedApproval,
     ) -> Self {
         let analysis = &evaluation.analysis;
         Self {
@@ -237,7 +239,7 @@ impl<'a> Explanation<'a> {
                 Shape::Plain(_) | Shape::Odd(_) => highlight(command),
             },
             verdict: &evaluation.verdict,
-            approval_refused: (approval == Approval::Refused).then_some(UNBOUND_CODE),
+            approval_refused: (approval == ExplainedApproval::Refused).then_some(UNBOUND_CODE),
             next_step: None,
             policy,
             shield: String::new(),

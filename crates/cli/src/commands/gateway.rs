@@ -23,8 +23,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::role_tokens::RoleTokens;
-use super::service::{self, Kept, Kind, Service};
-use super::{Outcome, open, open_options, supervisor};
+use super::service::{self, KeptProcess, ServiceDefinition, ServiceKind};
+use super::{CommandOutcome, open, open_options, supervisor};
 use crate::args::{
     GatewayCommand, GatewayInstallArguments, GatewayRunArguments, GatewayStatusArguments,
     GatewayTokenArguments, ServiceArguments, StateArguments,
@@ -46,28 +46,28 @@ const THREAD_KEPT: Duration = Duration::from_secs(1);
 /// subscribed to it can hold, so that there is always one for reads and decisions.
 const WAITING_THREADS: usize = 2048;
 
-pub fn run(state: &StateArguments, command: &GatewayCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &GatewayCommand) -> CommandOutcome {
     match command {
         GatewayCommand::Run(arguments) => serve_here(state, arguments),
         GatewayCommand::Status(arguments) => status(state, arguments),
         GatewayCommand::Stop(arguments) => stop(state, arguments),
         GatewayCommand::Install(arguments) => install(state, arguments),
         GatewayCommand::Uninstall(arguments) => {
-            service::uninstall(state, &open(state)?, Kind::Gateway, None, arguments)
+            service::uninstall(state, &open(state)?, ServiceKind::Gateway, None, arguments)
         }
         GatewayCommand::Start(arguments) => {
             let host = open(state)?;
-            service::start(state, &host, &Serving(&host), arguments)
+            service::start(state, &host, &ServingGateway(&host), arguments)
         }
         GatewayCommand::Restart(arguments) => {
             let host = open(state)?;
-            service::restart(state, &host, &Serving(&host), arguments)
+            service::restart(state, &host, &ServingGateway(&host), arguments)
         }
         GatewayCommand::Token(arguments) => token(state, arguments),
     }
 }
 
-fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Outcome {
+fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> CommandOutcome {
     if arguments.detach {
         // Fails only for who leads a session already.
         let _ = rustix::process::setsid();
@@ -259,11 +259,11 @@ fn about_certificate(info: &GatewayInfo) -> String {
     )
 }
 
-fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome {
+fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> CommandOutcome {
     let host = open(state)?;
     let Some(info) = running(host.state_dir()) else {
         if arguments.json {
-            let service = service::status(&host, Kind::Gateway);
+            let service = service::status(&host, ServiceKind::Gateway);
             output::print_json(&json!({ "running": false, "service": service }));
         } else {
             let run = state.in_command("interlock gateway run");
@@ -281,7 +281,7 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome
         value["port"] = info.address.port().into();
         value["url"] = info.url().into();
         value["supervisorPid"] = supervisor.map(|about| about.pid).into();
-        value["service"] = service::status(&host, Kind::Gateway);
+        value["service"] = service::status(&host, ServiceKind::Gateway);
         output::print_json(&value);
     } else {
         output::print(&format!(
@@ -296,7 +296,7 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Outcome
     Ok(ExitCode::SUCCESS)
 }
 
-fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
+fn stop(state: &StateArguments, arguments: &ServiceArguments) -> CommandOutcome {
     let host = open(state)?;
     let not_running = || {
         Failure::refused(
@@ -304,10 +304,10 @@ fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
             "no gateway runs for this state directory",
         )
     };
-    service::stop(&host, &Serving(&host), not_running, arguments)
+    service::stop(&host, &ServingGateway(&host), not_running, arguments)
 }
 
-fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> Outcome {
+fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> CommandOutcome {
     let host = open(state)?;
     if let Some(user) = &arguments.run_as {
         RunAccount::named(user).map_err(HostError::from)?;
@@ -323,16 +323,22 @@ fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> Outco
     if let Some(port) = arguments.port {
         command.extend(["--port".into(), port.to_string().into()]);
     }
-    let service = Service::new(Kind::Gateway, state, &host, &command)?;
-    service::install(state, &service, &Serving(&host), None, &arguments.install)
+    let service = ServiceDefinition::new(ServiceKind::Gateway, state, &host, &command)?;
+    service::install(
+        state,
+        &service,
+        &ServingGateway(&host),
+        None,
+        &arguments.install,
+    )
 }
 
 /// The gateway that serves this state directory, if any.
-struct Serving<'a>(&'a LocalHost);
+struct ServingGateway<'a>(&'a LocalHost);
 
-impl Kept for Serving<'_> {
-    fn kind(&self) -> Kind {
-        Kind::Gateway
+impl KeptProcess for ServingGateway<'_> {
+    fn kind(&self) -> ServiceKind {
+        ServiceKind::Gateway
     }
 
     fn pid(&self) -> Option<u32> {
@@ -372,7 +378,7 @@ pub(super) fn end_process(pid: u32, is_there: impl Fn() -> bool) -> Result<(), S
     Ok(())
 }
 
-fn token(state: &StateArguments, arguments: &GatewayTokenArguments) -> Outcome {
+fn token(state: &StateArguments, arguments: &GatewayTokenArguments) -> CommandOutcome {
     let host = open(state)?;
     let of_operators = RoleTokens {
         role: TokenRole::Operator,

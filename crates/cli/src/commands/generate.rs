@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 
-use super::Outcome;
+use super::CommandOutcome;
 use crate::args::{Arguments, CompletionArguments, ManArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -25,7 +25,7 @@ pub fn completion(arguments: &CompletionArguments) -> ExitCode {
 }
 
 /// One page for each command, as `interlock-approvals-watch.1`.
-pub fn man(arguments: &ManArguments) -> Outcome {
+pub fn man(arguments: &ManArguments) -> CommandOutcome {
     let failed = |error: std::io::Error| {
         let message = format!("{}: {error}", arguments.directory.display());
         Failure::refused("MAN_NOT_WRITTEN", message)

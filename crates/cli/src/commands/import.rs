@@ -8,12 +8,12 @@ use interlock_checks::openclaw::{
 };
 use serde_json::json;
 
-use super::{Outcome, open, outside_runs};
+use super::{CommandOutcome, open, outside_runs};
 use crate::args::{ImportCommand, ImportOpenclawArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
-pub fn run(state: &StateArguments, command: &ImportCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &ImportCommand) -> CommandOutcome {
     let ImportCommand::Openclaw(arguments) = command;
     let host = open(state)?;
     let outside = outside_runs(host.state_dir())?;

@@ -12,7 +12,7 @@ use interlock_host::LocalHost;
 use interlock_node::Secret;
 
 use super::join::{Absent, join};
-use super::{Outcome, known_agent, open, outside_runs};
+use super::{CommandOutcome, known_agent, open, outside_runs};
 use crate::args::{McpArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -27,7 +27,7 @@ const MAX_PATH_BYTES: usize = 64 * 1024;
 /// How much of a refusal is read.
 const MAX_BODY_BYTES: u64 = 64 * 1024;
 
-pub fn run(state: &StateArguments, arguments: &McpArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &McpArguments) -> CommandOutcome {
     let host = open(state)?;
     let stream = match RemoteGateway::followed(state, &host)? {
         Some(remote) => connect_remote(&host, &remote, arguments)?,

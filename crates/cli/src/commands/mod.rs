@@ -51,7 +51,7 @@ use crate::reach;
 
 use agent::{agent_id, known_agent, known_agents, known_scope};
 
-pub type Outcome = Result<ExitCode, Failure>;
+pub type CommandOutcome = Result<ExitCode, Failure>;
 
 pub fn version() -> ExitCode {
     output::print(concat!("interlock ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::{self, end_with_signals};
-use super::service::{self, DO_NOT_RESTART, Kept, Kind, Service};
-use super::{Outcome, open, open_options, supervisor};
+use super::service::{self, DO_NOT_RESTART, KeptProcess, ServiceDefinition, ServiceKind};
+use super::{CommandOutcome, open, open_options, supervisor};
 use crate::args::{
     NodeCommand, NodeInstallArguments, NodeRunArguments, NodeStatusArguments, ServiceArguments,
     StateArguments,
@@ -26,7 +26,7 @@ use crate::output;
 /// Where `install` puts a token that it finds there, in the state directory.
 const TOKEN_FILE: &str = "node.token";
 
-pub fn run(state: &StateArguments, command: &NodeCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &NodeCommand) -> CommandOutcome {
     match command {
         NodeCommand::Run(arguments) => serve_here(state, arguments),
         NodeCommand::Status(arguments) => status(state, arguments),
@@ -34,21 +34,21 @@ pub fn run(state: &StateArguments, command: &NodeCommand) -> Outcome {
         NodeCommand::Uninstall(arguments) => {
             let host = open(state)?;
             let secret = host.state_dir().join(TOKEN_FILE);
-            service::uninstall(state, &host, Kind::Node, Some(&secret), arguments)
+            service::uninstall(state, &host, ServiceKind::Node, Some(&secret), arguments)
         }
         NodeCommand::Start(arguments) => {
             let host = open(state)?;
-            service::start(state, &host, &Serving(&host), arguments)
+            service::start(state, &host, &ServingNode(&host), arguments)
         }
         NodeCommand::Stop(arguments) => stop(state, arguments),
         NodeCommand::Restart(arguments) => {
             let host = open(state)?;
-            service::restart(state, &host, &Serving(&host), arguments)
+            service::restart(state, &host, &ServingNode(&host), arguments)
         }
     }
 }
 
-fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> Outcome {
+fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> CommandOutcome {
     let host = open(state)?;
     super::outside_runs(host.state_dir())?;
     super::say_guard_only(&host)?;
@@ -111,7 +111,7 @@ fn no_operator_token() -> Failure {
         .with_hint("mint a token for nodes, on the gateway: interlock nodes enroll")
 }
 
-fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome {
+fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> CommandOutcome {
     let host = open(state)?;
     let run = &arguments.run;
     let configured = host.config()?.config().gateway.remote.clone();
@@ -165,10 +165,16 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> Outcome 
     if run.tls {
         command.push("--tls".into());
     }
-    let service = Service::new(Kind::Node, state, &host, &command)?;
+    let service = ServiceDefinition::new(ServiceKind::Node, state, &host, &command)?;
     let secret = secret.as_deref().map(|secret| (kept.as_path(), secret));
     service::warn_root(state, &host, "interlock config set tools.exec.runAs USER")?;
-    service::install(state, &service, &Serving(&host), secret, &arguments.install)
+    service::install(
+        state,
+        &service,
+        &ServingNode(&host),
+        secret,
+        &arguments.install,
+    )
 }
 
 fn unusable(path: &Path) -> impl Fn(std::io::Error) -> Failure {
@@ -178,19 +184,19 @@ fn unusable(path: &Path) -> impl Fn(std::io::Error) -> Failure {
     }
 }
 
-fn stop(state: &StateArguments, arguments: &ServiceArguments) -> Outcome {
+fn stop(state: &StateArguments, arguments: &ServiceArguments) -> CommandOutcome {
     let host = open(state)?;
     let not_running =
         || Failure::refused("NODE_NOT_RUNNING", "no node runs for this state directory");
-    service::stop(&host, &Serving(&host), not_running, arguments)
+    service::stop(&host, &ServingNode(&host), not_running, arguments)
 }
 
 /// The node host that runs for this state directory, if any.
-struct Serving<'a>(&'a LocalHost);
+struct ServingNode<'a>(&'a LocalHost);
 
-impl Kept for Serving<'_> {
-    fn kind(&self) -> Kind {
-        Kind::Node
+impl KeptProcess for ServingNode<'_> {
+    fn kind(&self) -> ServiceKind {
+        ServiceKind::Node
     }
 
     fn pid(&self) -> Option<u32> {
@@ -234,7 +240,7 @@ fn failed(error: &NodeError) -> Failure {
     }
 }
 
-fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> Outcome {
+fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> CommandOutcome {
     let host = open(state)?;
     let file = NodeFile::read(host.state_dir());
     let info = interlock_node::running(host.state_dir());
@@ -243,7 +249,7 @@ fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> Outcome {
         let mut value = info.as_ref().map_or_else(|| json!({}), |info| json!(info));
         value["running"] = info.is_some().into();
         value["node"] = json!(file);
-        value["service"] = service::status(&host, Kind::Node);
+        value["service"] = service::status(&host, ServiceKind::Node);
         output::print_json(&value);
         return Ok(code);
     }

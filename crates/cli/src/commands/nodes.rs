@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
 use super::role_tokens::RoleTokens;
-use super::{Outcome, open, outside_runs};
+use super::{CommandOutcome, open, outside_runs};
 use crate::args::{
     NodesApproveArguments, NodesCommand, NodesEnrollArguments, NodesInvokeArguments, StateArguments,
 };
@@ -25,7 +25,7 @@ pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, get_of_gateway, set as document_set};
 pub(super) use remote::{DocumentAsked, DocumentOwner};
 
-pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &NodesCommand) -> CommandOutcome {
     if let NodesCommand::Invoke(arguments) = command {
         check_invoke(&arguments.command)?;
     }
@@ -80,7 +80,11 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> Outcome {
 }
 
 /// Tokens with which nodes join. They are in the store, whether a gateway runs or not.
-fn enroll(state: &StateArguments, host: &LocalHost, arguments: &NodesEnrollArguments) -> Outcome {
+fn enroll(
+    state: &StateArguments,
+    host: &LocalHost,
+    arguments: &NodesEnrollArguments,
+) -> CommandOutcome {
     let of_nodes = RoleTokens {
         role: TokenRole::Node,
         list: "interlock nodes enroll --list",

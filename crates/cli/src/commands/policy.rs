@@ -14,12 +14,12 @@ use interlock_host::LocalHost;
 use interlock_host::cases::Cases;
 use interlock_policy::Document;
 
-use super::{Outcome, open};
+use super::{CommandOutcome, open};
 use crate::args::{PolicyCommand, PolicyTestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, visible};
 
-pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: PolicyCommand) -> CommandOutcome {
     match command {
         PolicyCommand::Test(arguments) => test(state, &arguments),
         PolicyCommand::Replay(arguments) => replay::run(state, &arguments),
@@ -29,7 +29,7 @@ pub fn run(state: &StateArguments, command: PolicyCommand) -> Outcome {
     }
 }
 
-fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> Outcome {
+fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> CommandOutcome {
     let mut cases = Cases::default();
     for file in &arguments.files {
         cases.add(&file.display().to_string(), &read(file)?)?;

@@ -13,9 +13,9 @@ use interlock_host::process::{
 };
 use interlock_run::keys::Bracketed;
 use interlock_run::spool::LineRange;
-use sessions::{FollowedGateway, Sessions};
+use sessions::{FollowedGateway, SessionPlace};
 
-use super::{Outcome, agent_id, known_agent, open, supervisor};
+use super::{CommandOutcome, agent_id, known_agent, open, supervisor};
 use crate::args::{
     CallerArguments, ProcessCommand, ProcessLogArguments, ProcessPasteArguments,
     ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments, ProcessWriteArguments,
@@ -24,7 +24,7 @@ use crate::args::{
 use crate::failure::Failure;
 use crate::output;
 
-pub fn run(state: &StateArguments, command: ProcessCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: ProcessCommand) -> CommandOutcome {
     let at = |error| failure(state, error);
     match command {
         ProcessCommand::List(arguments) => {
@@ -116,12 +116,12 @@ fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, 
 fn session<'a>(
     state: &'a StateArguments,
     arguments: &ProcessSessionArguments,
-) -> Result<(Sessions<'a>, String), Failure> {
+) -> Result<(SessionPlace<'a>, String), Failure> {
     if let Some(followed) = FollowedGateway::find(state, &arguments.caller)? {
         return followed.session(state, &arguments.session);
     }
     let process = process(state, &arguments.caller)?;
-    Sessions::with(
+    SessionPlace::with(
         state,
         process,
         arguments.caller.agent.as_deref(),

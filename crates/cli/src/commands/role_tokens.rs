@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use interlock_host::{LocalHost, RoleToken, TokenRole};
 use serde_json::json;
 
-use super::{Outcome, outside_runs};
+use super::{CommandOutcome, outside_runs};
 use crate::args::StateArguments;
 use crate::failure::Failure;
 use crate::output;
@@ -52,7 +52,7 @@ impl RoleTokens {
     }
 
     /// Prints what is known of the tokens; `hint` where there is none.
-    pub(super) fn list(&self, host: &LocalHost, json: bool, hint: &str) -> Outcome {
+    pub(super) fn list(&self, host: &LocalHost, json: bool, hint: &str) -> CommandOutcome {
         let tokens = host.role_tokens(self.role)?;
         if json {
             let rows = tokens
@@ -84,7 +84,7 @@ impl RoleTokens {
         host: &LocalHost,
         id: &str,
         json: bool,
-    ) -> Outcome {
+    ) -> CommandOutcome {
         outside_runs(host.state_dir())?;
         if !host.revoke_role_token(self.role, id)? {
             let list = state.in_command(self.list);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::approvals::duration;
 use super::devices::{rows_of, short, text};
-use super::{Outcome, configured_host, known_agents, open};
+use super::{CommandOutcome, configured_host, known_agents, open};
 use crate::args::{StateArguments, StatusArguments};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
@@ -22,9 +22,9 @@ const SHOWN_APPROVALS: usize = 3;
 /// The `source` of entries that belong to the base.
 const BASE: &str = "base";
 
-pub fn run(state: &StateArguments, arguments: &StatusArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &StatusArguments) -> CommandOutcome {
     let host = open(state)?;
-    let mut status = Status::default();
+    let mut status = StatusFacts::default();
     if let Some(remote) = RemoteGateway::followed(state, &host)? {
         status.elsewhere(state, &host, &remote)?;
     } else {
@@ -46,14 +46,14 @@ pub fn run(state: &StateArguments, arguments: &StatusArguments) -> Outcome {
 
 /// The same facts for people and for programs.
 #[derive(Default)]
-struct Status {
+struct StatusFacts {
     rows: Vec<Vec<String>>,
     value: Value,
     next: Vec<String>,
     has_gateway: bool,
 }
 
-impl Status {
+impl StatusFacts {
     fn row(&mut self, title: &str, text: String) {
         let is_same = |row: &&Vec<String>| row[0] == title;
         let title = match self.rows.iter().rfind(|row| !row[0].is_empty()) {

@@ -12,7 +12,7 @@ use interlock_host::{
 use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 
-use super::super::{Outcome, decider, prompt, supervisor};
+use super::super::{CommandOutcome, decider, prompt, supervisor};
 use super::source::{ApprovalSource, DecisionAnswer};
 use super::{bounds, milliseconds};
 use crate::args::{
@@ -31,7 +31,7 @@ pub(super) fn pending(
     host: &LocalHost,
     state: &StateArguments,
     arguments: &ApprovalsPendingArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let source = ApprovalSource::open(state, host)?;
     if let ApprovalSource::Here(host) = source {
         tidy(host)?;
@@ -100,7 +100,7 @@ pub(super) fn approve(
     (source, state): (&ApprovalSource<'_>, &StateArguments),
     arguments: &ApprovalsApproveArguments,
     outside: OutsideRuns,
-) -> Outcome {
+) -> CommandOutcome {
     let decision = if arguments.always.is_some() {
         ApprovalDecision::AllowAlways
     } else if arguments.session {
@@ -132,7 +132,7 @@ pub(super) fn deny(
     (source, state): (&ApprovalSource<'_>, &StateArguments),
     arguments: &ApprovalsDenyArguments,
     outside: OutsideRuns,
-) -> Outcome {
+) -> CommandOutcome {
     let approval = source.approval(&arguments.id, Secrets::Masked)?;
     let answer = DecisionWords {
         decision: ApprovalDecision::Deny,
@@ -159,7 +159,7 @@ fn decide(
     words: DecisionWords<'_>,
     outside: OutsideRuns,
     json: bool,
-) -> Outcome {
+) -> CommandOutcome {
     if !json {
         // The decision follows at once, so all of it is printed first.
         output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());

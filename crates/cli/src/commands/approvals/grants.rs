@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use interlock_host::{Grant, LocalHost, OutsideRuns, now_ms};
 use serde_json::{Value, json};
 
-use super::super::{Outcome, decider};
+use super::super::{CommandOutcome, decider};
 use super::duration;
 use crate::args::{ApprovalsGrantsArguments, ApprovalsRevokeArguments};
 use crate::output::{self, Paint, line};
 
-pub(super) fn list(host: &LocalHost, arguments: &ApprovalsGrantsArguments) -> Outcome {
+pub(super) fn list(host: &LocalHost, arguments: &ApprovalsGrantsArguments) -> CommandOutcome {
     let grants = host.desk().grants()?;
     if arguments.json {
         let grants: Vec<Value> = grants.iter().map(as_json).collect();
@@ -33,7 +33,7 @@ pub(super) fn revoke(
     host: &LocalHost,
     arguments: &ApprovalsRevokeArguments,
     outside: OutsideRuns,
-) -> Outcome {
+) -> CommandOutcome {
     let desk = host.desk();
     let grant = desk.revoke_grant(&arguments.id, &decider(), outside)?;
     if arguments.json {

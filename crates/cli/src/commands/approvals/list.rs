@@ -8,7 +8,7 @@ use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry};
 use serde_json::{Value, json};
 
 use super::super::nodes::DocumentAsked;
-use super::super::{Outcome, agent_id, known_agent, nodes};
+use super::super::{CommandOutcome, agent_id, known_agent, nodes};
 use super::{bounds, last_use, with_owner};
 use crate::args::{AllowlistListArguments, StateArguments};
 use crate::failure::Failure;
@@ -18,13 +18,13 @@ use crate::output::{self, Paint, line};
 const BASE: &str = "base";
 
 /// An entry and where it is written.
-type Listed = (Entry, String);
+type PrintedEntry = (Entry, String);
 
 pub(super) fn run(
     state: &StateArguments,
     host: &LocalHost,
     arguments: &AllowlistListArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let (document, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => (host.document_with_uses()?.0, None),
         Some(asked) => {
@@ -43,7 +43,7 @@ pub(super) fn run(
         }
         None => all_entries(&document)?,
     };
-    let (base, own): (Vec<Listed>, Vec<Listed>) = entries
+    let (base, own): (Vec<PrintedEntry>, Vec<PrintedEntry>) = entries
         .into_iter()
         .partition(|(entry, _)| entry.source.as_deref() == Some(BASE));
     if arguments.json {
@@ -68,7 +68,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn row((entry, origin): &Listed) -> Vec<String> {
+fn row((entry, origin): &PrintedEntry) -> Vec<String> {
     let used = last_use(entry);
     vec![
         line(&entry.pattern),
@@ -84,14 +84,14 @@ fn row((entry, origin): &Listed) -> Vec<String> {
     ]
 }
 
-fn values(entries: &[Listed]) -> Vec<Value> {
-    let value = |(entry, origin): &Listed| json!({ "entry": entry, "origin": origin });
+fn values(entries: &[PrintedEntry]) -> Vec<Value> {
+    let value = |(entry, origin): &PrintedEntry| json!({ "entry": entry, "origin": origin });
     entries.iter().map(value).collect()
 }
 
 /// The entries of every scope, each once.
-fn all_entries(document: &Document) -> Result<Vec<Listed>, Failure> {
-    let mut all: Vec<Listed> = Vec::new();
+fn all_entries(document: &Document) -> Result<Vec<PrintedEntry>, Failure> {
+    let mut all: Vec<PrintedEntry> = Vec::new();
     let named = document.agents.keys().filter(|name| *name != EVERY_AGENT);
     for name in named.map(String::as_str).chain([AgentId::MAIN]) {
         for entry in interlock_policy::entries(document, &agent_id(name)?) {

@@ -6,7 +6,7 @@ use interlock_host::companion::{SocketToken, socket_path};
 use interlock_host::{LocalHost, OutsideRuns};
 use serde_json::json;
 
-use super::super::Outcome;
+use super::super::CommandOutcome;
 use crate::args::ApprovalsSocketArguments;
 use crate::output;
 
@@ -14,7 +14,7 @@ pub(super) fn run(
     host: &LocalHost,
     arguments: &ApprovalsSocketArguments,
     outside: OutsideRuns,
-) -> Outcome {
+) -> CommandOutcome {
     let path = socket_path(host.state_dir());
     let token = if arguments.token {
         Some(host.make_socket_token(outside)?)

@@ -23,7 +23,7 @@ use interlock_host::companion::CompanionListener;
 use interlock_host::{ApprovalSummary, LocalHost, OutsideRuns, PendingApproval};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::super::Outcome;
+use super::super::CommandOutcome;
 use super::decide;
 use super::source::{ApprovalSource, is_outage};
 use crate::args::{ApprovalsWatchArguments, StateArguments};
@@ -50,7 +50,7 @@ pub(super) fn run(
     host: &LocalHost,
     arguments: &ApprovalsWatchArguments,
     outside: OutsideRuns,
-) -> Outcome {
+) -> CommandOutcome {
     let source = ApprovalSource::open(state, host)?;
     // The socket is for programs of this machine, and brings what waits on this machine.
     let listener = match (&source, arguments.no_listen) {
@@ -100,7 +100,7 @@ struct Window<'a> {
 }
 
 /// What a look found.
-struct Look {
+struct WatchLook {
     /// What waits now, the one that expires first in front.
     waiting: Vec<ApprovalSummary>,
     /// Approvals that the filter shows have come since the last look.
@@ -121,7 +121,7 @@ enum Outage {
 impl Window<'_> {
     /// Looks for what waits, and notifies the owner of what is new and not hidden by the filter. What
     /// waited before the first look is not new.
-    fn look(&mut self, filter: &Filter) -> Result<Look, Failure> {
+    fn look(&mut self, filter: &Filter) -> Result<WatchLook, Failure> {
         // Hosts that bring an approval learn that it came; its content is read from the store.
         if let Some((listener, host)) = &mut self.listener {
             listener.look(host)?;
@@ -141,7 +141,7 @@ impl Window<'_> {
                 .err()
                 .map(|error| format!("--notify-command: {error}"))
         });
-        Ok(Look {
+        Ok(WatchLook {
             waiting,
             has_new,
             not_notified,

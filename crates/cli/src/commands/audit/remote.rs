@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use interlock_host::{AuditHead, now_ms};
 use serde_json::{Value, json};
 
-use super::super::Outcome;
+use super::super::CommandOutcome;
 use super::super::approvals::milliseconds;
 use super::{broken, earlier_head, kind, tell_head, tell_intact, tell_records};
 use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments};
@@ -17,7 +17,7 @@ use crate::output::visible;
 /// Records in one answer.
 const PAGE: usize = 500;
 
-pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> Outcome {
+pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> CommandOutcome {
     match command {
         AuditCommand::Log(arguments) => {
             tell_records(&records(&mut gateway, arguments)?, arguments.json);

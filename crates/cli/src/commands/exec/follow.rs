@@ -15,14 +15,14 @@ const BATCH: usize = 256 * 1024;
 /// Asked anew after this time.
 const WAIT: Duration = Duration::from_secs(30);
 
-pub struct Follower {
+pub struct OutputFollower {
     name: String,
     spool: Option<SpoolReader>,
     cursor: Cursor,
     not_shown: u64,
 }
 
-impl Follower {
+impl OutputFollower {
     pub fn new(client: &SupervisorClient, started: &StartedRun) -> Self {
         let name = started.session.name.clone();
         Self {

@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// What stands at descriptor 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum StandardInput {
     /// Nothing that could be passed: a terminal, a device, a socket, or nothing at all.
     Nothing,
     /// There is data to read.
@@ -62,9 +62,9 @@ pub(super) fn is_passed(
         return Ok(false);
     }
     match stands(Duration::ZERO) {
-        Standing::Data => return Ok(true),
-        Standing::Nothing | Standing::Ended => return Ok(false),
-        Standing::Idle => {}
+        StandardInput::Data => return Ok(true),
+        StandardInput::Nothing | StandardInput::Ended => return Ok(false),
+        StandardInput::Idle => {}
     }
     if is_allowed_with_input(host, agent, all)? {
         return Ok(true);
@@ -91,9 +91,9 @@ fn has_other_input(all: &ExecArguments) -> bool {
 /// Waits a moment for data in a pipe, and says where it stays without.
 fn has_data_soon() -> bool {
     match stands(FIRST_DATA) {
-        Standing::Data => true,
-        Standing::Nothing | Standing::Ended => false,
-        Standing::Idle => {
+        StandardInput::Data => true,
+        StandardInput::Nothing | StandardInput::Ended => false,
+        StandardInput::Idle => {
             output::note(
                 "interlock: standard input is a pipe into which nothing came, so it is not passed to the command; --input pass passes it, --input none does not look",
             );
@@ -117,36 +117,36 @@ fn is_allowed_with_input(
 }
 
 /// Looks at descriptor 0, and waits so long for data in a pipe that is empty.
-fn stands(wait: Duration) -> Standing {
+fn stands(wait: Duration) -> StandardInput {
     let stdin = rustix::stdio::stdin();
     let Ok(stat) = rustix::fs::fstat(stdin) else {
-        return Standing::Nothing;
+        return StandardInput::Nothing;
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
             let at = rustix::fs::tell(stdin).unwrap_or_default();
             if u64::try_from(stat.st_size).unwrap_or_default() > at {
-                Standing::Data
+                StandardInput::Data
             } else {
-                Standing::Ended
+                StandardInput::Ended
             }
         }
         FileType::Fifo => pipe_stands(stdin, wait),
-        _ => Standing::Nothing,
+        _ => StandardInput::Nothing,
     }
 }
 
-fn pipe_stands(stdin: BorrowedFd<'_>, wait: Duration) -> Standing {
+fn pipe_stands(stdin: BorrowedFd<'_>, wait: Duration) -> StandardInput {
     let time = Timespec::try_from(wait).unwrap_or_default();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     if !matches!(rustix::event::poll(&mut polled, Some(&time)), Ok(1..)) {
-        return Standing::Idle;
+        return StandardInput::Idle;
     }
     // At the end of a pipe, poll says only that the writers are gone.
     if polled[0].revents().contains(PollFlags::IN) {
-        Standing::Data
+        StandardInput::Data
     } else {
-        Standing::Ended
+        StandardInput::Ended
     }
 }
 

@@ -15,8 +15,8 @@ use interlock_policy::{AgentId, Ask, quote};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
-use super::super::approval_wait::{self, Asked, Settled};
-use super::super::{Outcome, request};
+use super::super::approval_wait::{self, AwaitedApproval, Settled};
+use super::super::{CommandOutcome, request};
 use super::input;
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::{Failure, NOT_ALLOWED};
@@ -45,7 +45,7 @@ pub(super) fn run(
     all: &ExecArguments,
     agent: &AgentId,
     asked_host: Option<Host>,
-) -> Outcome {
+) -> CommandOutcome {
     if all.approval.is_some() {
         let message =
             "what was approved elsewhere runs there by itself: --approval is for this machine";
@@ -74,7 +74,7 @@ pub(super) fn run(
             "interlock: sent to the gateway {url}; {place}, and what has to be asked waits there: {watch}"
         ));
     }
-    let mut call = Call {
+    let mut call = PendingNodeCall {
         host,
         session_key: usual_session_key(agent.as_str()),
         requester: gateway.requester(),
@@ -97,7 +97,7 @@ pub(super) fn run(
             && let Some(approval) = call.question()
         {
             let reason = approval.reasons.first().map_or("", String::as_str);
-            let asked = Asked {
+            let asked = AwaitedApproval {
                 approval: &approval,
                 reason,
                 json: all.request.json,
@@ -125,7 +125,7 @@ pub(super) fn run(
     // It ended at once, and there is more of it than a result shows.
     let has_more = details["sessionId"].is_string() && details["omittedBytes"].is_u64();
     let follow = |details: Value| {
-        let mut run = Run::of(&details, agent)?;
+        let mut run = FollowedRun::of(&details, agent)?;
         let other_way = || GatewayClient::connect_running(state, host);
         if is_input_passed && details["status"] == "running" {
             input::pass_elsewhere(other_way()?, &run.session);
@@ -197,21 +197,21 @@ fn parameters(
     Ok(parameters)
 }
 
-type Answered = (Result<Value, CallFailure>, GatewayClient);
+type NodeCallAnswer = (Result<Value, CallFailure>, GatewayClient);
 
 /// A call that is under way.
-struct Call<'a> {
+struct PendingNodeCall<'a> {
     host: &'a LocalHost,
     session_key: String,
     requester: String,
-    answer: Receiver<Answered>,
+    answer: Receiver<NodeCallAnswer>,
     is_asked: bool,
     /// Questions of others.
     others: HashSet<String>,
 }
 
 /// On a thread of its own: the gateway cuts off a client that does not read its connection.
-fn begin(mut gateway: GatewayClient, params: Value) -> Receiver<Answered> {
+fn begin(mut gateway: GatewayClient, params: Value) -> Receiver<NodeCallAnswer> {
     let (tell, answer) = channel();
     std::thread::spawn(move || {
         let answer = gateway.call("tools.invoke", &params);
@@ -220,7 +220,7 @@ fn begin(mut gateway: GatewayClient, params: Value) -> Receiver<Answered> {
     answer
 }
 
-impl Call<'_> {
+impl PendingNodeCall<'_> {
     /// The question that the call waits for, once.
     fn question(&mut self) -> Option<PendingApproval> {
         if self.is_asked {
@@ -268,7 +268,7 @@ fn refused(details: &Value) -> Failure {
     }
 }
 
-fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> Outcome {
+fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> CommandOutcome {
     let short = text(&details["shortId"]);
     let approve = state.in_command(&format!("interlock approvals approve {short}"));
     if all.request.json {
@@ -292,7 +292,7 @@ enum FollowedEvent {
 }
 
 /// A run on its node, which is followed.
-struct Run {
+struct FollowedRun {
     session: String,
     agent: String,
     /// What is shown at the end, for programs.
@@ -303,7 +303,7 @@ struct Run {
     signal: Option<i32>,
 }
 
-impl Run {
+impl FollowedRun {
     fn of(details: &Value, agent: &AgentId) -> Result<Self, Failure> {
         let session = details["sessionId"].as_str().ok_or_else(gone)?;
         Ok(Self {

@@ -5,11 +5,11 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use interlock_host::{LocalHost, RunTicket};
 
 /// Until it is dropped.
-pub struct Watch {
+pub struct NoticeWatch {
     _end: Sender<()>,
 }
 
-pub fn begin(host: &LocalHost, ticket: &RunTicket) -> Option<Watch> {
+pub fn begin(host: &LocalHost, ticket: &RunTicket) -> Option<NoticeWatch> {
     let notice = host.desk().running_notice(ticket)?;
     let (end, ended) = channel::<()>();
     std::thread::spawn(move || {
@@ -18,5 +18,5 @@ pub fn begin(host: &LocalHost, ticket: &RunTicket) -> Option<Watch> {
             let _ = notice.announce();
         }
     });
-    Some(Watch { _end: end })
+    Some(NoticeWatch { _end: end })
 }

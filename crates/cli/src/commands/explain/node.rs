@@ -7,7 +7,7 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Ask, Levels, quote};
 use serde_json::{Value, json};
 
-use super::super::{Outcome, level_row, nodes, request};
+use super::super::{CommandOutcome, level_row, nodes, request};
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, line, visible};
@@ -18,7 +18,7 @@ pub(super) fn run(
     agent: &AgentId,
     node: &str,
     arguments: &ExplainArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let call = &arguments.request;
     let source = request::source(call)?;
     let command = match &source {
@@ -69,7 +69,7 @@ fn unexplained(
     agent: &AgentId,
     node: &nodes::NamedNode,
     json: bool,
-) -> Outcome {
+) -> CommandOutcome {
     let policy = nodes::NodePolicy::read(state, host, Some(&node.id), agent)?;
     let why = "the node does not tell its verdicts: this is its policy, and it judges when it runs";
     if json {

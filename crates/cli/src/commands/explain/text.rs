@@ -9,7 +9,7 @@ use interlock_policy::{
 };
 
 use super::super::level_row;
-use super::{Approval, CallFacts, UNBOUND_CODE};
+use super::{CallFacts, ExplainedApproval, UNBOUND_CODE};
 use crate::output::{self, Paint, visible};
 
 /// Everything that a reader asks after a verdict, in that order.
@@ -18,7 +18,7 @@ pub(super) fn text(
     facts: &CallFacts,
     evaluation: &Evaluation,
     levels: &Levels,
-    approval: Approval,
+    approval: ExplainedApproval,
     paint: Paint,
 ) -> String {
     let verdict = &evaluation.verdict;
@@ -149,7 +149,7 @@ fn place(odd: &str) -> String {
 }
 
 /// What would happen next.
-fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
+fn outlook(verdict: &Verdict, approval: ExplainedApproval) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     let run = match verdict.transport {
         Transport::Direct => "directly, without a shell",
@@ -161,14 +161,14 @@ fn outlook(verdict: &Verdict, approval: Approval) -> Vec<Vec<String>> {
         VerdictOutcome::Ask => {
             let binding = &verdict.binding;
             let approved = match approval {
-                Approval::Possible => format!("it runs {run}"),
-                Approval::Refused => format!(
+                ExplainedApproval::Possible => format!("it runs {run}"),
+                ExplainedApproval::Refused => format!(
                     "{UNBOUND_CODE}: what would run cannot be pinned (tools.exec.unboundApprovals is `deny`)"
                 ),
             };
             lines.push(vec!["approved".to_owned(), approved]);
             lines.extend(bound(binding));
-            if approval == Approval::Refused {
+            if approval == ExplainedApproval::Refused {
                 return lines;
             }
             let always = match (

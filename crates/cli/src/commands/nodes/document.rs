@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::remote::{DocumentAsked, Remote};
 use super::{NamedNode, only, resolve_named};
 use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
-use crate::commands::{Outcome, approvals, level_row};
+use crate::commands::{CommandOutcome, approvals, level_row};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, line};
@@ -116,7 +116,7 @@ pub fn get_of_gateway(
     state: &StateArguments,
     host: &LocalHost,
     arguments: &ApprovalsGetArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let mut remote = Remote::read(state, host, DocumentAsked::Gateway)?;
     let answer = remote.gateway.call("config.get", &json!({}))?;
     let unreadable = |problem: String| {
@@ -173,7 +173,7 @@ pub fn get(
     host: &LocalHost,
     node: &str,
     arguments: &ApprovalsGetArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let gateway = GatewayClient::connect(state, host)?;
     let read = read(gateway, Some(node), arguments.agent.as_deref())?;
     let names = read.document.agents.keys().cloned();
@@ -281,7 +281,7 @@ pub fn set(
     asked: DocumentAsked<'_>,
     (name, text): (&str, &[u8]),
     arguments: &ApprovalsSetArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let file = Json5Text::parse_bytes(name, text)
         .map_err(|problem| Failure::refused("DOCUMENT_INVALID", problem.to_string()))?
         .value();

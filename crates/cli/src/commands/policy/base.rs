@@ -6,14 +6,14 @@ use interlock_host::LocalHost;
 use interlock_policy::{BASE_PROGRAMS, BaseProgram, Document};
 use serde_json::{Value, json};
 
-use super::super::{Outcome, open, outside_runs};
+use super::super::{CommandOutcome, open, outside_runs};
 use crate::args::{PolicyBaseCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint};
 
 const NAME: &str = "read-only";
 
-pub(super) fn run(state: &StateArguments, command: &PolicyBaseCommand) -> Outcome {
+pub(super) fn run(state: &StateArguments, command: &PolicyBaseCommand) -> CommandOutcome {
     let host = open(state)?;
     match command {
         PolicyBaseCommand::Show(arguments) => show(state, &host, arguments.json)?,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use interlock_host::{Direction, Replay, ReplayFilter, now_ms};
 
 use super::super::approvals::milliseconds;
-use super::super::{Outcome, known_agent, open};
+use super::super::{CommandOutcome, known_agent, open};
 use crate::args::{PolicyReplayArguments, StateArguments};
 use crate::output::{self, Paint, visible};
 
@@ -13,7 +13,7 @@ use crate::output::{self, Paint, visible};
 const STRICTER: u8 = 3;
 const LOOSER: u8 = 4;
 
-pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> Outcome {
+pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> CommandOutcome {
     let host = open(state)?;
     let proposed = match &arguments.with {
         Some(file) => Some(super::read_proposed(&host, file)?),

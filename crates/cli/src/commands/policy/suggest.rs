@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use interlock_host::{LocalHost, ReplayFilter, Suggestion, Suggestions, now_ms};
 
 use super::super::approvals::milliseconds;
-use super::super::{Outcome, known_agent, open};
+use super::super::{CommandOutcome, known_agent, open};
 use crate::args::{PolicySuggestArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
@@ -14,7 +14,7 @@ use crate::output::{self, Paint, line};
 /// How many items of a longer list are shown.
 const MOST_SHOWN: usize = 5;
 
-pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) -> Outcome {
+pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) -> CommandOutcome {
     let host = open(state)?;
     let since = now_ms().saturating_sub(milliseconds(&arguments.since)?);
     let filter = ReplayFilter {
@@ -63,7 +63,7 @@ fn accept(
     host: &LocalHost,
     suggestions: &Suggestions,
     arguments: &PolicySuggestArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let all = &suggestions.suggestions;
     for id in &arguments.accept {
         if !all.iter().any(|suggestion| suggestion.id == *id) {

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::super::approvals::bounds;
 use super::super::request::{directory, utf8};
-use super::super::{Outcome, known_scope, open, outside_runs};
+use super::super::{CommandOutcome, known_scope, open, outside_runs};
 use crate::args::{PolicyTemplateApplyArguments, PolicyTemplateCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
-pub(super) fn run(state: &StateArguments, command: &PolicyTemplateCommand) -> Outcome {
+pub(super) fn run(state: &StateArguments, command: &PolicyTemplateCommand) -> CommandOutcome {
     match command {
         PolicyTemplateCommand::List(arguments) => list(state, arguments.json),
         PolicyTemplateCommand::Show(arguments) => {
@@ -36,7 +36,7 @@ fn directory_of(named: Option<&Path>) -> Result<PathBuf, Failure> {
         .map_err(|error| Failure::usage("CWD_UNUSABLE", format!("{}: {error}", found.display())))
 }
 
-fn list(state: &StateArguments, as_json: bool) -> Outcome {
+fn list(state: &StateArguments, as_json: bool) -> CommandOutcome {
     let all = templates()?;
     if as_json {
         output::print_json(&all);
@@ -82,7 +82,7 @@ fn described(template: &Template, directory: &Path) -> String {
     out + &output::table(&rows, "  ")
 }
 
-fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Outcome {
+fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> CommandOutcome {
     let host = open(state)?;
     known_scope(&host, &arguments.agent)?;
     let directory = directory_of(arguments.dir.as_deref())?;

@@ -26,11 +26,11 @@ use signal_hook::iterator::Signals;
 use super::sessions::NODE_MARK;
 use super::{failure, process, text};
 use crate::args::{ProcessAttachArguments, StateArguments};
-use crate::commands::Outcome;
+use crate::commands::CommandOutcome;
 use crate::failure::Failure;
 use crate::output;
 use terminal::Raw;
-use view::{Leave, View};
+use view::{Leave, TranscriptView};
 
 /// Asked anew after this time.
 const WAIT: Duration = Duration::from_secs(30);
@@ -74,7 +74,7 @@ impl DetachKey {
 
 /// What is on the person's terminal in the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Begin {
+pub enum AttachBegin {
     /// The screen of a session that has been running.
     WithScreen,
     /// Everything from the first byte, below what is there.
@@ -86,7 +86,7 @@ pub const ENDING: &[i32] = &[SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 
 /// Why it is over.
 #[derive(Debug)]
-pub enum Left {
+pub enum AttachEnd {
     /// The session ended, or is lost.
     Ended,
     Detached,
@@ -95,13 +95,13 @@ pub enum Left {
 
 /// What the threads tell.
 #[derive(Debug)]
-enum Event {
-    Left(Left),
+enum AttachEvent {
+    Left(AttachEnd),
     Suspend,
     Failed(Option<ProcessError>),
 }
 
-pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> CommandOutcome {
     let at = |error| failure(state, error);
     let key = DetachKey::named(&arguments.detach_key)?;
     let process = process(state, &arguments.caller)?;
@@ -115,23 +115,23 @@ pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> Outcom
         resolved => resolved.map_err(at)?,
     };
     let session = process.look(&id).map_err(at)?;
-    let left = attach(&process, &session, key, Begin::WithScreen, ENDING).map_err(at)?;
+    let left = attach(&process, &session, key, AttachBegin::WithScreen, ENDING).map_err(at)?;
     match left {
-        Left::Ended => {
+        AttachEnd::Ended => {
             let ended = process.look(&id).map_err(at)?.ended;
             output::note(&format!("interlock: {id} {}", text::standing(&ended)));
             Ok(ExitCode::from(exit_code(&ended)))
         }
-        Left::Detached => {
+        AttachEnd::Detached => {
             tell_detached(state, &id);
             Ok(ExitCode::SUCCESS)
         }
         // In a session without a terminal this is how one detaches.
-        Left::Signalled(SIGINT) if !session.pty => {
+        AttachEnd::Signalled(SIGINT) if !session.pty => {
             tell_detached(state, &id);
             Ok(ExitCode::SUCCESS)
         }
-        Left::Signalled(signal) => Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))),
+        AttachEnd::Signalled(signal) => Ok(ExitCode::from(u8::try_from(128 + signal).unwrap_or(1))),
     }
 }
 
@@ -147,7 +147,7 @@ fn exit_code(ended: &EndedSession) -> u8 {
 
 /// All that a session wrote, at once: it ended before this process could attach.
 pub fn show_transcript(process: &Process, id: &str) -> Result<(), ProcessError> {
-    View::new(process.transcript(id)?, true).follow();
+    TranscriptView::new(process.transcript(id)?, true).follow();
     Ok(())
 }
 
@@ -166,9 +166,9 @@ pub fn attach(
     process: &Process,
     session: &SessionSummary,
     key: DetachKey,
-    begin: Begin,
+    begin: AttachBegin,
     ending: &[i32],
-) -> Result<Left, ProcessError> {
+) -> Result<AttachEnd, ProcessError> {
     let id = &session.session_id;
     let link = process.connect(id)?;
     let at_terminal = std::io::stdin().is_terminal();
@@ -177,15 +177,15 @@ pub fn attach(
     {
         process.resize(id, size)?;
     }
-    let mut view = View::new(process.transcript(id)?, session.pty);
+    let mut view = TranscriptView::new(process.transcript(id)?, session.pty);
     let raw = (session.pty && at_terminal).then(Raw::enter);
-    if session.pty && begin == Begin::WithScreen && std::io::stdout().is_terminal() {
-        View::make_room();
+    if session.pty && begin == AttachBegin::WithScreen && std::io::stdout().is_terminal() {
+        TranscriptView::make_room();
         view.draw(&link.drawing()?);
         if at_terminal {
             view.show_hint(&format!("attached to {id}; {} detaches", key.shown()));
         }
-    } else if begin == Begin::WithScreen {
+    } else if begin == AttachBegin::WithScreen {
         let how = if session.pty {
             key.shown()
         } else {
@@ -201,7 +201,7 @@ pub fn attach(
     let left = wait_to_leave(&happened, process, id, &view);
     // From here on only this thread writes to the terminal.
     let leave = match &left {
-        Ok(Left::Ended) => Leave::Ended,
+        Ok(AttachEnd::Ended) => Leave::Ended,
         _ => Leave::Midway,
     };
     view::close(&view, leave);
@@ -210,32 +210,32 @@ pub fn attach(
 }
 
 fn wait_to_leave(
-    happened: &Receiver<Event>,
+    happened: &Receiver<AttachEvent>,
     process: &Process,
     id: &str,
-    view: &Arc<Mutex<View>>,
-) -> Result<Left, ProcessError> {
+    view: &Arc<Mutex<TranscriptView>>,
+) -> Result<AttachEnd, ProcessError> {
     for event in happened {
         match event {
-            Event::Left(left) => return Ok(left),
-            Event::Suspend => suspend(process, id, view),
-            Event::Failed(Some(error)) => match process.look(id) {
+            AttachEvent::Left(left) => return Ok(left),
+            AttachEvent::Suspend => suspend(process, id, view),
+            AttachEvent::Failed(Some(error)) => match process.look(id) {
                 // It only could not be asked any more because it is over.
-                Ok(session) if session.ended.status != RUNNING => return Ok(Left::Ended),
+                Ok(session) if session.ended.status != RUNNING => return Ok(AttachEnd::Ended),
                 _ => return Err(error),
             },
-            Event::Failed(None) => break,
+            AttachEvent::Failed(None) => break,
         }
     }
     // A thread that fails without an error to show has said so itself.
-    Ok(Left::Signalled(SIGQUIT))
+    Ok(AttachEnd::Signalled(SIGQUIT))
 }
 
 const RUNNING: interlock_host::process::SessionStatus =
     interlock_host::process::SessionStatus::Running;
 
 /// Gives the terminal back to the shell that stops us, and takes it again afterwards.
-fn suspend(process: &Process, id: &str, view: &Arc<Mutex<View>>) {
+fn suspend(process: &Process, id: &str, view: &Arc<Mutex<TranscriptView>>) {
     let mut view = view::lock(view);
     let was_raw = terminal::is_raw();
     view.reset_terminal(Leave::Midway);
@@ -253,10 +253,13 @@ fn suspend(process: &Process, id: &str, view: &Arc<Mutex<View>>) {
 }
 
 /// Starts a thread that ends with an event, whatever happens in it.
-fn in_thread(events: &Sender<Event>, work: impl FnOnce() -> Option<Event> + Send + 'static) {
+fn in_thread(
+    events: &Sender<AttachEvent>,
+    work: impl FnOnce() -> Option<AttachEvent> + Send + 'static,
+) {
     let events = events.clone();
     std::thread::spawn(move || {
-        let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(Event::Failed(None)));
+        let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(AttachEvent::Failed(None)));
         if let Some(event) = event {
             // A receiver that has left already does not need it.
             let _ = events.send(event);
@@ -265,9 +268,9 @@ fn in_thread(events: &Sender<Event>, work: impl FnOnce() -> Option<Event> + Send
 }
 
 fn show_output(
-    events: &Sender<Event>,
+    events: &Sender<AttachEvent>,
     link: interlock_run::supervisor::SessionLink,
-    view: &Arc<Mutex<View>>,
+    view: &Arc<Mutex<TranscriptView>>,
 ) {
     let view = Arc::clone(view);
     in_thread(events, move || {
@@ -277,20 +280,20 @@ fn show_output(
                 Ok(standing) => standing,
                 Err(error) => {
                     view::lock(&view).follow();
-                    return Some(Event::Failed(Some(error.into())));
+                    return Some(AttachEvent::Failed(Some(error.into())));
                 }
             };
             let mut view = view::lock(&view);
             seen = view.follow().max(standing.total_bytes);
             if standing.ended {
-                return Some(Event::Left(Left::Ended));
+                return Some(AttachEvent::Left(AttachEnd::Ended));
             }
         }
     });
 }
 
 fn hear_signals(
-    events: &Sender<Event>,
+    events: &Sender<AttachEvent>,
     process: &Process,
     session: &SessionSummary,
     ending: &[i32],
@@ -310,8 +313,8 @@ fn hear_signals(
                         let _ = process.resize(&id, size);
                     }
                 }
-                SIGTSTP => drop(suspend.send(Event::Suspend)),
-                signal => return Some(Event::Left(Left::Signalled(signal))),
+                SIGTSTP => drop(suspend.send(AttachEvent::Suspend)),
+                signal => return Some(AttachEvent::Left(AttachEnd::Signalled(signal))),
             }
         }
         None

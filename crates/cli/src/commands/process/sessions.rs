@@ -26,7 +26,7 @@ use crate::remote_gateway::RemoteGateway;
 pub(super) const NODE_MARK: char = '@';
 
 /// Where one session is.
-pub(super) enum Sessions<'a> {
+pub(super) enum SessionPlace<'a> {
     Here(&'a StateArguments, Process),
     /// On a node, or at a gateway elsewhere: handled by the gateway.
     Gateway(RefCell<GatewayClient>),
@@ -72,13 +72,13 @@ impl FollowedGateway {
         mut self,
         state: &'a StateArguments,
         text: &str,
-    ) -> Result<(Sessions<'a>, String), Failure> {
+    ) -> Result<(SessionPlace<'a>, String), Failure> {
         let id = match named(state, self.sessions()?, text)? {
             Some(id) => id,
             // One that is not listed: the gateway knows why.
             None => text.to_owned(),
         };
-        Ok((Sessions::Gateway(RefCell::new(self.0)), id))
+        Ok((SessionPlace::Gateway(RefCell::new(self.0)), id))
     }
 }
 
@@ -104,7 +104,7 @@ fn named(
     Ok(found.pop())
 }
 
-impl<'a> Sessions<'a> {
+impl<'a> SessionPlace<'a> {
     /// Where the session is that this text names, or begins, and its whole name.
     pub(super) fn with(
         state: &'a StateArguments,

@@ -11,7 +11,7 @@ use interlock_config::StateDir;
 use interlock_host::{DocumentStanding, HostError, LocalHost};
 use serde_json::json;
 
-use super::{Outcome, open_options, outside_runs};
+use super::{CommandOutcome, open_options, outside_runs};
 use crate::args::{SecurityAuditArguments, SecurityCommand, StateArguments};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
@@ -20,7 +20,7 @@ use crate::reach;
 /// More findings of one id are counted, not shown; JSON has all of them.
 const MAX_SHOWN: usize = 20;
 
-pub fn run(state: &StateArguments, command: &SecurityCommand) -> Outcome {
+pub fn run(state: &StateArguments, command: &SecurityCommand) -> CommandOutcome {
     let SecurityCommand::Audit(arguments) = command;
     if let Some(remote) = super::config::remote_gateway(state) {
         reach::note(state, &remote);

@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::output;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServiceKind {
     Gateway,
     Node,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ServiceKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Gateway => "gateway",
@@ -28,7 +28,7 @@ impl fmt::Display for Kind {
     }
 }
 
-impl Kind {
+impl ServiceKind {
     /// What a command that starts it cannot do without, in a hint.
     pub(super) fn gateway(self) -> &'static str {
         match self {
@@ -40,8 +40,8 @@ impl Kind {
 
 /// What is to be kept running.
 #[derive(Debug, Clone)]
-pub struct Service {
-    pub(super) kind: Kind,
+pub struct ServiceDefinition {
+    pub(super) kind: ServiceKind,
     pub(super) name: String,
     pub(super) program: PathBuf,
     pub(super) arguments: Vec<OsString>,
@@ -49,10 +49,10 @@ pub struct Service {
     pub(super) state_dir: PathBuf,
 }
 
-impl Service {
+impl ServiceDefinition {
     /// This program with these arguments behind those that lead to the same state.
     pub fn new(
-        kind: Kind,
+        kind: ServiceKind,
         state: &StateArguments,
         host: &LocalHost,
         command: &[OsString],
@@ -88,7 +88,7 @@ impl Service {
 }
 
 /// One service for each state directory. That of the usual one has a plain name.
-pub(super) fn name(kind: Kind, state_dir: &Path) -> String {
+pub(super) fn name(kind: ServiceKind, state_dir: &Path) -> String {
     let absolute = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
         path.filter(|path| path.is_absolute())
@@ -108,7 +108,7 @@ pub(super) fn name(kind: Kind, state_dir: &Path) -> String {
 }
 
 /// The first line of every file that Interlock writes.
-pub(super) fn marker(kind: Kind) -> String {
+pub(super) fn marker(kind: ServiceKind) -> String {
     format!(
         "Written by `interlock {kind} install`, which replaces it; `interlock {kind} uninstall` removes it."
     )

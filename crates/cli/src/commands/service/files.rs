@@ -5,21 +5,21 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{Kind, marker};
+use super::{ServiceKind, marker};
 use crate::failure::Failure;
 
 /// What lies where the unit belongs.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundUnit {
     Nothing,
     Interlock(String),
     Foreign,
 }
 
-impl Found {
+impl FoundUnit {
     /// Reads only a unit that Interlock can have written: a link is an owner's decision, such as a
     /// mask.
-    pub fn at(file: &Path, kind: Kind) -> Result<Self, Failure> {
+    pub fn at(file: &Path, kind: ServiceKind) -> Result<Self, Failure> {
         match fs::symlink_metadata(file) {
             Ok(data) if !data.is_file() => return Ok(Self::Foreign),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Nothing),

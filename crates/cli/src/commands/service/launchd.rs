@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::manager::{Scope, Step, Work};
-use super::{RESTART_SECONDS, Service, Unwritable, marker, text};
+use super::manager::{ManagerStep, ManagerWork, ServiceScope};
+use super::{RESTART_SECONDS, ServiceDefinition, Unwritable, marker, text};
 
 /// The property list of a service. `AbandonProcessGroup` lets runs go on when the service is
 /// stopped. launchd has no list of exit codes after which nothing is started again.
-pub fn property_list(service: &Service) -> Result<String, Unwritable> {
+pub fn property_list(service: &ServiceDefinition) -> Result<String, Unwritable> {
     let mut arguments = String::new();
     for argument in std::iter::once(service.program.as_os_str())
         .chain(service.arguments.iter().map(AsRef::as_ref))
@@ -64,29 +64,36 @@ pub fn file_name(name: &str) -> String {
 }
 
 /// What is run for each kind of work. A service that is loaded runs.
-pub fn steps(work: Work, scope: Scope, user: u32, name: &str, file: &Path) -> Vec<Step> {
+pub fn steps(
+    work: ManagerWork,
+    scope: ServiceScope,
+    user: u32,
+    name: &str,
+    file: &Path,
+) -> Vec<ManagerStep> {
     let domain = match scope {
-        Scope::System => "system".to_owned(),
-        Scope::User => format!("gui/{user}"),
+        ServiceScope::System => "system".to_owned(),
+        ServiceScope::User => format!("gui/{user}"),
     };
     let service = format!("{domain}/{}", label(name));
     let file = file.to_string_lossy();
-    let call =
-        |words: &[&str]| Step::new(std::iter::once("launchctl").chain(words.iter().copied()));
+    let call = |words: &[&str]| {
+        ManagerStep::new(std::iter::once("launchctl").chain(words.iter().copied()))
+    };
     let bootstrap = || call(&["bootstrap", &domain, &file]);
     let bootout = || call(&["bootout", &service]);
     match work {
-        Work::Ask => vec![call(&["print", &domain])],
-        Work::IsActive => vec![call(&["print", &service])],
-        Work::Load => vec![call(&["enable", &service])],
+        ManagerWork::Ask => vec![call(&["print", &domain])],
+        ManagerWork::IsActive => vec![call(&["print", &service])],
+        ManagerWork::Load => vec![call(&["enable", &service])],
         // Fails where it is loaded; then it is only to be started.
-        Work::Start => vec![
+        ManagerWork::Start => vec![
             bootstrap().allowed_to_fail(),
             call(&["kickstart", &service]),
         ],
-        Work::Stop => vec![bootout()],
-        Work::Restart => vec![bootout().allowed_to_fail(), bootstrap()],
-        Work::Unload => vec![bootout().allowed_to_fail()],
-        Work::Forget => Vec::new(),
+        ManagerWork::Stop => vec![bootout()],
+        ManagerWork::Restart => vec![bootout().allowed_to_fail(), bootstrap()],
+        ManagerWork::Unload => vec![bootout().allowed_to_fail()],
+        ManagerWork::Forget => Vec::new(),
     }
 }

@@ -6,13 +6,13 @@ use std::process::{Command, Stdio};
 use interlock_policy::quote;
 use serde::Serialize;
 
-use super::{Service, Unwritable, launchd, systemd};
+use super::{ServiceDefinition, Unwritable, launchd, systemd};
 use crate::failure::Failure;
 use crate::output;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ManagerKind {
     Systemd,
     Launchd,
 }
@@ -21,14 +21,14 @@ pub enum Kind {
 /// the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum ServiceScope {
     User,
     System,
 }
 
 /// What a manager is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum ManagerWork {
     /// Say that it is there.
     Ask,
     /// Succeed if the service runs.
@@ -46,12 +46,12 @@ pub enum Work {
 
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ManagerStep {
     pub words: Vec<String>,
     pub may_fail: bool,
 }
 
-impl Step {
+impl ManagerStep {
     pub fn new<'a>(words: impl Iterator<Item = &'a str>) -> Self {
         Self {
             words: words.map(str::to_owned).collect(),
@@ -98,8 +98,8 @@ impl Step {
 
 #[derive(Debug, Clone)]
 pub struct Manager {
-    pub kind: Kind,
-    pub scope: Scope,
+    pub kind: ManagerKind,
+    pub scope: ServiceScope,
     user: u32,
     /// Where it reads of services.
     directory: PathBuf,
@@ -110,14 +110,14 @@ impl Manager {
     pub fn here(directory: Option<&Path>) -> Result<Self, Failure> {
         let user = rustix::process::geteuid().as_raw();
         let scope = if user == 0 {
-            Scope::System
+            ServiceScope::System
         } else {
-            Scope::User
+            ServiceScope::User
         };
         let kind = if cfg!(target_os = "macos") {
-            Kind::Launchd
+            ManagerKind::Launchd
         } else {
-            Kind::Systemd
+            ManagerKind::Systemd
         };
         let directory = match directory {
             Some(directory) => directory.to_owned(),
@@ -133,27 +133,34 @@ impl Manager {
 
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(match self.kind {
-            Kind::Systemd => systemd::file_name(name),
-            Kind::Launchd => launchd::file_name(name),
+            ManagerKind::Systemd => systemd::file_name(name),
+            ManagerKind::Launchd => launchd::file_name(name),
         })
     }
 
-    pub fn text(&self, service: &Service) -> Result<String, Unwritable> {
+    pub fn text(&self, service: &ServiceDefinition) -> Result<String, Unwritable> {
         match self.kind {
-            Kind::Systemd => systemd::unit(service, self.scope),
-            Kind::Launchd => launchd::property_list(service),
+            ManagerKind::Systemd => systemd::unit(service, self.scope),
+            ManagerKind::Launchd => launchd::property_list(service),
         }
     }
 
-    fn steps(&self, work: Work, name: &str) -> Vec<Step> {
+    fn steps(&self, work: ManagerWork, name: &str) -> Vec<ManagerStep> {
         match self.kind {
-            Kind::Systemd => systemd::steps(work, self.scope, name),
-            Kind::Launchd => launchd::steps(work, self.scope, self.user, name, &self.file(name)),
+            ManagerKind::Systemd => systemd::steps(work, self.scope, name),
+            ManagerKind::Launchd => {
+                launchd::steps(work, self.scope, self.user, name, &self.file(name))
+            }
         }
     }
 
     /// Does it, step by step; what was run goes into `ran`.
-    pub fn work(&self, work: Work, name: &str, ran: &mut Vec<String>) -> Result<(), Failure> {
+    pub fn work(
+        &self,
+        work: ManagerWork,
+        name: &str,
+        ran: &mut Vec<String>,
+    ) -> Result<(), Failure> {
         for step in self.steps(work, name) {
             let ended = step.run();
             ran.push(step.shown());
@@ -170,31 +177,31 @@ impl Manager {
     }
 
     pub fn is_active(&self, name: &str) -> bool {
-        let steps = self.steps(Work::IsActive, name);
+        let steps = self.steps(ManagerWork::IsActive, name);
         steps.iter().all(|step| step.run().is_ok())
     }
 
     /// Whether there is a manager at all: in a container there often is none.
     pub fn answers(&self, name: &str) -> Result<(), String> {
-        let steps = self.steps(Work::Ask, name);
-        steps.iter().try_for_each(Step::run)
+        let steps = self.steps(ManagerWork::Ask, name);
+        steps.iter().try_for_each(ManagerStep::run)
     }
 
     /// How a person sees what the service says.
     pub fn log_command(&self, name: &str) -> String {
         match (self.kind, self.scope) {
-            (Kind::Systemd, Scope::User) => format!("journalctl --user -u {name}"),
-            (Kind::Systemd, Scope::System) => format!("journalctl -u {name}"),
-            (Kind::Launchd, _) => "its log in the state directory".to_owned(),
+            (ManagerKind::Systemd, ServiceScope::User) => format!("journalctl --user -u {name}"),
+            (ManagerKind::Systemd, ServiceScope::System) => format!("journalctl -u {name}"),
+            (ManagerKind::Launchd, _) => "its log in the state directory".to_owned(),
         }
     }
 }
 
-fn usual_directory(kind: Kind, scope: Scope) -> Result<PathBuf, Failure> {
+fn usual_directory(kind: ManagerKind, scope: ServiceScope) -> Result<PathBuf, Failure> {
     let fixed = match (kind, scope) {
-        (Kind::Systemd, Scope::System) => Some("/etc/systemd/system"),
-        (Kind::Launchd, Scope::System) => Some("/Library/LaunchDaemons"),
-        (_, Scope::User) => None,
+        (ManagerKind::Systemd, ServiceScope::System) => Some("/etc/systemd/system"),
+        (ManagerKind::Launchd, ServiceScope::System) => Some("/Library/LaunchDaemons"),
+        (_, ServiceScope::User) => None,
     };
     if let Some(fixed) = fixed {
         return Ok(PathBuf::from(fixed));
@@ -205,10 +212,10 @@ fn usual_directory(kind: Kind, scope: Scope) -> Result<PathBuf, Failure> {
     };
     let home = absolute("HOME");
     let found = match kind {
-        Kind::Systemd => absolute("XDG_CONFIG_HOME")
+        ManagerKind::Systemd => absolute("XDG_CONFIG_HOME")
             .or_else(|| home.map(|home| home.join(".config")))
             .map(|config| config.join("systemd/user")),
-        Kind::Launchd => home.map(|home| home.join("Library/LaunchAgents")),
+        ManagerKind::Launchd => home.map(|home| home.join("Library/LaunchAgents")),
     };
     found.ok_or_else(|| Failure::refused("HOME_UNKNOWN", "HOME is not set to an absolute path"))
 }

@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 use interlock_host::LocalHost;
 use serde_json::{Value, json};
 
-use super::Outcome;
+use super::CommandOutcome;
 use crate::args::{ServiceArguments, ServiceInstallArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
-pub use definition::{Kind, Service};
+pub use definition::{ServiceDefinition, ServiceKind};
 use definition::{Unwritable, marker, name, text};
-use files::{Found, remove, write};
-use manager::{Manager, Scope, Work};
+use files::{FoundUnit, remove, write};
+use manager::{Manager, ManagerWork, ServiceScope};
 
 /// Wrong configuration: a service must not start it again.
 pub const DO_NOT_RESTART: u8 = 78;
@@ -41,14 +41,14 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What was done, for the report.
 #[derive(Debug, Default)]
-struct Done {
+struct ServiceReport {
     written: Vec<PathBuf>,
     removed: Vec<PathBuf>,
     ran: Vec<String>,
     notes: Vec<String>,
 }
 
-impl Done {
+impl ServiceReport {
     fn tell(self, manager: &Manager, name: &str, is_running: Option<bool>, json: bool) {
         let shown = |paths: &[PathBuf]| -> Vec<String> {
             paths
@@ -83,8 +83,8 @@ impl Done {
 }
 
 /// What to know of the process that a service keeps running.
-pub trait Kept {
-    fn kind(&self) -> Kind;
+pub trait KeptProcess {
+    fn kind(&self) -> ServiceKind;
     /// The process that serves this state directory now, however it was started.
     fn pid(&self) -> Option<u32>;
     /// Ends it, and waits for that.
@@ -94,11 +94,11 @@ pub trait Kept {
 /// Writes the unit, has it start with the system, and starts it. To do so again changes nothing.
 pub fn install(
     state: &StateArguments,
-    service: &Service,
-    kept: &dyn Kept,
+    service: &ServiceDefinition,
+    kept: &dyn KeptProcess,
     secret: Option<(&Path, &str)>,
     arguments: &ServiceInstallArguments,
-) -> Outcome {
+) -> CommandOutcome {
     let manager = Manager::here(arguments.service.unit_dir.as_deref())?;
     let (name, text) = (&service.name, manager.text(service)?);
     if arguments.print {
@@ -115,31 +115,31 @@ pub fn install(
     available(state, &manager, service.kind, name)?;
     check_program(state, service)?;
     let file = manager.file(name);
-    let before = Found::at(&file, service.kind)?;
-    if matches!(before, Found::Foreign) && !arguments.force {
+    let before = FoundUnit::at(&file, service.kind)?;
+    if matches!(before, FoundUnit::Foreign) && !arguments.force {
         let message = format!("{} was not written by interlock", file.display());
         return Err(Failure::refused("SERVICE_FILE_FOREIGN", message)
             .with_hint("look at it; --force replaces it"));
     }
-    let mut done = Done::default();
+    let mut done = ServiceReport::default();
     if let Some((path, secret)) = secret {
         write(path, &format!("{secret}\n"), 0o600)?;
         done.written.push(path.to_owned());
     }
-    let is_new = !matches!(&before, Found::Interlock(old) if *old == text);
+    let is_new = !matches!(&before, FoundUnit::Interlock(old) if *old == text);
     if is_new {
         write(&file, &text, 0o644)?;
         done.written.push(file);
     }
-    manager.work(Work::Load, name, &mut done.ran)?;
+    manager.work(ManagerWork::Load, name, &mut done.ran)?;
     let mut is_running = None;
     if !arguments.no_start {
         end_other(&manager, name, kept)?;
         // What runs by an older unit, or with an older token, is to run by this one.
         let work = if is_new || secret.is_some() {
-            Work::Restart
+            ManagerWork::Restart
         } else {
-            Work::Start
+            ManagerWork::Start
         };
         manager.work(work, name, &mut done.ran)?;
         is_running = Some(wait(kept));
@@ -149,7 +149,9 @@ pub fn install(
                 .push(format!("it does not answer yet; see why: {log}"));
         }
     }
-    if is_new && (manager.kind, manager.scope) == (manager::Kind::Systemd, Scope::User) {
+    if is_new
+        && (manager.kind, manager.scope) == (manager::ManagerKind::Systemd, ServiceScope::User)
+    {
         let linger = "to keep it running when you are logged out: loginctl enable-linger";
         done.notes.push(linger.to_owned());
     }
@@ -159,7 +161,7 @@ pub fn install(
 
 /// A service outlives the build directory of its program: the next build replaces the file, `cargo
 /// clean` removes it, and every account that may build may change it.
-fn check_program(state: &StateArguments, service: &Service) -> Result<(), Failure> {
+fn check_program(state: &StateArguments, service: &ServiceDefinition) -> Result<(), Failure> {
     let is_build_directory = |directory: &Path| {
         directory.file_name().is_some_and(|name| name == "target")
             || directory.join(".rustc_info.json").exists()
@@ -199,26 +201,26 @@ pub fn warn_root(state: &StateArguments, host: &LocalHost, remedy: &str) -> Resu
 pub fn uninstall(
     state: &StateArguments,
     host: &LocalHost,
-    kind: Kind,
+    kind: ServiceKind,
     secret: Option<&Path>,
     arguments: &ServiceArguments,
-) -> Outcome {
+) -> CommandOutcome {
     super::outside_runs(host.state_dir())?;
     let manager = Manager::here(arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
     let file = manager.file(&name);
-    let mut done = Done::default();
-    match Found::at(&file, kind)? {
-        Found::Nothing => output::note(&format!("interlock: there is no service {name}")),
-        Found::Foreign => {
+    let mut done = ServiceReport::default();
+    match FoundUnit::at(&file, kind)? {
+        FoundUnit::Nothing => output::note(&format!("interlock: there is no service {name}")),
+        FoundUnit::Foreign => {
             let message = format!("{} was not written by interlock", file.display());
             return Err(Failure::refused("SERVICE_FILE_FOREIGN", message)
                 .with_hint("remove it yourself if it is not needed"));
         }
-        Found::Interlock(_) => {
+        FoundUnit::Interlock(_) => {
             let answers = manager.answers(&name);
             if answers.is_ok() {
-                manager.work(Work::Unload, &name, &mut done.ran)?;
+                manager.work(ManagerWork::Unload, &name, &mut done.ran)?;
             } else {
                 let run = state.in_command(&format!("interlock {kind} stop"));
                 let note = format!("the service manager did not answer; if it still runs: {run}");
@@ -227,7 +229,7 @@ pub fn uninstall(
             remove(&file)?;
             done.removed.push(file);
             if answers.is_ok() {
-                manager.work(Work::Forget, &name, &mut done.ran)?;
+                manager.work(ManagerWork::Forget, &name, &mut done.ran)?;
             }
         }
     }
@@ -243,33 +245,36 @@ pub fn uninstall(
 pub fn start(
     state: &StateArguments,
     host: &LocalHost,
-    kept: &dyn Kept,
+    kept: &dyn KeptProcess,
     arguments: &ServiceArguments,
-) -> Outcome {
-    control(state, host, kept, Work::Start, arguments)
+) -> CommandOutcome {
+    control(state, host, kept, ManagerWork::Start, arguments)
 }
 
 pub fn restart(
     state: &StateArguments,
     host: &LocalHost,
-    kept: &dyn Kept,
+    kept: &dyn KeptProcess,
     arguments: &ServiceArguments,
-) -> Outcome {
-    control(state, host, kept, Work::Restart, arguments)
+) -> CommandOutcome {
+    control(state, host, kept, ManagerWork::Restart, arguments)
 }
 
 fn control(
     state: &StateArguments,
     host: &LocalHost,
-    kept: &dyn Kept,
-    work: Work,
+    kept: &dyn KeptProcess,
+    work: ManagerWork,
     arguments: &ServiceArguments,
-) -> Outcome {
+) -> CommandOutcome {
     super::outside_runs(host.state_dir())?;
     let kind = kept.kind();
     let manager = Manager::here(arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
-    if !matches!(Found::at(&manager.file(&name), kind)?, Found::Interlock(_)) {
+    if !matches!(
+        FoundUnit::at(&manager.file(&name), kind)?,
+        FoundUnit::Interlock(_)
+    ) {
         let gateway = kind.gateway();
         let install = state.in_command(&format!("interlock {kind} install{gateway}"));
         let run = state.in_command(&format!("interlock {kind} run{gateway}"));
@@ -278,7 +283,7 @@ fn control(
             .with_hint(format!("install it: {install}; or run it here: {run}")));
     }
     available(state, &manager, kind, &name)?;
-    let mut done = Done::default();
+    let mut done = ServiceReport::default();
     end_other(&manager, &name, kept)?;
     manager.work(work, &name, &mut done.ran)?;
     let is_running = wait(kept);
@@ -295,20 +300,23 @@ fn control(
 /// again, or where there is none, by a signal.
 pub fn stop(
     host: &LocalHost,
-    kept: &dyn Kept,
+    kept: &dyn KeptProcess,
     not_running: impl FnOnce() -> Failure,
     arguments: &ServiceArguments,
-) -> Outcome {
+) -> CommandOutcome {
     super::outside_runs(host.state_dir())?;
     let kind = kept.kind();
     let manager = Manager::here(arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
-    let is_ours = matches!(Found::at(&manager.file(&name), kind)?, Found::Interlock(_));
+    let is_ours = matches!(
+        FoundUnit::at(&manager.file(&name), kind)?,
+        FoundUnit::Interlock(_)
+    );
     let is_service = is_ours && manager.is_active(&name);
     let pid = kept.pid();
-    let mut done = Done::default();
+    let mut done = ServiceReport::default();
     if is_service {
-        manager.work(Work::Stop, &name, &mut done.ran)?;
+        manager.work(ManagerWork::Stop, &name, &mut done.ran)?;
     } else if pid.is_none() {
         return Err(not_running());
     }
@@ -325,13 +333,13 @@ pub fn stop(
 }
 
 /// What `status` says of the service.
-pub fn status(host: &LocalHost, kind: Kind) -> Value {
+pub fn status(host: &LocalHost, kind: ServiceKind) -> Value {
     let Ok(manager) = Manager::here(None) else {
         return Value::Null;
     };
     let name = name(kind, host.state_dir());
     let file = manager.file(&name);
-    let is_ours = matches!(Found::at(&file, kind), Ok(Found::Interlock(_)));
+    let is_ours = matches!(FoundUnit::at(&file, kind), Ok(FoundUnit::Interlock(_)));
     if !is_ours {
         return Value::Null;
     }
@@ -344,7 +352,7 @@ pub fn status(host: &LocalHost, kind: Kind) -> Value {
 
 /// A process that was started by hand, or that a client started in the background, would keep the
 /// service from starting.
-fn end_other(manager: &Manager, name: &str, kept: &dyn Kept) -> Result<(), Failure> {
+fn end_other(manager: &Manager, name: &str, kept: &dyn KeptProcess) -> Result<(), Failure> {
     match kept.pid() {
         Some(pid) if !manager.is_active(name) => {
             kept.end()?;
@@ -358,7 +366,7 @@ fn end_other(manager: &Manager, name: &str, kept: &dyn Kept) -> Result<(), Failu
     }
 }
 
-fn wait(kept: &dyn Kept) -> bool {
+fn wait(kept: &dyn KeptProcess) -> bool {
     let began = Instant::now();
     while kept.pid().is_none() {
         if began.elapsed() > READY_TIME {
@@ -372,7 +380,7 @@ fn wait(kept: &dyn Kept) -> bool {
 fn available(
     state: &StateArguments,
     manager: &Manager,
-    kind: Kind,
+    kind: ServiceKind,
     name: &str,
 ) -> Result<(), Failure> {
     manager.answers(name).map_err(|said| {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::manager::{Scope, Step, Work};
-use super::{DO_NOT_RESTART, RESTART_SECONDS, Service, Unwritable, marker, text};
+use super::manager::{ManagerStep, ManagerWork, ServiceScope};
+use super::{DO_NOT_RESTART, RESTART_SECONDS, ServiceDefinition, Unwritable, marker, text};
 
 /// Arguments may have these; the path of the program may not.
 const NO_PROGRAM: [char; 3] = ['"', '\'', '\\'];
@@ -13,7 +13,7 @@ const NO_PROGRAM: [char; 3] = ['"', '\'', '\\'];
 /// Runs belong to the supervisor, which leaves the control group of the service that started it
 /// where it may. `KillMode=process` is for where it may not: a gateway that is stopped or started
 /// again must not take its runs with it. `Delegate` lets the groups of runs have limits there.
-pub fn unit(service: &Service, scope: Scope) -> Result<String, Unwritable> {
+pub fn unit(service: &ServiceDefinition, scope: ServiceScope) -> Result<String, Unwritable> {
     let program = text(&service.program)?;
     if program.contains(NO_PROGRAM) {
         return Err(Unwritable {
@@ -36,12 +36,12 @@ pub fn unit(service: &Service, scope: Scope) -> Result<String, Unwritable> {
         );
     }
     let (after, wanted_by) = match scope {
-        Scope::System => (
+        ServiceScope::System => (
             "After=network-online.target\nWants=network-online.target\n",
             "multi-user.target",
         ),
         // The manager of a user knows nothing of the network.
-        Scope::User => ("", "default.target"),
+        ServiceScope::User => ("", "default.target"),
     };
     Ok(format!(
         "# {marker}\n\
@@ -91,25 +91,25 @@ pub fn file_name(name: &str) -> String {
 }
 
 /// What is run for each kind of work.
-pub fn steps(work: Work, scope: Scope, name: &str) -> Vec<Step> {
+pub fn steps(work: ManagerWork, scope: ServiceScope, name: &str) -> Vec<ManagerStep> {
     let unit = file_name(name);
     let call = |words: &[&str]| {
         let manager: &[&str] = match scope {
-            Scope::System => &["systemctl"],
-            Scope::User => &["systemctl", "--user"],
+            ServiceScope::System => &["systemctl"],
+            ServiceScope::User => &["systemctl", "--user"],
         };
-        Step::new(manager.iter().chain(words).copied())
+        ManagerStep::new(manager.iter().chain(words).copied())
     };
     match work {
-        Work::Ask => vec![call(&["show", "--property=Version"])],
-        Work::IsActive => vec![call(&["is-active", "--quiet", &unit])],
-        Work::Load => vec![call(&["daemon-reload"]), call(&["enable", &unit])],
-        Work::Start => vec![call(&["start", &unit])],
-        Work::Stop => vec![call(&["stop", &unit])],
-        Work::Restart => vec![call(&["restart", &unit])],
-        Work::Unload => vec![call(&["disable", "--now", &unit])],
+        ManagerWork::Ask => vec![call(&["show", "--property=Version"])],
+        ManagerWork::IsActive => vec![call(&["is-active", "--quiet", &unit])],
+        ManagerWork::Load => vec![call(&["daemon-reload"]), call(&["enable", &unit])],
+        ManagerWork::Start => vec![call(&["start", &unit])],
+        ManagerWork::Stop => vec![call(&["stop", &unit])],
+        ManagerWork::Restart => vec![call(&["restart", &unit])],
+        ManagerWork::Unload => vec![call(&["disable", "--now", &unit])],
         // A unit that never failed has nothing to be forgotten.
-        Work::Forget => vec![
+        ManagerWork::Forget => vec![
             call(&["daemon-reload"]),
             call(&["reset-failed", &unit]).allowed_to_fail(),
         ],

@@ -5,15 +5,15 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::manager::{Scope, Work};
-use super::{Found, Kind, Service, launchd, name, systemd};
+use super::manager::{ManagerWork, ServiceScope};
+use super::{FoundUnit, ServiceDefinition, ServiceKind, launchd, name, systemd};
 
 /// Every character that means something to one of the two, or to a shell.
 const ODD: &str = r#"/opt/a b/100%/$HOME/${x}/"q"/'s'/back\slash/<&>;#/ü"#;
 
-fn service(path: &str) -> Service {
-    Service {
-        kind: Kind::Gateway,
+fn service(path: &str) -> ServiceDefinition {
+    ServiceDefinition {
+        kind: ServiceKind::Gateway,
         name: "interlock-gateway".to_owned(),
         program: PathBuf::from("/opt/a b/100%/$x/interlock"),
         arguments: vec![
@@ -30,7 +30,7 @@ fn service(path: &str) -> Service {
 
 #[test]
 fn a_unit_says_what_runs_and_when_it_is_started_again() {
-    let text = systemd::unit(&service("/srv/il"), Scope::System).unwrap();
+    let text = systemd::unit(&service("/srv/il"), ServiceScope::System).unwrap();
     for line in [
         r#"ExecStart=:"/opt/a b/100%%/$x/interlock" "--state-dir" "/srv/il" "gateway" "run" """#,
         r#"Environment="HOME=/srv/il""#,
@@ -43,14 +43,14 @@ fn a_unit_says_what_runs_and_when_it_is_started_again() {
     ] {
         assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     }
-    let text = systemd::unit(&service("/srv/il"), Scope::User).unwrap();
+    let text = systemd::unit(&service("/srv/il"), ServiceScope::User).unwrap();
     assert!(text.contains("WantedBy=default.target"));
     assert!(!text.contains("network-online"));
 }
 
 #[test]
 fn odd_paths_stand_in_a_unit_as_systemd_reads_them() {
-    let text = systemd::unit(&service("/a b/100%/$x/\"q\"/back\\s"), Scope::User).unwrap();
+    let text = systemd::unit(&service("/a b/100%/$x/\"q\"/back\\s"), ServiceScope::User).unwrap();
     assert!(
         text.contains(r#" "--state-dir" "/a b/100%%/$x/\"q\"/back\\s" "gateway" "#),
         "{text}"
@@ -61,13 +61,13 @@ fn odd_paths_stand_in_a_unit_as_systemd_reads_them() {
 #[test]
 fn what_would_be_two_lines_or_no_text_is_refused() {
     for path in ["/a\nb", "/a\rb", "/a\tb", "/a\u{7f}b", "/a\u{85}b"] {
-        let error = systemd::unit(&service(path), Scope::User).unwrap_err();
+        let error = systemd::unit(&service(path), ServiceScope::User).unwrap_err();
         assert!(error.to_string().contains("control characters"), "{error}");
         assert_eq!(launchd::property_list(&service(path)).unwrap_err(), error);
     }
     let mut odd = service("/a");
     odd.arguments.push(OsString::from_vec(vec![0xff]));
-    let error = systemd::unit(&odd, Scope::User).unwrap_err();
+    let error = systemd::unit(&odd, ServiceScope::User).unwrap_err();
     assert!(error.to_string().contains("not UTF-8"), "{error}");
     assert!(launchd::property_list(&odd).is_err());
 }
@@ -77,7 +77,7 @@ fn a_program_that_systemd_would_not_start_is_refused() {
     for path in ["/a\"b", "/a'b", "/a\\b"] {
         let mut odd = service("/srv");
         odd.program = PathBuf::from(path);
-        let error = systemd::unit(&odd, Scope::User).unwrap_err();
+        let error = systemd::unit(&odd, ServiceScope::User).unwrap_err();
         assert!(
             error.to_string().contains("quotes or backslashes"),
             "{error}"
@@ -98,13 +98,13 @@ fn systemd_finds_nothing_wrong_with_a_unit() {
     std::fs::create_dir(&programs).unwrap();
     service.program = programs.join("interlock");
     std::os::unix::fs::symlink("/bin/true", &service.program).unwrap();
-    for scope in [Scope::User, Scope::System] {
+    for scope in [ServiceScope::User, ServiceScope::System] {
         let text = systemd::unit(&service, scope).unwrap();
         let file = directory.path().join("interlock-test.service");
         std::fs::write(&file, &text).unwrap();
         let mut verify = Command::new("systemd-analyze");
         verify.args(["verify", "--man=no"]);
-        if scope == Scope::User {
+        if scope == ServiceScope::User {
             // It wants to know where the manager of a user would be.
             verify.arg("--user");
             verify.env("XDG_RUNTIME_DIR", directory.path());
@@ -166,38 +166,41 @@ fn odd_paths_stand_in_a_property_list_as_others_read_them() {
 
 #[test]
 fn each_manager_is_called_in_its_own_words() {
-    let shown = |steps: Vec<super::manager::Step>| -> Vec<String> {
-        steps.iter().map(super::manager::Step::shown).collect()
+    let shown = |steps: Vec<super::manager::ManagerStep>| -> Vec<String> {
+        steps
+            .iter()
+            .map(super::manager::ManagerStep::shown)
+            .collect()
     };
-    let of_user = |work| shown(systemd::steps(work, Scope::User, "interlock-node"));
+    let of_user = |work| shown(systemd::steps(work, ServiceScope::User, "interlock-node"));
     assert_eq!(
-        of_user(Work::Load),
+        of_user(ManagerWork::Load),
         [
             "systemctl --user daemon-reload",
             "systemctl --user enable interlock-node.service"
         ]
     );
     assert_eq!(
-        of_user(Work::Unload),
+        of_user(ManagerWork::Unload),
         ["systemctl --user disable --now interlock-node.service"]
     );
     let of_root = shown(systemd::steps(
-        Work::Restart,
-        Scope::System,
+        ManagerWork::Restart,
+        ServiceScope::System,
         "interlock-node",
     ));
     assert_eq!(of_root, ["systemctl restart interlock-node.service"]);
     let file = Path::new("/Users/a b/Library/LaunchAgents/x.plist");
     let launchd = |work, scope| shown(launchd::steps(work, scope, 501, "interlock-node", file));
     assert_eq!(
-        launchd(Work::Start, Scope::User),
+        launchd(ManagerWork::Start, ServiceScope::User),
         [
             "launchctl bootstrap gui/501 '/Users/a b/Library/LaunchAgents/x.plist'",
             "launchctl kickstart gui/501/dev.interlock.interlock-node"
         ]
     );
     assert_eq!(
-        launchd(Work::Stop, Scope::System),
+        launchd(ManagerWork::Stop, ServiceScope::System),
         ["launchctl bootout system/dev.interlock.interlock-node"]
     );
 }
@@ -207,29 +210,29 @@ fn only_a_file_with_our_mark_is_ours() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.service");
     let found = |kind| {
-        Found::at(&file, kind)
+        FoundUnit::at(&file, kind)
             .map_err(|error| error.to_string())
             .unwrap()
     };
-    assert_eq!(found(Kind::Gateway), Found::Nothing);
-    let text = systemd::unit(&service("/srv"), Scope::User).unwrap();
+    assert_eq!(found(ServiceKind::Gateway), FoundUnit::Nothing);
+    let text = systemd::unit(&service("/srv"), ServiceScope::User).unwrap();
     std::fs::write(&file, &text).unwrap();
-    assert_eq!(found(Kind::Gateway), Found::Interlock(text));
-    assert_eq!(found(Kind::Node), Found::Foreign);
+    assert_eq!(found(ServiceKind::Gateway), FoundUnit::Interlock(text));
+    assert_eq!(found(ServiceKind::Node), FoundUnit::Foreign);
     std::fs::write(&file, "[Service]\nExecStart=/bin/true\n").unwrap();
-    assert_eq!(found(Kind::Gateway), Found::Foreign);
+    assert_eq!(found(ServiceKind::Gateway), FoundUnit::Foreign);
     std::fs::remove_file(&file).unwrap();
     // How systemd masks a unit.
     std::os::unix::fs::symlink("/dev/null", &file).unwrap();
-    assert_eq!(found(Kind::Gateway), Found::Foreign);
+    assert_eq!(found(ServiceKind::Gateway), FoundUnit::Foreign);
 }
 
 #[test]
 fn every_state_directory_has_a_service_of_its_own() {
-    let one = name(Kind::Gateway, Path::new("/srv/one"));
-    let other = name(Kind::Gateway, Path::new("/srv/other"));
+    let one = name(ServiceKind::Gateway, Path::new("/srv/one"));
+    let other = name(ServiceKind::Gateway, Path::new("/srv/other"));
     assert_ne!(one, other);
-    assert_eq!(one, name(Kind::Gateway, Path::new("/srv/one")));
+    assert_eq!(one, name(ServiceKind::Gateway, Path::new("/srv/one")));
     assert!(one.starts_with("interlock-gateway-"), "{one}");
-    assert!(name(Kind::Node, Path::new("/srv/one")).starts_with("interlock-node-"));
+    assert!(name(ServiceKind::Node, Path::new("/srv/one")).starts_with("interlock-node-"));
 }

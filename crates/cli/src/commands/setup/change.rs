@@ -16,7 +16,7 @@ const NEW_USER_FILE: u32 = 0o600;
 
 /// What will be done to one file.
 #[derive(Debug)]
-pub struct FileChange {
+pub struct SettingsFileChange {
     pub found: FoundFile,
     pub format: SettingsFormat,
     /// What an undo restores: what was found, without the changes of an earlier setup.
@@ -27,7 +27,7 @@ pub struct FileChange {
     created_before: Vec<PathBuf>,
 }
 
-impl FileChange {
+impl SettingsFileChange {
     pub fn plan(file: &PlannedFile, records: &SetupRecords) -> Result<Self, Failure> {
         let found = FoundFile::read(&file.path)?;
         let record = records.find(&file.path)?;

@@ -20,11 +20,11 @@ pub struct FoundFile {
     pub target: PathBuf,
     /// None where there is no such file.
     pub content: Option<Vec<u8>>,
-    attributes: Option<Attributes>,
+    attributes: Option<FileAttributes>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Attributes {
+struct FileAttributes {
     mode: u32,
     user: u32,
     group: u32,
@@ -72,7 +72,7 @@ impl FoundFile {
         Ok(Self {
             target,
             content: Some(content),
-            attributes: Some(Attributes {
+            attributes: Some(FileAttributes {
                 mode: metadata.mode() & 0o7777,
                 user: metadata.uid(),
                 group: metadata.gid(),

@@ -22,15 +22,15 @@ use interlock_host::LocalHost;
 use interlock_policy::{AgentId, quote};
 
 use super::join::{Absent, join};
-use super::{Outcome, open, outside_runs};
+use super::{CommandOutcome, open, outside_runs};
 use crate::args::{ScopeArgument, SetupArguments, StateArguments};
 use crate::failure::Failure;
-use change::{FileChange, Undone};
+use change::{SettingsFileChange, Undone};
 use programs::{SettingsPlaces, SetupWish, planned_files};
 use record::SetupRecords;
 use report::{SetupReport, UndoReport};
 
-pub fn run(state: &StateArguments, arguments: &SetupArguments) -> Outcome {
+pub fn run(state: &StateArguments, arguments: &SetupArguments) -> CommandOutcome {
     let host = open(state)?;
     // The settings decide whether an agent goes through Interlock: no run changes them by this command.
     outside_runs(host.state_dir())?;
@@ -50,9 +50,9 @@ pub fn run(state: &StateArguments, arguments: &SetupArguments) -> Outcome {
     };
     let planned = planned_files(&wish, &places)?;
     check_agent(&host, &arguments.agent)?;
-    let changes: Vec<FileChange> = planned
+    let changes: Vec<SettingsFileChange> = planned
         .iter()
-        .map(|file| FileChange::plan(file, &records))
+        .map(|file| SettingsFileChange::plan(file, &records))
         .collect::<Result<_, _>>()?;
     let mut report = SetupReport::new(state, arguments, &command, &changes);
     if arguments.dry_run {
@@ -135,7 +135,7 @@ fn undo(
     arguments: &SetupArguments,
     records: &SetupRecords,
     places: &SettingsPlaces,
-) -> Outcome {
+) -> CommandOutcome {
     let scope = scope_name(arguments.scope);
     let mut undone: Vec<Undone> = Vec::new();
     for record in records.of_program(arguments.program.name(), scope)? {

@@ -4,7 +4,7 @@
 use interlock_policy::quote;
 use serde_json::{Value, json};
 
-use super::change::{FileChange, UndoWay, Undone};
+use super::change::{SettingsFileChange, UndoWay, Undone};
 use super::scope_name;
 use super::verify::{self, CheckResult};
 use crate::args::{AgentProgram, ScopeArgument, SetupArguments, StateArguments};
@@ -38,7 +38,7 @@ impl<'a> SetupReport<'a> {
         state: &StateArguments,
         arguments: &'a SetupArguments,
         command: &'a [String],
-        changes: &[FileChange],
+        changes: &[SettingsFileChange],
     ) -> Self {
         let files = changes.iter().map(|change| ReportedFile {
             path: change.found.path.display().to_string(),

@@ -206,19 +206,19 @@ fn without_colors(line: &str) -> String {
 }
 
 /// A process under test. It ends with this value.
-struct Started {
+struct TestedProcess {
     child: Child,
     errors: Receiver<String>,
 }
 
-impl Drop for Started {
+impl Drop for TestedProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn start(program: impl AsRef<OsStr>, arguments: &[String]) -> Result<Started, String> {
+fn start(program: impl AsRef<OsStr>, arguments: &[String]) -> Result<TestedProcess, String> {
     let mut command = Command::new(program);
     command.args(arguments).env_clear();
     for name in PASSED_VARIABLES {
@@ -233,10 +233,10 @@ fn start(program: impl AsRef<OsStr>, arguments: &[String]) -> Result<Started, St
     let child = command
         .spawn()
         .map_err(|error| format!("it does not start: {error}"))?;
-    Ok(Started::new(child))
+    Ok(TestedProcess::new(child))
 }
 
-impl Started {
+impl TestedProcess {
     fn new(mut child: Child) -> Self {
         let (send, errors) = mpsc::channel();
         if let Some(stderr) = child.stderr.take() {

@@ -13,7 +13,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Paragraph};
 
 use super::super::super::prompt;
-use super::inbox::{Inbox, Mode, Open, Selection};
+use super::inbox::{Inbox, Mode, OpenApproval, Selection};
 use crate::output::line;
 
 /// Draws everything, and notes what of it has been on the screen.
@@ -120,7 +120,7 @@ fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
 }
 
 /// The command, and all else that the answer depends on, each row of this width.
-fn content(open: &Open, width: usize) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
+fn content(open: &OpenApproval, width: usize) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let approval = &open.approval;
     let columns = width.saturating_sub(LABELS + MARKS).max(LEAST_COLUMNS);
     let lines = prompt::lines(approval, ViewDetail::Whole, Some(columns));

@@ -30,7 +30,7 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) enum Selection {
     Nothing,
-    Open(Box<Open>),
+    Open(Box<OpenApproval>),
     /// The one that was looked at, and how it ended.
     Ended {
         short_id: String,
@@ -42,7 +42,7 @@ pub(super) enum Selection {
 
 /// The approval that is looked at.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenApproval {
     pub approval: PendingApproval,
     pub is_revealed: bool,
     /// Lines of the pane that are above its upper edge.
@@ -266,7 +266,7 @@ impl Inbox {
             Chosen::ByItself => UNEXPECTED,
         };
         self.leave_decision();
-        self.selection = Selection::Open(Box::new(Open {
+        self.selection = Selection::Open(Box::new(OpenApproval {
             approval,
             is_revealed: false,
             scroll: 0,

@@ -5,7 +5,7 @@ use std::mem::take;
 
 /// A key that does anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum WatchKey {
     Character(char),
     Enter,
     Backspace,
@@ -25,24 +25,24 @@ const MAX_SEQUENCE: usize = 32;
 
 /// Takes bytes as they come.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct WatchKeys {
     /// The beginning of a sequence whose end has not come.
     sequence: Vec<u8>,
     is_pasting: bool,
 }
 
-impl Keys {
-    pub fn take(&mut self, bytes: &[u8]) -> Vec<Key> {
+impl WatchKeys {
+    pub fn take(&mut self, bytes: &[u8]) -> Vec<WatchKey> {
         bytes.iter().filter_map(|byte| self.byte(*byte)).collect()
     }
 
     /// Nothing has come for a while: what looked like a beginning was the Escape key.
-    pub fn silence(&mut self) -> Option<Key> {
+    pub fn silence(&mut self) -> Option<WatchKey> {
         let sequence = take(&mut self.sequence);
-        (sequence == [ESCAPE] && !self.is_pasting).then_some(Key::Escape)
+        (sequence == [ESCAPE] && !self.is_pasting).then_some(WatchKey::Escape)
     }
 
-    fn byte(&mut self, byte: u8) -> Option<Key> {
+    fn byte(&mut self, byte: u8) -> Option<WatchKey> {
         let key = match self.sequence.as_slice() {
             [] if byte == ESCAPE => {
                 self.sequence.push(byte);
@@ -73,26 +73,26 @@ impl Keys {
         key.filter(|_| !self.is_pasting)
     }
 
-    fn whole(&mut self, sequence: &[u8]) -> Option<Key> {
+    fn whole(&mut self, sequence: &[u8]) -> Option<WatchKey> {
         match sequence {
             b"[200~" => self.is_pasting = true,
             b"[201~" => self.is_pasting = false,
-            b"[A" | b"OA" => return Some(Key::Up),
-            b"[B" | b"OB" => return Some(Key::Down),
-            b"[5~" => return Some(Key::PageUp),
-            b"[6~" => return Some(Key::PageDown),
+            b"[A" | b"OA" => return Some(WatchKey::Up),
+            b"[B" | b"OB" => return Some(WatchKey::Down),
+            b"[5~" => return Some(WatchKey::PageUp),
+            b"[6~" => return Some(WatchKey::PageDown),
             _ => {}
         }
         None
     }
 }
 
-fn plain(byte: u8) -> Option<Key> {
+fn plain(byte: u8) -> Option<WatchKey> {
     match byte {
-        0x03 => Some(Key::Interrupt),
-        b'\r' | b'\n' => Some(Key::Enter),
-        0x08 | 0x7f => Some(Key::Backspace),
-        b' '..=b'~' => Some(Key::Character(char::from(byte))),
+        0x03 => Some(WatchKey::Interrupt),
+        b'\r' | b'\n' => Some(WatchKey::Enter),
+        0x08 | 0x7f => Some(WatchKey::Backspace),
+        b' '..=b'~' => Some(WatchKey::Character(char::from(byte))),
         _ => None,
     }
 }
@@ -105,37 +105,37 @@ mod tests {
     fn keys_are_read_however_they_are_cut() {
         let sent = b"o\x1b[A\x1bOB\x1b[5~\x1b[6~\r\x7f\x03";
         let expected = [
-            Key::Character('o'),
-            Key::Up,
-            Key::Down,
-            Key::PageUp,
-            Key::PageDown,
-            Key::Enter,
-            Key::Backspace,
-            Key::Interrupt,
+            WatchKey::Character('o'),
+            WatchKey::Up,
+            WatchKey::Down,
+            WatchKey::PageUp,
+            WatchKey::PageDown,
+            WatchKey::Enter,
+            WatchKey::Backspace,
+            WatchKey::Interrupt,
         ];
-        assert_eq!(Keys::default().take(sent), expected);
-        let mut keys = Keys::default();
-        let single: Vec<Key> = sent.iter().flat_map(|byte| keys.take(&[*byte])).collect();
+        assert_eq!(WatchKeys::default().take(sent), expected);
+        let mut keys = WatchKeys::default();
+        let single: Vec<WatchKey> = sent.iter().flat_map(|byte| keys.take(&[*byte])).collect();
         assert_eq!(single, expected);
     }
 
     #[test]
     fn what_is_pasted_or_unknown_is_no_key() {
-        let mut keys = Keys::default();
+        let mut keys = WatchKeys::default();
         let unknown = b"\x1bo\x1b[1;5A\x1b[3~\x1bOP\xc3\xb6\x00\x01\x1b[200~o\ra\x1b[Ad\x1b[";
         assert_eq!(keys.take(unknown), []);
-        assert_eq!(keys.take(b"201~d"), [Key::Character('d')]);
+        assert_eq!(keys.take(b"201~d"), [WatchKey::Character('d')]);
         let endless = [b"\x1b[".as_slice(), &[b'1'; 1000], b"~"].concat();
         assert_eq!(keys.take(&endless), []);
-        assert_eq!(keys.take(b"d"), [Key::Character('d')]);
+        assert_eq!(keys.take(b"d"), [WatchKey::Character('d')]);
     }
 
     #[test]
     fn escape_is_a_key_when_nothing_follows() {
-        let mut keys = Keys::default();
+        let mut keys = WatchKeys::default();
         assert_eq!(keys.take(b"\x1b"), []);
-        assert_eq!(keys.silence(), Some(Key::Escape));
+        assert_eq!(keys.silence(), Some(WatchKey::Escape));
         assert_eq!(keys.silence(), None);
         assert_eq!(keys.take(b"\x1b[200~\x1b"), []);
         assert_eq!(keys.silence(), None);

@@ -20,7 +20,7 @@ use super::super::milliseconds;
 use super::draw::draw;
 use super::filter::Filter;
 use super::inbox::{Chosen, Inbox, Mode, Selection, Wish, always_forms, is_broad};
-use super::keys::{Key, Keys};
+use super::keys::{WatchKey, WatchKeys};
 use super::{LOOK, Outage, Window};
 use crate::failure::Failure;
 use crate::output::line;
@@ -47,9 +47,9 @@ const NOT_DECIDED: &str = "not decided";
 /// The terminal as it is drawn on; as it was before when this is gone.
 ///
 /// The library's own end of it would complain to a terminal that was closed, and fail at that.
-struct Screen(ManuallyDrop<DefaultTerminal>);
+struct WatchScreen(ManuallyDrop<DefaultTerminal>);
 
-impl Screen {
+impl WatchScreen {
     fn enter() -> io::Result<Self> {
         let screen = Self(ManuallyDrop::new(ratatui::try_init()?));
         // What is pasted is no key: it decides nothing.
@@ -58,7 +58,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for WatchScreen {
     fn drop(&mut self) {
         let _ = execute!(io::stdout(), DisableBracketedPaste, Show);
         let _ = ratatui::try_restore();
@@ -67,7 +67,7 @@ impl Drop for Screen {
 
 pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Result<(), Failure> {
     let broken = |error: io::Error| Failure::refused("TERMINAL_UNUSABLE", error.to_string());
-    let mut screen = Screen::enter().map_err(broken)?;
+    let mut screen = WatchScreen::enter().map_err(broken)?;
     let mut inbox = Inbox::new(filter);
     let mut keyboard = Keyboard::default();
     let mut looked: Option<Instant> = None;
@@ -103,12 +103,12 @@ pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Resul
 /// back from a terminal that was closed.
 #[derive(Default)]
 struct Keyboard {
-    keys: Keys,
-    typed: VecDeque<Key>,
+    keys: WatchKeys,
+    typed: VecDeque<WatchKey>,
 }
 
 enum Typed {
-    Key(Key),
+    Key(WatchKey),
     Nothing,
     /// The terminal was closed.
     Gone,
@@ -173,15 +173,15 @@ enum Then {
     Leave,
 }
 
-fn press(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
-    if key == Key::Interrupt {
+fn press(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
+    if key == WatchKey::Interrupt {
         return Then::Leave;
     }
     inbox.message.clear();
     match inbox.mode.clone() {
         Mode::Confirming { wish, ids } => {
             inbox.mode = Mode::Looking;
-            if key == Key::Character('y') {
+            if key == WatchKey::Character('y') {
                 decide(window, inbox, &wish, &ids);
             } else {
                 NOT_DECIDED.clone_into(&mut inbox.message);
@@ -208,50 +208,52 @@ fn press(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
     }
 }
 
-fn look(window: &Window<'_>, inbox: &mut Inbox, key: Key) -> Then {
+fn look(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
     let decision = match key {
-        Key::Character('q') => return Then::Leave,
-        Key::Character('j') | Key::Down | Key::Enter => return move_by(window, inbox, 1),
-        Key::Character('k') | Key::Up => return move_by(window, inbox, -1),
-        Key::PageDown | Key::Character(' ') => {
+        WatchKey::Character('q') => return Then::Leave,
+        WatchKey::Character('j') | WatchKey::Down | WatchKey::Enter => {
+            return move_by(window, inbox, 1);
+        }
+        WatchKey::Character('k') | WatchKey::Up => return move_by(window, inbox, -1),
+        WatchKey::PageDown | WatchKey::Character(' ') => {
             inbox.scroll(SCROLL);
             return Then::GoOn;
         }
-        Key::PageUp => {
+        WatchKey::PageUp => {
             inbox.scroll(-SCROLL);
             return Then::GoOn;
         }
-        Key::Character('r') => {
+        WatchKey::Character('r') => {
             reveal(window, inbox);
             return Then::GoOn;
         }
-        Key::Character('e') => {
+        WatchKey::Character('e') => {
             include_equal(inbox);
             return Then::GoOn;
         }
-        Key::Character('/') => {
+        WatchKey::Character('/') => {
             inbox.mode = Mode::Filtering(inbox.filter().text().to_owned());
             return Then::GoOn;
         }
-        Key::Character('l') => {
+        WatchKey::Character('l') => {
             let mode = Mode::Leasing(USUAL_LEASE.to_owned());
             enter(inbox, Choice::Lease, |_| mode);
             return Then::GoOn;
         }
-        Key::Character('D') => {
+        WatchKey::Character('D') => {
             enter(inbox, Choice::Deny, |_| Mode::Denying(String::new()));
             return Then::GoOn;
         }
-        Key::Character('A') => {
+        WatchKey::Character('A') => {
             enter(inbox, Choice::AllowAlways, |approval| {
                 Mode::Choosing(always_forms(approval))
             });
             return Then::GoOn;
         }
-        Key::Character('o') => ApprovalDecision::AllowOnce,
-        Key::Character('s') => ApprovalDecision::AllowSession,
-        Key::Character('a') => ApprovalDecision::AllowAlways,
-        Key::Character('d') => ApprovalDecision::Deny,
+        WatchKey::Character('o') => ApprovalDecision::AllowOnce,
+        WatchKey::Character('s') => ApprovalDecision::AllowSession,
+        WatchKey::Character('a') => ApprovalDecision::AllowAlways,
+        WatchKey::Character('d') => ApprovalDecision::Deny,
         _ => return Then::GoOn,
     };
     want(window, inbox, Wish::plain(decision));
@@ -357,10 +359,10 @@ fn decide_each(
 }
 
 /// A number chooses the form that stands beside it.
-fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key: Key) {
+fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key: WatchKey) {
     inbox.mode = Mode::Looking;
     let number = match key {
-        Key::Character(typed) => typed.to_digit(10),
+        WatchKey::Character(typed) => typed.to_digit(10),
         _ => None,
     };
     let index = number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
@@ -372,16 +374,16 @@ fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key
 
 /// Takes the words for the caller, and denies with them. They are typed for the approval that was
 /// selected then: when that ends meanwhile, nothing is denied.
-fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: Key) {
+fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: WatchKey) {
     match key {
-        Key::Character(typed) if reason.len() < MAX_REASON_TEXT => reason.push(typed),
-        Key::Backspace => drop(reason.pop()),
-        Key::Escape => {
+        WatchKey::Character(typed) if reason.len() < MAX_REASON_TEXT => reason.push(typed),
+        WatchKey::Backspace => drop(reason.pop()),
+        WatchKey::Escape => {
             inbox.mode = Mode::Looking;
             NOT_DECIDED.clone_into(&mut inbox.message);
             return;
         }
-        Key::Enter => {
+        WatchKey::Enter => {
             inbox.mode = Mode::Looking;
             want(window, inbox, Wish::deny(&reason));
             return;
@@ -391,15 +393,15 @@ fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: Key) {
     inbox.mode = Mode::Denying(reason);
 }
 
-fn filter(inbox: &mut Inbox, mut text: String, key: Key) {
+fn filter(inbox: &mut Inbox, mut text: String, key: WatchKey) {
     match key {
-        Key::Character(typed) if text.len() < MAX_FILTER_TEXT => text.push(typed),
-        Key::Backspace => drop(text.pop()),
-        Key::Escape => {
+        WatchKey::Character(typed) if text.len() < MAX_FILTER_TEXT => text.push(typed),
+        WatchKey::Backspace => drop(text.pop()),
+        WatchKey::Escape => {
             inbox.mode = Mode::Looking;
             return;
         }
-        Key::Enter => {
+        WatchKey::Enter => {
             inbox.mode = Mode::Looking;
             inbox.set_filter(Filter::parse(&text));
             return;
@@ -409,18 +411,20 @@ fn filter(inbox: &mut Inbox, mut text: String, key: Key) {
     inbox.mode = Mode::Filtering(text);
 }
 
-fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: Key) {
+fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: WatchKey) {
     match key {
-        Key::Character(typed) if text.len() < MAX_LEASE_TEXT && typed.is_ascii_alphanumeric() => {
+        WatchKey::Character(typed)
+            if text.len() < MAX_LEASE_TEXT && typed.is_ascii_alphanumeric() =>
+        {
             text.push(typed);
         }
-        Key::Backspace => drop(text.pop()),
-        Key::Escape => {
+        WatchKey::Backspace => drop(text.pop()),
+        WatchKey::Escape => {
             inbox.mode = Mode::Looking;
             NOT_DECIDED.clone_into(&mut inbox.message);
             return;
         }
-        Key::Enter => {
+        WatchKey::Enter => {
             match milliseconds(&text) {
                 Ok(time) => {
                     inbox.mode = Mode::Looking;

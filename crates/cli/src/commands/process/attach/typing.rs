@@ -8,8 +8,8 @@ use std::time::Duration;
 use interlock_host::process::{Process, ProcessError, SessionSummary};
 use interlock_run::supervisor::{ClientError, SessionLink};
 
-use super::view::{self, View};
-use super::{DetachKey, Event, Left, in_thread};
+use super::view::{self, TranscriptView};
+use super::{AttachEnd, AttachEvent, DetachKey, in_thread};
 
 /// Read at once.
 const PIECE: usize = 64 * 1024;
@@ -19,11 +19,11 @@ const FULL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads standard input as long as there is any, if the session takes input at all.
 pub(super) fn spawn(
-    events: &Sender<Event>,
+    events: &Sender<AttachEvent>,
     process: &Process,
     session: &SessionSummary,
     key: DetachKey,
-    view: &Arc<Mutex<View>>,
+    view: &Arc<Mutex<TranscriptView>>,
 ) {
     if !session.stdin_writable {
         return;
@@ -36,7 +36,7 @@ pub(super) fn spawn(
             Ok(link) => link,
             // The thread that shows the output also reports how the session ended.
             Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => return None,
-            Err(error) => return Some(Event::Failed(Some(error))),
+            Err(error) => return Some(AttachEvent::Failed(Some(error))),
         };
         let mut buffer = vec![0; PIECE];
         loop {
@@ -44,7 +44,7 @@ pub(super) fn spawn(
                 Err(rustix::io::Errno::INTR) => continue,
                 Ok(0) | Err(_) if !at_terminal => return None,
                 // The line mode's Ctrl-D; a raw terminal ends only when it is taken away.
-                Ok(0) | Err(_) if pty => return Some(Event::Left(Left::Detached)),
+                Ok(0) | Err(_) if pty => return Some(AttachEvent::Left(AttachEnd::Detached)),
                 Ok(0) | Err(_) => {
                     let _ = link.write(&[], true);
                     return None;
@@ -57,7 +57,7 @@ pub(super) fn spawn(
             let keys = &typed[..detach.unwrap_or(typed.len())];
             let sent = keys.is_empty() || send(&link, keys, at_terminal);
             if detach.is_some() {
-                return Some(Event::Left(Left::Detached));
+                return Some(AttachEvent::Left(AttachEnd::Detached));
             }
             if !sent {
                 return None;

@@ -22,7 +22,7 @@ const RESET: &[u8] = b"\x1b7\x1b[r\x1b8\x1b[m\x1b[?25h\x1b[?1l\x1b>\x1b[?2004l\
     \x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l";
 
 #[derive(Debug)]
-pub(super) struct View {
+pub(super) struct TranscriptView {
     spool: SpoolReader,
     cursor: Cursor,
     queries: Queries,
@@ -33,7 +33,7 @@ pub(super) struct View {
 }
 
 /// Also when a thread failed while it held it: what is left to do is to clean up.
-pub(super) fn lock(view: &Arc<Mutex<View>>) -> MutexGuard<'_, View> {
+pub(super) fn lock(view: &Arc<Mutex<TranscriptView>>) -> MutexGuard<'_, TranscriptView> {
     view.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Leave {
 }
 
 /// Leaves the terminal usable, and shows nothing from now on.
-pub(super) fn close(view: &Arc<Mutex<View>>, leave: Leave) {
+pub(super) fn close(view: &Arc<Mutex<TranscriptView>>, leave: Leave) {
     let until = Instant::now() + LAST_WORDS;
     loop {
         let mut view = match view.try_lock() {
@@ -70,7 +70,7 @@ pub(super) fn close(view: &Arc<Mutex<View>>, leave: Leave) {
     }
 }
 
-impl View {
+impl TranscriptView {
     pub fn new(spool: SpoolReader, pty: bool) -> Self {
         Self {
             spool,
@@ -127,7 +127,7 @@ impl View {
         output::print_bytes("\r\n".repeat(rows.into()).as_bytes());
     }
 
-    /// A line over the last row, until the next [`View::draw`].
+    /// A line over the last row, until the next [`TranscriptView::draw`].
     pub fn show_hint(&mut self, text: &str) {
         if !std::io::stderr().is_terminal() {
             output::note(&format!("interlock: {text}"));
