@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use crate::remote_machines::{both, client, served};
 use serde_json::json;
@@ -260,6 +262,48 @@ fn commands_run_at_the_gateway_and_get_standard_input() {
     there.ok(&["--local", "exec-policy", "preset", "yolo"]);
     there.ok(&["--local", "exec", "--", "echo here > where"]);
     assert!(there.work().join("where").exists());
+}
+
+#[test]
+fn a_command_that_waits_elsewhere_names_its_approval_and_denies_it_when_it_goes() {
+    let (here, there, _gateway, _) = both();
+    let begin = |text: &str| {
+        let child = there
+            .command(&["exec", "--", text])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        eventually("it waits", || here.pending_ids().len() == 1);
+        (child, here.pending_ids()[0].clone())
+    };
+    let (mut child, id) = begin("touch one");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let hint = lines
+        .find_map(|line| Some(line.ok()?.split_once("allow it: ")?.1.to_owned()))
+        .unwrap();
+    assert!(hint.contains(&id), "{hint}");
+    let pasted = there.paste(&hint);
+    assert_eq!(pasted.code, 0, "{pasted:#?}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    // Interrupted: nothing waits for it any more, so nothing runs when it is allowed later.
+    let (child, id) = begin("touch two");
+    let pid = child.id().to_string();
+    Command::new("/bin/kill")
+        .args(["-INT", &pid])
+        .status()
+        .unwrap();
+    let run = child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(
+        said.contains(&format!("{id} is denied; nothing was done")),
+        "{said}"
+    );
+    assert_eq!(here.pending().len(), 0);
+    assert_ne!(there.run(&["approvals", "approve", &id]).code, 0);
+    let runs = here.ok(&["audit", "log", "--kind", "run-ended", "--json"]);
+    assert_eq!(runs.json()["records"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod follow;
 mod input;
 mod node;
 mod notice;
+mod remote_wait;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;

@@ -18,6 +18,7 @@ use signal_hook::iterator::Signals;
 use super::super::approval_wait::{self, AwaitedApproval, Settled};
 use super::super::{CommandOutcome, request};
 use super::input;
+use super::remote_wait::RemoteWait;
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::{Failure, NOT_ALLOWED};
 use crate::gateway_client::{CallFailure, GatewayClient};
@@ -63,7 +64,8 @@ pub(super) fn run(
     if let Some(signal) = signals.pending().next() {
         return Ok(signalled(signal));
     }
-    let is_remote = gateway.remote_url().is_some();
+    let remote = gateway.remote_url().map(|_| gateway.requester());
+    let mut remote = remote.map(|requester| RemoteWait::new(state, host, requester));
     if let Some(url) = gateway.remote_url() {
         let watch = state.in_command("interlock approvals watch");
         let place = all
@@ -89,11 +91,15 @@ pub(super) fn run(
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(signal) = signals.pending().next() {
-            output::note("interlock: the command may have begun, and may go on there");
+            match remote {
+                Some(remote) => remote.give_up(),
+                None => output::note("interlock: the command may have begun, and may go on there"),
+            }
             return Ok(signalled(signal));
         }
-        if !all.no_wait
-            && !is_remote
+        if let Some(remote) = remote.as_mut().filter(|_| !all.no_wait) {
+            remote.look();
+        } else if !all.no_wait
             && let Some(approval) = call.question()
         {
             let reason = approval.reasons.first().map_or("", String::as_str);
