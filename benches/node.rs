@@ -1,6 +1,6 @@
 //! What runs on a node cost, next to the system's own way, in one run: a gateway and a node on loopback.
 //!
-//! `cargo bench -p interlock --bench node [-- exec|parallel|memory]`
+//! `cargo bench -p interlock --bench node [-- exec|fleet|parallel|memory]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down.
 
@@ -22,6 +22,10 @@ use testkit::{Machine, eventually, memory};
 const CALLERS: usize = 8;
 const CALLS: usize = 250;
 
+/// Nodes that a gateway knows, and calls that are measured for each way to name one.
+const FLEET: usize = 10_000;
+const ROUNDS: usize = 300;
+
 /// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
 const REST: Duration = Duration::from_secs(30);
 
@@ -32,9 +36,10 @@ fn main() {
     let only = std::env::args()
         .skip(1)
         .find(|word| !word.starts_with("--"));
-    let bench = Bench::new();
-    let parts: [Part; 3] = [
+    let bench = Bench::new(0);
+    let parts: [Part; 4] = [
         ("exec", Bench::one_caller),
+        ("fleet", Bench::one_of_many),
         ("parallel", Bench::eight_callers),
         ("memory", Bench::idle_memory),
     ];
@@ -49,20 +54,24 @@ fn main() {
 struct Bench {
     node: Child,
     id: String,
+    name: String,
     gateway: Gateway,
     there: Machine,
     _here: Machine,
 }
 
 impl Bench {
-    fn new() -> Self {
+    /// A node, and so many others that are paired and away.
+    fn new(others: usize) -> Self {
         let (here, there) = (Machine::new(), Machine::unguarded());
         here.leave_to_nodes();
+        here.pair_fleet(others);
         let gateway = here.gateway();
         let mut admin = gateway.connect(EVERYTHING);
         let port = gateway.port.to_string();
         let node = there
             .command(&["node", "run", "--host", "127.0.0.1", "--port", &port])
+            .args(["--display-name", "measured"])
             .env("INTERLOCK_GATEWAY_TOKEN", &gateway.token)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -74,6 +83,7 @@ impl Bench {
         Self {
             node,
             id: asked["nodeId"].as_str().unwrap().to_owned(),
+            name: asked["displayName"].as_str().unwrap().to_owned(),
             gateway,
             there,
             _here: here,
@@ -108,6 +118,45 @@ impl Bench {
             "exec host=node of `sh -c true`: {own:?} beside {other:?}: {:.2} times (bar: 4)",
             own.as_secs_f64() / other.as_secs_f64()
         );
+    }
+
+    /// The same call of a gateway that knows one node, and of one that knows ten thousand.
+    fn one_of_many(&self) {
+        let many = Bench::new(FLEET - 1);
+        for (way, naming) in [
+            ("no name", None as Option<fn(&Bench) -> String>),
+            ("an id", Some(|bench| bench.id.clone())),
+            ("a prefix", Some(|bench| bench.id[..12].to_owned())),
+            ("a name", Some(|bench| bench.name.clone())),
+        ] {
+            let mut callers = [self, &many].map(|bench| {
+                let mut call = json!({
+                    "name": "exec", "args": { "command": "/usr/bin/true", "host": "node" },
+                });
+                if let Some(naming) = naming {
+                    call["args"]["node"] = naming(bench).into();
+                }
+                (bench.caller(), call, Vec::new())
+            });
+            // The first call reads the nodes, and is not counted.
+            for round in 0..=ROUNDS {
+                for (caller, call, times) in &mut callers {
+                    let began = Instant::now();
+                    let answer = caller.ok("tools.invoke", call);
+                    let time = began.elapsed();
+                    assert_eq!(answer["output"]["details"]["exitCode"], 0, "{answer}");
+                    if round > 0 {
+                        times.push(time);
+                    }
+                }
+            }
+            let [one, all] = callers.map(|(_, _, mut times)| median(&mut times));
+            println!(
+                "exec host=node by {way}, {FLEET} paired nodes: {all:?} beside {one:?} with one: \
+                 {:.2} times (bar: 1.2)",
+                all.as_secs_f64() / one.as_secs_f64()
+            );
+        }
     }
 
     fn eight_callers(&self) {

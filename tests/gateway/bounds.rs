@@ -272,3 +272,29 @@ fn a_line_of_an_mcp_client_that_gives_a_key_twice_is_answered_with_an_error() {
         "{message}"
     );
 }
+
+#[test]
+fn callers_beyond_the_configured_connections_wait_until_one_has_gone() {
+    let machine = Machine::new();
+    machine.configure("{ gateway: { maxConnections: 16 } }");
+    let gateway = machine.gateway();
+    let mut clients: Vec<_> = (0..16).map(|_| gateway.connect(EVERYTHING)).collect();
+    let mut caller = TcpStream::connect(("127.0.0.1", gateway.port)).unwrap();
+    let request = format!(
+        "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n\r\n",
+        gateway.port
+    );
+    caller.write_all(request.as_bytes()).unwrap();
+    caller
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    let waits = caller.read(&mut [0; 16]).unwrap_err();
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+    // The Unix socket has places of its own: the owner is not kept out.
+    machine.ok(&["nodes", "list"]);
+    drop(clients.pop());
+    caller.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = String::new();
+    caller.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}

@@ -7,6 +7,7 @@ mod asked;
 mod commands;
 mod document;
 mod exec;
+mod fleet;
 mod invoke;
 mod kept;
 mod levels;

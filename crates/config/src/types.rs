@@ -148,6 +148,7 @@ settings! {
         port: Option<u64>,
         bind: Option<GatewayBind>,
         custom_bind_host: Option<String>,
+        max_connections: Option<u64>,
         auth: GatewayAuth,
         tls: GatewayTls,
         remote: GatewayRemote,

@@ -27,6 +27,7 @@ use crate::logs::LogLines;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::once::Once;
+use crate::serve::limits::GatewayLimits;
 use crate::sessions::SeenSessions;
 use crate::tools::Returned;
 use crate::ws::hub::Hub;
@@ -139,6 +140,7 @@ pub struct Gateway {
     pub(crate) metrics: Metrics,
     pub(crate) once: Once,
     pub(crate) hub: Hub,
+    pub(crate) limits: GatewayLimits,
     pub(crate) nodes: Nodes,
     /// Questions about runs on nodes.
     pub(crate) returned: Returned,
@@ -185,6 +187,7 @@ impl Gateway {
             metrics: Metrics::default(),
             once: Once::default(),
             hub: Hub::default(),
+            limits: GatewayLimits::of(&config),
             nodes: Nodes::default(),
             returned: Returned::default(),
             events: Events::default(),

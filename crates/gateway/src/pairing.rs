@@ -35,6 +35,8 @@ pub(crate) struct DeviceRequest<'a> {
     pub(crate) scopes: &'a Scopes,
     pub(crate) address: Option<IpAddr>,
     pub(crate) now_ms: u64,
+    /// How many requests are kept.
+    pub(crate) most_requests: usize,
 }
 
 impl DeviceRequest<'_> {
@@ -236,7 +238,7 @@ fn wait(
                 ts: wanted.now_ms,
                 ..PairingRequest::default()
             };
-            change.put_pairing_request(Pairing::Device, &request)?;
+            change.put_pairing_request(Pairing::Device, &request, wanted.most_requests)?;
             let record = json!({
                 "deviceId": id,
                 "reason": reason.as_str(),

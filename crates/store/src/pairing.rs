@@ -12,9 +12,6 @@ use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
 
-/// Requests that wait at most; the oldest go first.
-const MAX_REQUESTS: i64 = 1000;
-
 /// A device that an operator approved.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -70,6 +67,13 @@ pub struct PairedNode {
     pub last_seen_at_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_connected_at_ms: Option<u64>,
+}
+
+/// What is paired under one id: the device that may connect, the node whose commands may be used.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Paired {
+    pub device: Option<PairedDevice>,
+    pub node: Option<PairedNode>,
 }
 
 /// A device or node that waits for an operator's approval.
@@ -131,6 +135,19 @@ impl Store {
         self.read(|sql| all(sql, "SELECT body FROM node ORDER BY id"))
     }
 
+    /// The device and the node of each id, as far as they are paired: one state for all ids.
+    pub fn paired(&self, ids: &[&str]) -> Result<Vec<Paired>, StoreError> {
+        self.read(|sql| {
+            let paired = ids.iter().map(|id| {
+                Ok(Paired {
+                    device: one(sql, "SELECT body FROM device WHERE id = ?1", id)?,
+                    node: one(sql, "SELECT body FROM node WHERE id = ?1", id)?,
+                })
+            });
+            paired.collect()
+        })
+    }
+
     /// Those that wait, the oldest first.
     pub fn pairing_requests(&self, pairing: Pairing) -> Result<Vec<PairingRequest>, StoreError> {
         let (devices, nodes) = (
@@ -180,11 +197,13 @@ impl Change<'_> {
         Ok(self.sql.execute("DELETE FROM node WHERE id = ?1", [id])? > 0)
     }
 
-    /// Puts a request down. A device has one of each kind: another one takes its place.
+    /// Stores a request. A device has one of each kind: another one takes its place. Of all
+    /// requests the newest are kept, at most `most` of them.
     pub fn put_pairing_request(
         &self,
         pairing: Pairing,
         request: &PairingRequest,
+        most: usize,
     ) -> Result<(), StoreError> {
         self.sql.execute(
             "DELETE FROM pairing_request WHERE kind = ?1 AND device_id = ?2",
@@ -204,7 +223,7 @@ impl Change<'_> {
         self.sql.execute(
             "DELETE FROM pairing_request WHERE number IN
                 (SELECT number FROM pairing_request ORDER BY number DESC LIMIT -1 OFFSET ?1)",
-            [MAX_REQUESTS],
+            [i64::try_from(most).unwrap_or(i64::MAX)],
         )?;
         Ok(())
     }

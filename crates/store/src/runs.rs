@@ -52,6 +52,19 @@ impl Store {
         self.read(|sql| sql.all(&statement, [], run))
     }
 
+    /// Those on one node, the oldest first.
+    pub fn open_runs_on(&self, node: &str) -> Result<Vec<OpenRun>, StoreError> {
+        let statement =
+            format!("SELECT {COLUMNS} FROM open_run WHERE node = ?1 ORDER BY started_at_ms, id");
+        self.read(|sql| sql.all(&statement, [node], run))
+    }
+
+    /// The run of this id, if its end is not recorded yet.
+    pub fn open_run_by_id(&self, id: &str) -> Result<Option<OpenRun>, StoreError> {
+        let statement = format!("SELECT {COLUMNS} FROM open_run WHERE id = ?1");
+        self.read(|sql| sql.optional(&statement, [id], run))
+    }
+
     /// Those that one session key asked for, the oldest first.
     pub fn open_runs_of(&self, session_key: &str) -> Result<Vec<OpenRun>, StoreError> {
         let statement = format!(

@@ -7,6 +7,7 @@
 
 pub mod asking;
 pub mod companion;
+pub mod fleet;
 pub mod gateway_stand_in;
 pub mod mcp;
 pub mod node_pair;

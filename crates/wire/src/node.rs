@@ -13,18 +13,16 @@ use crate::schema::ObjectSchema;
 
 mod command;
 pub mod extension;
-mod named;
 mod output;
 mod plan;
 mod registry;
 
 pub use command::{CommandText, RawCommandMismatch, command_text, format_exec_command};
-pub use named::{NotNamed, find_node};
 pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };
 pub use plan::{MutableFileOperand, SentPlan, SystemRunPlan};
-pub use registry::{NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
+pub use registry::{MAX_LISTED_NODES, NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
 
 pub const SYSTEM_RUN: &str = "system.run";
 pub const SYSTEM_RUN_PREPARE: &str = "system.run.prepare";

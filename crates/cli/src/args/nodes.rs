@@ -89,10 +89,19 @@ impl DevicesCommand {
 #[derive(Debug, Subcommand)]
 pub enum NodesCommand {
     /// List nodes
-    #[command(after_help = "Example:\n  interlock nodes list")]
+    #[command(after_help = "\
+Examples:
+  interlock nodes list
+  interlock nodes list --connected --limit 50
+
+Nodes are listed by name. Where there are more than the limit, the last line is the command that goes on.")]
     List(NodesListArguments),
     /// Say which nodes are connected, and what waits for a person
-    #[command(after_help = "Example:\n  interlock nodes status")]
+    #[command(after_help = "\
+Example:
+  interlock nodes status
+
+Nodes are listed by name. Where there are more than the limit, the last line is the command that goes on.")]
     Status(NodesListArguments),
     /// Show one node
     #[command(after_help = "Example:\n  interlock nodes describe lab")]
@@ -130,6 +139,15 @@ else: no tools, no decisions. What the node may then be used for is approved as 
 
 #[derive(Debug, Args)]
 pub struct NodesListArguments {
+    /// List at most so many nodes
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub limit: u64,
+    /// Go on where an earlier list ended
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
+    /// List only nodes that are connected
+    #[arg(long)]
+    pub connected: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

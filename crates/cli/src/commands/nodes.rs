@@ -8,14 +8,15 @@ mod remote;
 use std::process::ExitCode;
 
 use interlock_host::{LocalHost, TokenRole};
-use interlock_wire::node::{NodeListing, NotNamed, find_node};
+use interlock_wire::node::NodeListing;
 use serde_json::{Value, json};
 
 use super::devices::{done, pick, rows_of, short, text};
 use super::role_tokens::RoleTokens;
 use super::{CommandOutcome, open, outside_runs};
 use crate::args::{
-    NodesApproveArguments, NodesCommand, NodesEnrollArguments, NodesInvokeArguments, StateArguments,
+    NodesApproveArguments, NodesCommand, NodesEnrollArguments, NodesInvokeArguments,
+    NodesListArguments, StateArguments,
 };
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
@@ -24,6 +25,12 @@ use crate::output::{self, line};
 pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, get_of_gateway, set as document_set};
 pub(super) use remote::{DocumentAsked, DocumentOwner};
+
+/// Nodes that an error names: more would not be read.
+const MOST_NAMED: usize = 20;
+
+/// A gateway that has more pages is not read to the end.
+const MOST_PAGES: usize = 1_000;
 
 pub fn run(state: &StateArguments, command: &NodesCommand) -> CommandOutcome {
     if let NodesCommand::Invoke(arguments) = command {
@@ -41,8 +48,8 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> CommandOutcome {
     }
     let mut gateway = GatewayClient::connect(state, &host)?;
     match command {
-        NodesCommand::List(arguments) => list(&mut gateway, arguments.json)?,
-        NodesCommand::Status(arguments) => status(state, &mut gateway, arguments.json)?,
+        NodesCommand::List(arguments) => list(state, &mut gateway, arguments)?,
+        NodesCommand::Status(arguments) => status(state, &mut gateway, arguments)?,
         NodesCommand::Describe(arguments) => {
             let id = resolve(&mut gateway, &arguments.node)?;
             let node = gateway.call("node.describe", &json!({ "nodeId": id }))?;
@@ -141,40 +148,44 @@ pub(super) fn resolve_named(
     gateway: &mut GatewayClient,
     asked: &str,
 ) -> Result<NamedNode, Failure> {
-    let listed = gateway.call("node.list", &json!({}))?;
+    let listed = gateway.call("node.list", &json!({ "named": asked }))?;
     let listed: NodeListing = serde_json::from_value(listed).map_err(|error| {
         Failure::refused(
             "GATEWAY_REFUSED",
             format!("its nodes cannot be read: {error}"),
         )
     })?;
-    match find_node(&listed.nodes, asked) {
-        Ok(node) => Ok(NamedNode {
+    match listed.nodes.as_slice() {
+        [node] => Ok(NamedNode {
             id: node.node_id.clone(),
             name: node.display_name.clone(),
         }),
-        Err(NotNamed::Ambiguous(several)) => {
-            let ids: Vec<String> = several.iter().map(|node| line(&node.node_id)).collect();
-            let message = format!("`{}` is more than one node", line(asked));
-            Err(Failure::refused("AMBIGUOUS", message)
-                .with_hint(format!("name one of them: {}", ids.join(", "))))
-        }
-        Err(NotNamed::Unknown) => {
+        [] => {
             let message = format!("there is no node `{}`", line(asked));
             Err(Failure::refused("NOT_FOUND", message)
                 .with_hint("list them: interlock nodes status"))
+        }
+        several => {
+            let ids = several.iter().take(MOST_NAMED);
+            let mut ids = ids.map(|node| line(&node.node_id)).collect::<Vec<_>>();
+            if several.len() > MOST_NAMED {
+                ids.push("…".to_owned());
+            }
+            let message = format!("`{}` is more than one node ({})", line(asked), listed.total);
+            Err(Failure::refused("AMBIGUOUS", message)
+                .with_hint(format!("name one of them: {}", ids.join(", "))))
         }
     }
 }
 
 /// The node that runs commands when none is named: the only one that is connected and can.
 pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
-    let listed = gateway.call("node.list", &json!({}))?;
-    let can_run = |node: &&Value| {
+    let can_run = |node: &Value| {
         let mut commands = rows_of(&node["commands"]).iter();
-        node["connected"] == true && commands.any(|command| command == "system.run")
+        commands.any(|command| command == "system.run")
     };
-    let able: Vec<&Value> = rows_of(&listed["nodes"]).iter().filter(can_run).collect();
+    let mut able = connected(gateway)?;
+    able.retain(can_run);
     match able.as_slice() {
         [one] => Ok(NamedNode {
             id: one["nodeId"].as_str().unwrap_or_default().to_owned(),
@@ -191,13 +202,74 @@ pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
     }
 }
 
-fn list(gateway: &mut GatewayClient, json: bool) -> Result<(), Failure> {
-    let listed = gateway.call("node.list", &json!({}))?;
-    if json {
+/// All nodes that are connected, page by page.
+pub(in crate::commands) fn connected(gateway: &mut GatewayClient) -> Result<Vec<Value>, Failure> {
+    let mut nodes = Vec::new();
+    let mut params = json!({ "connected": true });
+    for _ in 0..MOST_PAGES {
+        let mut listed = gateway.call("node.list", &params)?;
+        if let Value::Array(page) = listed["nodes"].take() {
+            nodes.extend(page);
+        }
+        match listed["nextCursor"].take() {
+            Value::Null => break,
+            cursor => params["cursor"] = cursor,
+        }
+    }
+    Ok(nodes)
+}
+
+fn page(gateway: &mut GatewayClient, arguments: &NodesListArguments) -> Result<Value, Failure> {
+    let mut params = json!({ "limit": arguments.limit });
+    if let Some(cursor) = &arguments.cursor {
+        params["cursor"] = cursor.as_str().into();
+    }
+    if arguments.connected {
+        params["connected"] = true.into();
+    }
+    Ok(gateway.call("node.list", &params)?)
+}
+
+/// Says how to go on where this was not all.
+fn note_rest(
+    state: &StateArguments,
+    command: &str,
+    listed: &Value,
+    arguments: &NodesListArguments,
+) {
+    let Some(cursor) = listed["nextCursor"].as_str() else {
+        return;
+    };
+    let connected = if arguments.connected {
+        " --connected"
+    } else {
+        ""
+    };
+    let go_on = format!(
+        "{command}{connected} --limit {} --cursor {}",
+        arguments.limit,
+        line(cursor)
+    );
+    output::note(&format!(
+        "{} of {} nodes; go on: {}",
+        rows_of(&listed["nodes"]).len(),
+        listed["total"],
+        state.in_command(&go_on)
+    ));
+}
+
+fn list(
+    state: &StateArguments,
+    gateway: &mut GatewayClient,
+    arguments: &NodesListArguments,
+) -> Result<(), Failure> {
+    let listed = page(gateway, arguments)?;
+    if arguments.json {
         output::print_json(&listed);
         return Ok(());
     }
     output::print(&table(&listed));
+    note_rest(state, "interlock nodes list", &listed, arguments);
     Ok(())
 }
 
@@ -226,11 +298,23 @@ fn row(node: &Value) -> Vec<String> {
     ]
 }
 
-fn status(state: &StateArguments, gateway: &mut GatewayClient, json: bool) -> Result<(), Failure> {
-    let listed = gateway.call("node.list", &json!({}))?;
+fn status(
+    state: &StateArguments,
+    gateway: &mut GatewayClient,
+    arguments: &NodesListArguments,
+) -> Result<(), Failure> {
+    let listed = page(gateway, arguments)?;
     let pairing = gateway.call("node.pair.list", &json!({}))?;
-    if json {
-        output::print_json(&json!({ "nodes": listed["nodes"], "pending": pairing["pending"] }));
+    if arguments.json {
+        let mut known = json!({
+            "nodes": listed["nodes"],
+            "total": listed["total"],
+            "pending": pairing["pending"],
+        });
+        if let Some(cursor) = listed.get("nextCursor") {
+            known["nextCursor"] = cursor.clone();
+        }
+        output::print_json(&known);
         return Ok(());
     }
     let mut out = table(&listed);
@@ -245,6 +329,7 @@ fn status(state: &StateArguments, gateway: &mut GatewayClient, json: bool) -> Re
         );
     }
     output::print(&out);
+    note_rest(state, "interlock nodes status", &listed, arguments);
     Ok(())
 }
 

@@ -19,6 +19,9 @@ use crate::remote_gateway::RemoteGateway;
 /// How many of the pending approvals are shown.
 const SHOWN_APPROVALS: usize = 3;
 
+/// Of the nodes, so many are shown.
+const SHOWN_NODES: usize = 20;
+
 /// The `source` of entries that belong to the base.
 const BASE: &str = "base";
 
@@ -227,14 +230,23 @@ impl StatusFacts {
                 text(&node["displayName"]),
                 short(&node["nodeId"])
             );
-            self.row("nodes", format!("{named}: {standing}"));
+            if values.len() < SHOWN_NODES {
+                self.row("nodes", format!("{named}: {standing}"));
+            }
             values.push(json!({
                 "nodeId": node["nodeId"],
                 "displayName": node["displayName"],
                 "connected": is_connected,
             }));
         }
+        let total = listed["total"].as_u64().unwrap_or_default();
+        let further = total.saturating_sub(SHOWN_NODES as u64);
+        if further > 0 {
+            let look = state.in_command("interlock nodes list");
+            self.row("nodes", format!("and {further} more: {look}"));
+        }
         self.value["nodes"] = values.into();
+        self.value["nodesTotal"] = listed["total"].clone();
         if !rows_of(&pairing["pending"]).is_empty() {
             let look = state.in_command("interlock nodes status");
             self.next.push(format!("nodes wait to be let in: {look}"));

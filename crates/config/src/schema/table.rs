@@ -169,6 +169,7 @@ static GATEWAY: &[ConfigField] = &[
     field("port", ConfigKind::Integer(1, 65_535), "18789", "The port."),
     field("bind", ConfigKind::Choice(GatewayBind::WORDS), "\"loopback\"", "Where it listens; beyond loopback only with auth."),
     field("customBindHost", TEXT, "", "The address for `bind: \"custom\"`."),
+    field("maxConnections", ConfigKind::Integer(16, 1_000_000), "4096", "Connections of the network at once; further callers wait. The limit of open files (`RLIMIT_NOFILE`) may allow fewer, and the gateway then says so in its log. As many pairing requests are kept, but at least 1000. Takes effect at the next start."),
     field("auth", ConfigKind::Object(GATEWAY_AUTH), "", "How callers prove themselves."),
     field("tls", ConfigKind::Object(GATEWAY_TLS), "", "Encryption."),
     field("remote", ConfigKind::Object(GATEWAY_REMOTE), "", "The gateway that client commands and the node host of this machine go to, and how others reach the one of this machine."),

@@ -70,6 +70,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("gateway.port", "crates/gateway/src/serve/listen.rs", "gateway.port"),
     ("gateway.bind", "crates/gateway/src/serve/listen.rs", "gateway.bind"),
     ("gateway.customBindHost", "crates/gateway/src/serve/listen.rs", "gateway.custom_bind_host"),
+    ("gateway.maxConnections", "crates/gateway/src/serve/limits.rs", "gateway.max_connections"),
     ("gateway.auth.mode", "crates/gateway/src/access/mod.rs", "auth.mode"),
     ("gateway.auth.passwordFile", "crates/gateway/src/access/mod.rs", "auth.password_file"),
     ("gateway.tls.enabled", "crates/gateway/src/serve/tls.rs", "tls.enabled"),

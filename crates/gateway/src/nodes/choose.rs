@@ -1,34 +1,80 @@
 //! Which node a call of `exec` means.
 
+use std::fmt;
 use std::sync::Arc;
 
 use interlock_config::types::GatewayNodes;
 use interlock_policy::quote;
 use interlock_store::StoreError;
-use interlock_wire::node::{NodeEntry, NotNamed, SYSTEM_RUN, find_node};
+use interlock_wire::node::SYSTEM_RUN;
 
-use super::list::entries;
+use super::directory::{KnownNode, NodeDirectory, NodeFilter, NotNamed};
+use super::known::with_directory;
 use super::registry::Node;
 use crate::gateway::Gateway;
+
+/// Nodes that an error names: more would not be read.
+const MOST_NAMED: usize = 20;
+
+/// Nodes as an error names them.
+#[derive(Debug)]
+pub(crate) struct NodeNames {
+    names: Vec<String>,
+    /// How many are not named.
+    further: usize,
+}
+
+impl NodeNames {
+    fn of<'a>(nodes: impl IntoIterator<Item = &'a KnownNode>, count: usize) -> Self {
+        let nodes = nodes.into_iter().take(MOST_NAMED);
+        let names: Vec<String> = nodes.map(KnownNode::shown).collect();
+        Self {
+            further: count.saturating_sub(names.len()),
+            names,
+        }
+    }
+
+    fn listed(directory: &NodeDirectory, which: NodeFilter) -> Self {
+        Self::of(directory.list(which, None), directory.count(which))
+    }
+
+    fn one(node: &KnownNode) -> Self {
+        Self::of([node], 1)
+    }
+}
+
+impl fmt::Display for NodeNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names.join(", "))?;
+        match self.further {
+            0 => Ok(()),
+            further => write!(f, " and {further} more"),
+        }
+    }
+}
 
 /// Why there is no node for a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoNode {
     #[error("exec host=node requires a paired node (none available)")]
     None,
-    #[error("unknown node: {asked} (known: {})", .known.join(", "))]
-    Unknown { asked: String, known: Vec<String> },
-    #[error("node `{asked}` is ambiguous (candidates: {})", .candidates.join(", "))]
+    #[error("unknown node: {asked} (known: {known})")]
+    Unknown { asked: String, known: NodeNames },
+    #[error("node `{asked}` is ambiguous (candidates: {candidates})")]
     Ambiguous {
         asked: String,
-        candidates: Vec<String>,
+        candidates: NodeNames,
     },
-    #[error("exec host=node requires a connected node ({} not connected)", .0.join(", "))]
-    NotConnected(Vec<String>),
-    #[error("exec host=node requires a node that supports system.run ({} does not, or it is not approved or denied by gateway.nodes.denyCommands)", .0.join(", "))]
-    CannotRun(Vec<String>),
-    #[error("exec host=node requires a node id when multiple nodes are available (set tools.exec.node or exec.node). Candidates: {}", .0.join(", "))]
-    Several(Vec<String>),
+    #[error("exec host=node requires a connected node ({0} not connected)")]
+    NotConnected(NodeNames),
+    #[error(
+        "exec host=node requires a node that supports system.run ({0} does not, or it is not approved or denied by gateway.nodes.denyCommands)"
+    )]
+    CannotRun(NodeNames),
+    #[error(
+        "exec host=node requires a node id when multiple nodes are available (set tools.exec.node or exec.node). Candidates: {0}"
+    )]
+    Several(NodeNames),
     #[error("node not allowed (requested {asked}; the agent is bound to {bound})")]
     Bound { asked: String, bound: String },
     #[error(transparent)]
@@ -56,7 +102,7 @@ impl NoNode {
             }
             Self::NotConnected(_) => "start it there: interlock node run --host GATEWAY",
             Self::CannotRun(names) => {
-                let node = names.first().map_or("NODE", String::as_str);
+                let node = names.names.first().map_or("NODE", String::as_str);
                 return Some(format!(
                     "have the owner approve it: interlock nodes approve {}",
                     quote(node)
@@ -94,22 +140,27 @@ impl Wishes {
             let wish = wish.as_deref().map(str::trim);
             wish.filter(|wish| !wish.is_empty()).map(str::to_owned)
         };
-        let known = entries(gateway)?;
         let asked = given(&self.call).or_else(|| given(&self.session));
         let bound = given(&self.bound);
-        if let (Some(asked), Some(bound)) = (&asked, &bound) {
-            let bound_to = find(&known, bound)?;
-            let is_it = find(&known, asked).is_ok_and(|found| found.node_id == bound_to.node_id);
-            if !is_it {
-                return Err(NoNode::Bound {
-                    asked: asked.clone(),
-                    bound: shown(bound_to),
-                });
+        let usual = given(&self.usual);
+        let named = with_directory(gateway, |directory| {
+            if let (Some(asked), Some(bound)) = (&asked, &bound) {
+                let bound_to = find(directory, bound)?;
+                let is_it = find(directory, asked).is_ok_and(|found| found.id == bound_to.id);
+                if !is_it {
+                    return Err(NoNode::Bound {
+                        asked: asked.clone(),
+                        bound: bound_to.shown(),
+                    });
+                }
             }
-        }
-        match bound.or(asked).or_else(|| given(&self.usual)) {
-            Some(named) => named_node(gateway, rules, &known, &named),
-            None => only(gateway, rules, &known),
+            let named = bound.as_ref().or(asked.as_ref()).or(usual.as_ref());
+            let named = named.map(|named| find(directory, named));
+            Ok(named.transpose()?.cloned())
+        })??;
+        match named {
+            Some(found) => named_node(gateway, rules, &found),
+            None => only(gateway, rules),
         }
     }
 }
@@ -117,18 +168,15 @@ impl Wishes {
 fn named_node(
     gateway: &Gateway,
     rules: &GatewayNodes,
-    known: &[NodeEntry],
-    asked: &str,
+    found: &KnownNode,
 ) -> Result<Arc<Node>, NoNode> {
-    let found = find(known, asked)?;
-    let name = shown(found);
-    let Some(node) = gateway.nodes.get(&found.node_id) else {
-        return Err(NoNode::NotConnected(vec![name]));
+    let Some(node) = gateway.nodes.get(&found.id) else {
+        return Err(NoNode::NotConnected(NodeNames::one(found)));
     };
     if can_run(&node, rules) {
         Ok(node)
     } else {
-        Err(NoNode::CannotRun(vec![name]))
+        Err(NoNode::CannotRun(NodeNames::one(found)))
     }
 }
 
@@ -136,52 +184,46 @@ fn can_run(node: &Node, rules: &GatewayNodes) -> bool {
     node.check(SYSTEM_RUN, rules).is_ok()
 }
 
-fn shown(entry: &NodeEntry) -> String {
-    match &entry.display_name {
-        Some(name) if *name != entry.node_id => {
-            let id = entry.node_id.get(..12).unwrap_or(&entry.node_id);
-            format!("{name} ({id})")
-        }
-        _ => entry.node_id.clone(),
-    }
-}
-
 /// The only one that is connected and can run commands.
-fn only(gateway: &Gateway, rules: &GatewayNodes, known: &[NodeEntry]) -> Result<Arc<Node>, NoNode> {
+fn only(gateway: &Gateway, rules: &GatewayNodes) -> Result<Arc<Node>, NoNode> {
     let connected = gateway.nodes.connected().into_iter();
     let mut able: Vec<Arc<Node>> = connected.filter(|node| can_run(node, rules)).collect();
-    let names = |wanted: &dyn Fn(&&NodeEntry) -> bool| -> Vec<String> {
-        known.iter().filter(wanted).map(shown).collect()
-    };
-    match able.len() {
-        1 => Ok(able.remove(0)),
-        0 if known.is_empty() => Err(NoNode::None),
-        0 if known.iter().any(|entry| entry.connected) => {
-            Err(NoNode::CannotRun(names(&|entry| entry.connected)))
-        }
-        0 => Err(NoNode::NotConnected(names(&|_| true))),
-        _ => Err(NoNode::Several(names(&|entry| {
-            able.iter().any(|node| node.id == entry.node_id)
-        }))),
+    if able.len() == 1 {
+        return Ok(able.remove(0));
     }
+    let why = with_directory(gateway, |directory| match able.len() {
+        0 if directory.count(NodeFilter::All) == 0 => NoNode::None,
+        0 if directory.count(NodeFilter::Connected) == 0 => {
+            NoNode::NotConnected(NodeNames::listed(directory, NodeFilter::All))
+        }
+        0 => NoNode::CannotRun(NodeNames::listed(directory, NodeFilter::Connected)),
+        count => {
+            let is_able = |known: &&KnownNode| able.iter().any(|node| *node.id == *known.id);
+            let known = directory.list(NodeFilter::Connected, None).filter(is_able);
+            NoNode::Several(NodeNames::of(known, count))
+        }
+    });
+    Err(why?)
 }
 
 /// Whether this name means that node. Waits for the disk.
 pub(crate) fn is_node(gateway: &Gateway, name: &str, node_id: &str) -> bool {
-    let known = entries(gateway).unwrap_or_default();
-    find(&known, name).is_ok_and(|found| found.node_id == node_id)
+    let is_it = with_directory(gateway, |directory| {
+        find(directory, name).is_ok_and(|found| *found.id == *node_id)
+    });
+    is_it.unwrap_or(false)
 }
 
-fn find<'a>(known: &'a [NodeEntry], asked: &str) -> Result<&'a NodeEntry, NoNode> {
-    find_node(known, asked).map_err(|error| match error {
+fn find<'a>(directory: &'a NodeDirectory, asked: &str) -> Result<&'a KnownNode, NoNode> {
+    directory.find(asked).map_err(|error| match error {
         NotNamed::Ambiguous(several) => NoNode::Ambiguous {
             asked: asked.to_owned(),
-            candidates: several.into_iter().map(shown).collect(),
+            candidates: NodeNames::of(several.iter().copied(), several.len()),
         },
-        NotNamed::Unknown if known.is_empty() => NoNode::None,
+        NotNamed::Unknown if directory.count(NodeFilter::All) == 0 => NoNode::None,
         NotNamed::Unknown => NoNode::Unknown {
             asked: asked.to_owned(),
-            known: known.iter().map(shown).collect(),
+            known: NodeNames::listed(directory, NodeFilter::All),
         },
     })
 }

@@ -121,10 +121,10 @@ pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
 /// A node says that a run of this gateway has ended: it is asked how.
 pub(crate) async fn hinted(gateway: &Arc<Gateway>, node_id: &str, run_id: &str) {
     let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
-    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
-    let run = runs.ok().and_then(Result::ok).unwrap_or_default();
+    let id = run_id.to_owned();
     // Only what was handed to this very node.
-    if let Some(run) = run.into_iter().find(|run| run.id == run_id) {
+    let run = blocking(move || reader.host.desk().handed_run(&of, &id)).await;
+    if let Some(run) = run.ok().and_then(Result::ok).flatten() {
         look(gateway, node_id, run).await;
     }
 }

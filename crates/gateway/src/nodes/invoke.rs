@@ -8,7 +8,7 @@ use interlock_wire::{Event, WireError, event, refusal};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::registry::{Node, Nodes};
+use super::registry::{Node, Nodes, NodesState};
 use crate::ws::client::Client;
 
 /// Invocations of one connection that wait for their answers.
@@ -27,10 +27,9 @@ pub(crate) struct NodeInvocation<'a> {
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// A call that waits for an answer of this connection, and of no other.
+/// A caller waits for the answer to one invocation.
 #[derive(Debug)]
 pub(super) struct InvocationWaiter {
-    connection: String,
     command: String,
     answer: oneshot::Sender<Result<(NodeInvokeResult, Unthanked), WireError>>,
 }
@@ -39,12 +38,28 @@ pub(super) struct InvocationWaiter {
 #[derive(Debug)]
 pub(crate) struct Unthanked(#[expect(dead_code, reason = "its end says it")] oneshot::Sender<()>);
 
-/// Forgets an invocation whose caller is gone.
-struct Forget<'a>(&'a Nodes, &'a str);
+/// Forgets an invocation whose caller has its answer, or waits no more.
+struct Forget<'a> {
+    nodes: &'a Nodes,
+    connection: &'a str,
+    id: &'a str,
+}
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.0.lock().waiting.remove(self.1);
+        self.nodes.lock().take_waiting(self.connection, self.id);
+    }
+}
+
+impl NodesState {
+    /// The invocation of this id, if it waits for this connection and not for another one.
+    fn take_waiting(&mut self, connection: &str, id: &str) -> Option<InvocationWaiter> {
+        let owed = self.waiting.get_mut(connection)?;
+        let waiting = owed.remove(id);
+        if owed.is_empty() {
+            self.waiting.remove(connection);
+        }
+        waiting
     }
 }
 
@@ -104,20 +119,23 @@ impl Nodes {
                 return Err(refusal::NOT_CONNECTED.error());
             }
             let connection = &node.client.connection;
-            let all = state.waiting.values();
-            if all.filter(|one| one.connection == *connection).count() >= MAX_WAITING {
+            let owed = state.waiting.entry(connection.clone()).or_default();
+            if owed.len() >= MAX_WAITING {
                 return Err(
                     WireError::unavailable("the node has too much to do").with("code", "NODE_BUSY")
                 );
             }
             let waiting = InvocationWaiter {
-                connection: connection.clone(),
                 command: invocation.command.to_owned(),
                 answer,
             };
-            state.waiting.insert(id.clone(), waiting);
+            owed.insert(id.clone(), waiting);
         }
-        let _forget = Forget(self, &id);
+        let _forget = Forget {
+            nodes: self,
+            connection: &node.client.connection,
+            id: &id,
+        };
         node.client.tell_now(&event);
         let answered = async {
             let gone = || WireError::node_disconnected(invocation.command);
@@ -144,31 +162,17 @@ impl Nodes {
     }
 
     fn hand_over(&self, client: &Client, result: NodeInvokeResult, unthanked: Unthanked) -> bool {
-        let waiting = {
-            let mut state = self.lock();
-            let is_its_own = |one: &InvocationWaiter| one.connection == client.connection;
-            if !state.waiting.get(&result.id).is_some_and(is_its_own) {
-                return false;
-            }
-            state.waiting.remove(&result.id)
-        };
+        let connection = &client.connection;
+        let waiting = self.lock().take_waiting(connection, &result.id);
         waiting.is_some_and(|waiting| waiting.answer.send(Ok((result, unthanked))).is_ok())
     }
 
     /// A connection is gone, and with it all answers that it owes.
     pub(super) fn fail_waiting(&self, connection: &str) {
-        let mut state = self.lock();
-        let lost: Vec<String> = state
-            .waiting
-            .iter()
-            .filter(|(_, waiting)| waiting.connection == connection)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in lost {
-            if let Some(waiting) = state.waiting.remove(&id) {
-                let error = WireError::node_disconnected(&waiting.command);
-                let _ = waiting.answer.send(Err(error));
-            }
+        let lost = self.lock().waiting.remove(connection);
+        for waiting in lost.unwrap_or_default().into_values() {
+            let error = WireError::node_disconnected(&waiting.command);
+            let _ = waiting.answer.send(Err(error));
         }
     }
 }

@@ -4,14 +4,17 @@
 //! connected, and what of them was approved), `invoke` (a command on its way to a node and back),
 //! `approval` (a run that an approver allowed), `run` (a run from the handover to its end),
 //! `run_events` (the events of its session), `extension` (what only Interlock nodes know), `handed`
-//! (runs that they keep), `sessions` (what those are for callers), `choose` (which node a call
-//! means), `list` (how nodes are shown).
+//! (runs that they keep), `sessions` (what those are for callers), `directory` (which node
+//! a word means), `known` (what keeps the directory current), `choose` (which node a call means),
+//! `list` (how nodes are shown).
 
 pub(crate) mod approval;
 pub(crate) mod choose;
+mod directory;
 pub(crate) mod extension;
 pub(crate) mod handed;
 mod invoke;
+pub(crate) mod known;
 pub(crate) mod list;
 mod platform;
 pub(crate) mod registry;

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::Platform;
 use super::invoke::InvocationWaiter;
+use super::known::{KnownNodes, refresh};
 use super::run::Handed;
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
@@ -58,6 +59,12 @@ impl Node {
             .clone()
     }
 
+    fn is_approved(&self, command: &str) -> bool {
+        let approved = self.approved.lock();
+        let approved = approved.unwrap_or_else(PoisonError::into_inner);
+        approved.commands.iter().any(|name| name == command)
+    }
+
     fn approve(&self, approved: ApprovedNode) {
         *self.approved.lock().unwrap_or_else(PoisonError::into_inner) = approved;
     }
@@ -95,7 +102,7 @@ impl Node {
         if !self.declared.iter().any(|name| name == command) {
             return Err(WireError::command_not_declared(command, platform));
         }
-        if !self.approved().commands.iter().any(|name| name == command) {
+        if !self.is_approved(command) {
             return Err(WireError::command_not_allowlisted(command, platform)
                 .with("code", "NODE_COMMAND_NOT_APPROVED")
                 .with(
@@ -122,14 +129,15 @@ impl Node {
 #[derive(Debug, Default)]
 pub(crate) struct Nodes {
     state: Mutex<NodesState>,
+    pub(super) known: KnownNodes,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct NodesState {
     /// By id.
     pub(super) nodes: HashMap<String, Arc<Node>>,
-    /// Invocations without an answer, by their id.
-    pub(super) waiting: HashMap<String, InvocationWaiter>,
+    /// Invocations without an answer: by connection, then by their id.
+    pub(super) waiting: HashMap<String, HashMap<String, InvocationWaiter>>,
     /// Runs that were handed out, by node and run id.
     pub(super) handed: HashMap<(String, String), Handed>,
     /// Runs on Interlock nodes that callers wait for, with the names of their sessions.
@@ -147,11 +155,9 @@ impl Nodes {
         self.lock().nodes.get(id).cloned()
     }
 
-    /// Those that are connected, by name.
+    /// Those that are connected, in no order.
     pub(crate) fn connected(&self) -> Vec<Arc<Node>> {
-        let mut nodes: Vec<Arc<Node>> = self.lock().nodes.values().cloned().collect();
-        nodes.sort_by_key(|node| (node.name(), node.id.clone()));
-        nodes
+        self.lock().nodes.values().cloned().collect()
     }
 
     /// An approval, or its end, takes effect on a connection that is there.
@@ -173,10 +179,11 @@ pub(crate) fn welcome(gateway: &Gateway, client: &Arc<Client>) -> Result<(), Wir
     let program = &client.program;
     let platform = Platform::of(&program.platform, program.device_family.as_deref());
     let declared = platform.cut(&client.commands, &config.config().gateway.nodes);
+    let most = gateway.limits.pairing_requests;
     let seen = gateway
         .host
         .store()
-        .change(|change| meet(change, client, &id, &declared));
+        .change(|change| meet(change, client, &id, &declared, most));
     let seen = seen.map_err(|error| WireError::unavailable(error.to_string()))?;
     let node = Arc::new(Node {
         id: id.clone(),
@@ -186,6 +193,7 @@ pub(crate) fn welcome(gateway: &Gateway, client: &Arc<Client>) -> Result<(), Wir
         approved: Mutex::new(seen.approved),
     });
     let former = gateway.nodes.lock().nodes.insert(id, Arc::clone(&node));
+    refresh(gateway, &node.id);
     if let Some(former) = former.filter(|former| former.client.connection != client.connection) {
         take_over(&former, client);
     }
@@ -233,6 +241,7 @@ fn meet(
     client: &Client,
     id: &str,
     declared: &[String],
+    most_requests: usize,
 ) -> Result<SeenNode, StoreError> {
     let known = change.node(id)?;
     let mut approved = ApprovedNode::default();
@@ -268,7 +277,10 @@ fn meet(
     let (request, is_new) = match waiting.filter(asks_the_same) {
         // Asking again is no new question.
         Some(waiting) => (requested(&waiting), false),
-        None => (ask(change, request_of(client, id, declared))?, true),
+        None => {
+            let request = request_of(client, id, declared);
+            (ask(change, request, most_requests)?, true)
+        }
     };
     Ok(SeenNode {
         approved,
@@ -279,8 +291,13 @@ fn meet(
 
 /// Puts down again what a connected node asks for, whose approval was taken back: else there would
 /// be nothing to approve until it comes anew.
-pub(crate) fn ask_again(change: &Change<'_>, node: &Node) -> Result<NodePairRequested, StoreError> {
-    ask(change, request_of(&node.client, &node.id, &node.declared))
+pub(crate) fn ask_again(
+    change: &Change<'_>,
+    node: &Node,
+    most_requests: usize,
+) -> Result<NodePairRequested, StoreError> {
+    let request = request_of(&node.client, &node.id, &node.declared);
+    ask(change, request, most_requests)
 }
 
 fn same(one: &[String], other: &[String]) -> bool {
@@ -311,15 +328,16 @@ fn request_of(client: &Client, id: &str, declared: &[String]) -> PairingRequest 
     }
 }
 
-/// Puts a request down.
+/// Stores a request; of all requests so many are kept.
 pub(crate) fn ask(
     change: &Change<'_>,
     mut request: PairingRequest,
+    most_requests: usize,
 ) -> Result<NodePairRequested, StoreError> {
     request.request_id = uuid::Uuid::new_v4().to_string();
     "node".clone_into(&mut request.role);
     request.ts = now_ms();
-    change.put_pairing_request(Pairing::Node, &request)?;
+    change.put_pairing_request(Pairing::Node, &request, most_requests)?;
     let record = json!({
         "caps": request.caps,
         "commands": request.commands,
@@ -404,18 +422,14 @@ pub(crate) fn farewell(gateway: &Gateway, client: &Arc<Client>) {
     if let Err(error) = seen {
         tracing::warn!(%error, node = id, "when a node was last seen is not stored");
     }
-    let twins = gateway.hub.all();
+    refresh(gateway, id);
+    let twins = gateway.hub.of_device(id).into_iter();
     let twin = twins
-        .iter()
-        .filter(|other| {
-            other.role == client.role
-                && other.device == client.device
-                && other.connection != client.connection
-        })
+        .filter(|other| other.role == client.role && other.connection != client.connection)
         .max_by_key(|other| other.connected_at_ms);
     if let Some(twin) = twin
         && gateway.nodes.get(id).is_none()
-        && let Err(error) = welcome(gateway, twin)
+        && let Err(error) = welcome(gateway, &twin)
     {
         tracing::warn!(%error, node = id, "another connection of the node is not used");
     }

@@ -15,9 +15,10 @@ use interlock_wire::WireError;
 use interlock_wire::node::extension::{MAX_READ_BYTES, ProcessCall, RunRead};
 use serde_json::{Value, json};
 
+use super::Node;
 use super::extension::{ask, is_lost, node_code, node_words, owner};
 use super::handed::{self, able, parse, session_id};
-use super::{Node, list};
+use super::known::with_directory;
 use crate::gateway::Gateway;
 use crate::tools::blocking;
 
@@ -187,17 +188,16 @@ fn is_code(word: &str) -> bool {
 
 /// The one node whose id begins so, and how people call it.
 async fn node_of(gateway: &Arc<Gateway>, tag: &str) -> Option<(String, String)> {
-    let reader = Arc::clone(gateway);
-    let entries = blocking(move || list::entries(&reader)).await.ok()?.ok()?;
-    let mut found = entries
-        .into_iter()
-        .filter(|entry| entry.paired && entry.node_id.starts_with(tag));
-    let (one, other) = (found.next()?, found.next());
-    // Two nodes with the same prefix: the owner is ambiguous.
-    other.is_none().then(|| {
-        let name = one.display_name.unwrap_or_else(|| one.node_id.clone());
-        (one.node_id, name)
-    })
+    let (reader, tag) = (Arc::clone(gateway), tag.to_owned());
+    let found = blocking(move || {
+        with_directory(&reader, |directory| {
+            // Two with the same prefix: it cannot be told whose session it is.
+            let one = directory.approved_by_prefix(&tag)?;
+            let name = one.name.as_ref().unwrap_or(&one.id);
+            Some((one.id.as_ref().to_owned(), name.as_ref().to_owned()))
+        })
+    });
+    found.await.ok()?.ok()?
 }
 
 async fn open_run(gateway: &Arc<Gateway>, id: &str) -> Option<OpenRun> {
@@ -314,10 +314,8 @@ fn named(mut session: SessionSummary, who: &SessionHandler, node: &Node) -> Opti
 fn unreachable(gateway: &Gateway, run: &OpenRun) -> Option<SessionSummary> {
     let node_id = run.node.clone()?;
     let store = gateway.host.store();
-    let paired = store.nodes().ok().and_then(|nodes| {
-        let mut nodes = nodes.into_iter();
-        nodes.find(|node| node.node_id == node_id)?.display_name
-    });
+    let paired = store.node(&node_id).ok().flatten();
+    let paired = paired.and_then(|node| node.display_name);
     let started_at_ms = u64::try_from(run.started_at_ms).unwrap_or_default();
     let age_ms = now_ms().saturating_sub(started_at_ms);
     Some(SessionSummary {

@@ -2,6 +2,7 @@
 //! to its last answer.
 
 pub(crate) mod info;
+pub(crate) mod limits;
 mod listen;
 mod shared;
 mod tls;
@@ -23,10 +24,12 @@ use interlock_tls::TlsAcceptor;
 use rmcp::ServerHandler;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::info::{GatewayInfo, GatewayLock};
+use self::limits::ConnectionPlace;
 use self::shared::SharedStream;
 use crate::access::tcp::{PeerLooks, TcpPeer};
 use crate::access::{Peer, RunOf, record_of};
@@ -44,9 +47,6 @@ const HEADER_TIME: Duration = Duration::from_secs(10);
 
 /// How long calls may take to end when the gateway does.
 const LAST_CALLS: Duration = Duration::from_secs(5);
-
-/// Connections at once; further callers wait to be accepted.
-const MAX_CONNECTIONS: usize = 4096;
 
 /// A gateway that can be called.
 #[derive(Debug, Clone)]
@@ -103,7 +103,8 @@ pub async fn serve_offering<S: ServerHandler>(
         acceptor: identity.as_ref().map(|identity| identity.acceptor()),
         router: http::router(Arc::clone(&gateway), identity, &stop, offer)?,
         connections: gateway.connections.clone(),
-        places: Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTIONS)),
+        places: Arc::new(Semaphore::new(gateway.limits.connections)),
+        local_places: Arc::new(Semaphore::new(gateway.limits.local_connections)),
         stop: stop.clone(),
         looks: PeerLooks::start(gateway.supervisor.place().clone()),
         gateway: Arc::clone(&gateway),
@@ -153,7 +154,9 @@ struct ConnectionService {
     /// None: the TCP port is plain. The Unix socket always is.
     acceptor: Option<TlsAcceptor>,
     connections: TaskTracker,
-    places: Arc<tokio::sync::Semaphore>,
+    places: Arc<Semaphore>,
+    /// Of the Unix socket.
+    local_places: Arc<Semaphore>,
     stop: CancellationToken,
     /// Finds the processes at the other end of TCP connections.
     looks: PeerLooks,
@@ -198,7 +201,7 @@ impl ConnectionService {
 
     async fn accept_unix(&self, listener: UnixListener) {
         loop {
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+            let Ok(place) = Arc::clone(&self.local_places).acquire_owned().await else {
                 return;
             };
             match listener.accept().await {
@@ -228,13 +231,15 @@ impl ConnectionService {
         opening: impl Future<Output = Option<(S, Option<RunOf>)>> + Send + 'static,
         peer: AcceptedPeer,
         door: MetricsTransport,
-        place: tokio::sync::OwnedSemaphorePermit,
+        place: OwnedSemaphorePermit,
     ) {
         let (router, stop) = (self.router.clone(), self.stop.clone());
         let gateway = Arc::clone(&self.gateway);
         let counted = self.gateway.metrics.connected(door);
         self.connections.spawn(async move {
-            let _held = (place, counted);
+            let _counted = counted;
+            let place = ConnectionPlace::new(place);
+            let _held = FreePlace(place.clone());
             let opened = tokio::select! {
                 opened = opening => opened,
                 () = stop.cancelled() => return,
@@ -243,7 +248,7 @@ impl ConnectionService {
                 return gateway.metrics.refused();
             };
             let stream = SharedStream::new(stream);
-            let service = tower_service(router, peer, run, stream.clone());
+            let service = tower_service(router, peer, run, place, stream.clone());
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
                 .timer(TokioTimer::new())
@@ -279,6 +284,15 @@ async fn run_of(stream: &UnixStream, from: PeerOrigin, place: SupervisorPaths) -
     RunOf::new(session).filter(|_| is_still_there)
 }
 
+/// Frees the place of a connection that has ended, unless a WebSocket has taken it.
+struct FreePlace(ConnectionPlace);
+
+impl Drop for FreePlace {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
 /// The other end of a connection that was accepted.
 #[derive(Clone)]
 enum AcceptedPeer {
@@ -291,6 +305,7 @@ fn tower_service<S: Send + 'static>(
     router: Router,
     caller: AcceptedPeer,
     run: Option<RunOf>,
+    place: ConnectionPlace,
     stream: SharedStream<S>,
 ) -> impl hyper::service::Service<
     Request<hyper::body::Incoming>,
@@ -314,6 +329,7 @@ fn tower_service<S: Send + 'static>(
         if let Some(run) = run.clone() {
             extensions.insert(run);
         }
+        extensions.insert(place.clone());
         let answering = hyper::service::Service::call(&service, request);
         let stream = stream.clone();
         async move {

@@ -20,6 +20,7 @@ use crate::access::{
     unidentified,
 };
 use crate::gateway::Gateway;
+use crate::nodes::known::refresh;
 use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
 
 /// A client that may connect.
@@ -284,6 +285,7 @@ fn pair(
             Peer::Local(_) => None,
         },
         now_ms: now_ms(),
+        most_requests: gateway.limits.pairing_requests,
     };
     let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
     let trust = match proof {
@@ -298,6 +300,9 @@ fn pair(
         .map_err(unavailable)?;
     match admission {
         Admission::Admitted { device, is_new } => {
+            if role == Role::Node {
+                refresh(gateway, &device.device_id);
+            }
             if is_new {
                 tell(
                     gateway,

@@ -10,27 +10,53 @@ use super::client::Client;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
-    clients: Mutex<HashMap<String, Arc<Client>>>,
+    clients: Mutex<Clients>,
     /// Bytes that wait for all of them.
     pub(super) buffered: Arc<AtomicUsize>,
 }
 
+#[derive(Debug, Default)]
+struct Clients {
+    by_connection: HashMap<String, Arc<Client>>,
+    /// The connections of each device.
+    by_device: HashMap<String, Vec<Arc<Client>>>,
+}
+
 impl Hub {
     pub(super) fn add(&self, client: &Arc<Client>) {
+        let mut clients = self.lock();
+        if let Some(device) = &client.device {
+            let same = clients.by_device.entry(device.clone()).or_default();
+            same.push(Arc::clone(client));
+        }
         let name = client.connection.clone();
-        self.lock().insert(name, Arc::clone(client));
+        clients.by_connection.insert(name, Arc::clone(client));
     }
 
     pub(super) fn remove(&self, client: &Client) {
-        self.lock().remove(&client.connection);
+        let mut clients = self.lock();
+        clients.by_connection.remove(&client.connection);
+        let Some(device) = &client.device else { return };
+        if let Some(same) = clients.by_device.get_mut(device) {
+            same.retain(|other| other.connection != client.connection);
+            if same.is_empty() {
+                clients.by_device.remove(device);
+            }
+        }
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Client>> {
-        self.lock().values().cloned().collect()
+        self.lock().by_connection.values().cloned().collect()
+    }
+
+    /// The connections of one device, in whichever role.
+    pub(crate) fn of_device(&self, device: &str) -> Vec<Arc<Client>> {
+        let clients = self.lock();
+        clients.by_device.get(device).cloned().unwrap_or_default()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+        self.lock().by_connection.len()
     }
 
     /// Sends an event to every client that may receive it. Presence goes to operators only: a node
@@ -55,7 +81,7 @@ impl Hub {
         clients
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Client>>> {
+    fn lock(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

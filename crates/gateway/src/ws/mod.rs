@@ -25,6 +25,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::{Peer, headers};
 use crate::http::{Doors, refusal};
+use crate::serve::limits::ConnectionPlace;
 
 /// Where a connection comes from, as far as the upgrade tells.
 #[derive(Debug, Clone)]
@@ -71,9 +72,12 @@ pub(crate) async fn upgrade(
         is_forwarded: headers::is_forwarded(request.headers()),
         tcp: request.extensions().get().cloned(),
     };
+    let place = request.extensions().get::<ConnectionPlace>();
+    let place = place.and_then(ConnectionPlace::take);
     let upgrading = hyper::upgrade::on(&mut request);
     let gateway = doors.gateway;
     gateway.connections.clone().spawn(async move {
+        let _place = place;
         match upgrading.await {
             Ok(stream) => connection::serve(gateway, TokioIo::new(stream), arrival).await,
             Err(error) => tracing::debug!(%error, "a connection was not upgraded"),

@@ -60,13 +60,19 @@ impl Desk<'_> {
 
     /// Runs whose end is not known, of one host or of all.
     pub fn handed_runs(self, node: Option<&str>) -> Result<Vec<OpenRun>, HostError> {
-        let mut runs = self.host.store().open_runs()?;
-        runs.retain(|run| match (&run.node, node) {
-            (Some(own), Some(node)) => own == node,
-            (own, None) => own.is_some(),
-            (None, Some(_)) => false,
-        });
-        Ok(runs)
+        let store = self.host.store();
+        let Some(node) = node else {
+            let mut runs = store.open_runs()?;
+            runs.retain(|run| run.node.is_some());
+            return Ok(runs);
+        };
+        Ok(store.open_runs_on(node)?)
+    }
+
+    /// The run of this id on this node, if its end is not known.
+    pub fn handed_run(self, node: &str, id: &str) -> Result<Option<OpenRun>, HostError> {
+        let run = self.host.store().open_run_by_id(id)?;
+        Ok(run.filter(|run| run.node.as_deref() == Some(node)))
     }
 
     /// The run is in the background, and its session has this name. `false` if the run is over.

@@ -39,11 +39,20 @@ pub struct NodeEntry {
     pub connected: bool,
 }
 
-/// The payload of `node.list`.
+/// Nodes of one list at most.
+pub const MAX_LISTED_NODES: usize = 1_000;
+
+/// The payload of `node.list`: one page of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeListing {
     pub ts: u64,
     pub nodes: Vec<NodeEntry>,
+    /// How many nodes all pages hold.
+    pub total: usize,
+    /// The `cursor` of the next page; none where this is the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// A node that waits for approval: the event, and an entry of `node.pair.list`.

@@ -5,9 +5,23 @@ use std::collections::BTreeMap;
 use crate::json::duplicate_key;
 use serde_json::Value;
 
+use crate::node::MAX_LISTED_NODES;
 use crate::schema::{COUNT, OPEN, PropertyKind, STRING, STRINGS, TEXT};
 
-params! { NodeList for "node.list" {} }
+params! {
+    /// One page of the nodes, by name.
+    NodeList for "node.list" {
+        optional {
+            limit "limit": u64 = PropertyKind::Integer(1, MAX_LISTED_NODES as u64),
+            /// The `nextCursor` of the page before.
+            cursor "cursor": String = TEXT,
+            /// Only connected nodes.
+            connected "connected": bool = PropertyKind::Boolean,
+            /// Only the nodes that this word means: an id, an address, a prefix of an id or a name.
+            named "named": String = STRING,
+        }
+    }
+}
 params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
 params! {
     /// The policy that an Interlock node has for an agent. An Interlock extension.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::StateArguments;
-use crate::commands::open_for_repair;
+use crate::commands::{nodes, open_for_repair};
 use crate::gateway_client::GatewayClient;
 
 /// How long the gateway may take to answer a stranger.
@@ -154,14 +154,12 @@ fn probe_nodes(
         Ok(gateway) => gateway,
         Err(failure) => return format!("the gateway did not let the owner in: {failure}"),
     };
-    let listed = match gateway.call("node.list", &json!({})) {
-        Ok(listed) => listed,
-        Err(failure) => return format!("not listed: {}", failure.message),
+    let connected = match nodes::connected(&mut gateway) {
+        Ok(connected) => connected,
+        Err(failure) => return format!("not listed: {failure}"),
     };
-    let nodes = listed["nodes"].as_array().cloned().unwrap_or_default();
-    let connected = nodes.iter().filter(|node| node["connected"] == true);
     let (mut told, mut silent) = (0, 0);
-    for node in connected {
+    for node in &connected {
         let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
         let id = text("nodeId");
         let params = json!({ "nodeId": id, "agentId": AgentId::MAIN });

@@ -26,6 +26,7 @@ const AT_START: &[&str] = &[
     "gateway.port",
     "gateway.bind",
     "gateway.customBindHost",
+    "gateway.maxConnections",
     "gateway.auth",
     "gateway.tls",
 ];

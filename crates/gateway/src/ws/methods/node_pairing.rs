@@ -6,6 +6,7 @@ use interlock_wire::{Request, WireError, method, params};
 use serde_json::{Value, json};
 
 use super::{Context, MethodAnswer, broadcast, pairing::PairingFailure, read, store_failed, work};
+use crate::nodes::known::refresh;
 use crate::nodes::registry::{self, ApprovedNode};
 use crate::nodes::{Platform, handed};
 use crate::pairing;
@@ -64,6 +65,7 @@ pub(super) async fn approve(context: Context<'_>, request: &Request) -> MethodAn
         gateway
             .nodes
             .approval_changed(&node.node_id, (&node).into());
+        refresh(gateway, &node.node_id);
         registry::resolved(gateway, &params.request_id, &node.node_id, "approved");
         let token = pairing::node_token(&gateway.device_key, &node);
         let mut shown = json!(node);
@@ -134,6 +136,7 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> MethodAns
     let answer = work(context, move |gateway| {
         let id = params.node_id;
         let connected = gateway.nodes.get(&id);
+        let most_requests = gateway.limits.pairing_requests;
         let asked = gateway
             .host
             .store()
@@ -144,11 +147,12 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> MethodAns
                 let record = json!({ "by": who, "nodeId": id, "what": "node-removed" });
                 change.record_pairing(&record, now_ms())?;
                 let node = connected.as_deref();
-                let asked = node.map(|node| registry::ask_again(change, node));
+                let asked = node.map(|node| registry::ask_again(change, node, most_requests));
                 Ok(asked.transpose()?)
             })
             .map_err(|PairingFailure(error)| error)?;
         gateway.nodes.approval_changed(&id, ApprovedNode::default());
+        refresh(gateway, &id);
         if let Some(asked) = asked {
             broadcast(gateway, interlock_wire::event::NODE_PAIR_REQUESTED, &asked);
         }
@@ -180,11 +184,12 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> MethodAn
             ..PairingRequest::default()
         };
         let store = gateway.host.store();
+        let most_requests = gateway.limits.pairing_requests;
         let asked = store.change(|change| {
             // What a connected node asks for itself is not replaced by what others say of it.
             match change.pairing_request_of(Pairing::Node, &wanted.device_id)? {
                 Some(waiting) => Ok((registry::requested(&waiting), false)),
-                None => Ok((registry::ask(change, wanted)?, true)),
+                None => Ok((registry::ask(change, wanted, most_requests)?, true)),
             }
         });
         asked.map_err(store_failed)

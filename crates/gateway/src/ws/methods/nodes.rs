@@ -10,8 +10,8 @@ use interlock_wire::node::extension::{
     ExplainAsked, ForwardedCallFacts, INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded,
 };
 use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, NodeListing, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET,
-    SYSTEM_RUN, SystemExecApprovalsSet, SystemRun,
+    DEFAULT_INVOKE_TIMEOUT_MS, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN,
+    SystemExecApprovalsSet, SystemRun,
 };
 use interlock_wire::params;
 use interlock_wire::{Request, WireError, refusal};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::{Context, MethodAnswer, pairing::PairingFailure, read, store_failed, work};
 use crate::gateway::Gateway;
+use crate::nodes::known::refresh;
 use crate::nodes::run::{MARGIN, NodeRunOrder};
 use crate::nodes::{
     Node, NodeInvocation, approval, extension, handed, list as listing, registry, run,
@@ -48,12 +49,9 @@ pub(super) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
 }
 
 pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::NodeList>(request)?;
-    work(context, |gateway| {
-        Ok(json!(NodeListing {
-            ts: now_ms(),
-            nodes: listing::entries(gateway).map_err(store_failed)?,
-        }))
+    let params: params::NodeList = read(request)?;
+    work(context, move |gateway| {
+        Ok(json!(listing::page(gateway, &params)?))
     })
     .await
 }
@@ -61,9 +59,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
 pub(super) async fn describe(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::NodeDescribe = read(request)?;
     work(context, move |gateway| {
-        let entries = listing::entries(gateway).map_err(store_failed)?;
-        let mut found = entries.into_iter();
-        let entry = found.find(|entry| entry.node_id == params.node_id);
+        let entry = listing::entry(gateway, &params.node_id).map_err(store_failed)?;
         let entry = entry.ok_or_else(WireError::unknown_node)?;
         let mut described = json!({ "ts": now_ms() });
         if let (Value::Object(all), Value::Object(own)) = (&mut described, json!(entry)) {
@@ -107,6 +103,7 @@ pub(super) async fn rename(context: Context<'_>, request: &Request) -> MethodAns
         gateway
             .nodes
             .approval_changed(&node.node_id, (&node).into());
+        refresh(gateway, &node.node_id);
         Ok(json!({ "nodeId": node.node_id, "displayName": node.display_name }))
     })
     .await

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, MethodAnswer, broadcast, read, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::handed;
+use crate::nodes::known::refresh;
 use crate::nodes::registry::ApprovedNode;
 use crate::pairing;
 use crate::ws::client::Client;
@@ -63,7 +64,7 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> M
     );
     let device = work(context, move |gateway| {
         let now = now_ms();
-        gateway
+        let approved = gateway
             .host
             .store()
             .change(|change| {
@@ -87,7 +88,9 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> M
                 change.record_pairing(&record, now).map_err(store_failed)?;
                 Ok((waiting.request_id, device))
             })
-            .map_err(|PairingFailure(error)| error)
+            .map_err(|PairingFailure(error)| error)?;
+        refresh(gateway, &approved.1.device_id);
+        Ok(approved)
     })
     .await?;
     let (request_id, device) = device;
@@ -189,6 +192,7 @@ pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> Me
     })
     .await?;
     let gateway = context.gateway;
+    // The directory follows when the connections have ended.
     gateway
         .nodes
         .approval_changed(&removed, ApprovedNode::default());
@@ -310,8 +314,9 @@ pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Met
 
 /// Ends the connections of a device: what they were let in by is gone.
 fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, which: impl Fn(&Client) -> bool) {
-    for client in gateway.hub.all() {
-        if device.is_some() && client.device.as_deref() == device && which(&client) {
+    let Some(device) = device else { return };
+    for client in gateway.hub.of_device(device) {
+        if which(&client) {
             client.close(Close::auth_changed());
         }
     }
@@ -326,7 +331,7 @@ async fn edit(
     + 'static,
 ) -> MethodAnswer {
     work(context, move |gateway| {
-        gateway
+        let changed = gateway
             .host
             .store()
             .change(|change| {
@@ -335,7 +340,9 @@ async fn edit(
                 };
                 change_it(change, &mut device)
             })
-            .map_err(|PairingFailure(error)| error)
+            .map_err(|PairingFailure(error)| error)?;
+        refresh(gateway, &device_id);
+        Ok(changed)
     })
     .await
 }
