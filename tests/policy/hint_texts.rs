@@ -37,6 +37,10 @@ const PLACEHOLDERS: &[(&str, &str)] = &[
 /// any more fails the test.
 const PUT_TOGETHER: &[(&str, &[&str])] = &[
     (
+        "interlock --local",
+        &["interlock --local status", "interlock --local config get"],
+    ),
+    (
         "interlock agents revoke {}",
         &["interlock agents revoke 0b9f3c1e-7d57-4f0e-9d62-3c4e1d6a8b11"],
     ),
@@ -70,8 +74,22 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "interlock approvals allowlist remove {flag}{which}",
+        &[
+            "interlock approvals allowlist remove 0b9f3c1e-7d57-4f0e-9d62-3c4e1d6a8b11",
+            "interlock approvals allowlist remove --agent main rg",
+        ],
+    ),
+    (
         "interlock approvals approve {}",
         &["interlock approvals approve kmnpz"],
+    ),
+    (
+        "interlock approvals get {}",
+        &[
+            "interlock approvals get --gateway",
+            "interlock approvals get --node lab",
+        ],
     ),
     (
         "interlock approvals get --node {}",
@@ -172,6 +190,13 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "interlock policy template remove --agent {}{directory} {names}",
+        &[
+            "interlock policy template remove --agent '*' rust",
+            "interlock policy template remove --agent main --dir '/srv/my app' rust node",
+        ],
+    ),
+    (
         "interlock policy suggest --since {}{flags} --accept-all",
         &[
             "interlock policy suggest --since 7d --accept-all",
@@ -258,6 +283,7 @@ const TRIED: &[(&str, Trial)] = &[
     ("approvals approve", Trial::Needs("an approval")),
     ("approvals deny", Trial::Needs("an approval")),
     ("approvals get", Trial::Works),
+    ("approvals get --gateway", Trial::Needs("a remote gateway")),
     ("approvals get --node", Trial::Needs("a node")),
     ("approvals grants", Trial::Works),
     ("approvals pending", Trial::Works),
@@ -607,6 +633,7 @@ fn commands_that_stand_alone_work_on_a_fresh_machine() {
         let words = shell_words(&command).unwrap();
         let words: Vec<String> = words[1..]
             .iter()
+            .skip_while(|word| *word == "--local")
             .map(|word| word.split('[').next().unwrap().to_owned())
             .collect();
         if !is_whole {

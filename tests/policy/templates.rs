@@ -364,3 +364,138 @@ fn directories_and_wrappers_are_those_of_the_project() {
         ],
     );
 }
+
+fn remove(machine: &Machine, flags: &[&str]) -> Value {
+    let mut all = vec!["policy", "template", "remove", "--json"];
+    all.extend(flags);
+    machine.ok(&all).json()
+}
+
+fn count(told: &Value, field: &str) -> usize {
+    told[field].as_array().unwrap().len()
+}
+
+/// What was applied is taken back, and nothing else is touched.
+#[test]
+fn a_template_is_taken_back_whole() {
+    let machine = machine();
+    machine.ok(&["approvals", "allowlist", "add", "rg"]);
+    // The same terms as an entry of the template, by the owner's own hand.
+    machine.ok(&["approvals", "allowlist", "add", "--agent", "main", "cargo"]);
+    let (before, _) = machine.document();
+    for name in ["rust", "node", "python", "server", "read-only", "project"] {
+        fs::write(machine.work().join("Cargo.toml"), "").unwrap();
+        machine.ok(&["policy", "template", "apply", name]);
+        let (applied, _) = machine.document();
+        assert_ne!(applied, before, "{name}");
+        // Looking changes nothing.
+        let looked = remove(&machine, &["--dry-run", name]);
+        assert_eq!(looked["written"], false);
+        assert!(count(&looked, "removed") > 0, "{name}");
+        assert_eq!(machine.document().0, applied, "{name}");
+        // The file that brought a part may have gone.
+        fs::remove_file(machine.work().join("Cargo.toml")).unwrap();
+        let told = remove(&machine, &[name]);
+        assert_eq!(count(&told, "removed"), count(&looked, "removed"), "{name}");
+        assert_eq!(count(&told, "edited"), 0, "{name}: {told:#}");
+        assert_eq!(machine.document().0, before, "{name}");
+        let again = machine.run(&["policy", "template", "remove", name]);
+        again.refused(1, "TEMPLATE_NOT_APPLIED");
+    }
+    machine.ok(&["audit", "verify"]);
+}
+
+/// An entry that was edited is the owner's: it stays, with the command that removes it.
+#[test]
+fn edited_entries_of_a_template_stay_and_are_named() {
+    let machine = machine();
+    machine.ok(&["policy", "template", "apply", "rust"]);
+    let (mut document, _) = machine.document();
+    let entries = document["agents"]["*"]["allowlist"].as_array_mut().unwrap();
+    let edited = entries
+        .iter_mut()
+        .find(|entry| entry["source"] == "template:rust")
+        .unwrap();
+    edited["interactive"] = true.into();
+    let id = edited["id"].as_str().unwrap().to_owned();
+    let all = entries.len();
+    assert_eq!(machine.set_document(&document.to_string()).code, 0);
+    let told = machine.ok(&["policy", "template", "remove", "rust"]).stdout;
+    assert!(
+        told.contains(&format!("removed {} entries of rust", all - 1)),
+        "{told}"
+    );
+    let (left, _) = machine.document();
+    let left = left["agents"]["*"]["allowlist"].as_array().unwrap().clone();
+    assert_eq!(left.len(), 1, "{left:#?}");
+    assert_eq!(left[0]["id"], id.as_str());
+    let line = told
+        .lines()
+        .find(|line| line.starts_with("left, "))
+        .unwrap();
+    let (_, command) = line.split_once("to remove it: ").unwrap();
+    assert_eq!(machine.paste(command).code, 0, "{command}");
+    let again = machine.run(&["policy", "template", "remove", "rust"]);
+    again.refused(1, "TEMPLATE_NOT_APPLIED");
+}
+
+/// What two templates have in common stays until the second one goes, too.
+#[test]
+fn a_part_of_another_template_stays() {
+    let machine = machine();
+    machine.ok(&["policy", "template", "apply", "rust"]);
+    machine.ok(&["policy", "template", "apply", "node"]);
+    let told = remove(&machine, &["rust"]);
+    assert!(count(&told, "shared") > 0, "{told:#}");
+    assert_eq!(told["sharedWith"], serde_json::json!(["node"]));
+    asks(&machine, &["cargo test"]);
+    for line in ["npm test", "git add ."] {
+        assert_eq!(machine.verdict(line), "allow", "{line}");
+    }
+    let told = remove(&machine, &["node"]);
+    assert_eq!(count(&told, "shared"), 0, "{told:#}");
+    asks(&machine, &["npm test", "git add ."]);
+    assert!(!machine.document().0.to_string().contains("template:"));
+}
+
+/// A template of another directory or agent is none of this one; the error says where it is.
+#[test]
+fn a_template_is_removed_for_one_directory_and_agent() {
+    let machine = machine();
+    let other = machine.work().join("other place");
+    fs::create_dir(&other).unwrap();
+    let other_text = other.to_str().unwrap();
+    machine.ok(&[
+        "policy", "template", "apply", "--agent", "main", "--dir", other_text, "rust",
+    ]);
+    let refused = machine.run(&["policy", "template", "remove", "rust"]);
+    refused.refused(1, "TEMPLATE_NOT_APPLIED");
+    let hint = refused
+        .stderr
+        .lines()
+        .find(|line| line.starts_with("hint: "))
+        .unwrap();
+    let (_, command) = hint.split_once("elsewhere: ").unwrap();
+    assert_eq!(machine.paste(command).code, 0, "{command}");
+    assert!(!machine.document().0.to_string().contains("template:"));
+    // A directory that has gone since.
+    machine.ok(&["policy", "template", "apply", "--dir", other_text, "rust"]);
+    fs::remove_dir(&other).unwrap();
+    remove(&machine, &["--dir", other_text, "rust"]);
+    assert!(!machine.document().0.to_string().contains("template:"));
+    machine
+        .run(&["policy", "template", "remove", "perl"])
+        .refused(1, "TEMPLATE_UNKNOWN");
+}
+
+#[test]
+fn a_run_removes_no_template() {
+    let machine = Machine::open();
+    machine.switch_shield_off();
+    machine.ok(&["policy", "template", "apply", "rust"]);
+    let (_, before) = machine.document();
+    let mine = machine.binary().display().to_string();
+    let run = machine.exec(&format!("{mine} policy template remove rust"));
+    assert!(run.stderr.contains("DECISION_FROM_RUN"), "{run:#?}");
+    assert_eq!(machine.document().1, before);
+}

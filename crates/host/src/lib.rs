@@ -77,7 +77,9 @@ pub use route::{Route, RouteRefusal, route};
 pub use session::{Elevation, SessionLevels, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use suggest::{Suggestion, Suggestions};
-pub use template::{Template, TemplateCaseResult, TemplateSummary, templates};
+pub use template::{
+    Template, TemplateCaseResult, TemplateRemoval, TemplateRemovalMode, TemplateSummary, templates,
+};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
 /// What surfaces need of the store's vocabulary.

@@ -2,6 +2,7 @@
 //! written while a case fails.
 
 mod fragment;
+mod remove;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,6 +18,7 @@ use crate::edit::{EntryEdit, scope_key};
 use crate::evaluate::{RunRequest, evaluate};
 use crate::local::{HostError, LocalHost, now_ms, policy};
 use fragment::{Fragment, PARTS, TEMPLATES};
+pub use remove::{TemplateRemoval, TemplateRemovalMode};
 
 /// A template for one directory, or several that are applied together.
 #[derive(Debug, Clone, Serialize)]
@@ -79,6 +81,19 @@ pub fn templates() -> Result<Vec<TemplateSummary>, HostError> {
 impl Template {
     /// The templates of these names together, for a directory, which is canonical.
     pub fn of(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, HostError> {
+        Self::build(names, directory, PartChoice::Found)
+    }
+
+    /// The same with every part that some file of the project would bring: the files may have gone since.
+    fn with_every_part(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, HostError> {
+        Self::build(names, directory, PartChoice::Every)
+    }
+
+    fn build(
+        names: &[impl AsRef<str>],
+        directory: &Path,
+        choice: PartChoice,
+    ) -> Result<Self, HostError> {
         let directory_text = directory.to_str().filter(|text| !text.contains(['*', '?']));
         let Some(directory_text) = directory_text else {
             return Err(HostError::Edit {
@@ -107,7 +122,8 @@ impl Template {
             push_word(&mut template.name, name);
             push_word(&mut template.description, &whole.description);
             if seen.insert((*name).to_owned()) {
-                template.add(name, whole, (directory, directory_text), &mut seen)?;
+                let place = (directory, directory_text, choice);
+                template.add(name, whole, place, &mut seen)?;
             }
         }
         let asked_for = names.iter().map(AsRef::as_ref);
@@ -123,7 +139,7 @@ impl Template {
         &mut self,
         name: &str,
         fragment: Fragment,
-        (directory, text): (&Path, &str),
+        (directory, text, choice): (&Path, &str, PartChoice),
         seen: &mut BTreeSet<String>,
     ) -> Result<(), HostError> {
         let beneath = format!("{}/**", text.trim_end_matches('/'));
@@ -166,7 +182,8 @@ impl Template {
             }
         }
         let found = fragment.found.into_iter();
-        let found = found.filter(|part| is_found(directory, &part.file));
+        let found =
+            found.filter(|part| choice == PartChoice::Every || is_found(directory, &part.file));
         let parts = fragment.include.into_iter();
         for part in parts.chain(found.map(|part| part.include)) {
             if !seen.insert(part.clone()) {
@@ -178,10 +195,18 @@ impl Template {
             };
             self.includes.push(part);
             let part_read = Fragment::read(part_name, part_text)?;
-            self.add(part_name, part_read, (directory, text), seen)?;
+            self.add(part_name, part_read, (directory, text, choice), seen)?;
         }
         Ok(())
     }
+}
+
+/// Which of the parts count that a file of the project brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartChoice {
+    /// Those whose file is there.
+    Found,
+    Every,
 }
 
 fn push_word(text: &mut String, word: &str) {

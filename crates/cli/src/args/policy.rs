@@ -53,6 +53,16 @@ Examples:
   interlock policy template apply --agent main --dir ~/src/app rust
   interlock policy template apply --dry-run server")]
     Apply(PolicyTemplateApplyArguments),
+    /// Remove the entries that templates wrote for a directory, and leave those that were edited
+    #[command(after_help = "\
+Examples:
+  interlock policy template remove rust
+  interlock policy template remove --agent main --dir ~/src/app rust
+  interlock policy template remove --dry-run project
+
+An entry that says something else than the template wrote stays, and so does one that another template has, which is
+applied for the same directory.")]
+    Remove(PolicyTemplateRemoveArguments),
 }
 
 impl PolicyTemplateCommand {
@@ -61,6 +71,7 @@ impl PolicyTemplateCommand {
             Self::List(list) => list.json,
             Self::Show(show) => show.json,
             Self::Apply(apply) => apply.json,
+            Self::Remove(remove) => remove.json,
         }
     }
 }
@@ -100,6 +111,25 @@ pub struct PolicyTemplateApplyArguments {
     #[arg(long)]
     pub json: bool,
     /// The templates; several are applied together, or none of them
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct PolicyTemplateRemoveArguments {
+    /// The agent, or `*` for the list of all of them
+    #[arg(long, default_value = "*", value_name = "AGENT")]
+    pub agent: String,
+    /// The directory that it was applied for [default: the present directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Show what would be removed and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The templates
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 }

@@ -3,13 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use interlock_host::{EntryEdit, LocalHost, Template, TemplateCaseResult, templates};
+use interlock_host::{
+    EntryEdit, LocalHost, Template, TemplateCaseResult, TemplateRemovalMode, templates,
+};
+use interlock_policy::{EVERY_AGENT, Entry, quote};
 use serde_json::json;
 
 use super::super::approvals::bounds;
 use super::super::request::{directory, utf8};
 use super::super::{CommandOutcome, known_scope, open, outside_runs};
-use crate::args::{PolicyTemplateApplyArguments, PolicyTemplateCommand, StateArguments};
+use crate::args::{
+    PolicyTemplateApplyArguments, PolicyTemplateCommand, PolicyTemplateRemoveArguments,
+    StateArguments,
+};
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
 
@@ -27,6 +33,7 @@ pub(super) fn run(state: &StateArguments, command: &PolicyTemplateCommand) -> Co
             Ok(ExitCode::SUCCESS)
         }
         PolicyTemplateCommand::Apply(arguments) => apply(state, arguments),
+        PolicyTemplateCommand::Remove(arguments) => remove(state, arguments),
     }
 }
 
@@ -48,9 +55,10 @@ fn list(state: &StateArguments, as_json: bool) -> CommandOutcome {
         .collect();
     let mut out = output::table(&rows, "");
     out += &format!(
-        "\nto read one:   {}\nto apply one:  {}\n",
+        "\nto read one:   {}\nto apply one:  {}\nto remove it:  {}\n",
         state.in_command("interlock policy template show rust"),
         state.in_command("interlock policy template apply rust"),
+        state.in_command("interlock policy template remove rust"),
     );
     output::print(&out);
     Ok(ExitCode::SUCCESS)
@@ -148,6 +156,82 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Co
     );
     output::print(&out);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Removes what templates wrote, and says what stays.
+fn remove(state: &StateArguments, arguments: &PolicyTemplateRemoveArguments) -> CommandOutcome {
+    let host = open(state)?;
+    known_scope(&host, &arguments.agent)?;
+    let directory = removal_directory(arguments.dir.as_deref())?;
+    let mode = if arguments.dry_run {
+        TemplateRemovalMode::Look
+    } else {
+        outside_runs(host.state_dir())?;
+        TemplateRemovalMode::Remove
+    };
+    let removal = host.remove_template(&arguments.names, &directory, &arguments.agent, mode)?;
+    if arguments.json {
+        output::print_json(&json!({
+            "template": arguments.names.join(" "),
+            "agent": arguments.agent,
+            "dir": directory,
+            "written": !arguments.dry_run,
+            "removed": removal.removed,
+            "edited": removal.edited,
+            "shared": removal.shared,
+            "sharedWith": removal.shared_with,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = String::new();
+    for entry in &removal.removed {
+        out += &format!("- {} ({})\n", line(&entry.pattern), line(&bounds(entry)));
+    }
+    for entry in &removal.edited {
+        out += &format!(
+            "left, because it is not as the template writes it: {} ({}); to remove it: {}\n",
+            line(&entry.pattern),
+            line(&bounds(entry)),
+            state.in_command(&removal_of(entry, &arguments.agent)),
+        );
+    }
+    if !removal.shared.is_empty() {
+        out += &format!(
+            "left, because {} has them too: {} entries\n",
+            removal.shared_with.join(" and "),
+            removal.shared.len()
+        );
+    }
+    let names = arguments.names.join(", ");
+    let directory = line(&directory.display().to_string());
+    let count = removal.removed.len();
+    out += &if arguments.dry_run {
+        format!(
+            "would remove {count} entries of {names} for {directory}; nothing was written (--dry-run)\n"
+        )
+    } else {
+        format!("removed {count} entries of {names} for {directory}\n")
+    };
+    output::print(&out);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A directory that has gone since can still be named in full.
+fn removal_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    match named {
+        Some(named) if named.is_absolute() && !named.exists() => Ok(named.to_owned()),
+        named => directory_of(named),
+    }
+}
+
+/// The command that removes one entry.
+fn removal_of(entry: &Entry, agent: &str) -> String {
+    let flag = match agent {
+        EVERY_AGENT => String::new(),
+        agent => format!("--agent {} ", quote(agent)),
+    };
+    let which = quote(entry.id.as_deref().unwrap_or(&entry.pattern));
+    format!("interlock approvals allowlist remove {flag}{which}")
 }
 
 /// Every case must come out as the template says; else nothing is written.

@@ -1,0 +1,201 @@
+//! Taking a template back: exactly the entries that it wrote, as long as they still say what it wrote.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use interlock_policy::{Document, Entry, Scope, quote};
+use serde::Serialize;
+
+use super::{TEMPLATES, Template, source};
+use crate::edit::scope_key;
+use crate::local::{HostError, LocalHost};
+
+/// What taking templates back removed and left.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateRemoval {
+    pub removed: Vec<Entry>,
+    /// Entries with the mark of the template that say something else: they were edited, or another version wrote
+    /// them. They stay.
+    pub edited: Vec<Entry>,
+    /// Entries that another template has too, which is applied for the same directory. They stay.
+    pub shared: Vec<Entry>,
+    /// The templates that have them.
+    pub shared_with: Vec<&'static str>,
+}
+
+impl LocalHost {
+    /// Removes the entries of templates for a directory from an agent's list, or from that of `*`. With
+    /// [`TemplateRemovalMode::Look`] nothing is written.
+    pub fn remove_template(
+        &self,
+        names: &[String],
+        directory: &Path,
+        agent: &str,
+        mode: TemplateRemovalMode,
+    ) -> Result<TemplateRemoval, HostError> {
+        let key = scope_key(agent)?;
+        let take_back = |document: &mut Document| {
+            let scope = document.agents.entry(key.clone()).or_default();
+            let removal = take_back(scope, names, directory)?;
+            if *scope == Scope::default() {
+                document.agents.remove(&key);
+            }
+            if removal == TemplateRemoval::default() {
+                return Err(not_applied(document, names, directory, agent));
+            }
+            Ok(removal)
+        };
+        let looked = take_back(&mut self.document()?.0)?;
+        // Without anything to remove, the document stays as it is.
+        if mode == TemplateRemovalMode::Look || looked.removed.is_empty() {
+            return Ok(looked);
+        }
+        Ok(self.edit_document(take_back)?.0)
+    }
+}
+
+/// Whether a template is taken back, or only looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TemplateRemovalMode {
+    Look,
+    Remove,
+}
+
+fn take_back(
+    scope: &mut Scope,
+    names: &[String],
+    directory: &Path,
+) -> Result<TemplateRemoval, HostError> {
+    let wanted = Template::with_every_part(names, directory)?;
+    let parts: BTreeSet<String> = wanted
+        .entries
+        .iter()
+        .filter_map(|entry| entry.source.clone())
+        .collect();
+    let others = other_templates(scope, &parts, directory)?;
+    let mut removal = TemplateRemoval::default();
+    let mut shared_with = BTreeSet::new();
+    scope.allowlist.retain(|entry| {
+        if !entry
+            .source
+            .as_ref()
+            .is_some_and(|source| parts.contains(source))
+        {
+            return true;
+        }
+        if !wanted.wrote(entry) {
+            if is_for_directory(entry, directory) {
+                removal.edited.push(entry.clone());
+            }
+            return true;
+        }
+        if let Some(other) = others.iter().find(|other| other.template.wrote(entry)) {
+            shared_with.insert(other.name);
+            removal.shared.push(entry.clone());
+            return true;
+        }
+        removal.removed.push(entry.clone());
+        false
+    });
+    removal.shared_with = shared_with.into_iter().collect();
+    Ok(removal)
+}
+
+/// A template that is applied for the same directory and stays.
+struct StayingTemplate {
+    name: &'static str,
+    template: Template,
+}
+
+/// The templates whose own entries are in the list and are none of the parts that are taken back.
+fn other_templates(
+    scope: &Scope,
+    parts: &BTreeSet<String>,
+    directory: &Path,
+) -> Result<Vec<StayingTemplate>, HostError> {
+    let mut staying = Vec::new();
+    for (name, _) in TEMPLATES {
+        let own = source(name);
+        if parts.contains(&own) {
+            continue;
+        }
+        let template = Template::with_every_part(&[name], directory)?;
+        let is_own = |entry: &&Entry| entry.source.as_ref() == Some(&own);
+        let mut entries = scope.allowlist.iter().filter(is_own);
+        if entries.any(|entry| template.wrote(entry)) {
+            staying.push(StayingTemplate { name, template });
+        }
+    }
+    Ok(staying)
+}
+
+impl Template {
+    /// Whether the entry is as this template writes it.
+    fn wrote(&self, entry: &Entry) -> bool {
+        let mut own = self.entries.iter();
+        own.any(|own| own.source == entry.source && own.has_terms_of(entry))
+    }
+}
+
+/// The pattern by which entries are for a directory.
+fn beneath(directory: &Path) -> String {
+    format!(
+        "{}/**",
+        directory.display().to_string().trim_end_matches('/')
+    )
+}
+
+/// Whether an entry names this directory, or none at all.
+fn is_for_directory(entry: &Entry, directory: &Path) -> bool {
+    let own = beneath(directory);
+    let paths = entry.paths.iter().flatten();
+    let mut named = entry.cwd.iter().chain(paths).peekable();
+    named.peek().is_none() || named.any(|pattern| *pattern == own)
+}
+
+/// Nothing of the templates is there: where else it is, if anywhere.
+fn not_applied(document: &Document, names: &[String], directory: &Path, agent: &str) -> HostError {
+    let own: BTreeSet<String> = names.iter().map(|name| source(name)).collect();
+    let own_scopes = document.agents.iter();
+    let elsewhere = own_scopes.into_iter().find_map(|(key, scope)| {
+        let mut entries = scope.allowlist.iter();
+        let entry = entries.find(|entry| {
+            entry
+                .source
+                .as_ref()
+                .is_some_and(|source| own.contains(source))
+        })?;
+        let directory = entry.cwd.as_deref().or_else(|| {
+            let paths = entry.paths.as_ref()?;
+            paths.first().map(String::as_str)
+        });
+        Some((
+            key.clone(),
+            directory
+                .and_then(|pattern| pattern.strip_suffix("/**"))
+                .map(str::to_owned),
+        ))
+    });
+    let names = names.join(" ");
+    let remedy = match elsewhere {
+        Some((key, directory)) => {
+            let directory = directory.map_or(String::new(), |directory| {
+                format!(" --dir {}", quote(&directory))
+            });
+            format!(
+                "it is applied elsewhere: interlock policy template remove --agent {}{directory} {names}",
+                quote(&key)
+            )
+        }
+        None => "see which entries there are: interlock approvals allowlist list".to_owned(),
+    };
+    HostError::Edit {
+        code: "TEMPLATE_NOT_APPLIED",
+        message: format!(
+            "no entry of {names} for {} is in the list of agent {agent}; nothing was removed",
+            directory.display()
+        ),
+        remedy,
+    }
+}
