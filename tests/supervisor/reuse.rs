@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 
 use interlock_plan::{PtySize, RunPlan};
 use interlock_run::Leftovers;
 use interlock_run::cgroup::RunLimits;
 use interlock_run::supervisor::{Manner, SupervisorClient};
+use serde_json::{Value, json};
+use testkit::supervised::wire::{connect, frame, hello, receive};
 use testkit::supervised::{State, end_of, eventually, is_alive, kill, patient};
 
 /// Runs a text that writes numbers, and gives them.
@@ -36,6 +40,98 @@ fn a_process_whose_run_left_nothing_behind_has_the_next_one() {
     let all: Vec<i32> = (0..50).map(|_| shim(&state)).collect();
     let different: BTreeSet<&i32> = all.iter().collect();
     assert!(different.len() < all.len() / 2, "{all:?}");
+}
+
+/// The agents take turns, so that each finds the process of the other one waiting.
+#[test]
+fn a_process_has_runs_of_one_agent_only() {
+    let state = State::new();
+    state.run("true");
+    for client in [state.client.clone(), keeping(&state)] {
+        let mut used: [Vec<i32>; 3] = Default::default();
+        for _ in 0..15 {
+            for (number, all) in used.iter_mut().enumerate() {
+                all.push(shim_of_agent(&state, &client, &format!("agent-{number}")));
+            }
+        }
+        for (number, own) in used.iter().enumerate() {
+            let own: BTreeSet<i32> = own.iter().copied().collect();
+            assert!(own.len() < 15, "agent {number} never had a process again");
+            for other in &used[number + 1..] {
+                let shared: Vec<&i32> = other.iter().filter(|shim| own.contains(shim)).collect();
+                assert!(shared.is_empty(), "{shared:?} of {used:?}");
+            }
+        }
+    }
+}
+
+/// Below which process a run of this agent is.
+fn shim_of_agent(state: &State, client: &SupervisorClient, agent: &str) -> i32 {
+    let mut plan = state.shell("echo $PPID");
+    plan.agent_id = agent.to_owned();
+    let conversation = State::order(&plan, &patient()).start(client).unwrap();
+    let shim = end_of(&conversation).shown.text.trim().parse().unwrap();
+    conversation.taken().unwrap();
+    shim
+}
+
+/// A connection to the process of another agent's run starts nothing there.
+#[test]
+fn a_process_refuses_the_plan_of_another_agent() {
+    let state = State::new();
+    state.run("true");
+    let marker = state.work().join("marker");
+    let mut plan = state.shell(&format!("touch {}", marker.display()));
+    for (agent, expected) in [("other", Some("SHIM_OF_OTHER_AGENT")), ("main", None)] {
+        let mut stream = connect(&state);
+        let first = Raw::of(&state.shell("echo $PPID"));
+        let mut start = hello(&json!("start"));
+        start["agent"] = "main".into();
+        stream.write_all(&frame(&start)).unwrap();
+        first.send(&mut stream);
+        let started = receive(&stream).unwrap();
+        assert_eq!(started["Ok"]["session"]["agentId"], "main", "{started}");
+        receive(&stream).expect("its end");
+        stream.write_all(&frame(&json!("takenForNext"))).unwrap();
+        receive(&stream).expect("it takes another order");
+        agent.clone_into(&mut plan.agent_id);
+        Raw::of(&plan).send(&mut stream);
+        let answer = receive(&stream).unwrap();
+        assert_eq!(
+            answer["Err"]["code"].as_str(),
+            expected,
+            "{agent}: {answer}"
+        );
+        if expected.is_some() {
+            assert!(receive(&stream).is_none(), "it ends");
+            assert!(!marker.exists(), "nothing was started");
+        } else {
+            receive(&stream).expect("its end");
+            assert!(marker.exists());
+        }
+    }
+}
+
+/// An order as it goes over the socket.
+struct Raw {
+    plan: Value,
+    go: Value,
+}
+
+impl Raw {
+    fn of(plan: &RunPlan) -> Self {
+        let order = State::order(plan, &patient());
+        let authorized = order.authorized();
+        Self {
+            plan: json!(plan),
+            go: json!({ "authorization": authorized.authorization(), "manner": order.manner }),
+        }
+    }
+
+    fn send(&self, stream: &mut UnixStream) {
+        stream.write_all(&frame(&self.plan)).unwrap();
+        stream.write_all(&frame(&self.go)).unwrap();
+    }
 }
 
 #[test]

@@ -15,8 +15,8 @@ use serde::de::DeserializeOwned;
 
 use super::frame;
 use super::message::{
-    ALTERED, About, Manner, PEER_REFUSED, PROTOCOL, Purpose, SentGo, SessionRequest, StartedRun,
-    SupervisorHello, SupervisorRefusal, Waited,
+    ALTERED, About, Manner, OTHER_AGENT, PEER_REFUSED, PROTOCOL, Purpose, SentGo, SessionRequest,
+    StartedRun, SupervisorHello, SupervisorRefusal, Waited,
 };
 use super::place::SupervisorPaths;
 use super::retention::{self, ListedSession, SessionState};
@@ -127,7 +127,7 @@ impl SupervisorClient {
         loop {
             match self.try_start(authorized, manner) {
                 Err(error) if is_gone(&error) && Instant::now() < until => {
-                    if error.code() != ALTERED {
+                    if !matches!(error.code(), ALTERED | OTHER_AGENT) {
                         self.launch()?;
                     }
                 }
@@ -143,14 +143,17 @@ impl SupervisorClient {
     ) -> Result<RunConversation, ClientError> {
         let plan = frame::encode(authorized.plan(), &[])?;
         let order = [plan, go(authorized, manner)?].concat();
-        let stream = match self.spares.take() {
+        let agent = &authorized.plan().agent_id;
+        let stream = match self.spares.take(agent) {
             // A process that is gone has read nothing of it.
             Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
             _ => {
                 let stream = self.place.connect(&self.version)?;
                 // One message after the other without waiting: the second is for the run's own
                 // process.
-                let mut messages = frame::encode(&self.hello(Purpose::Start), &[])?;
+                let mut hello = self.hello(Purpose::Start);
+                hello.agent = Some(agent.clone());
+                let mut messages = frame::encode(&hello, &[])?;
                 messages.extend(order);
                 say(&stream, &messages)?;
                 stream
@@ -173,7 +176,7 @@ impl SupervisorClient {
     /// Shows a plan to the process that waits for the next order, if one does. It opens and reads
     /// the plan's files meanwhile; nothing starts without the rest of the order.
     pub fn announce(&self, plan: &RunPlan) -> Option<Announced> {
-        let stream = self.spares.take()?;
+        let stream = self.spares.take(&plan.agent_id)?;
         frame::send(&stream, plan).ok()?;
         Some(Announced(stream))
     }
@@ -385,6 +388,7 @@ fn hello(version: &str, purpose: Purpose) -> SupervisorHello {
         protocol: PROTOCOL,
         version: version.to_owned(),
         purpose,
+        agent: None,
     }
 }
 
@@ -441,7 +445,9 @@ fn is_gone(error: &ClientError) -> bool {
                 | io::ErrorKind::BrokenPipe
                 | io::ErrorKind::ConnectionReset
         ),
-        ClientError::Refused(refusal) => matches!(refusal.code.as_str(), "DRAINING" | ALTERED),
+        ClientError::Refused(refusal) => {
+            matches!(refusal.code.as_str(), "DRAINING" | ALTERED | OTHER_AGENT)
+        }
         _ => false,
     }
 }
@@ -471,7 +477,8 @@ impl RunConversation {
             return Ok(frame::send(&self.stream, &SessionRequest::Taken)?);
         }
         frame::send(&self.stream, &SessionRequest::TakenForNext)?;
-        self.spares.add_when_ready(self.stream);
+        let agent = self.started.session.agent_id;
+        self.spares.add_when_ready(self.stream, agent);
         Ok(())
     }
 }

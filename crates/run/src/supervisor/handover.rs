@@ -163,7 +163,7 @@ mod tests {
             kept: None,
             survivors: 0,
             left_alone: Vec::new(),
-            waits: false,
+            waits_for: None,
         };
         send_report(&shim, &over).unwrap();
         drop(shim);

@@ -17,6 +17,10 @@ pub(super) const PEER_REFUSED: &str = "PEER_REFUSED";
 /// another shim takes the run.
 pub(super) const ALTERED: &str = "SHIM_ALTERED";
 
+/// The code of the refusal of an order by a process that had a run of another agent: nothing was
+/// started, and another process takes the order.
+pub(super) const OTHER_AGENT: &str = "SHIM_OF_OTHER_AGENT";
+
 /// Both sides must speak the same.
 pub(super) const PROTOCOL: u32 = 1;
 
@@ -27,6 +31,11 @@ pub(super) struct SupervisorHello {
     pub protocol: u32,
     pub version: String,
     pub purpose: Purpose,
+    /// Of [`Purpose::Start`]: the agent of the run, so that a process that had runs of this agent
+    /// can be chosen. None: a process that had no run yet. The process itself refuses the plan of
+    /// another agent, whatever is said here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -258,12 +267,12 @@ pub(super) enum ShimReport {
         agent: String,
     },
     /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
-    /// be left alone. The transcript is kept under this name. The process waits for another order,
-    /// or is about to end as it should.
+    /// be left alone. The transcript is kept under this name. The process waits for another order
+    /// of the agent that it names, or is about to end as it should.
     Over {
         kept: Option<String>,
         survivors: usize,
         left_alone: Vec<i32>,
-        waits: bool,
+        waits_for: Option<String>,
     },
 }

@@ -27,6 +27,8 @@ pub(super) struct Shim {
     pub control: OwnedFd,
     /// The name of the session it serves, once it does.
     pub name: Option<String>,
+    /// The agent whose runs it had; none where it had no run yet.
+    pub agent: Option<String>,
     /// It said that nothing of its run is left.
     pub over: bool,
     /// The name of its control group.
@@ -109,6 +111,7 @@ impl Parent {
             pid,
             control,
             name: None,
+            agent: None,
             over: false,
             group,
             stops: None,

@@ -78,7 +78,7 @@ struct Supervisor {
     outsiders: Outsiders,
     shims: HashMap<u64, Shim>,
     /// Those that wait for an order. Who was born or has waited for the longest time stands in
-    /// front, who had a run a moment ago at the back.
+    /// front, who had a run a moment ago at the back: it waits for runs of the same agent only.
     idle: VecDeque<u64>,
     /// By name: the shims of sessions that run.
     sessions: HashMap<String, u64>,
@@ -270,9 +270,11 @@ impl Supervisor {
                     kept,
                     survivors,
                     left_alone,
-                    waits,
+                    waits_for,
                 })) => {
+                    let waits = waits_for.is_some();
                     shim.over = survivors == 0 && !waits;
+                    shim.agent = waits_for;
                     self.agents.run_is_over(token, !left_alone.is_empty());
                     self.left_alone
                         .extend(left_alone.into_iter().filter_map(Pid::from_raw));
@@ -293,7 +295,8 @@ impl Supervisor {
         }
     }
 
-    /// It has had its run and takes the next: the first to be given one, since it is warm.
+    /// It has had its run and takes the next of its agent: the first to be given one, since it is
+    /// warm.
     fn take_back(&mut self, token: u64) {
         self.idle.push_back(token);
         if self.draining {

@@ -5,9 +5,9 @@
 //! that the run starts stays below it. It holds no listening socket and no descriptor but the one
 //! to the supervisor; when that is closed, it ends the run and itself.
 //!
-//! It has one run at a time, and takes another one only if the last left nothing behind that a new
-//! process would not have: no process, no conversation, no terminal, no limits, and nothing that
-//! the run has set on this process itself.
+//! It has one run at a time. It takes another one only of the same agent, and only if the last left
+//! nothing behind that a new process would not have: no process, no conversation, no terminal, no
+//! limits, and nothing that the run has set on this process itself.
 
 mod confinement;
 mod conversation;
@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 use super::frame;
 use super::handover::{self, Note};
-use super::message::{ALTERED, Go, ShimReport, StartedRun, SupervisorRefusal};
+use super::message::{ALTERED, Go, OTHER_AGENT, ShimReport, StartedRun, SupervisorRefusal};
 use super::place::SupervisorPaths;
 use super::unsafe_process;
 use crate::authorization::AuthorizationKey;
@@ -92,7 +92,7 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
     engine::warm_up();
     let mut last = None;
     let mut spare = None;
-    let mut shield = None;
+    let mut served = ServedAgent::default();
     for further in (0..MOST_RUNS).rev() {
         let (mut name, mut spool) = reserve(&birth.place, spare.take());
         let Some(connection) = orders::next(birth, last.take()) else {
@@ -108,7 +108,7 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
             name.clone(),
             spool,
             &mut confinement,
-            (&inherited, &mut shield),
+            (&inherited, &mut served),
         );
         let live = match carried_out {
             Ok(live) => live,
@@ -132,11 +132,12 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
             if let Some(spool) = spare {
                 spool.remove();
             }
-            report_over(birth, over, ShimNext::End);
+            report_over(birth, over, None);
             break;
         }
         last = Some(Last {
             orderer: live.next_orderer(),
+            agent: served.agent.clone().unwrap_or_default(),
             over,
         });
     }
@@ -146,6 +147,8 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
 /// The run before, when nothing of it is left.
 struct Last {
     over: RunRemains,
+    /// Only runs of this agent may follow.
+    agent: String,
     /// May have another order.
     orderer: Option<Arc<UnixStream>>,
 }
@@ -158,14 +161,33 @@ struct RunRemains {
     left_alone: Vec<i32>,
 }
 
-/// What a shim does when a run is over.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ShimNext {
-    Order,
-    End,
+/// The agent whose runs a process has had, and what it keeps for further runs of that agent.
+#[derive(Default)]
+struct ServedAgent {
+    agent: Option<String>,
+    shield: Option<AgentShield>,
 }
 
-fn report_over(birth: &Birth, over: RunRemains, next: ShimNext) {
+impl ServedAgent {
+    /// What one agent can leave in a process must not reach another agent, so a process serves the
+    /// agent of its first plan and no other.
+    fn bind_to(&mut self, agent: &str) -> Result<(), SupervisorRefusal> {
+        match &self.agent {
+            Some(own) if own != agent => {
+                let message = "this process had a run of another agent";
+                Err(SupervisorRefusal::new(OTHER_AGENT, message))
+            }
+            Some(_) => Ok(()),
+            None => {
+                self.agent = Some(agent.to_owned());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A process that takes another run says for which agent; none: it ends.
+fn report_over(birth: &Birth, over: RunRemains, waits_for: Option<String>) {
     let RunRemains {
         kept,
         survivors,
@@ -175,7 +197,7 @@ fn report_over(birth: &Birth, over: RunRemains, next: ShimNext) {
         kept,
         survivors,
         left_alone,
-        waits: next == ShimNext::Order,
+        waits_for,
     };
     let _ = handover::send_report(&birth.control, &report);
 }
@@ -183,7 +205,7 @@ fn report_over(birth: &Birth, over: RunRemains, next: ShimNext) {
 /// Nothing was started, and the name was never announced.
 fn unused(birth: &Birth, name: &str) -> ShimEnding {
     let _ = std::fs::remove_dir_all(birth.place.session(name));
-    report_over(birth, RunRemains::default(), ShimNext::End);
+    report_over(birth, RunRemains::default(), None);
     ShimEnding::Good
 }
 
@@ -236,10 +258,11 @@ fn carry_out(
     name: String,
     mut spool: SpoolWriter,
     confinement: &mut Confinement,
-    (inherited, shield): (&Inherited, &mut Option<AgentShield>),
+    (inherited, served): (&Inherited, &mut ServedAgent),
 ) -> Result<Arc<Live>, SupervisorRefusal> {
     let plan = orders::read_plan(birth, connection)?;
-    let shield = AgentShield::of(shield, birth, &plan)?;
+    served.bind_to(&plan.agent_id)?;
+    let shield = AgentShield::of(&mut served.shield, birth, &plan)?;
     let opened = OpenedPlan::open_in(plan, shield);
     let plan = opened.plan().clone();
     let Go {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use super::conversation::SEND_TIME;
-use super::{Birth, Last, ShimNext, report_over, timespec};
+use super::{Birth, Last, report_over, timespec};
 use crate::supervisor::frame;
 use crate::supervisor::handover::{self, Note};
 use crate::supervisor::message::{Go, ShimReady, SupervisorRefusal};
@@ -23,11 +23,16 @@ const ORDER_TIME: Duration = Duration::from_secs(10);
 /// How long the client of the last run is waited for. Then others may have this process.
 const NEXT_ORDER_TIME: Duration = Duration::from_secs(10);
 
-/// Waits for the next run: for a short time from the last client, and then from any client. A
-/// client that learns that this process waits finds everything ready. `None` when there is to be
-/// none.
+/// Waits for the next run of the same agent: for a short time from the last client, and then from
+/// any client. A client that learns that this process waits finds everything ready. `None` when
+/// there is to be none.
 pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>> {
-    if let Some(Last { over, orderer }) = last {
+    if let Some(Last {
+        over,
+        agent,
+        orderer,
+    }) = last
+    {
         if let Some(orderer) = orderer {
             match await_orderer(birth, &orderer) {
                 AwaitedOrder::Order => return Some(orderer),
@@ -35,7 +40,7 @@ pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>>
                 AwaitedOrder::End => return None,
             }
         }
-        report_over(birth, over, ShimNext::Order);
+        report_over(birth, over, Some(agent));
     }
     loop {
         match take_note(birth) {

@@ -1,5 +1,5 @@
 //! The namespaces that the next run is started in: asked of the supervisor, and kept for further
-//! runs of the same agent.
+//! runs. All runs of a process are of one agent.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -12,12 +12,9 @@ use crate::supervisor::frame;
 use crate::supervisor::handover::{self, Note};
 use crate::supervisor::message::{ShimReport, SupervisorRefusal};
 
-/// The namespaces of the agent that this process had its last shielded run for.
+/// The namespaces of the agent that this process serves.
 #[derive(Debug)]
-pub(super) struct AgentShield {
-    agent: String,
-    shield: Arc<RunShield>,
-}
+pub(super) struct AgentShield(Arc<RunShield>);
 
 impl AgentShield {
     /// What a plan is to be run in: `None` for one without a shield. A shield that the plan says
@@ -30,14 +27,11 @@ impl AgentShield {
         if !plan.shield.is_shielded() {
             return Ok(None);
         }
-        let is_current = |known: &Self| known.agent == plan.agent_id && known.shield.is_alive();
-        if !known.as_ref().is_some_and(is_current) {
+        if !known.as_ref().is_some_and(|known| known.0.is_alive()) {
             *known = None;
-            let shield = Arc::new(ask(birth, &plan.agent_id)?);
-            let agent = plan.agent_id.clone();
-            *known = Some(Self { agent, shield });
+            *known = Some(Self(Arc::new(ask(birth, &plan.agent_id)?)));
         }
-        Ok(known.as_ref().map(|known| Arc::clone(&known.shield)))
+        Ok(known.as_ref().map(|known| Arc::clone(&known.0)))
     }
 }
 

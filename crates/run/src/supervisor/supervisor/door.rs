@@ -118,7 +118,7 @@ impl Supervisor {
                 let message = "this supervisor takes no further runs";
                 refuse(&connection, SupervisorRefusal::new("DRAINING", message));
             }
-            Purpose::Start => self.start(connection),
+            Purpose::Start => self.start(connection, hello.agent.as_deref()),
             Purpose::Session { name } => match self.shim_of(&name) {
                 Some(shim) => {
                     let note = Note::Connection(connection.into());
@@ -151,11 +151,21 @@ impl Supervisor {
         self.shims.get(self.sessions.get(name)?)
     }
 
-    fn start(&mut self, connection: UnixStream) {
+    /// A waiting process that serves this agent or none yet; those of other agents are left alone.
+    fn take_idle(&mut self, agent: Option<&str>) -> Option<u64> {
+        let agent_of = |token: &u64| self.shims.get(token).and_then(|shim| shim.agent.as_deref());
+        let of_same = |token: &u64| agent.is_some() && agent_of(token) == agent;
+        let of_none = |token: &u64| agent_of(token).is_none();
+        let at = self.idle.iter().rposition(of_same);
+        let at = at.or_else(|| self.idle.iter().rposition(of_none))?;
+        self.idle.remove(at)
+    }
+
+    fn start(&mut self, connection: UnixStream, agent: Option<&str>) {
         let note = Note::Start(connection.into());
         self.last_start = Instant::now();
         // One that died while it waited is passed over; its end is seen elsewhere.
-        while let Some(token) = self.idle.pop_back() {
+        while let Some(token) = self.take_idle(agent) {
             if let Some(shim) = self.shims.get(&token)
                 && handover::send_note(&shim.control, &note).is_ok()
             {
