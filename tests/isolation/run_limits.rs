@@ -21,6 +21,18 @@ fn limited(limits: &str) -> Option<Machine> {
     Some(machine)
 }
 
+/// A limited run has a shim, and so a namespace, of its own. What makes that namespace is gone before the run begins.
+#[test]
+fn brief_runs_leave_nothing_behind() {
+    let Some(machine) = limited("{ pids: 100 }") else {
+        return;
+    };
+    for _ in 0..40 {
+        let run = machine.exec("/bin/true");
+        assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{run:#?}");
+    }
+}
+
 fn supervisor_of(machine: &Machine) -> i32 {
     let client = SupervisorClient::new(
         SupervisorPaths::new(&machine.state()),

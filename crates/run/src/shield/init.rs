@@ -67,12 +67,7 @@ pub(crate) struct AgentInit {
 ///
 /// `hidden` is the state directory. The error says which step failed.
 pub(crate) fn make_agent_init(hidden: &Path) -> io::Result<AgentInit> {
-    let (control, of_init) = rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let (control, of_init) = seqpacket_pair()?;
     let maker = fork_maker(hidden, &of_init, |hidden, control| {
         if let Err(error) = become_maker(hidden, control) {
             let _ = send(control, error.to_string().as_bytes(), &[]);
@@ -249,7 +244,12 @@ fn is_alone() -> bool {
 }
 
 /// Makes a namespace for the runs of one shim, in a child: a process cannot come back from it.
+///
+/// The child is in that namespace too. It hands the namespace to this process, which passes it on
+/// only when the child is over: otherwise a brief run could end first, and the child would be
+/// taken for something that the run left behind.
 fn hand_out_another(control: &OwnedFd, is_root: bool) -> io::Result<()> {
+    let (received, of_child) = seqpacket_pair()?;
     match fork_copy()? {
         Forked::Child => {
             let make = || {
@@ -260,19 +260,30 @@ fn hand_out_another(control: &OwnedFd, is_root: bool) -> io::Result<()> {
                     make_user_namespace()?;
                     "user"
                 };
-                send_made(control, &[open_own(kind)?])
+                send_made(&of_child, &[open_own(kind)?])
             };
             unsafe_process::exit(i32::from(make().is_err()))
         }
         Forked::Parent(child) => {
-            let ended = rustix::process::waitpid(Some(child), WaitOptions::empty())?;
-            let is_made = ended.is_some_and(|(_, status)| status.exit_status() == Some(0));
-            if is_made {
-                return Ok(());
+            drop(of_child);
+            let made = receive(&received);
+            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty())?;
+            match made {
+                Ok((_, namespaces)) if !namespaces.is_empty() => send_made(control, &namespaces),
+                _ => send(control, b"cannot make a namespace for the run", &[]),
             }
-            send(control, b"cannot make a namespace for the run", &[])
         }
     }
+}
+
+/// Two ends that keep messages apart, and say when the other one is gone.
+fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
 }
 
 fn send_made(control: &OwnedFd, namespaces: &[OwnedFd]) -> io::Result<()> {
