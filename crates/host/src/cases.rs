@@ -245,7 +245,7 @@ fn judge(
         cwd: case.cwd(root)?,
         env: case.env.clone(),
         input: CallerInput::from_call(case.pty, case.stdin == Some(PlanStdin::Pipe)),
-        workspace: vec![case.workspace(root)?],
+        workspace: case.workspace(root)?,
         now_ms: now_ms(),
     };
     Ok(evaluate(request, &policy, resolver).map(|evaluation| {

@@ -282,11 +282,23 @@ impl Case {
         here.ok_or_else(|| "the working directory is not valid UTF-8".to_owned())
     }
 
-    pub(super) fn workspace(&self, root: &str) -> Result<String, String> {
-        match &self.workspace {
-            Some(workspace) => Ok(workspace.clone()),
-            None => self.cwd(root),
+    /// The directories that agents write. A case whose working directory also holds its programs, and that
+    /// names no workspace, has none: its files stand for a machine.
+    pub(super) fn workspace(&self, root: &str) -> Result<Vec<String>, String> {
+        if let Some(workspace) = &self.workspace {
+            return Ok(vec![workspace.clone()]);
         }
+        let cwd = self.cwd(root)?;
+        let directories = self.path_directories();
+        let holds_programs = directories.iter().any(|directory| {
+            let rest = directory.strip_prefix(cwd.trim_end_matches('/'));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        Ok(if holds_programs {
+            Vec::new()
+        } else {
+            vec![cwd]
+        })
     }
 
     pub(super) fn path_directories(&self) -> Vec<String> {
