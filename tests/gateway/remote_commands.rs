@@ -23,6 +23,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("policy base remove", &[]),
     ("policy base restore", &[]),
     ("policy template apply", &["--dry-run", "rust"]),
+    ("policy template remove", &["rust"]),
     ("approvals socket", &[]),
     ("approvals grants", &[]),
     ("approvals revoke", &["3f2a"]),

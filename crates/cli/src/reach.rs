@@ -107,6 +107,7 @@ pub const COMMANDS: &[ReachRow] = &[
     machine("policy template list"),
     machine("policy template show"),
     refused("policy template apply", "the policy of this machine"),
+    refused("policy template remove", "the policy of this machine"),
     gateway("approvals get"),
     gateway("approvals set"),
     gateway("approvals allowlist add"),
