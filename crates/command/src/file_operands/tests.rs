@@ -346,3 +346,25 @@ fn an_option_for_the_directory_is_read_as_one_only_in_front() {
         assert!(file_use(&argv(line)).is_err(), "{line}");
     }
 }
+
+#[test]
+fn options_that_are_words_have_no_letters_but_options_for_others_do() {
+    let paths = |words: &[&str]| {
+        let argv: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let used = file_use(&argv).unwrap();
+        let paths = used.operands.iter().map(|one| one.path.to_owned());
+        paths.collect::<Vec<String>>()
+    };
+    assert_eq!(
+        paths(&["terraform", "plan", "-var-file=env/a.tfvars"]),
+        ["plan", "env/a.tfvars"]
+    );
+    assert_eq!(
+        paths(&["go", "test", "-coverprofile=/tmp/x"]),
+        ["test", "/tmp/x"]
+    );
+    let linked = paths(&["go", "build", "-tags", "-x /tmp/evil"]);
+    assert!(linked.contains(&"/tmp/evil".to_owned()), "{linked:?}");
+    let other = paths(&["tool", "-o/tmp/x"]);
+    assert!(other.contains(&"/tmp/x".to_owned()), "{other:?}");
+}

@@ -43,12 +43,17 @@ pub(super) fn file_use<'a>(name: &str, argv: &[&'a str]) -> Result<FileUse<'a>, 
 /// next argument, and letters are never options of their own.
 const WORD_OPTIONS: [&str; 3] = ["go", "terraform", "tofu"];
 
+/// A word with a blank in it holds options for another program, which may read letters.
+fn is_word_option(name: &str, word: &str) -> bool {
+    WORD_OPTIONS.contains(&name) && !word.contains(char::is_whitespace)
+}
+
 /// The parts of an argument that a program could open.
 fn candidates<'a>(name: &str, word: &'a str) -> Vec<&'a str> {
     let mut found = Vec::new();
     if !word.starts_with('-') {
         found.push(word);
-    } else if !word.starts_with("--") && !WORD_OPTIONS.contains(&name) {
+    } else if !word.starts_with("--") && !is_word_option(name, word) {
         // Any letter of a cluster may be the option that the rest is the value of.
         let letters = word.char_indices().skip(2);
         found.extend(letters.map(|(at, _)| &word[at..]));
