@@ -217,7 +217,9 @@ impl Bench {
             own.collect::<Vec<u32>>()
         };
         eventually("the run is gone", || !guards().is_empty());
+        let busy = resident(self.node.id());
         std::thread::sleep(REST);
+        let rested = resident(self.node.id());
         // What all of them share counts once.
         let (node, _) = memory(self.node.id());
         let shares: u64 = guards().iter().map(|pid| proportional(*pid)).sum();
@@ -225,6 +227,14 @@ impl Bench {
             "idle: node {:.1} MiB resident, {:.1} MiB with supervisor, guard and waiting shims (bar: 12)",
             node as f64 / 1024.0,
             (node + shares) as f64 / 1024.0
+        );
+        println!(
+            "a rest took the node from {:.1} to {:.1} MiB of heap and stacks, from {:.1} to {:.1} MiB \
+             of pages of files",
+            busy.0 as f64 / 1024.0,
+            rested.0 as f64 / 1024.0,
+            busy.1 as f64 / 1024.0,
+            rested.1 as f64 / 1024.0
         );
     }
 }
@@ -234,6 +244,18 @@ impl Drop for Bench {
         let _ = self.node.kill();
         let _ = self.node.wait();
     }
+}
+
+/// Resident memory of a process: its own, and pages of files: KiB. What a rest gives back of the
+/// second is what the look at `smaps` buys.
+fn resident(pid: u32) -> (u64, u64) {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let amount = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok())
+            .unwrap_or(0)
+    };
+    (amount("RssAnon:"), amount("RssFile:"))
 }
 
 /// Resident, pages that are shared divided among those who share them: KiB.

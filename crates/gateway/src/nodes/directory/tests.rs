@@ -156,6 +156,9 @@ fn a_list_goes_on_behind_a_node_that_has_gone_meanwhile() {
     assert_eq!(known.count(NodeFilter::Connected), 2);
 }
 
+/// Whether a node is meant, and whether a connected node goes before others.
+type NamingWay<'a> = (&'a dyn Fn(&KnownNode) -> bool, bool);
+
 /// The rule without an index: every node is looked at.
 fn found_by_looking_at_all(nodes: &[KnownNode], asked: &str) -> Result<String, usize> {
     let asked = asked.trim();
@@ -173,7 +176,7 @@ fn found_by_looking_at_all(nodes: &[KnownNode], asked: &str) -> Result<String, u
         let name = node.name.as_deref();
         name.is_some_and(|name| name.eq_ignore_ascii_case(asked))
     };
-    let ways: [(&dyn Fn(&KnownNode) -> bool, bool); 4] = [
+    let ways: [NamingWay<'_>; 4] = [
         (&|node| *node.id == *asked, false),
         (&has_address, true),
         (&begins, false),
