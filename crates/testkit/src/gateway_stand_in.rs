@@ -340,6 +340,7 @@ impl Link {
         self.run(&approved(plan, run_id))
     }
 
+    #[allow(clippy::should_implement_trait)] // it waits, and a message must come
     pub fn next(&mut self) -> Message {
         self.socket.read().unwrap()
     }

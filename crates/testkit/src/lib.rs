@@ -4,6 +4,7 @@
 // A test that cannot go on fails where it stands, and its machines are never printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(missing_debug_implementations, clippy::missing_panics_doc)]
+#![allow(clippy::new_without_default, clippy::return_self_not_must_use)]
 
 pub mod asking;
 pub mod companion;
@@ -81,7 +82,7 @@ impl Machine {
     #[must_use]
     pub fn with_own_binary(mut self) -> Self {
         self.binary = self.root.join("interlock");
-        copy(&binary(), &self.binary);
+        copy(binary(), &self.binary);
         self
     }
 
@@ -100,7 +101,7 @@ impl Machine {
         let mut machine = Self::new();
         // The build directory may be closed to others.
         let binary = machine.root.join("interlock");
-        copy(&crate::binary(), &binary);
+        copy(crate::binary(), &binary);
         fs::set_permissions(&machine.root, fs::Permissions::from_mode(0o755)).unwrap();
         for name in ["home", "work"] {
             let path = machine.root.join(name);

@@ -27,7 +27,7 @@ const BINARY_VARIABLE: &str = "INTERLOCK_TEST_BINARY";
 
 /// The program under test; another user gets a copy that they can reach.
 pub fn binary() -> PathBuf {
-    std::env::var_os(BINARY_VARIABLE).map_or_else(|| crate::binary(), PathBuf::from)
+    std::env::var_os(BINARY_VARIABLE).map_or_else(crate::binary, PathBuf::from)
 }
 
 /// A run that a test starts as often as it likes: each start is authorized anew, with the key of the

@@ -331,6 +331,7 @@ impl WsClient {
     }
 
     /// Whatever comes next, but for events that wait already.
+    #[allow(clippy::should_implement_trait)] // it waits, and a message must come
     pub fn next(&mut self) -> Came {
         loop {
             match self.socket.read() {

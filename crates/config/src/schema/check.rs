@@ -60,9 +60,6 @@ impl Checker<'_> {
                     );
                 }
             }
-            (ConfigKind::Choice(words), Json5Content::String(word)) => {
-                self.choice(node, words, word, path)
-            }
             (ConfigKind::ChoiceWithout(_, missing, feature), Json5Content::String(word))
                 if missing.contains(&word.as_str()) =>
             {
@@ -74,7 +71,10 @@ impl Checker<'_> {
                 self.report(node.span.clone(), feature.code, message).hint =
                     Some(feature.remedy.to_owned());
             }
-            (ConfigKind::ChoiceWithout(words, ..), Json5Content::String(word)) => {
+            (
+                ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..),
+                Json5Content::String(word),
+            ) => {
                 self.choice(node, words, word, path);
             }
             (ConfigKind::List(kind), Json5Content::Array(items)) => {

@@ -72,10 +72,10 @@ impl ConfigPage {
             match field.kind {
                 ConfigKind::Object(inner) => self.object(&path, inner),
                 ConfigKind::List(ConfigKind::Object(inner)) => {
-                    self.object(&format!("{path}[]"), inner)
+                    self.object(&format!("{path}[]"), inner);
                 }
                 ConfigKind::Map(_, ConfigKind::Object(inner)) => {
-                    self.object(&format!("{path}.<name>"), inner)
+                    self.object(&format!("{path}.<name>"), inner);
                 }
                 _ => {}
             }

@@ -120,10 +120,10 @@ fn accepted_keys(fields: &'static [ConfigField], path: &str, keys: &mut BTreeSet
             ConfigKind::Object(_) if path == "agents.list[].tools" => {}
             ConfigKind::Object(inner) => accepted_keys(inner, &path, keys),
             ConfigKind::List(ConfigKind::Object(inner)) => {
-                accepted_keys(inner, &format!("{path}[]"), keys)
+                accepted_keys(inner, &format!("{path}[]"), keys);
             }
             ConfigKind::Map(_, ConfigKind::Object(inner)) => {
-                accepted_keys(inner, &format!("{path}.*"), keys)
+                accepted_keys(inner, &format!("{path}.*"), keys);
             }
             _ => {
                 keys.insert(path);

@@ -79,7 +79,7 @@ impl FileSpec {
                 return symlink(target.replace("${TMP}", root), &path);
             }
             FixtureKind::Native | FixtureKind::Script | FixtureKind::Data => {
-                fs::write(&path, self.bytes(root)?)?
+                fs::write(&path, self.bytes(root)?)?;
             }
         }
         let default = match self.kind {
