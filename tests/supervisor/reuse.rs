@@ -68,7 +68,7 @@ fn a_process_has_runs_of_one_agent_only() {
 /// Below which process a run of this agent is.
 fn shim_of_agent(state: &State, client: &SupervisorClient, agent: &str) -> i32 {
     let mut plan = state.shell("echo $PPID");
-    plan.agent_id = agent.to_owned();
+    agent.clone_into(&mut plan.agent_id);
     let conversation = State::order(&plan, &patient()).start(client).unwrap();
     let shim = end_of(&conversation).shown.text.trim().parse().unwrap();
     conversation.taken().unwrap();
