@@ -231,7 +231,7 @@ mod tests {
                 let words = words.to_owned();
                 let is_listed = calls.contains(&[words.as_str()].as_slice());
                 assert_eq!(
-                    rule.matches(&[words.clone()], "/"),
+                    rule.matches(std::slice::from_ref(&words), "/"),
                     is_listed,
                     "{name} {words}"
                 );

@@ -2,15 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "model/approvals.rs"]
-mod model;
+mod approvals;
 
 use crate::common::{NOW, digest, request, verified};
+use approvals::{Model, Modelled, ModelledClaim, Named, PEOPLE, decision};
 use interlock_store::{
     ApprovalAnswer, ApprovalRequest, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Delivery,
     DeliveryState, FallbackAnswer, GrantKey, Store, StoreError,
 };
-use model::{Model, Modelled, ModelledClaim, Named, PEOPLE, decision};
 use proptest::prelude::*;
 use serde_json::json;
 
