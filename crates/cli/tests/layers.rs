@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -88,6 +89,37 @@ fn the_picture_names_every_crate() {
             .unwrap_or_else(|| panic!("no layer {layer} in the picture"));
         assert!(row.contains(short), "{short} is not in: {row}");
     }
+}
+
+/// A promise names the test that shows it. A test that moved would leave the promise without one.
+#[test]
+fn files_that_the_documents_name_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for page in [
+        "README",
+        "ARCHITECTURE",
+        "SPECIFICATION",
+        "SECURITY",
+        "CONTRIBUTING",
+    ] {
+        let page = format!("{page}.md");
+        let text = std::fs::read_to_string(root.join(&page)).unwrap();
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let is_path = ["tests/", "crates/", "benches/"]
+                .iter()
+                .any(|start| quoted.starts_with(start));
+            if is_path && quoted.ends_with(".rs") && !quoted.contains(['*', '{', ' ']) {
+                count += 1;
+                if !root.join(quoted).exists() {
+                    missing.push(format!("{page}: {quoted}"));
+                }
+            }
+        }
+    }
+    assert!(count > 300, "{count}");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
