@@ -23,8 +23,8 @@ pub trait PlanPermission {
 ///
 /// ```no_run
 /// use interlock_run::AuthorizedPlan;
-/// use interlock_run::supervisor::{Client, Manner};
-/// fn once(client: &Client, plan: AuthorizedPlan, manner: &Manner) {
+/// use interlock_run::supervisor::{Manner, SupervisorClient};
+/// fn once(client: &SupervisorClient, plan: AuthorizedPlan, manner: &Manner) {
 ///     let _ = client.start(plan, manner);
 /// }
 /// ```
@@ -33,8 +33,8 @@ pub trait PlanPermission {
 ///
 /// ```compile_fail,E0382
 /// use interlock_run::AuthorizedPlan;
-/// use interlock_run::supervisor::{Client, Manner};
-/// fn twice(client: &Client, plan: AuthorizedPlan, manner: &Manner) {
+/// use interlock_run::supervisor::{Manner, SupervisorClient};
+/// fn twice(client: &SupervisorClient, plan: AuthorizedPlan, manner: &Manner) {
 ///     let _ = client.start(plan, manner);
 ///     let _ = client.start(plan, manner);
 /// }
