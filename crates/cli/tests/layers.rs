@@ -110,7 +110,8 @@ fn files_that_the_documents_name_exist() {
             let is_path = ["tests/", "crates/", "benches/"]
                 .iter()
                 .any(|start| quoted.starts_with(start));
-            if is_path && quoted.ends_with(".rs") && !quoted.contains(['*', '{', ' ']) {
+            let is_source = Path::new(quoted).extension().is_some_and(|end| end == "rs");
+            if is_path && is_source && !quoted.contains(['*', '{', ' ']) {
                 count += 1;
                 if !root.join(quoted).exists() {
                     missing.push(format!("{page}: {quoted}"));
