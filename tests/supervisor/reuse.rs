@@ -128,9 +128,10 @@ impl Raw {
         }
     }
 
+    /// Both messages at once: a process that refuses the plan closes the connection behind it.
     fn send(&self, stream: &mut UnixStream) {
-        stream.write_all(&frame(&self.plan)).unwrap();
-        stream.write_all(&frame(&self.go)).unwrap();
+        let both = [frame(&self.plan), frame(&self.go)].concat();
+        stream.write_all(&both).unwrap();
     }
 }
 
