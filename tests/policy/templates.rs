@@ -499,3 +499,26 @@ fn a_run_removes_no_template() {
     assert!(run.stderr.contains("DECISION_FROM_RUN"), "{run:#?}");
     assert_eq!(machine.document().1, before);
 }
+
+/// Some programs run without the shield for an ordinary user alone, and an entry must say so: a template
+/// that only root could apply would help hardly anyone.
+#[test]
+fn an_ordinary_user_can_apply_every_template() {
+    let Some(machine) = Machine::of_ordinary_user() else {
+        return;
+    };
+    for template in [
+        "containers",
+        "java",
+        "ruby",
+        "c",
+        "github",
+        "python",
+        "node",
+        "go",
+        "rust",
+        "server",
+    ] {
+        machine.ok(&["policy", "template", "apply", template]);
+    }
+}
