@@ -26,8 +26,8 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths, Waited};
 use interlock_store::{ApprovalRequest, StoreError};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths, Waited};
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;

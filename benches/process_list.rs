@@ -10,10 +10,10 @@ use divan::Bencher;
 use interlock_host::process::ProcessCaller;
 use interlock_host::{LocalHost, OpenOptions};
 use interlock_policy::AgentId;
-use interlock_run::names;
-use interlock_run::session::SessionRecord;
-use interlock_run::spool::{ChunkStream, SessionOutcome, SpoolWriter, TranscriptLimits};
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths, names};
+use interlock_transcript::{
+    ChunkStream, SessionOutcome, SessionRecord, TranscriptLimits, TranscriptWriter,
+};
 use tempfile::TempDir;
 
 fn main() {
@@ -69,7 +69,7 @@ fn state_with(sessions: usize) -> TempDir {
 }
 
 fn finished_session(directory: &Path, name: &str) {
-    let mut spool = SpoolWriter::prepare(directory, TranscriptLimits::default()).unwrap();
+    let mut spool = TranscriptWriter::prepare(directory, TranscriptLimits::default()).unwrap();
     let command = "cargo test --workspace 2>&1 | tail -20";
     let record = SessionRecord {
         id: "9a3f1c9e-0000-4000-8000-000000000000".to_owned(),

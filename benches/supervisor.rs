@@ -18,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use interlock_engine::shield::ShieldKind;
+use interlock_engine::{AuthorizationKey, RunStatus};
 use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
-use interlock_run::cgroup::RunLimits;
-use interlock_run::shield::ShieldKind;
-use interlock_run::supervisor::{
+use interlock_supervisor::cgroup::RunLimits;
+use interlock_supervisor::{
     ClientError, Manner, RunConversation, SupervisorClient, SupervisorPaths, Waited,
 };
-use interlock_run::{AuthorizationKey, RunStatus};
 
 const HUNDRED_MEGABYTES: u64 = 100_000_000;
 
@@ -154,7 +154,7 @@ impl Bench {
     /// In the namespaces of its agent, where this system offers them. A real program by its path: the
     /// shim answers `true` itself.
     fn shielded_run(&self) {
-        let shield = match interlock_run::shield::probe_shield() {
+        let shield = match interlock_engine::shield::probe_shield() {
             Ok(ShieldKind::User) => PlanShield::User,
             Ok(ShieldKind::Root) => PlanShield::Root,
             Err(why) => {
@@ -295,7 +295,7 @@ impl Bench {
             );
             for name in names {
                 let session = self.client.session(&name).unwrap();
-                session.kill(interlock_run::Signal::KILL).unwrap();
+                session.kill(interlock_engine::Signal::KILL).unwrap();
             }
         }
     }

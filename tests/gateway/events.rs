@@ -14,7 +14,7 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths, Waited};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths, Waited};
 use serde_json::{Value, json};
 use testkit::asking::Waiting;
 use testkit::{Machine, eventually};

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use testkit::Machine;
 use testkit::supervised::{eventually, processes};
 
@@ -171,7 +171,7 @@ fn a_fork_bomb_is_ended_completely() {
         env!("CARGO_PKG_VERSION"),
     );
     let session = client.session(&name).unwrap();
-    session.kill(interlock_run::Signal::KILL).unwrap();
+    session.kill(interlock_engine::Signal::KILL).unwrap();
     assert_eq!(bombs(), 0);
     // The machine is as before.
     assert_eq!(machine.exec("echo well").stdout, "well\n");

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use interlock_plan::PlanStdin;
-use interlock_run::spool::SessionOutcome;
-use interlock_run::supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
+use interlock_transcript::SessionOutcome;
 use testkit::Machine;
 use testkit::plans::{PATIENCE, has};
 use testkit::supervised::{State, Transcript, eventually, guards, is_alive, kill, parent};
@@ -367,7 +367,7 @@ fn a_killed_shim_takes_its_own_run_with_it_and_no_other() {
     assert_eq!(state.supervisor().instance, supervisor.instance);
     let refused = state.client.session(&session.name).unwrap_err();
     assert_eq!(refused.code(), "SESSION_NOT_RUNNING");
-    link.kill(interlock_run::Signal::TERM).unwrap();
+    link.kill(interlock_engine::Signal::TERM).unwrap();
     other.mark.wait_until_none();
 }
 

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use interlock_engine::{Leftovers, Signal};
 use interlock_plan::RunPlan;
-use interlock_run::supervisor::{About, Manner, Waited};
-use interlock_run::{Leftovers, Signal};
+use interlock_supervisor::{About, Manner, Waited};
 use rustix::process::Pid;
 use testkit::plans::{Mark, has};
 use testkit::supervised::{State, children, descriptors, eventually, guards, settled};

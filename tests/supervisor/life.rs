@@ -7,9 +7,9 @@ use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 
+use interlock_engine::RunStatus;
 use interlock_plan::PlanStdin;
-use interlock_run::RunStatus;
-use interlock_run::supervisor::{
+use interlock_supervisor::{
     ClientError, Manner, SessionState, SupervisorClient, SupervisorPaths, Waited,
 };
 use testkit::Machine;
@@ -194,7 +194,7 @@ fn a_state_directory_may_have_a_very_long_path() {
         state.transcript(&session.name).text() == "hello\n"
     });
     let link = state.client.session(&session.name).unwrap();
-    link.kill(interlock_run::Signal::TERM).unwrap();
+    link.kill(interlock_engine::Signal::TERM).unwrap();
     session.mark.wait_until_none();
 }
 
@@ -206,7 +206,7 @@ fn a_daemon_that_is_to_be_kept_stays() {
         state.shell("for i in 1 2; do sleep 600 >/dev/null 2>&1 & echo $! >> pids; done");
     let mark = Mark::on(&mut plan);
     let manner = Manner {
-        leftovers: interlock_run::Leftovers::Keep,
+        leftovers: interlock_engine::Leftovers::Keep,
         ..patient()
     };
     let ended = state.run_plan(&plan, &manner);
@@ -282,7 +282,7 @@ fn a_run_that_stops_the_process_above_it_again_and_again_is_ended_and_lost() {
 /// A shell text by which a run freezes its group, the process above it included, or one that it makes
 /// for that process. `None` where it has none that it may freeze.
 fn freezing(state: &State) -> Option<[String; 2]> {
-    let groups = interlock_run::cgroup::Hierarchies::probe();
+    let groups = interlock_supervisor::cgroup::Hierarchies::probe();
     let all = |text: &str| format!("{OWN_GROUP}; {text}");
     let own = all("echo 1 > $group/cgroup.freeze; sleep 0.1; echo done");
     let other = all(

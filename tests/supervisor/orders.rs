@@ -6,9 +6,9 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
+use interlock_engine::AuthorizationKey;
 use interlock_plan::{PlanAction, PlanProgram, PlanStdin, PtySize, RunPlan};
-use interlock_run::AuthorizationKey;
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use serde_json::{Value, json};
 use testkit::plans;
 use testkit::supervised::wire::{connect, frame, hello, receive, refusal};
@@ -294,7 +294,7 @@ fn odd_requests_to_a_session_are_its_own_matter() {
     }
     assert!(testkit::supervised::is_alive(session.pid));
     let link = state.client.session(&session.name).unwrap();
-    link.kill(interlock_run::Signal::KILL).unwrap();
+    link.kill(interlock_engine::Signal::KILL).unwrap();
     session.mark.wait_until_none();
 }
 

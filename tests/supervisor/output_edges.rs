@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interlock_run::spool::{ChunkStream, Cursor, SessionOutcome, SpoolReader};
-use interlock_run::supervisor::{Manner, Waited};
-use interlock_run::{Leftovers, RunStatus};
+use interlock_engine::{Leftovers, RunStatus};
+use interlock_supervisor::{Manner, Waited};
+use interlock_transcript::{ChunkStream, Cursor, SessionOutcome, TranscriptReader};
 use testkit::Machine;
 use testkit::plans::{self, Mark};
 use testkit::supervised::{State, end_of, eventually, numbers, patient};
@@ -106,7 +106,7 @@ fn a_slow_reader_slows_no_run_down_and_misses_nothing() {
         .client
         .place()
         .session(&conversation.started().session.name);
-    let spool = SpoolReader::open(&directory).unwrap();
+    let spool = TranscriptReader::open(&directory).unwrap();
     let mut cursor = Cursor::START;
     let mut read = Vec::new();
     // A little at a time.
@@ -163,7 +163,7 @@ fn standard_output_and_error_stay_in_their_order() {
     }
     state.end_of(&session.name);
     let directory = state.client.place().session(&session.name);
-    let spool = SpoolReader::open(&directory).unwrap();
+    let spool = TranscriptReader::open(&directory).unwrap();
     let chunks = spool.read_from(Cursor::START, 1 << 20).unwrap().chunks;
     for (index, chunk) in chunks.iter().enumerate() {
         let stream = if index % 2 == 0 {

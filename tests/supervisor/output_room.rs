@@ -6,8 +6,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use interlock_run::supervisor::{Manner, SupervisorClient, SupervisorPaths};
-use interlock_run::{RunStatus, Signal};
+use interlock_engine::{RunStatus, Signal};
+use interlock_supervisor::{Manner, SupervisorClient, SupervisorPaths};
 use testkit::plans::{self, has};
 use testkit::supervised::{State, Transcript, end_of, eventually, is_alive, numbers, patient};
 

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
+use interlock_engine::Leftovers;
 use interlock_plan::{PtySize, RunPlan};
-use interlock_run::Leftovers;
-use interlock_run::cgroup::RunLimits;
-use interlock_run::supervisor::{Manner, SupervisorClient};
+use interlock_supervisor::cgroup::RunLimits;
+use interlock_supervisor::{Manner, SupervisorClient};
 use serde_json::{Value, json};
 use testkit::supervised::wire::{connect, frame, hello, receive};
 use testkit::supervised::{State, end_of, eventually, is_alive, kill, patient};

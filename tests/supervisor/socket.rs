@@ -296,7 +296,7 @@ fn a_run_is_not_let_in() {
         let told = state.lines(&format!("answer of {name}"), 1);
         assert_eq!(told, ["PEER_REFUSED"], "{name}");
         if let Ok(link) = state.client.session(&session.name) {
-            let _ = link.kill(interlock_run::Signal::KILL);
+            let _ = link.kill(interlock_engine::Signal::KILL);
         }
         session.mark.wait_until_none();
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use interlock_config::types::ExecConfig;
 use interlock_config::{Config, Shield};
+use interlock_engine::shield::ShieldKind;
 use interlock_plan::RunAccount;
-use interlock_run::shield::ShieldKind;
 
 /// Agents whose runs are separated from Interlock in the same way.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -69,7 +69,7 @@ pub fn main() -> ExitCode {
 /// this one: they may hold tokens, and a run has the same user. What this process forks is closed
 /// too; what it executes is as open as any program.
 fn close_to_other_processes() -> std::io::Result<()> {
-    interlock_run::mark::remember_birth();
+    interlock_engine::mark::remember_birth();
     let closed = rustix::process::DumpableBehavior::NotDumpable;
     Ok(rustix::process::set_dumpable_behavior(closed)?)
 }

@@ -10,7 +10,7 @@ use interlock_host::{
     ConfigInWorkspace, DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms,
 };
 use interlock_policy::AgentId;
-use interlock_run::supervisor::SupervisorClient;
+use interlock_supervisor::SupervisorClient;
 use interlock_tls::IdentityError;
 use interlock_wire::hello::TICK_INTERVAL_MS;
 use interlock_wire::{Secret, StateVersion};

@@ -11,14 +11,12 @@ use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
+use interlock_engine::Leftovers;
 use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
-use interlock_run::Leftovers;
-use interlock_run::cgroup::{Cpus, RunLimits};
-use interlock_run::supervisor::{
-    Announced, ClientError, Manner, RunConversation, SupervisorClient,
-};
 use interlock_store::{Change, CreatedApproval, StoreError};
+use interlock_supervisor::cgroup::{Cpus, RunLimits};
+use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
 use crate::desk::{

@@ -1,8 +1,8 @@
 //! Why a plan may be started: the judge's allow for it, or a claim of what was approved. Nothing else
 //! in this crate authorizes a plan, and each permission is used up by one start.
 
+use interlock_engine::PlanPermission;
 use interlock_plan::PlanDigest;
-use interlock_run::PlanPermission;
 
 use crate::desk::Claim;
 use crate::prepare::Allowed;

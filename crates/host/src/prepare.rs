@@ -92,7 +92,7 @@ pub fn prepare(
     bind_libraries(&mut plan)?;
     check_held(verdict, &plan)?;
     if verdict.outcome == Outcome::Ask {
-        plan.race_freedom = Some(interlock_run::race_freedom(&plan));
+        plan.race_freedom = Some(interlock_engine::race_freedom(&plan));
     }
     Ok(plan)
 }

@@ -34,12 +34,11 @@ use std::time::{Duration, Instant};
 
 use interlock_plan::PtySize;
 use interlock_policy::{AgentId, check_tool};
-use interlock_run::names;
-use interlock_run::session::SessionRecord;
-use interlock_run::spool::{Cursor, LineRange, SpoolReader, TranscriptStatus};
-use interlock_run::supervisor::{self, About, SessionLink, SessionState, SupervisorClient};
-use interlock_run::transcript::poll::DEFAULT_POLL_CHARS;
 use interlock_store::{StaleMarks, Store};
+use interlock_supervisor::{About, SessionLink, SessionState, SupervisorClient, names};
+use interlock_transcript::{
+    Cursor, DEFAULT_POLL_CHARS, LineRange, SessionRecord, TranscriptReader, TranscriptStatus,
+};
 use rustix::process::Signal;
 
 use crate::desk::{Notify, settle};
@@ -148,7 +147,7 @@ impl Process {
 
     /// Running and finished sessions, the oldest first.
     pub fn list(&self) -> Result<Vec<SessionSummary>, ProcessError> {
-        let listed = supervisor::list(self.client.place(), &[]);
+        let listed = interlock_supervisor::list(self.client.place(), &[]);
         let supervisors = self.supervisors()?;
         let living = instances(&supervisors);
         let marks = self.marks()?;
@@ -200,7 +199,7 @@ impl Process {
     ) -> Result<PollAnswer, ProcessError> {
         let known = self.known(id)?;
         let directory = self.directory(&known.session);
-        let spool = SpoolReader::open(&directory)?;
+        let spool = TranscriptReader::open(&directory)?;
         let until = Instant::now() + timeout.min(MAX_POLL_WAIT);
         let reader = match (&self.caller, from) {
             (
@@ -250,7 +249,7 @@ impl Process {
     /// Lines of the transcript.
     pub fn log(&self, id: &str, range: LineRange) -> Result<LogAnswer, ProcessError> {
         let known = self.known(id)?;
-        let spool = SpoolReader::open(&self.directory(&known.session))?;
+        let spool = TranscriptReader::open(&self.directory(&known.session))?;
         let page = spool.by_lines(range, self.page_bytes)?;
         Ok(LogAnswer {
             session_id: known.id(),
@@ -363,8 +362,8 @@ impl Process {
     }
 
     /// Where the transcript of a session lies.
-    pub fn transcript(&self, id: &str) -> Result<SpoolReader, ProcessError> {
-        Ok(SpoolReader::open(
+    pub fn transcript(&self, id: &str) -> Result<TranscriptReader, ProcessError> {
+        Ok(TranscriptReader::open(
             &self.directory(&self.known(id)?.session),
         )?)
     }
@@ -377,7 +376,7 @@ impl Process {
         if !known.status.outcome.is_final() {
             // Lost, and no supervisor came since to write that down.
             let directory = self.directory(&known.session);
-            SpoolReader::open(&directory)?
+            TranscriptReader::open(&directory)?
                 .as_lost()?
                 .write(&directory)?;
         }

@@ -3,9 +3,9 @@
 
 use interlock_config::Shield;
 use interlock_config::types::ExecConfig;
+use interlock_engine::shield::{ShieldKind, ShieldUnavailable, probe_shield};
 use interlock_plan::PlanShield;
 use interlock_policy::{HostIdentity, VerdictShield};
-use interlock_run::shield::{ShieldKind, ShieldUnavailable, probe_shield};
 
 /// `tools.exec.shield` is `on`, and this system has none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

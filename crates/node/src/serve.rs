@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, RecoveredRun};
-use interlock_run::supervisor::{RunConversation, SupervisorClient};
+use interlock_supervisor::{RunConversation, SupervisorClient};
 use interlock_wire::node::extension::{
     INTERLOCK_END, INTERLOCK_EXPLAIN, INTERLOCK_POLICY, INTERLOCK_PROCESS, INTERLOCK_READ,
     INTERLOCK_RUN, INTERLOCK_RUN_ENDED, RunHasEnded,

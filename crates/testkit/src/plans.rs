@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 
 use interlock_command::builtins::Builtin;
 use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
+use interlock_engine::{
+    AuthorizationKey, AuthorizedPlan, OpenedPlan, OutputSink, PlanPermission, Run, RunOutcome,
+    Settings, StartError, StreamKind, start,
+};
 use interlock_plan::{
     BindingKind, FsResolver, PinnedDirectory, PinnedFile, PlanAction, PlanBinding, PlanNext,
     PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage, PlanStdin, PlanStream,
     PlanTarget, RunPlan, TimeFormat,
-};
-use interlock_run::{
-    AuthorizationKey, AuthorizedPlan, OpenedPlan, OutputSink, PlanPermission, Run, RunOutcome,
-    Settings, StartError, StreamKind, start,
 };
 
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

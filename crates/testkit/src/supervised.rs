@@ -13,13 +13,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::plans::{self, Mark, PATIENCE};
+use interlock_engine::{AuthorizationKey, AuthorizedPlan, Signal};
 use interlock_plan::RunPlan;
-use interlock_run::spool::{Cursor, SpoolReader};
-use interlock_run::supervisor::{
+use interlock_supervisor::{
     About, ClientError, EndedRun, ListedSession, Manner, RunConversation, SessionState,
     SupervisorClient, SupervisorPaths, Waited,
 };
-use interlock_run::{AuthorizationKey, AuthorizedPlan, Signal};
+use interlock_transcript::{Cursor, TranscriptReader};
 
 pub const VERSION: &str = "test";
 
@@ -263,7 +263,7 @@ pub struct Transcript {
 
 impl Transcript {
     pub fn read(directory: &Path) -> Self {
-        let spool = SpoolReader::open(directory).unwrap();
+        let spool = TranscriptReader::open(directory).unwrap();
         let mut transcript = Self::default();
         let mut cursor = Cursor::START;
         loop {

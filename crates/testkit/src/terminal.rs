@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_run::screen::{Picture, Screen, Size};
+use interlock_transcript::screen::{Picture, Screen, Size};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{LocalModes, Winsize};
 

@@ -13,7 +13,7 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Fallback, Security};
-use interlock_run::supervisor::{SessionState, SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SessionState, SupervisorClient, SupervisorPaths};
 use tempfile::TempDir;
 
 use super::model::{Answering, Command, Policy, Who};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use interlock_config::{Config, StateDir};
+use interlock_engine::shield::{ShieldKind, probe_shield};
 use interlock_host::{DocumentStanding, HostError, LocalHost, OpenOptions, now_ms};
 use interlock_policy::{AgentId, Document};
-use interlock_run::shield::{ShieldKind, probe_shield};
 
 use super::table::checks;
 use super::{

@@ -7,9 +7,9 @@ use interlock_checks::audit::{FindingSeverity, audit, checks};
 use interlock_checks::doctor::{DoctorMode, DoctorReport, close_state_files, look, repair};
 use interlock_checks::{SeparatedAgents, separate_agents};
 use interlock_config::StateDir;
+use interlock_engine::shield::probe_shield;
 use interlock_host::{Author, DocumentRepair, DocumentStanding, HostError, LocalHost};
 use interlock_policy::AgentId;
-use interlock_run::shield::probe_shield;
 use serde_json::{Value, json};
 
 use super::{CommandOutcome, decider, open, open_for_repair, open_options, outside_runs};

@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use interlock_config::Host;
+use interlock_engine::{RunStatus, Signal};
 use interlock_host::companion::CourierWaits;
 use interlock_host::process::{ProcessCaller, ProcessError};
 use interlock_host::{
@@ -24,9 +25,8 @@ use interlock_host::{
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
-use interlock_run::spool::{LineRange, SpoolReader};
-use interlock_run::supervisor::{ClientError, EndedRun, StartedRun, SupervisorClient, Waited};
-use interlock_run::{RunStatus, Signal};
+use interlock_supervisor::{ClientError, EndedRun, StartedRun, SupervisorClient, Waited};
+use interlock_transcript::{LineRange, TranscriptReader};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
@@ -350,7 +350,7 @@ fn running(started: &StartedRun, cwd: &str, client: &SupervisorClient) -> Value 
         offset: None,
         limit: Some(TAIL_LINES),
     };
-    let tail = SpoolReader::open(&client.place().session(&started.session.name))
+    let tail = TranscriptReader::open(&client.place().session(&started.session.name))
         .and_then(|spool| spool.by_lines(last, TAIL_BYTES))
         .map(|page| page.text)
         .unwrap_or_default();

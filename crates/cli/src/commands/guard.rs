@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use interlock_run::supervisor::{SupervisorPaths, guard};
+use interlock_supervisor::{SupervisorPaths, guard};
 use rustix::process::{Resource, Rlimit};
 
 /// `None` where something else was asked for.

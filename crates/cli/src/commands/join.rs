@@ -93,7 +93,7 @@ fn start(state: &StateArguments, directory: &Path) -> Result<Child, Failure> {
         command.arg(std::path::absolute(config).map_err(failed)?);
     }
     // It outlives this command, and must not keep what a script has open: a lock, the end of a pipe.
-    interlock_run::engine::close_others_on_exec();
+    interlock_engine::close_others_on_exec();
     command
         .current_dir(directory)
         .stdin(Stdio::null())

@@ -41,7 +41,7 @@ use interlock_host::{
     usual_session_key,
 };
 use interlock_policy::{AgentId, Ask, Fallback, Joined, PolicySource, Security};
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;
 
 use crate::args::{AskArgument, FallbackArgument, SecurityArgument, StateArguments};
@@ -87,7 +87,7 @@ fn starter() -> Starter {
 fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
     // A shielded run finds an empty directory that cannot be written to: that says nothing to it.
     let opened = LocalHost::open(open_options(state)).map_err(|error| {
-        if !interlock_run::mark::born_in_run() {
+        if !interlock_engine::mark::born_in_run() {
             return Failure::from(error);
         }
         let message = format!(

@@ -11,8 +11,8 @@ use std::time::Duration;
 use interlock_host::process::{
     KeysInput, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, signal_named,
 };
-use interlock_run::keys::Bracketed;
-use interlock_run::spool::LineRange;
+use interlock_transcript::LineRange;
+use interlock_transcript::keys::Bracketed;
 use sessions::{FollowedGateway, SessionPlace};
 
 use super::{CommandOutcome, agent_id, known_agent, open, supervisor};

@@ -17,7 +17,7 @@ use std::time::Duration;
 use interlock_gateway::mcp::{self, McpConnection, Progress};
 use interlock_gateway::{GatewayOptions, LogLines, serve_offering};
 use interlock_host::OpenOptions;
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
     CompleteRequestParams, CompleteResult, CompletionInfo, ContentBlock,

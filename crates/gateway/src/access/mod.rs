@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use interlock_config::{Config, GatewayAuthMode};
 use interlock_host::{LocalHost, TokenRole};
 use interlock_policy::AgentId;
-use interlock_run::session::SessionRecord;
-use interlock_run::supervisor::{PeerOrigin, SupervisorPaths, served_by};
+use interlock_supervisor::{PeerOrigin, SupervisorPaths, served_by};
+use interlock_transcript::SessionRecord;
 use interlock_wire::Secret;
 
 use self::limiter::{Limiter, Tried};

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_run::supervisor::SupervisorPaths;
-use interlock_run::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
+use interlock_supervisor::SupervisorPaths;
+use interlock_supervisor::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{RunOf, record_of};

@@ -14,7 +14,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use interlock_host::TokenRole;
 use interlock_policy::AgentId;
-use interlock_run::supervisor::PeerOrigin;
+use interlock_supervisor::PeerOrigin;
 use interlock_tls::Identity;
 use rmcp::ServerHandler;
 use serde_json::{Value, json};

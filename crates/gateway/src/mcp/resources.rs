@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use interlock_host::process::{Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction};
-use interlock_run::spool::LineRange;
+use interlock_transcript::LineRange;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResponse, ReadResourceResult,
     Resource, ResourceContents, ResourceTemplate,

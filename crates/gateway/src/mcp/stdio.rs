@@ -14,7 +14,7 @@ use axum::extract::{Extension, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::TokioIo;
-use interlock_run::supervisor::PeerOrigin;
+use interlock_supervisor::PeerOrigin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
 use tokio_util::sync::CancellationToken;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use interlock_host::process::{EndedSession, Followed, SessionStatus};
 use interlock_host::{EVENT_TAIL_CHARS, EndListener, OpenRun};
-use interlock_run::names;
+use interlock_supervisor::names;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
 use serde_json::{Value, json};

@@ -8,15 +8,15 @@ use futures_util::future::BoxFuture;
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
+use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{
     DeskError, EndListener, Exec, ExecError, ExecRequest, Pending, PendingApproval, Route, Running,
     Yield, route,
 };
 use interlock_plan::{PlanStdin, PtySize};
-use interlock_run::Signal;
-use interlock_run::spool::SpoolReader;
-use interlock_run::supervisor::{StartedRun, Waited};
+use interlock_supervisor::{StartedRun, Waited};
+use interlock_transcript::TranscriptReader;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -491,7 +491,7 @@ fn follow_run(
     progress: &tokio::sync::mpsc::Sender<Progress>,
 ) -> Option<()> {
     let session = gateway.supervisor.session(name).ok()?;
-    let spool = SpoolReader::open(directory).ok()?;
+    let spool = TranscriptReader::open(directory).ok()?;
     let mut cursor = spool.cursor_at(0).ok()?;
     loop {
         let standing = session

@@ -2,11 +2,11 @@
 //! models (`model_text`).
 
 use interlock_command::display::ShownLine;
+use interlock_engine::RunStatus;
 use interlock_host::{DeskError, ExecError, PendingApproval};
 use interlock_plan::PlanShield;
-use interlock_run::RunStatus;
-use interlock_run::spool::{LineRange, SpoolReader};
-use interlock_run::supervisor::{EndedRun, StartedRun, SupervisorPaths};
+use interlock_supervisor::{EndedRun, StartedRun, SupervisorPaths};
+use interlock_transcript::{LineRange, TranscriptReader};
 use serde_json::{Value, json};
 
 use super::model_text::{ModelText, RunLocation, ended_status, line_of_gap, read_rest};
@@ -154,7 +154,7 @@ impl ToolResult {
             limit: Some(TAIL_LINES),
         };
         let session = &started.session;
-        let tail = SpoolReader::open(&place.session(&session.name))
+        let tail = TranscriptReader::open(&place.session(&session.name))
             .and_then(|spool| spool.by_lines(last, TAIL_BYTES))
             .map(|page| page.text)
             .unwrap_or_default();

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use interlock_config::GatewayAuthMode;
 use interlock_host::{TokenRole, now_ms};
-use interlock_run::supervisor::PeerOrigin;
 use interlock_store::PairedDevice;
+use interlock_supervisor::PeerOrigin;
 use interlock_wire::identity::{self, VerifiedDevice};
 use interlock_wire::refusal::{self, PairingRequired, WireRefusal};
 use interlock_wire::{Close, Connect, Event, OperatorScope, Role, Scopes, Secret, WireError};

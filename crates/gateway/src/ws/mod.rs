@@ -19,7 +19,7 @@ use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
-use interlock_run::supervisor::PeerOrigin;
+use interlock_supervisor::PeerOrigin;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::access::tcp::{PeerStanding, TcpPeer};

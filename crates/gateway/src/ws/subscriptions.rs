@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_host::process::{Process, ProcessCaller};
-use interlock_run::spool::{Cursor, SpoolReader};
+use interlock_transcript::{Cursor, TranscriptReader};
 use interlock_wire::Event;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
 use serde_json::json;
@@ -236,11 +236,11 @@ impl SessionFollower {
     /// Sends all that is there now.
     fn catch_up(
         &mut self,
-        spool: &SpoolReader,
+        spool: &TranscriptReader,
         mut cursor: Cursor,
         is_over: bool,
     ) -> Result<Cursor, String> {
-        let failed = |error: interlock_run::spool::SpoolError| error.to_string();
+        let failed = |error: interlock_transcript::TranscriptError| error.to_string();
         while self.is_wanted() {
             let mut missed = 0;
             if self.wait_for_room() {

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::{Secrets, visible};
-use interlock_run::supervisor::{SupervisorPaths, check_peer};
 use interlock_store::{ApprovalDecision, Delivery, DeliveryState, Lease};
+use interlock_supervisor::{SupervisorPaths, check_peer};
 
 use super::link::{Link, LinkError, MAX_FROM_COMPANION, MAX_FROM_HOST};
 use super::listener::RefusedHost;

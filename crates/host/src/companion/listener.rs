@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use interlock_run::supervisor::{SupervisorPaths, check_peer};
+use interlock_supervisor::{SupervisorPaths, check_peer};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 

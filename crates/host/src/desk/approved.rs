@@ -2,11 +2,11 @@
 
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
-use interlock_run::supervisor::{Announced, SupervisorClient};
 use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, ApprovalError, ClaimState, Claiming, NotAllowed,
     StoreError,
 };
+use interlock_supervisor::{Announced, SupervisorClient};
 use serde_json::json;
 
 use super::claim::{Claim, NotClaimed, check_claimed};

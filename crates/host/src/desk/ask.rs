@@ -6,10 +6,10 @@ use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
 use interlock_policy::{Ask, BoundContent, Decision, Entry, Verdict};
-use interlock_run::supervisor::Manner;
 use interlock_store::{
     ApprovalRequest, Change, CreatedApproval, GrantKey, PinnedScript, StoreError,
 };
+use interlock_supervisor::Manner;
 use serde_json::json;
 
 use super::always::Always;

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_run::spool::{Cursor, SpoolReader};
-use interlock_run::supervisor::{EndedRun, SupervisorClient, SupervisorPaths};
 use interlock_store::{
     Approval, Change, EventKind, NewEvent, OpenRun, SessionEvent, Store, StoreError, WaitingEvents,
 };
+use interlock_supervisor::{EndedRun, SupervisorClient, SupervisorPaths};
+use interlock_transcript::{Cursor, TranscriptReader};
 use serde_json::{Value, json};
 
 use super::forwarded::forwarded_run;
@@ -422,7 +422,7 @@ pub(super) fn tail(place: &SupervisorPaths, session: &str) -> String {
     // A character has four bytes at most, and a broken one becomes a character for each.
     const BYTES: usize = EVENT_TAIL_CHARS * 4;
     let read = || {
-        let spool = SpoolReader::open(&place.session(session)).ok()?;
+        let spool = TranscriptReader::open(&place.session(session)).ok()?;
         let total = spool.status().ok()?.totals.bytes;
         let from = total.saturating_sub(BYTES as u64);
         let cursor = spool.cursor_at(from).unwrap_or(Cursor::START);

@@ -5,8 +5,8 @@
 use interlock_command::display::Secrets;
 use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
-use interlock_run::supervisor::SupervisorClient;
 use interlock_store::{ClaimState, Claiming, ForwardedClaim, HandedPlan, StoreError};
+use interlock_supervisor::SupervisorClient;
 use serde_json::{Value, json};
 
 use super::approved::check_pins;

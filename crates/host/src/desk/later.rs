@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use interlock_command::Source;
 use interlock_policy::{AgentId, Ask};
-use interlock_run::supervisor::SupervisorClient;
 use interlock_store::Approval;
+use interlock_supervisor::SupervisorClient;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

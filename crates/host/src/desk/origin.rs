@@ -1,7 +1,7 @@
 //! Where a decision comes from. What a run may do was judged; to judge itself was no part of that.
 
-use interlock_run::supervisor::SupervisorClient;
-use interlock_run::{cgroup, mark};
+use interlock_engine::mark;
+use interlock_supervisor::{SupervisorClient, cgroup};
 
 use super::error::DeskError;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use interlock_command::Source;
 use interlock_command::display::{self, Secrets};
+use interlock_engine::RunStatus;
 use interlock_plan::RunPlan;
 use interlock_policy::{Verdict, quote};
-use interlock_run::RunStatus;
-use interlock_run::supervisor::{ClientError, SupervisorPaths, Waited};
 use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
+use interlock_supervisor::{ClientError, SupervisorPaths, Waited};
 use serde_json::{Value, json};
 
 use super::events::{Notify, SessionRunEnd, clipped, finished, tail_of};

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_run::spool::{SessionOutcome, TranscriptStatus};
-use interlock_run::supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
 use interlock_store::{OpenRun, Store, StoreError};
+use interlock_supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
+use interlock_transcript::{SessionOutcome, TranscriptStatus};
 use serde_json::{Value, json};
 
 use super::events::{Notify, SessionRunEnd, tail};

@@ -2,8 +2,8 @@
 
 use interlock_command::InputError;
 use interlock_policy::{ToolRefusal, Verdict};
-use interlock_run::cgroup::BadCpus;
-use interlock_run::supervisor::ClientError;
+use interlock_supervisor::ClientError;
+use interlock_supervisor::cgroup::BadCpus;
 
 use crate::desk::{DENIAL_TEXT, DeskError, UnboundRefusal};
 use crate::local::HostError;

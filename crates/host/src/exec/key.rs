@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use interlock_run::AuthorizationKey;
+use interlock_engine::AuthorizationKey;
 
 use crate::local::HostError;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use interlock_run::Signal;
-use interlock_run::keys::Bracketed;
-use interlock_run::spool::LineRange;
+use interlock_engine::Signal;
+use interlock_transcript::LineRange;
+use interlock_transcript::keys::Bracketed;
 use serde_json::Value;
 
 use super::fields::{Fields, listed};

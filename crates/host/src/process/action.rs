@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use interlock_run::keys::Bracketed;
-use interlock_run::spool::LineRange;
+use interlock_transcript::LineRange;
+use interlock_transcript::keys::Bracketed;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use interlock_run::screen::Picture;
-use interlock_run::spool::{SessionOutcome, ShownOutput};
-use interlock_run::supervisor::SessionState;
 use interlock_store::StaleMarks;
+use interlock_supervisor::SessionState;
+use interlock_transcript::screen::Picture;
+use interlock_transcript::{SessionOutcome, ShownOutput};
 use serde::{Deserialize, Serialize};
 
 use super::signal::name_of;

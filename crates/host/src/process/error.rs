@@ -1,9 +1,9 @@
 //! Why the tool did not do what was asked.
 
+use interlock_engine::Leftover;
 use interlock_policy::ToolRefusal;
-use interlock_run::Leftover;
-use interlock_run::spool::SpoolError;
-use interlock_run::supervisor::ClientError;
+use interlock_supervisor::ClientError;
+use interlock_transcript::TranscriptError;
 
 use super::answer::EndedSession;
 use crate::local::HostError;
@@ -43,7 +43,7 @@ pub enum ProcessError {
         processes: Vec<Leftover>,
     },
     #[error("the transcript cannot be read: {0}")]
-    Transcript(#[from] SpoolError),
+    Transcript(#[from] TranscriptError),
     #[error(transparent)]
     Supervisor(#[from] ClientError),
 }

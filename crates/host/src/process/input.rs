@@ -1,6 +1,6 @@
 //! Input for a running session.
 
-use interlock_run::keys::{self, Bracketed};
+use interlock_transcript::keys::{self, Bracketed};
 
 use super::answer::{KeysSent, Written};
 use super::{Process, ProcessError, VisibleSession};

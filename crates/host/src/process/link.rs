@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_run::supervisor::{ClientError, SessionLink, SessionState};
+use interlock_supervisor::{ClientError, SessionLink, SessionState};
 
 use super::{Process, ProcessError, VisibleSession};
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use interlock_run::RunStatus;
-use interlock_run::spool::{self, ShownOutput, SpoolReader, TextPiece};
-use interlock_run::supervisor::{self, SessionState};
+use interlock_engine::RunStatus;
+use interlock_supervisor::{EndedRun, SessionState, StartedRun};
+use interlock_transcript::{SessionOutcome, ShownOutput, TextPiece, TranscriptReader};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -49,8 +49,8 @@ impl Followed {
     /// A run whose end was waited for, where all of its output is in the result and is no longer
     /// than that. Its transcript lies in this directory.
     pub fn of_result(
-        started: &supervisor::StartedRun,
-        result: &supervisor::EndedRun,
+        started: &StartedRun,
+        result: &EndedRun,
         directory: &Path,
         max_chars: usize,
     ) -> Option<Self> {
@@ -60,9 +60,9 @@ impl Followed {
         }
         let (session, outcome) = (&started.session, &result.outcome);
         let ended = match outcome.status {
-            RunStatus::Exited(code) => spool::SessionOutcome::Exited { code },
-            RunStatus::Signaled(signal) => spool::SessionOutcome::Signalled { signal },
-            RunStatus::TimedOut => spool::SessionOutcome::TimedOut { signal: None },
+            RunStatus::Exited(code) => SessionOutcome::Exited { code },
+            RunStatus::Signaled(signal) => SessionOutcome::Signalled { signal },
+            RunStatus::TimedOut => SessionOutcome::TimedOut { signal: None },
         };
         let took = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
         Some(Self {
@@ -92,7 +92,7 @@ impl Process {
             return Ok(known.session.name);
         }
         self.supervisors()?;
-        supervisor::list(self.client.place(), &[])
+        interlock_supervisor::list(self.client.place(), &[])
             .into_iter()
             .map(|listed| listed.session)
             .find(|session| is_it(&session.run_id) && self.sees(session))
@@ -111,7 +111,7 @@ impl Process {
     ) -> Result<Followed, ProcessError> {
         let until = Instant::now() + wait.min(MAX_POLL_WAIT);
         let before = self.known(id)?;
-        let spool = SpoolReader::open(&self.directory(&before.session))?;
+        let spool = TranscriptReader::open(&self.directory(&before.session))?;
         let mut seen = from.unwrap_or(u64::MAX);
         loop {
             let waited = self.wait_for_more(&before, seen, until)?;

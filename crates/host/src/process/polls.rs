@@ -6,8 +6,10 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use interlock_run::spool::{Cursor, ShownOutput, SpoolError, SpoolReader, TranscriptStatus};
-use interlock_run::transcript::poll::{DEFAULT_POLL_CHARS, Polls};
+use interlock_transcript::{
+    Cursor, DEFAULT_POLL_CHARS, Polls, ShownOutput, TranscriptError, TranscriptReader,
+    TranscriptStatus,
+};
 use rustix::fs::FlockOperation;
 
 use super::ProcessError;
@@ -21,7 +23,7 @@ pub(super) fn cursor(directory: &Path, reader: &str) -> Result<Cursor, ProcessEr
 pub(super) fn poll(
     directory: &Path,
     reader: &str,
-    spool: &SpoolReader,
+    spool: &TranscriptReader,
 ) -> Result<(ShownOutput, Cursor, TranscriptStatus), ProcessError> {
     // Not the file with the cursors: that one is replaced.
     let lock = directory.join("polls.lock");
@@ -78,7 +80,7 @@ fn path(directory: &Path) -> PathBuf {
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ProcessError {
     let path = path.to_path_buf();
     move |source| {
-        SpoolError::File {
+        TranscriptError::File {
             action,
             path,
             source,

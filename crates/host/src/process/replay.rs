@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use interlock_plan::PtySize;
-use interlock_run::screen::{Picture, Screen, Size};
-use interlock_run::spool::{Cursor, SpoolReader};
+use interlock_transcript::screen::{Picture, Screen, Size};
+use interlock_transcript::{Cursor, TranscriptReader};
 
 use super::ProcessError;
 
@@ -15,7 +15,7 @@ use super::ProcessError;
 const LAST_BYTES: u64 = 1 << 20;
 
 pub(super) fn last_picture(directory: &Path) -> Result<Picture, ProcessError> {
-    let spool = SpoolReader::open(directory)?;
+    let spool = TranscriptReader::open(directory)?;
     let end = spool.cursor_at(u64::MAX)?;
     let mut cursor = spool.cursor_at(end.offset.saturating_sub(LAST_BYTES))?;
     let mut screen = Screen::new(size(directory).unwrap_or_default());

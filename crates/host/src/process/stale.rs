@@ -1,8 +1,7 @@
 //! Results of a command that was denied since: they can be read, and say that they do not count.
 
-use interlock_run::session::SessionRecord;
-use interlock_run::spool::TranscriptStatus;
 use interlock_store::StaleMarks;
+use interlock_transcript::{SessionRecord, TranscriptStatus};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{LogAnswer, PollAnswer};

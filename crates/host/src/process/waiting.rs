@@ -11,9 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use interlock_run::session::SessionRecord;
-use interlock_run::spool::TranscriptStatus;
-use interlock_run::supervisor::{About, SupervisorPaths};
+use interlock_supervisor::{About, SupervisorPaths};
+use interlock_transcript::{SessionRecord, TranscriptStatus};
 
 use blocked::SessionInput;
 use table::Table;

@@ -14,8 +14,8 @@ use interlock_host::{
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Fallback};
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
 use interlock_store::{ApprovalRequest, CreatedApproval};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use tempfile::TempDir;
 
 struct World {

@@ -10,7 +10,7 @@ use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, LocalHost, OpenOptions, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Preset, Security};
-use interlock_run::supervisor::{SupervisorClient, SupervisorPaths};
+use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use tempfile::TempDir;
 
 struct World {

@@ -7,12 +7,12 @@ use std::fs;
 use std::time::Duration;
 
 use interlock_config::Host;
+use interlock_engine::Signal;
 use interlock_host::parameters::{
     ExecParameters, InputMode, ParameterError, ProcessAction, ProcessParameters,
 };
 use interlock_policy::Ask;
-use interlock_run::Signal;
-use interlock_run::keys::Bracketed;
+use interlock_transcript::keys::Bracketed;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;

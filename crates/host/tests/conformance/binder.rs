@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use interlock_command::{BindingKind, BoundRole, Source};
-use interlock_host::{Evaluation, RunSettings, prepare};
-use interlock_plan::{PlanAction, PlanDigest, PlanProgram, PlanStdin, RunPlan};
-use interlock_policy::AgentId;
-use interlock_run::{
+use interlock_engine::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Settings, StartError, StreamKind,
     start,
 };
+use interlock_host::{Evaluation, RunSettings, prepare};
+use interlock_plan::{PlanAction, PlanDigest, PlanProgram, PlanStdin, RunPlan};
+use interlock_policy::AgentId;
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
 use crate::world::{World, allowlist_policy, row_policy};

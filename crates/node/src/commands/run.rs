@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use interlock_config::RemoteDocument;
+use interlock_engine::RunStatus;
 use interlock_host::{
     CarriedPlan, DriftedPart, EndListener, ExecError, ExecRequest, Forwarded, ForwardedApproval,
     ForwardedError, PrepareError, RunTicket, Running, Yield,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::env;
-use interlock_run::RunStatus;
-use interlock_run::spool::{ChunkStream, Cursor, SpoolError, SpoolReader};
-use interlock_run::supervisor::{ClientError, EndedRun, RunConversation, StartedRun, Waited};
+use interlock_supervisor::{ClientError, EndedRun, RunConversation, StartedRun, Waited};
+use interlock_transcript::{ChunkStream, Cursor, TranscriptError, TranscriptReader};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SentPlan,
@@ -422,8 +422,8 @@ impl NodeRunEnd {
 }
 
 /// The beginning of both streams, as they arrived.
-fn output(directory: &Path) -> Result<RunOutput, SpoolError> {
-    let spool = SpoolReader::open(directory)?;
+fn output(directory: &Path) -> Result<RunOutput, TranscriptError> {
+    let spool = TranscriptReader::open(directory)?;
     let mut output = RunOutput::default();
     let mut cursor = Cursor::START;
     while output.dropped() == 0 {

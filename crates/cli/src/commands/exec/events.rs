@@ -3,7 +3,7 @@
 
 use interlock_host::{LocalHost, WaitingEvents, usual_session_key};
 use interlock_policy::AgentId;
-use interlock_run::supervisor::SupervisorClient;
+use interlock_supervisor::SupervisorClient;
 use serde_json::{Value, json};
 
 use crate::output::{self, Paint};

@@ -4,8 +4,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use interlock_run::spool::{ChunkStream, Cursor, SpoolReader};
-use interlock_run::supervisor::{StartedRun, SupervisorClient};
+use interlock_supervisor::{StartedRun, SupervisorClient};
+use interlock_transcript::{ChunkStream, Cursor, TranscriptReader};
 
 use crate::output;
 
@@ -17,7 +17,7 @@ const WAIT: Duration = Duration::from_secs(30);
 
 pub struct OutputFollower {
     name: String,
-    spool: Option<SpoolReader>,
+    spool: Option<TranscriptReader>,
     cursor: Cursor,
     not_shown: u64,
 }
@@ -26,7 +26,7 @@ impl OutputFollower {
     pub fn new(client: &SupervisorClient, started: &StartedRun) -> Self {
         let name = started.session.name.clone();
         Self {
-            spool: SpoolReader::open(&client.place().session(&name)).ok(),
+            spool: TranscriptReader::open(&client.place().session(&name)).ok(),
             name,
             cursor: Cursor::START,
             not_shown: 0,

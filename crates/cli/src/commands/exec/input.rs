@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use interlock_host::{LocalHost, RunRequest, evaluate};
 use interlock_policy::{AgentId, CallerInput, Outcome};
-use interlock_run::supervisor::{SessionLink, SupervisorClient};
+use interlock_supervisor::{SessionLink, SupervisorClient};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 use serde_json::{Value, json};

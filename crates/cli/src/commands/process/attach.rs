@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use interlock_host::process::{EndedSession, Process, ProcessError, SessionSummary};
 use interlock_plan::PtySize;
-use interlock_run::keys::{self, CursorMode, KeyInput};
+use interlock_transcript::keys::{self, CursorMode, KeyInput};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
 
@@ -269,7 +269,7 @@ fn in_thread(
 
 fn show_output(
     events: &Sender<AttachEvent>,
-    link: interlock_run::supervisor::SessionLink,
+    link: interlock_supervisor::SessionLink,
     view: &Arc<Mutex<TranscriptView>>,
 ) {
     let view = Arc::clone(view);

@@ -4,14 +4,14 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
+use interlock_engine::Signal;
 use interlock_host::process::{
     EndedSession, KeysInput, KeysSent, LogAnswer, PollAnswer, PollFrom, Process, ProcessAnswer,
     ProcessError, RemovedSession, ScreenAnswer, SessionAction, SessionSummary, Written,
     signal_name,
 };
-use interlock_run::Signal;
-use interlock_run::keys::Bracketed;
-use interlock_run::spool::LineRange;
+use interlock_transcript::LineRange;
+use interlock_transcript::keys::Bracketed;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use interlock_checks::audit::{FindingSeverity, SecurityFinding, checks};
 use interlock_config::GatewayBind;
+use interlock_engine::shield::{ShieldKind, probe_shield};
 use interlock_gateway::{GatewayInfo, running};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Ask, Levels, Security};
-use interlock_run::shield::{ShieldKind, probe_shield};
 use serde::Serialize;
 use serde_json::{Value, json};
 

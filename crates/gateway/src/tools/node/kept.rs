@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use interlock_host::process::{Followed, ProcessAnswer, SessionAction};
 use interlock_host::{EndListener, OpenRun};
-use interlock_run::spool::LineRange;
+use interlock_transcript::LineRange;
 use interlock_wire::WireError;
 use interlock_wire::node::SystemRun;
 use interlock_wire::node::extension::{GoneState, MAX_READ_WAIT_MS, RunOrder, RunRead, RunStarted};

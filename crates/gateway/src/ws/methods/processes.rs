@@ -7,7 +7,7 @@ use interlock_host::process::{
     MAX_POLL_WAIT, PollFrom, Process, ProcessCaller, ProcessError, SessionAction, SessionStatus,
     SessionSummary, signal_named,
 };
-use interlock_run::spool::LineRange;
+use interlock_transcript::LineRange;
 use interlock_wire::params;
 use interlock_wire::{Request, WireError};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@
 use interlock_command::display::{self, Secrets, ShownLine};
 use interlock_plan::{PlanAction, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::quote;
-use interlock_run::supervisor::Manner;
+use interlock_supervisor::Manner;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

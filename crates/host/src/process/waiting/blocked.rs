@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use interlock_run::session::SessionRecord;
+use interlock_transcript::SessionRecord;
 
 use super::descriptors;
 use super::table::TerminalRow;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use interlock_host::process::{Process, ProcessError, SessionSummary};
-use interlock_run::supervisor::{ClientError, SessionLink};
+use interlock_supervisor::{ClientError, SessionLink};
 
 use super::view::{self, TranscriptView};
 use super::{AttachEnd, AttachEvent, DetachKey, in_thread};

@@ -4,8 +4,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use interlock_run::spool::{ChunkStream, Cursor, SpoolReader};
-use interlock_run::supervisor::Drawing;
+use interlock_supervisor::Drawing;
+use interlock_transcript::{ChunkStream, Cursor, TranscriptReader};
 
 use super::queries::Queries;
 use super::terminal_size;
@@ -23,7 +23,7 @@ const RESET: &[u8] = b"\x1b7\x1b[r\x1b8\x1b[m\x1b[?25h\x1b[?1l\x1b>\x1b[?2004l\
 
 #[derive(Debug)]
 pub(super) struct TranscriptView {
-    spool: SpoolReader,
+    spool: TranscriptReader,
     cursor: Cursor,
     queries: Queries,
     /// The terminal is drawn on.
@@ -71,7 +71,7 @@ pub(super) fn close(view: &Arc<Mutex<TranscriptView>>, leave: Leave) {
 }
 
 impl TranscriptView {
-    pub fn new(spool: SpoolReader, pty: bool) -> Self {
+    pub fn new(spool: TranscriptReader, pty: bool) -> Self {
         Self {
             spool,
             cursor: Cursor::START,

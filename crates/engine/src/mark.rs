@@ -1,0 +1,118 @@
+//! The mark that every process of a run carries and cannot take off.
+//!
+//! A run is recognized by its ancestors, and a run can end its ancestors: guard, supervisor and
+//! shim belong to the same user. The remaining processes then have no ancestor that shows their
+//! origin. So each run starts with a lowered hard limit of file locks, a number that the kernel has
+//! not used for anything since Linux 2.4. Every process inherits it, through `fork`, `exec`,
+//! sessions, user namespaces and set-user-id programs, and only a process with `CAP_SYS_RESOURCE`
+//! on the machine itself can raise it again. A run of an ordinary user has no way to get rid of it;
+//! for a run of root it is a guard, as everything is.
+
+use std::fs;
+use std::io;
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, Rlimit};
+
+/// No program sets so many file locks as a limit, and everything that a run sets is lower.
+const MARK: u64 = 0x494e_5445_524c_4b00;
+
+/// The line of `/proc/PID/limits`.
+const LINE: &str = "Max file locks";
+
+/// Whether this process began its life inside a run. A run can lower limits of other processes of
+/// its user: what they had when they started counts.
+static BORN_IN_RUN: OnceLock<bool> = OnceLock::new();
+
+/// Remembers whether this process began its life inside a run; for the first lines of a program.
+pub fn remember_birth() {
+    BORN_IN_RUN.get_or_init(own_limit_is_lowered);
+}
+
+/// Whether this process began its life inside a run.
+pub fn born_in_run() -> bool {
+    *BORN_IN_RUN.get_or_init(own_limit_is_lowered)
+}
+
+fn own_limit_is_lowered() -> bool {
+    let limit = rustix::process::getrlimit(Resource::Locks).maximum;
+    limit.is_some_and(is_mark)
+}
+
+/// Marks the calling process. Allocates nothing: the child of a run calls it before its program.
+pub(crate) fn mark_this_process() -> io::Result<()> {
+    let earlier = rustix::process::getrlimit(Resource::Locks).maximum;
+    let mark = Some(earlier.map_or(MARK, |earlier| earlier.min(MARK)));
+    let limit = Rlimit {
+        current: mark,
+        maximum: mark,
+    };
+    Ok(rustix::process::setrlimit(Resource::Locks, limit)?)
+}
+
+/// Whether a process carries the mark of a run. Where this process carries one since its start, all
+/// around it do, and the mark tells nothing: then this is `false`.
+pub fn is_marked(pid: i32) -> io::Result<bool> {
+    if born_in_run() {
+        return Ok(false);
+    }
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits"))?;
+    hard_limit(&limits)
+        .map(is_mark)
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn is_mark(limit: u64) -> bool {
+    limit <= MARK
+}
+
+/// The second number of the line; `unlimited` is the largest one. `None` where the line is missing.
+fn hard_limit(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(LINE))?;
+    match line.split_ascii_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hard_limit_is_read_from_its_line() {
+        let limits = |hard: &str| {
+            format!(
+                "Limit                     Soft Limit           Hard Limit           Units     \n\
+                 Max file locks            unlimited            {hard}            locks     \n"
+            )
+        };
+        assert_eq!(hard_limit(&limits("unlimited")), Some(u64::MAX));
+        assert_eq!(hard_limit(&limits("7")), Some(7));
+        assert_eq!(hard_limit(&limits("many")), None);
+        assert_eq!(hard_limit("Max pending signals 1 2 signals\n"), None);
+    }
+
+    #[test]
+    fn a_marked_process_and_what_it_starts_are_known() {
+        let sleeper = |text: &str| {
+            let mut command = std::process::Command::new("/bin/sh");
+            command.args(["-c", text]).spawn().unwrap()
+        };
+        let mut plain = sleeper("exec sleep 60");
+        // `ulimit -x` is the same limit.
+        let mut marked =
+            sleeper("ulimit -x 5 2> /dev/null || exec prlimit --locks=5 sleep 60; exec sleep 60");
+        let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
+        while !is_marked(pid(&marked)).unwrap() {
+            assert!(std::time::Instant::now() < until, "never marked");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!is_marked(pid(&plain)).unwrap());
+        for child in [&mut plain, &mut marked] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

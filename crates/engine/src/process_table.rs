@@ -1,0 +1,119 @@
+//! The system's list of processes, from `/proc`.
+
+use std::fs;
+use std::io::Read as _;
+
+use rustix::process::Pid;
+
+/// As long as a command is shown.
+const SHOWN_CHARACTERS: usize = 200;
+
+/// One process, as far as belonging together goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessRow {
+    pub pid: i32,
+    pub parent: i32,
+    pub session: i32,
+    /// In clock ticks since the system started. A number together with this names one process.
+    pub started: u64,
+    pub name: String,
+    state: u8,
+}
+
+impl ProcessRow {
+    /// Ended, only not collected yet.
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// All processes. Not one moment in time: what is moving while it is read may be missed.
+pub(crate) fn read() -> Vec<ProcessRow> {
+    let Ok(directory) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    directory
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(row)
+        .collect()
+}
+
+/// Whether it lives and is the same process.
+pub(super) fn still_there(seen: &ProcessRow) -> bool {
+    row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
+}
+
+/// Whether this number still means the process that started then, ended or not.
+pub(crate) fn is_same(pid: i32, started: u64) -> bool {
+    row(pid).is_some_and(|now| now.started == started)
+}
+
+/// Whether it is the leader of its session.
+pub(super) fn leads_session(pid: Pid) -> bool {
+    row(pid.as_raw_pid()).is_some_and(|row| row.session == row.pid)
+}
+
+/// The arguments of a process, shortened; its name where it has none.
+pub(super) fn command(row: &ProcessRow) -> String {
+    let arguments = fs::read(format!("/proc/{}/cmdline", row.pid)).unwrap_or_default();
+    let text = String::from_utf8_lossy(&arguments);
+    let text = text.trim_end_matches('\0');
+    if text.is_empty() {
+        return row.name.clone();
+    }
+    text.chars()
+        .take(SHOWN_CHARACTERS)
+        .map(|character| match character {
+            '\0' => ' ',
+            other => other,
+        })
+        .collect()
+}
+
+/// One process; its parent is 0 where that is not to be seen from here.
+pub fn row(pid: i32) -> Option<ProcessRow> {
+    // Never longer: some fifty numbers and a short name. One read gives all of it.
+    let mut buffer = [0; 2048];
+    let mut file = fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = file.read(&mut buffer).ok()?;
+    parse(pid, &String::from_utf8_lossy(buffer.get(..length)?))
+}
+
+/// `pid (name) state parent group session …`, where the name may hold anything, parentheses too.
+fn parse(pid: i32, stat: &str) -> Option<ProcessRow> {
+    const STARTED: usize = 19;
+    let (front, back) = stat.rsplit_once(')')?;
+    let (_, name) = front.split_once('(')?;
+    let fields: Vec<&str> = back.split_ascii_whitespace().collect();
+    Some(ProcessRow {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        started: fields.get(STARTED)?.parse().ok()?,
+        name: name.to_owned(),
+        state: *fields.first()?.as_bytes().first()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_no_riddle() {
+        let stat = "7 (a) b (c) S 3 7 5 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
+        let row = parse(7, stat).unwrap();
+        assert_eq!((row.parent, row.session, row.started), (3, 5, 4242));
+        assert_eq!(row.name, "a) b (c");
+        assert!(!row.is_zombie());
+    }
+
+    #[test]
+    fn this_process_is_in_the_table() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let row = read().into_iter().find(|row| row.pid == me).unwrap();
+        assert!(still_there(&row));
+        assert!(!command(&row).is_empty());
+    }
+}

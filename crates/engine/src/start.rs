@@ -1,0 +1,97 @@
+//! The one function that starts a process for a caller, and the opened plan that it takes.
+
+use std::sync::Arc;
+
+use interlock_plan::{RaceFreedom, RunPlan};
+
+use crate::authorization::{Authorization, AuthorizationKey};
+use crate::begin;
+use crate::checked::Checked;
+use crate::error::StartError;
+use crate::output_sink::OutputSink;
+#[cfg(feature = "race-hook")]
+use crate::race_hook;
+use crate::run::Run;
+use crate::settings::Settings;
+use crate::shield::RunShield;
+use crate::tree;
+
+/// Starts a plan. There is no other function that starts a process for a caller.
+///
+/// Nothing runs unless all of this holds: the authorization is for exactly this plan; the working
+/// directory and every pinned file were opened and found unchanged; where the settings say so,
+/// nothing is opened a second time; the first command could be executed. An error means that
+/// nothing ran.
+pub fn start(
+    OpenedPlan {
+        plan,
+        checked,
+        shield,
+    }: OpenedPlan,
+    authorization: &Authorization,
+    key: &AuthorizationKey,
+    settings: &Settings,
+    sink: impl OutputSink,
+) -> Result<Run, StartError> {
+    key.verify(authorization, &plan.digest())?;
+    let (plan, checked) = (&plan, checked?);
+    #[cfg(feature = "race-hook")]
+    race_hook::reached(race_hook::Moment::FilesAreOpen);
+    // An approver who saw the run as race-free allowed only a race-free run.
+    let must_be_race_free =
+        settings.require_race_free || plan.race_freedom == Some(RaceFreedom::RaceFree);
+    if must_be_race_free && let Some(risk) = checked.race_risk() {
+        let risk = risk.clone();
+        return Err(StartError::RaceNotExcluded { risk });
+    }
+    {
+        let _as_the_run = plan.assume_account()?;
+        checked.check_directories_again()?;
+    }
+    // What the plan says is what the run gets: no more and no less.
+    if plan.shield.is_shielded() != shield.is_some() {
+        return Err(StartError::Shield(format!(
+            "the plan says \"{}\", and the process of the run has {} namespaces for it",
+            plan.shield,
+            if shield.is_some() { "" } else { "no" }
+        )));
+    }
+    let dedicated = tree::claim_process(shield.as_ref())?;
+    let checked = (checked, shield);
+    let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
+    if started.is_err() && dedicated {
+        tree::release_process();
+    }
+    started
+}
+
+/// A plan whose files were opened and compared with it. It may be opened before it may run; how
+/// long before does not matter: each file is looked at once more right before it is executed.
+#[derive(Debug)]
+pub struct OpenedPlan {
+    plan: RunPlan,
+    /// Only a caller with an authorization for the plan learns the result.
+    checked: Result<Checked, StartError>,
+    shield: Option<Arc<RunShield>>,
+}
+
+impl OpenedPlan {
+    /// Without a shield.
+    pub fn open(plan: RunPlan) -> Self {
+        Self::open_in(plan, None)
+    }
+
+    /// To be run in these namespaces.
+    pub fn open_in(plan: RunPlan, shield: Option<Arc<RunShield>>) -> Self {
+        let checked = Checked::open(&plan, shield.as_deref());
+        Self {
+            plan,
+            checked,
+            shield,
+        }
+    }
+
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+}

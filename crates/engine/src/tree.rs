@@ -1,0 +1,423 @@
+//! Which processes belong to a run, and how all of them are ended.
+//!
+//! In a process that is dedicated to one run, that is exactly its descendants: it is a subreaper,
+//! so that whatever a run starts, however it detaches itself, ends up below it; of a shielded run,
+//! below process 1 of its namespace, in the namespace of this process's runs. In a process that has
+//! several runs, a run's tree is what descends from its living stages or is in one of their
+//! sessions; a daemon that left both can no longer be distinguished from others there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions};
+
+use serde::{Deserialize, Serialize};
+
+use super::StartError;
+use super::process_table::{self, ProcessRow};
+use super::unsafe_spawn;
+use crate::shield::RunShield;
+
+const SHARED: u8 = 0;
+const DEDICATED: u8 = 1;
+const TAKEN: u8 = 2;
+
+static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
+
+/// Where this process's run is shielded, its orphans are given to process 1 of the agent's PID
+/// namespace, and are looked for there.
+static SHIELD: Mutex<Option<Arc<RunShield>>> = Mutex::new(None);
+
+/// Time after SIGKILL until what is still there is given up and reported.
+const GIVE_UP: Duration = Duration::from_secs(5);
+
+/// How often the table of processes is read when it shows nothing although there is something.
+const LOOKS: usize = 3;
+
+/// A process of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leftover {
+    pub pid: i32,
+    /// Its arguments, or its name where it has none.
+    pub command: String,
+}
+
+/// Dedicates the calling process to one run at a time: from now on every descendant
+/// that loses its parent becomes a child of this process, and all descendants are the run's. The
+/// process also becomes leader of a new session, which a terminal can belong to.
+///
+/// Only for a process that has no other children and never will.
+pub fn dedicate_process() -> io::Result<()> {
+    let me = rustix::process::getpid();
+    // Not asked for first: below another PID namespace's session the kernel names it as 0.
+    if let Err(error) = rustix::process::setsid()
+        && !process_table::leads_session(me)
+    {
+        return Err(error.into());
+    }
+    rustix::process::set_child_subreaper(Some(me))?;
+    unsafe_spawn::ignore_terminal_signals();
+    PROCESS.store(DEDICATED, Ordering::SeqCst);
+    Ok(())
+}
+
+/// Ends every descendant of the calling process, which must be dedicated: SIGTERM, SIGKILL after
+/// `grace`. Returns when none is left, or what could not be ended.
+pub fn end_descendants(grace: Duration) -> Vec<Leftover> {
+    let mut ending = TreeEnding::new(Signal::TERM, grace);
+    loop {
+        let scope = TreeScope::Descendants { waited_for: &[] };
+        match ending.step(scope.members()) {
+            TreeProgress::Gone => return Vec::new(),
+            TreeProgress::GaveUp(survivors) => return survivors,
+            TreeProgress::Wait(pause) => std::thread::sleep(pause),
+        }
+    }
+}
+
+/// Kills and collects every child of the calling process, and all below, except these children and
+/// what is below them. Says whether some were found; then ask again soon.
+pub fn kill_children_except(kept: &[Pid]) -> bool {
+    let me = rustix::process::getpid();
+    if has_no_children() {
+        return false;
+    }
+    let rows = process_table::read();
+    adopt(&rows, me, kept);
+    let is_kept = |row: &&ProcessRow| kept.iter().any(|pid| pid.as_raw_pid() == row.pid);
+    let strays: Vec<i32> = rows
+        .iter()
+        .filter(|row| row.parent == me.as_raw_pid() && !is_kept(row))
+        .map(|row| row.pid)
+        .collect();
+    let roots = rows.iter().filter(|row| strays.contains(&row.pid));
+    for row in roots.chain(&below(&rows, &strays, |_| false)) {
+        send(row, Signal::KILL);
+    }
+    !strays.is_empty()
+}
+
+/// Whether this process is dedicated to the run that is about to start.
+pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, StartError> {
+    match PROCESS.compare_exchange(DEDICATED, TAKEN, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => {
+            *SHIELD.lock().unwrap_or_else(PoisonError::into_inner) = shield.cloned();
+            Ok(true)
+        }
+        // Orphans of several runs could not be distinguished.
+        Err(SHARED) if shield.is_some() => Err(StartError::Shield(
+            "a shielded run needs a process of its own".to_owned(),
+        )),
+        Err(SHARED) => Ok(false),
+        Err(_) => Err(StartError::Taken),
+    }
+}
+
+/// The run did not start after all.
+pub(super) fn release_process() {
+    PROCESS.store(DEDICATED, Ordering::SeqCst);
+}
+
+/// Makes room for another run in a dedicated process, if nothing of the last one lives.
+pub fn renew_process() -> bool {
+    has_nothing_left()
+        && PROCESS
+            .compare_exchange(TAKEN, DEDICATED, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+}
+
+/// What belongs to a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum TreeScope<'a> {
+    /// All below this process. `waited_for` are the stages, whose exit status the engine waits for.
+    Descendants { waited_for: &'a [Pid] },
+    /// What descends from these stages or is in a session of theirs, the ended ones included.
+    Stages {
+        waited_for: &'a [Pid],
+        sessions: &'a [Pid],
+    },
+}
+
+impl TreeScope<'_> {
+    /// All members that live.
+    pub fn members(self) -> Vec<ProcessRow> {
+        match self {
+            Self::Descendants { waited_for } => {
+                let me = rustix::process::getpid();
+                let mut members = Vec::new();
+                // What moves while the table is read can be missed: none is believed when there
+                // are children.
+                for _ in 0..LOOKS {
+                    let orphans = orphans();
+                    let rows = process_table::read();
+                    let is_orphan = |row: &ProcessRow| orphans.contains(&row.pid);
+                    members = below(&rows, &[me.as_raw_pid()], is_orphan);
+                    adopt(&rows, me, waited_for);
+                    if !members.is_empty() || has_nothing_left() {
+                        break;
+                    }
+                }
+                members
+            }
+            Self::Stages {
+                waited_for,
+                sessions,
+            } => {
+                let rows = process_table::read();
+                let raw = |pids: &[Pid]| pids.iter().map(|pid| pid.as_raw_pid()).collect();
+                let stages: Vec<i32> = raw(waited_for);
+                let sessions: Vec<i32> = raw(sessions);
+                // A number that leads a session again although its stage was collected was given
+                // to a stranger.
+                let sessions: Vec<i32> = [stages.clone(), sessions]
+                    .concat()
+                    .into_iter()
+                    .filter(|session| {
+                        stages.contains(session) || !rows.iter().any(|row| row.pid == *session)
+                    })
+                    .collect();
+                let mut members = below(&rows, &stages, |row| sessions.contains(&row.session));
+                members.extend(
+                    rows.into_iter()
+                        .filter(|row| stages.contains(&row.pid) && !row.is_zombie()),
+                );
+                members.sort_by_key(|row| row.pid);
+                members.dedup_by_key(|row| row.pid);
+                members
+            }
+        }
+    }
+}
+
+/// Whether this process has no child at all, ended or not: a subreaper without children has no
+/// descendants.
+pub fn has_no_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(
+        rustix::process::waitid(WaitId::All, options),
+        Err(Errno::CHILD)
+    )
+}
+
+/// As [`has_no_children`], and no orphan of a shielded run is left to process 1 of its namespace.
+pub fn has_nothing_left() -> bool {
+    has_no_children() && orphans().is_empty()
+}
+
+/// What a shielded run of this process left to process 1 of its namespace.
+fn orphans() -> Vec<i32> {
+    let shield = SHIELD
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    shield.map_or_else(Vec::new, |shield| shield.orphans())
+}
+
+/// Kills processes and all below them.
+pub fn kill_all(pids: &[i32]) {
+    let rows = process_table::read();
+    for row in below(&rows, &[], |row| pids.contains(&row.pid)) {
+        send(&row, Signal::KILL);
+    }
+}
+
+/// The children of this process, ended or not.
+pub(super) fn children() -> Vec<ProcessRow> {
+    let me = rustix::process::getpid().as_raw_pid();
+    let mut rows = process_table::read();
+    rows.retain(|row| row.parent == me);
+    rows
+}
+
+/// Collects ended processes that were left to this subreaper.
+pub fn collect_adopted(waited_for: &[Pid]) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if matches!(rustix::process::waitid(WaitId::All, options), Ok(Some(_))) {
+        adopt(
+            &process_table::read(),
+            rustix::process::getpid(),
+            waited_for,
+        );
+    }
+}
+
+fn adopt(rows: &[ProcessRow], me: Pid, waited_for: &[Pid]) {
+    for row in rows {
+        if row.parent == me.as_raw_pid()
+            && row.is_zombie()
+            && let Some(pid) = Pid::from_raw(row.pid)
+            && !waited_for.contains(&pid)
+        {
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
+}
+
+/// Everything below `roots`, what `is_member` says, and everything below that; living only. The
+/// roots are this process or children of it that were not collected yet: their numbers are their
+/// own.
+///
+/// The rows were read one after the other. A number may have been given to a stranger in between,
+/// whose children must not be taken for children of the one before: a parent counts only if it is
+/// still the same now, after its children were read, and if it is not younger than they are. What
+/// is left out for that has lost its parent, and belongs to a root the next time.
+fn below(
+    rows: &[ProcessRow],
+    roots: &[i32],
+    is_member: impl Fn(&ProcessRow) -> bool,
+) -> Vec<ProcessRow> {
+    let mut inside: BTreeSet<i32> = roots.iter().copied().collect();
+    let mut found: Vec<&ProcessRow> = Vec::new();
+    let mut waiting: Vec<(i32, u64)> = roots.iter().map(|root| (*root, 0)).collect();
+    for row in rows.iter().filter(|row| is_member(row)) {
+        if inside.insert(row.pid) {
+            found.push(row);
+            waiting.push((row.pid, row.started));
+        }
+    }
+    while let Some((parent, started)) = waiting.pop() {
+        let children = rows
+            .iter()
+            .filter(|row| row.parent == parent && row.started >= started);
+        let children: Vec<&ProcessRow> =
+            children.filter(|row| !inside.contains(&row.pid)).collect();
+        let is_sure = || roots.contains(&parent) || process_table::is_same(parent, started);
+        if children.is_empty() || !is_sure() {
+            continue;
+        }
+        for row in children {
+            inside.insert(row.pid);
+            found.push(row);
+            waiting.push((row.pid, row.started));
+        }
+    }
+    found.retain(|row| !row.is_zombie());
+    found.sort_by_key(|row| row.pid);
+    found.into_iter().cloned().collect()
+}
+
+/// Names processes for a report.
+pub(super) fn name(rows: &[ProcessRow]) -> Vec<Leftover> {
+    rows.iter()
+        .map(|row| Leftover {
+            pid: row.pid,
+            command: process_table::command(row),
+        })
+        .collect()
+}
+
+/// The end of a tree, step by step, so that its caller can go on reading the output.
+#[derive(Debug)]
+pub(super) struct TreeEnding {
+    first: Signal,
+    kill_at: Instant,
+    give_up_at: Instant,
+    /// Whatever was seen once, by number and start time, and the last signal that it got. What
+    /// loses its parent while the tree is being ended is not lost from here.
+    known: BTreeMap<(i32, u64), (ProcessRow, Signal)>,
+    pause: Duration,
+}
+
+#[derive(Debug)]
+pub(super) enum TreeProgress {
+    Gone,
+    /// Take the next step after this time, or earlier.
+    Wait(Duration),
+    GaveUp(Vec<Leftover>),
+}
+
+impl TreeEnding {
+    pub fn new(first: Signal, grace: Duration) -> Self {
+        let now = Instant::now();
+        let kill_at = if first == Signal::KILL {
+            now
+        } else {
+            now + grace
+        };
+        Self {
+            first,
+            kill_at,
+            give_up_at: kill_at + GIVE_UP,
+            known: BTreeMap::new(),
+            pause: Duration::from_millis(2),
+        }
+    }
+
+    /// What is left now gets SIGKILL.
+    pub fn is_forced(&self) -> bool {
+        Instant::now() >= self.kill_at
+    }
+
+    /// There was time enough for all of it to end.
+    pub fn is_given_up(&self) -> bool {
+        Instant::now() >= self.give_up_at
+    }
+
+    /// No more grace.
+    pub fn kill_now(&mut self) {
+        let now = Instant::now();
+        if now < self.kill_at {
+            self.kill_at = now;
+            self.give_up_at = now + GIVE_UP;
+        }
+    }
+
+    /// Signals what was not signalled yet. `members` are all that live now.
+    pub fn step(&mut self, members: Vec<ProcessRow>) -> TreeProgress {
+        let now = Instant::now();
+        let signal = if now >= self.kill_at {
+            Signal::KILL
+        } else {
+            self.first
+        };
+        self.known
+            .retain(|_, (row, _)| process_table::still_there(row));
+        for row in members {
+            // A signal that was not sent yet counts as this harmless one.
+            self.known
+                .entry((row.pid, row.started))
+                .or_insert((row, Signal::CONT));
+        }
+        if self.known.is_empty() {
+            return TreeProgress::Gone;
+        }
+        for (row, sent) in self.known.values_mut() {
+            if *sent != signal {
+                send(row, signal);
+                *sent = signal;
+            }
+        }
+        if now >= self.give_up_at {
+            let rows: Vec<ProcessRow> = self.known.values().map(|(row, _)| row.clone()).collect();
+            return TreeProgress::GaveUp(name(&rows));
+        }
+        self.pause = (self.pause * 2).min(Duration::from_millis(50));
+        TreeProgress::Wait(if now < self.kill_at {
+            self.pause.min(self.kill_at - now)
+        } else {
+            self.pause
+        })
+    }
+}
+
+/// Signals exactly this process: the descriptor is taken first, and then the number still has to
+/// mean what was seen.
+fn send(row: &ProcessRow, signal: Signal) {
+    let Some(pid) = Pid::from_raw(row.pid) else {
+        return;
+    };
+    let Ok(descriptor) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    if process_table::still_there(row) {
+        let _ = rustix::process::pidfd_send_signal(&descriptor, signal);
+        if signal != Signal::KILL {
+            // What is stopped acts on no other signal.
+            let _ = rustix::process::pidfd_send_signal(&descriptor, Signal::CONT);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! How a process ended, and the processor time that it took.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Processor time of a run's processes, as far as they were waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub user: Duration,
+    pub system: Duration,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.user += other.user;
+        self.system += other.system;
+    }
+}
+
+/// How one process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+}

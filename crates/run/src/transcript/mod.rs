@@ -1,3 +1,0 @@
-//! Who has read how much of a session.
-
-pub mod poll;

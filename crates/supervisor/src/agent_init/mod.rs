@@ -1,0 +1,387 @@
+//! Process 1 of an agent's PID namespace: makes the namespaces, collects what ends in them without
+//! a parent, and is over when the supervisor lets it go and nothing else is left inside.
+//!
+//! It is a child of the supervisor. From inside it cannot be signalled, since it is process 1, and
+//! not be read or traced, since it is non-dumpable and no run has a capability in its user
+//! namespace.
+
+mod covers;
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::MountFlags;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::process::{DumpableBehavior, Pid, WaitOptions};
+use rustix::thread::UnshareFlags;
+
+use crate::unsafe_fork::{fork_copy, fork_maker};
+use crate::unsafe_process::{self, Forked, separate};
+
+/// How long the namespaces may take to be made.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether something is left inside.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// What is said when something was made. Any other message says why it was not.
+const MADE: &[u8] = b"made";
+
+/// In front of the number of process 1, as the supervisor knows it.
+const NUMBER: &str = "init ";
+
+/// Asks for a namespace of one shim's runs.
+const ANOTHER: &[u8] = b"another";
+
+/// As long as a reason may be.
+const MOST_TEXT: usize = 512;
+
+/// The agent's own files are not looked at: transcripts are no secrets that others would link to.
+const TRANSCRIPTS: &str = "sessions";
+
+/// The namespaces of an agent, as the supervisor holds them.
+#[derive(Debug)]
+pub(crate) struct AgentInit {
+    pub pid: Pid,
+    /// The namespaces end when this is closed and nothing is left in them.
+    control: OwnedFd,
+    mounts: OwnedFd,
+    processes: OwnedFd,
+    /// `None` for root.
+    user: Option<OwnedFd>,
+}
+
+/// Makes the namespaces of an agent. For a process with one thread.
+///
+/// `hidden` is the state directory. The error says which step failed.
+pub(crate) fn make_agent_init(hidden: &Path) -> io::Result<AgentInit> {
+    let (control, of_init) = seqpacket_pair()?;
+    let maker = fork_maker(hidden, &of_init, |hidden, control| {
+        if let Err(error) = become_maker(hidden, control) {
+            let _ = send(control, error.to_string().as_bytes(), &[]);
+        }
+    })?;
+    drop(of_init);
+    let made = AgentInit::received(control);
+    // It has ended, or is about to: its only work is done.
+    let _ = rustix::process::waitpid(Some(maker), WaitOptions::empty());
+    made
+}
+
+impl AgentInit {
+    /// The maker tells the number of process 1, and process 1 hands over its namespaces.
+    fn received(control: OwnedFd) -> io::Result<Self> {
+        let (mut pid, mut made) = (None, None);
+        loop {
+            let (text, descriptors) = receive(&control)?;
+            let text = String::from_utf8_lossy(&text).into_owned();
+            if let Some(number) = text.strip_prefix(NUMBER) {
+                pid = number.parse().ok().and_then(Pid::from_raw);
+            } else if text.as_bytes() == MADE {
+                let mut descriptors = descriptors.into_iter();
+                let both = descriptors.next().zip(descriptors.next());
+                made = both.map(|both| (both, descriptors.next()));
+            } else {
+                if let Some(pid) = pid {
+                    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+                }
+                return Err(io::Error::other(text));
+            }
+            match (pid, made) {
+                (Some(pid), Some(((mounts, processes), user))) => {
+                    return Ok(Self {
+                        pid,
+                        control,
+                        mounts,
+                        processes,
+                        user,
+                    });
+                }
+                (_, rest) => made = rest,
+            }
+        }
+    }
+
+    /// What a shim needs to start runs in the namespaces, in the order of
+    /// [`super::RunShield::from_descriptors`]. The third is new.
+    pub fn descriptors_for_shim(&self) -> io::Result<(OwnedFd, Vec<BorrowedFd<'_>>)> {
+        send(&self.control, ANOTHER, &[])?;
+        let (text, descriptors) = receive(&self.control)?;
+        let own = descriptors.into_iter().next();
+        let own =
+            own.ok_or_else(|| io::Error::other(String::from_utf8_lossy(&text).into_owned()))?;
+        let mut others = vec![self.mounts.as_fd(), self.processes.as_fd()];
+        others.extend(self.user.as_ref().map(|user| user.as_fd()));
+        Ok((own, others))
+    }
+
+    pub fn is_of_user(&self) -> bool {
+        self.user.is_some()
+    }
+}
+
+/// In a child of the supervisor. Makes the namespaces, starts process 1 in them, and is over.
+fn become_maker(hidden: &Path, control: &OwnedFd) -> io::Result<()> {
+    let is_root = rustix::process::geteuid().is_root();
+    check_links(hidden)?;
+    if is_root {
+        step("mount and PID namespaces", || {
+            separate(UnshareFlags::NEWNS | UnshareFlags::NEWPID)
+        })?;
+    } else {
+        step("a user namespace", make_user_namespace)?;
+        step("mount and PID namespaces", || {
+            separate(UnshareFlags::NEWNS | UnshareFlags::NEWPID)
+        })?;
+    }
+    step("the cover of the state directory", || {
+        covers::cover(hidden, is_root)
+    })?;
+    match fork_copy()? {
+        Forked::Child => {
+            match become_init(is_root) {
+                Ok(namespaces) => {
+                    if send_made(control, &namespaces).is_ok() {
+                        drop(namespaces);
+                        let _ = serve(control, is_root);
+                    }
+                }
+                Err(error) => drop(send(control, error.to_string().as_bytes(), &[])),
+            }
+            unsafe_process::exit(0)
+        }
+        // Its number outside is known to its parent alone.
+        Forked::Parent(init) => {
+            let number = format!("{NUMBER}{}", init.as_raw_pid());
+            send(control, number.as_bytes(), &[])
+        }
+    }
+}
+
+/// In process 1. Hands out its namespaces: mounts, processes, and the user's.
+fn become_init(is_root: bool) -> io::Result<Vec<OwnedFd>> {
+    rustix::thread::set_name(c"interlock-init")?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    step("a list of processes at /proc", || {
+        Ok(rustix::mount::mount("proc", "/proc", "proc", flags, None)?)
+    })?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    let _ = rustix::process::setsid();
+    let kinds: &[&str] = if is_root {
+        &["mnt", "pid"]
+    } else {
+        &["mnt", "pid", "user"]
+    };
+    let namespaces = kinds.iter().map(|kind| open_own(kind));
+    let namespaces = namespaces.collect::<io::Result<_>>()?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(namespaces)
+}
+
+fn open_own(kind: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(
+        format!("/proc/self/ns/{kind}"),
+        flags,
+        Mode::empty(),
+    )?)
+}
+
+/// Until the supervisor lets it go and nothing is left inside. What is inside when this process
+/// ends is ended by the kernel.
+fn serve(control: &OwnedFd, is_root: bool) -> io::Result<()> {
+    let ended = unsafe_process::watch_children()?;
+    let mut is_let_go = false;
+    loop {
+        let mut polled = vec![PollFd::new(&ended, PollFlags::IN)];
+        if !is_let_go {
+            polled.push(PollFd::new(control, PollFlags::IN));
+        }
+        let pause = is_let_go.then_some(&LOOK);
+        let _ = rustix::event::poll(&mut polled, pause);
+        let is_spoken_to = polled.get(1).is_some_and(|one| !one.revents().is_empty());
+        unsafe_process::clear_signals(&ended);
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+        if is_spoken_to {
+            match receive(control) {
+                Ok((text, _)) if text == ANOTHER => hand_out_another(control, is_root)?,
+                Ok(_) => {}
+                Err(_) => is_let_go = true,
+            }
+        }
+        if is_let_go && is_alone() {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether this is the only process of the namespace.
+fn is_alone() -> bool {
+    let Ok(list) = std::fs::read_dir("/proc") else {
+        return false;
+    };
+    let numbers = list.flatten().filter(|entry| {
+        let name = entry.file_name();
+        name.to_str()
+            .is_some_and(|name| name.parse::<i32>().is_ok())
+    });
+    numbers.count() <= 1
+}
+
+/// Makes a namespace for the runs of one shim, in a child: a process cannot come back from it.
+///
+/// The child is in that namespace too. It hands the namespace to this process, which passes it on
+/// only when the child is over: otherwise a brief run could end first, and the child would be
+/// taken for something that the run left behind.
+fn hand_out_another(control: &OwnedFd, is_root: bool) -> io::Result<()> {
+    let (received, of_child) = seqpacket_pair()?;
+    match fork_copy()? {
+        Forked::Child => {
+            let make = || {
+                let kind = if is_root {
+                    separate(UnshareFlags::NEWUTS)?;
+                    "uts"
+                } else {
+                    make_user_namespace()?;
+                    "user"
+                };
+                send_made(&of_child, &[open_own(kind)?])
+            };
+            unsafe_process::exit(i32::from(make().is_err()))
+        }
+        Forked::Parent(child) => {
+            drop(of_child);
+            let made = receive(&received);
+            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty())?;
+            match made {
+                Ok((_, namespaces)) if !namespaces.is_empty() => send_made(control, &namespaces),
+                _ => send(control, b"cannot make a namespace for the run", &[]),
+            }
+        }
+    }
+}
+
+/// Two ends that keep messages apart, and say when the other one is gone.
+fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?)
+}
+
+fn send_made(control: &OwnedFd, namespaces: &[OwnedFd]) -> io::Result<()> {
+    let borrowed: Vec<BorrowedFd<'_>> = namespaces.iter().map(|one| one.as_fd()).collect();
+    send(control, MADE, &borrowed)
+}
+
+/// The files of the state directory have no other names: a cover hides paths, not files.
+fn check_links(hidden: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(hidden)?.flatten() {
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            if entry.file_name() != TRANSCRIPTS {
+                for below in std::fs::read_dir(entry.path())?.flatten() {
+                    // What goes meanwhile has no other name.
+                    if below.metadata().is_ok_and(|file| is_linked(&file)) {
+                        return Err(linked(&below.path()));
+                    }
+                }
+            }
+        } else if is_linked(&metadata) {
+            return Err(linked(&entry.path()));
+        }
+    }
+    Ok(())
+}
+
+fn is_linked(metadata: &std::fs::Metadata) -> bool {
+    !metadata.is_dir() && metadata.nlink() > 1
+}
+
+fn linked(path: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} has another name (a hard link), by which a run could reach it; remove that name",
+        path.display()
+    ))
+}
+
+/// Says which step failed.
+fn step<T>(what: &str, take: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    take().map_err(|error| io::Error::other(format!("cannot make {what}: {error}")))
+}
+
+/// One in which this user and its group are themselves, and all others unknown.
+fn make_user_namespace() -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    separate(UnshareFlags::NEWUSER)?;
+    // The files of a non-dumpable process belong to root.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
+/// At most three descriptors.
+fn send(control: &OwnedFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let text = text.get(..MOST_TEXT).unwrap_or(text);
+    let flags = SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(control, &[IoSlice::new(text)], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// The next message; an error when the other side is gone or says nothing for too long.
+fn receive(control: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let patience = Timespec {
+        tv_sec: PATIENCE.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(control, PollFlags::IN)];
+    if rustix::event::poll(&mut polled, Some(&patience))? == 0 {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut text = vec![0; MOST_TEXT];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        control,
+        &mut [IoSliceMut::new(&mut text)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    if received.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    text.truncate(received.bytes);
+    let mut descriptors = Vec::new();
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = part {
+            descriptors.extend(received);
+        }
+    }
+    Ok((text, descriptors))
+}

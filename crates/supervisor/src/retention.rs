@@ -1,0 +1,222 @@
+//! The sessions on disk: which there are, which are lost, and when they are removed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use interlock_transcript::{
+    SessionOutcome, SessionRecord, TranscriptReader, TranscriptStatus, now_ms,
+};
+
+use super::paths::SupervisorPaths;
+use crate::names;
+
+/// One session of the state directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedSession {
+    pub session: SessionRecord,
+    pub status: TranscriptStatus,
+    pub state: SessionState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    Running,
+    /// Its status says how.
+    Ended,
+    /// Its supervisor is gone, and it with it.
+    Lost,
+}
+
+impl SessionState {
+    /// `living` as for [`list`]. A caller that asks for them after it read the status takes no
+    /// session of a supervisor that has just been started for lost.
+    pub fn of(session: &SessionRecord, status: &TranscriptStatus, living: &[String]) -> Self {
+        match status.outcome {
+            SessionOutcome::Running if living.contains(&session.supervisor) => Self::Running,
+            SessionOutcome::Running | SessionOutcome::Lost => Self::Lost,
+            _ => Self::Ended,
+        }
+    }
+}
+
+/// All sessions, the oldest first, except those that have ended and whose result is just being
+/// handed over: they are kept only if no caller takes it. `living` are the instances of supervisors
+/// that live now; ask for them after the list was wanted and before this.
+pub fn list(place: &SupervisorPaths, living: &[String]) -> Vec<ListedSession> {
+    let mut all: Vec<ListedSession> = each(place)
+        .filter_map(|(_, status)| {
+            let session = status.session.clone()?;
+            Some(ListedSession {
+                state: SessionState::of(&session, &status, living),
+                session,
+                status,
+            })
+        })
+        .collect();
+    all.sort_by(|a, b| {
+        (a.status.started_ms, &a.session.name).cmp(&(b.status.started_ms, &b.session.name))
+    });
+    all
+}
+
+/// The run that this process, which [`Origin::Run`](super::Origin::Run) names, belongs to. A run is
+/// not recorded in its first moments; `None` too where it is unknown which run it is.
+pub fn served_by(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
+    let running = each(place).filter(|(_, status)| status.outcome == SessionOutcome::Running);
+    let sessions = running.filter_map(|(_, status)| status.session);
+    let mut own = sessions.filter(|session| session.shim == Some(shim));
+    own.next().filter(|_| own.next().is_none())
+}
+
+/// Marks sessions that say they run although their supervisor is not among the living.
+pub(super) fn mark_lost(place: &SupervisorPaths, is_living: impl Fn(&str) -> bool) {
+    for (name, status) in each(place) {
+        let lost = status.outcome == SessionOutcome::Running
+            && status
+                .session
+                .is_some_and(|session| !is_living(&session.supervisor));
+        if !lost {
+            continue;
+        }
+        mark_session_lost(place, &name);
+    }
+}
+
+/// Marks one that says it runs, and of which it is known that it does not.
+pub(super) fn mark_session_lost(place: &SupervisorPaths, name: &str) {
+    let directory = place.session(name);
+    let Ok(transcript) = TranscriptReader::open(&directory) else {
+        return;
+    };
+    if let Ok(mut status) = transcript.as_lost() {
+        if let Some(session) = &mut status.session {
+            session.background = true;
+        }
+        let _ = status.write(&directory);
+    }
+}
+
+/// Directories that were reserved for a session that never began. Only for a place whose shims are
+/// all gone, or older than any shim waits.
+pub(super) fn remove_reserved(place: &SupervisorPaths, older_than: Duration) {
+    let Ok(entries) = fs::read_dir(place.sessions()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        // When it got its name: one may have had another before.
+        let named = entry.metadata().map(|metadata| metadata.ctime());
+        let is_old = named.is_ok_and(|seconds| {
+            let named = UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0));
+            let age = SystemTime::now().duration_since(named);
+            age.is_ok_and(|age| age >= older_than)
+        });
+        if is_old && !TranscriptStatus::path(&path).exists() {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
+
+fn each(place: &SupervisorPaths) -> impl Iterator<Item = (String, TranscriptStatus)> {
+    fs::read_dir(place.sessions())
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            if !names::is_session_name(&name) {
+                return None;
+            }
+            let status = TranscriptStatus::read(&entry.path()).ok()?;
+            Some((name, status))
+        })
+}
+
+/// When finished sessions are removed, and how much they take until then.
+#[derive(Debug, Default)]
+pub(super) struct KeptSessions {
+    due: BinaryHeap<Reverse<(u64, String, u64)>>,
+    bytes: u64,
+}
+
+impl KeptSessions {
+    /// All that are there already.
+    pub fn load(place: &SupervisorPaths) -> Self {
+        let mut kept = Self::default();
+        for (name, status) in each(place) {
+            if status.outcome.is_final() {
+                kept.add(place, name, &status);
+            }
+        }
+        kept
+    }
+
+    /// One that has just ended.
+    pub fn ended(&mut self, place: &SupervisorPaths, name: String) {
+        if let Ok(status) = TranscriptStatus::read(&place.session(&name))
+            && status.outcome.is_final()
+        {
+            self.add(place, name, &status);
+        }
+    }
+
+    fn add(&mut self, place: &SupervisorPaths, name: String, status: &TranscriptStatus) {
+        let keep = status
+            .session
+            .as_ref()
+            .map_or(0, |session| session.cleanup_ms);
+        let due = status.ended_ms.unwrap_or_else(now_ms).saturating_add(keep);
+        let bytes = size(&place.session(&name));
+        self.bytes += bytes;
+        self.due.push(Reverse((due, name, bytes)));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.due.is_empty()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Until the next one is due.
+    pub fn next_due(&self) -> Option<Duration> {
+        let Reverse((due, ..)) = self.due.peek()?;
+        Some(Duration::from_millis(due.saturating_sub(now_ms())))
+    }
+
+    /// Removes sessions whose time is over, and then the oldest as long as all take more than this.
+    pub fn remove_due(&mut self, place: &SupervisorPaths, most_bytes: u64) {
+        let now = now_ms();
+        while let Some(Reverse((due, ..))) = self.due.peek() {
+            if *due > now && self.bytes <= most_bytes {
+                return;
+            }
+            if let Some(Reverse((_, name, bytes))) = self.due.pop() {
+                self.bytes = self.bytes.saturating_sub(bytes);
+                remove_finished(place, &name);
+            }
+        }
+    }
+}
+
+/// Removes a session that has ended. One that was removed and whose name was given away since is
+/// left alone.
+pub(super) fn remove_finished(place: &SupervisorPaths, name: &str) {
+    let directory = place.session(name);
+    if TranscriptStatus::read(&directory).is_ok_and(|status| status.outcome.is_final()) {
+        let _ = fs::remove_dir_all(directory);
+    }
+}
+
+fn size(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|metadata| metadata.len())
+        .sum()
+}

@@ -1,0 +1,79 @@
+//! The report of a run's end to the caller of the run.
+
+use super::{Live, LiveState};
+use crate::message::EndedRun;
+use interlock_transcript::{ShownOutput, TranscriptReader};
+
+/// The largest result that the thread which sees the end sends itself.
+const SMALL_RESULT: usize = 64 * 1024;
+
+impl Live {
+    /// How it ended, with as much of the output as is to be shown; `None` before.
+    pub(super) fn result(&self) -> Option<EndedRun> {
+        let mut state = self.state();
+        if let Some(small) = self.small_result(&mut state) {
+            return Some(small);
+        }
+        // The transcript is read, and for that it needs its status.
+        if state.transcript.is_some() {
+            self.write_final(&mut state);
+        }
+        let mut result = state.ended()?;
+        drop(state);
+        let shown = TranscriptReader::open(&self.directory)
+            .and_then(|transcript| transcript.head_and_tail(self.manner.show_chars));
+        result.shown = match shown {
+            Ok(shown) if shown.total_bytes == result.totals.bytes => shown,
+            // Not even its last status could be kept: then the transcript knows less than we do.
+            _ => ShownOutput {
+                total_bytes: result.totals.bytes,
+                omitted_bytes: result.totals.bytes,
+                omitted_lines: result.totals.lines,
+                gone_bytes: result.totals.bytes,
+                ..ShownOutput::default()
+            },
+        };
+        Some(result)
+    }
+
+    /// The same where all of the output is in memory, or none is wanted.
+    pub(super) fn small_result(&self, state: &mut LiveState) -> Option<EndedRun> {
+        let mut result = state.ended()?;
+        let total = result.totals.bytes;
+        let chars = self.manner.show_chars;
+        let is_whole = state.small.len() as u64 == total && state.small.len() <= chars;
+        if is_whole {
+            result.shown = ShownOutput {
+                total_bytes: total,
+                shown_bytes: total,
+                text: String::from_utf8_lossy(&state.small).into_owned(),
+                ..ShownOutput::default()
+            };
+        } else if chars == 0 {
+            result.shown = ShownOutput {
+                total_bytes: total,
+                omitted_bytes: total,
+                omitted_lines: result.totals.lines,
+                gone_bytes: result.totals.dropped_bytes + result.totals.lost_bytes,
+                ..ShownOutput::default()
+            };
+        } else {
+            return None;
+        }
+        (result.shown.text.len() <= SMALL_RESULT).then_some(result)
+    }
+}
+
+impl LiveState {
+    fn ended(&self) -> Option<EndedRun> {
+        let end = self.end.as_ref()?;
+        let record = self.record.as_ref();
+        Some(EndedRun {
+            outcome: end.outcome.clone(),
+            totals: end.totals,
+            shown: ShownOutput::default(),
+            out_of_memory: record.is_some_and(|record| record.out_of_memory),
+            fault: end.fault.clone(),
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! The processes of the machine, as far as they may hold a socket.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use interlock_engine::{mark, process_table};
+
+use crate::SUPERVISOR_NAME;
+
+/// Longer chains of parents do not occur; a walk through a changing table must end.
+const MAX_ANCESTORS: usize = 4096;
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub(super) struct Processes {
+    /// By the number of the socket.
+    holders: BTreeMap<u32, BTreeSet<i32>>,
+    /// Processes that do not show their descriptors.
+    pub unreadable: Vec<Unreadable>,
+    /// Processes of runs that do.
+    readable_of_runs: Vec<i32>,
+}
+
+/// A process that does not show its descriptors to this one.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub pid: i32,
+    pub name: String,
+    /// Whether it carries the mark of a run. A process whose mark cannot be read counts as marked.
+    pub is_marked: bool,
+    /// Real, effective, saved and file system user.
+    users: Vec<u32>,
+}
+
+impl Unreadable {
+    pub fn has_user(&self, user: u32) -> bool {
+        self.users.is_empty() || self.users.contains(&user)
+    }
+}
+
+impl Processes {
+    /// Looks through all processes for these sockets.
+    pub fn holding(wanted: &BTreeSet<u32>) -> Self {
+        let mut found = Self::default();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
+                found.look_at(pid, wanted);
+            }
+        }
+        found
+    }
+
+    fn look_at(&mut self, pid: i32, wanted: &BTreeSet<u32>) {
+        let is_marked = mark::is_marked(pid);
+        // Threads share their descriptors as a rule, but need not.
+        let tables = match is_marked {
+            Ok(true) => tables_of_threads(pid),
+            _ => vec![PathBuf::from(format!("/proc/{pid}/fd"))],
+        };
+        let mut is_readable = true;
+        for table in tables {
+            match sockets_in(&table, wanted) {
+                Ok(held) => {
+                    for inode in held {
+                        self.holders.entry(inode).or_default().insert(pid);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    is_readable = false;
+                }
+                // It has ended.
+                Err(_) => {}
+            }
+        }
+        // Runs of another user's gateway do not have the users of this one's runs.
+        if matches!(is_marked, Ok(true)) && is_of_other_user(pid) {
+            return;
+        }
+        let row = process_table::row(pid).filter(|row| !row.is_zombie());
+        let Some(row) = row else {
+            return;
+        };
+        if !is_readable {
+            self.unreadable.push(Unreadable {
+                pid,
+                name: row.name,
+                is_marked: is_marked.unwrap_or(true),
+                users: users(pid),
+            });
+        } else if matches!(is_marked, Ok(true)) {
+            self.readable_of_runs.push(pid);
+        }
+    }
+
+    pub fn holders_of(&self, inode: u32) -> Vec<i32> {
+        let holders = self.holders.get(&inode).into_iter().flatten();
+        holders.copied().collect()
+    }
+
+    pub fn unreadable_of_runs(&self) -> impl Iterator<Item = &Unreadable> {
+        self.unreadable.iter().filter(|process| process.is_marked)
+    }
+
+    /// The users that processes of runs have now: set-user-id programs give them others.
+    pub fn users_of_runs(&self) -> BTreeSet<u32> {
+        let readable = self.readable_of_runs.iter().flat_map(|&pid| users(pid));
+        let unreadable = self.unreadable_of_runs();
+        let unreadable = unreadable.flat_map(|process| process.users.iter().copied());
+        readable.chain(unreadable).collect()
+    }
+
+    /// A process of a run that may hold sockets where its descriptors do not show them: in a ring
+    /// of asynchronous requests, or in a message that was not received yet.
+    pub fn hides_descriptors(&self) -> Option<i32> {
+        let hides = |pid: &&i32| {
+            let mut tables = tables_of_threads(**pid).into_iter();
+            tables.any(|table| holds_others(&table).unwrap_or(true))
+        };
+        self.readable_of_runs.iter().find(hides).copied()
+    }
+}
+
+fn tables_of_threads(pid: i32) -> Vec<PathBuf> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    threads.map(|thread| thread.path().join("fd")).collect()
+}
+
+fn sockets_in(table: &Path, wanted: &BTreeSet<u32>) -> io::Result<Vec<u32>> {
+    let mut held = Vec::new();
+    for entry in fs::read_dir(table)?.flatten() {
+        let Ok(link) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let number = link.to_str().and_then(socket_number);
+        held.extend(number.filter(|number| wanted.contains(number)));
+    }
+    Ok(held)
+}
+
+fn socket_number(link: &str) -> Option<u32> {
+    let number = link.strip_prefix("socket:[")?.strip_suffix(']')?;
+    number.parse().ok()
+}
+
+fn holds_others(table: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(table)?.flatten() {
+        let Ok(link) = fs::read_link(entry.path()) else {
+            continue;
+        };
+        let link = link.to_string_lossy();
+        if link.contains("io_uring") {
+            return Ok(true);
+        }
+        if link.starts_with("socket:") {
+            let information = table.with_file_name("fdinfo").join(entry.file_name());
+            let text = fs::read_to_string(information).unwrap_or_default();
+            let waiting = text.lines().find_map(|line| line.strip_prefix("scm_fds:"));
+            if waiting.is_some_and(|count| count.trim() != "0") {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a process of a run belongs to supervisors of other users alone. One whose supervisor is
+/// gone may be of this user.
+fn is_of_other_user(pid: i32) -> bool {
+    let own = rustix::process::getuid().as_raw();
+    if users(pid).contains(&own) {
+        return false;
+    }
+    let mut is_of_other = false;
+    let mut next = pid;
+    for _ in 0..MAX_ANCESTORS {
+        let Some(row) = process_table::row(next) else {
+            return false;
+        };
+        if row.name == SUPERVISOR_NAME {
+            if users(row.pid).contains(&own) {
+                return false;
+            }
+            is_of_other = true;
+        }
+        if row.parent == 0 {
+            break;
+        }
+        next = row.parent;
+    }
+    is_of_other
+}
+
+/// The users in the line `Uid:`; none where it cannot be read.
+fn users(pid: i32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let numbers = line.unwrap_or_default().split_ascii_whitespace();
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
