@@ -12,13 +12,14 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_command::builtins::Builtin;
-use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
+use interlock_command::{Connector, Line, Segment, lex};
 use interlock_plan::{
     BindingKind, FsResolver, PinnedDirectory, PinnedFile, PlanAction, PlanBinding, PlanNext,
     PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage, PlanStdin, PlanStream,
     PlanTarget, RunPlan, TimeFormat,
 };
+use interlock_programs::builtins::Builtin;
+use interlock_programs::{Lookup, Resolver as _};
 use interlock_run::{
     AuthorizationKey, AuthorizedPlan, OpenedPlan, OutputSink, PlanPermission, Run, RunOutcome,
     Settings, StartError, StreamKind, start,

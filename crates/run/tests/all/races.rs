@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use interlock_command::Resolver as _;
 use interlock_plan::{
     BindingKind, BoundRole, FsResolver, PinnedFile, PlanAction, PlanBinding, PlanBoundFile,
     PlanProgram, RunPlan,
 };
+use interlock_programs::Resolver as _;
 use interlock_run::engine::race_hook::{self, Moment};
 use interlock_run::{Run, Settings, StartError};
 use rustix::fs::OFlags;

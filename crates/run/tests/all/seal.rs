@@ -15,10 +15,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use interlock_command::Resolver as _;
 use interlock_plan::{
     BindingKind, BoundRole, FsResolver, PinnedFile, PlanBinding, PlanBoundFile, PtySize, RunPlan,
 };
+use interlock_programs::Resolver as _;
 use interlock_run::engine::race_hook::{self, Moment};
 use interlock_run::{RunStatus, Settings, StartError};
 use tempfile::TempDir;
