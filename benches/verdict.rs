@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use divan::{Bencher, black_box};
-use interlock_command::{Host, MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, Source, VirtualHost, analyse};
+use interlock_command::{Host, MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, Source, analyse};
 use interlock_policy::{
     Ask, CallerInput, DenyRule, Entry, JudgedCall, Layer, Levels, Policy, PolicyParts,
     PolicySource as LayerSource, Security, Verdict,
 };
+use interlock_programs::VirtualHost;
 
 const EVERYDAY: &str = "rg -n TODO src | head -5";
 

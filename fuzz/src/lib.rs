@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use interlock_command::{Host, Odd, Source, Span, VirtualHost, analyse, lex};
+use interlock_command::{Host, Odd, Source, Span, analyse, lex};
 use interlock_config::{Config, Json5Text, KeyPath};
 use interlock_patch::Patch;
 use interlock_policy::{
     ArgumentRule, Ask, CallerInput, DenyRule, Document, Entry, JudgedCall, Layer, Levels, Outcome,
     Policy, PolicyParts, PolicySource as LayerSource, Security,
 };
+use interlock_programs::VirtualHost;
 use interlock_wire::Frame;
 
 /// Panics if something does not hold.

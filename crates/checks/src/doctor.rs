@@ -233,7 +233,7 @@ fn missing_profiles(config: &Config, report: &mut DoctorReport) -> Vec<ConfigRep
             let shown = format!("{shown}.safeBinProfiles.{name}");
             let runs_other_code = is_interpreter_like(name)
                 || always_refused(name).is_some()
-                || interlock_command::opaque_reason(name).is_some();
+                || interlock_programs::opaque_reason(name).is_some();
             if runs_other_code {
                 report.notes.push(format!(
                     "{shown}: no profile is made for `{name}`, because it runs other code; see: interlock security audit"

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 /// From the picture. A crate that is not here has no place in it yet.
 const LAYERS: &[(&str, usize)] = &[
+    ("interlock-programs", 0),
     ("interlock-command", 1),
     ("interlock-policy", 2),
     ("interlock-plan", 2),

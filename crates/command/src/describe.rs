@@ -32,14 +32,11 @@ const MAX_STUCK: usize = 2;
 
 static STUCK: AtomicUsize = AtomicUsize::new(0);
 
-/// A word that the shell would only know when it runs.
-pub const DYNAMIC: &str = "\0";
-
 /// The commands found in a text, and whether that is all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// Word lists; [`DYNAMIC`] stands for a word that is not known.
+    /// Word lists; [`DYNAMIC`](interlock_programs::DYNAMIC) stands for a word that is not known.
     pub commands: Vec<Vec<String>>,
     /// For each command, the text of the here-document that it reads from standard input, if every word of
     /// that is known.

@@ -1,8 +1,9 @@
 //! A plain line: text of which every word, operator and redirection is proven.
 
+use interlock_programs::Glob;
 use serde::Serialize;
 
-use crate::{Glob, Span};
+use crate::Span;
 
 /// Pipelines in the order they are written. `a && b &` puts the whole list that ends in
 /// [`Connector::Background`] into the background, back to the last `;`, `&` or newline.

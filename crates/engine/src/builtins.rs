@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use interlock_command::builtins::Builtin;
+use interlock_programs::builtins::Builtin;
 
 use super::checked::may_enter;
 use super::condition::{self, ConditionResult};

@@ -6,10 +6,11 @@ mod fixture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use interlock_command::{DYNAMIC, InputError, Resolver};
+use interlock_command::InputError;
 use interlock_config::UnboundApprovals;
 use interlock_plan::{FsResolver, PlanStdin};
 use interlock_policy::{BindingKind, CallerInput, Document, Outcome, Policy, PolicyParts};
+use interlock_programs::{DYNAMIC, Resolver};
 use serde::Serialize;
 
 use crate::desk::can_be_approved;

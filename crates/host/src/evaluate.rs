@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::{Analysis, Host, InputError, Resolver, Source, analyse};
+use interlock_command::{Analysis, Host, InputError, Source, analyse};
 use interlock_policy::{CallerInput, JudgedCall, Policy, Verdict};
+use interlock_programs::Resolver;
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]

@@ -14,7 +14,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use interlock_command::{Analysis, DYNAMIC, Program, Source};
+use interlock_command::{Analysis, Program, Source};
+use interlock_programs::DYNAMIC;
 use rustix::fs::{Mode, OFlags};
 
 /// Larger files are not looked at.

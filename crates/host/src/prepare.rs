@@ -6,16 +6,15 @@ mod shell;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use interlock_command::builtins::Builtin;
-use interlock_command::{
-    Analysis, Command, CommandNode, Connector, Executable, Lookup, NodePipeline, Program, Source,
-};
+use interlock_command::{Analysis, Command, CommandNode, Connector, NodePipeline, Program, Source};
 use interlock_plan::{
     BoundRole, Drift, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction,
     PlanBinding, PlanNext, PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage,
     PlanStdin, PlanStream, PlanTarget, PtySize, RunAccount, RunPlan, TimeFormat,
 };
 use interlock_policy::{AgentId, CheckedFiles, Outcome, Transport, Verdict, env};
+use interlock_programs::builtins::Builtin;
+use interlock_programs::{Executable, Lookup};
 
 use crate::account::environment_of;
 
@@ -518,7 +517,7 @@ fn through_wrappers<'a>(
     let (mut executable, mut argv) = (executable, argv);
     for layer in command.wrappers.iter().rev() {
         let is_done = matches!(layer.name.as_str(), "env" | "busybox");
-        if is_done || interlock_command::is_shell(&layer.name) {
+        if is_done || interlock_programs::is_shell(&layer.name) {
             continue;
         }
         passes_on.push(pin(executable)?);

@@ -3,8 +3,8 @@
 //! This is help for the caller, not a boundary: what an agent may decide or see is checked where
 //! decisions are taken.
 
-use interlock_command::names::program_name;
 use interlock_command::{Analysis, Argv, Shape, Source};
+use interlock_programs::names::program_name;
 
 /// What was asked for, and what to do instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

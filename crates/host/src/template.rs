@@ -7,11 +7,12 @@ mod remove;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use interlock_command::{Source, VirtualHost};
+use interlock_command::Source;
 use interlock_policy::{
     AgentId, Ask, BASE_PROGRAMS, CallerInput, Document, EVERY_AGENT, Entry, Layer, Levels, Policy,
     PolicySource as LevelSource, Scope, Security,
 };
+use interlock_programs::VirtualHost;
 use serde::{Deserialize, Serialize};
 
 use crate::edit::{EntryEdit, scope_key};

@@ -4,7 +4,8 @@
 
 use std::io;
 
-use interlock_command::{Binding, BindingKind, BoundRole, Lookup, Resolver};
+use interlock_command::{Binding, BindingKind, BoundRole};
+use interlock_programs::{Lookup, Resolver};
 use serde::{Deserialize, Serialize};
 
 use crate::FsResolver;

@@ -1,7 +1,7 @@
 //! Where a path leads, also where nothing is at its end; and paths of a plan that must still lead
 //! there.
 
-use interlock_command::{Destination, DestinationKind};
+use interlock_programs::{Destination, DestinationKind};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};

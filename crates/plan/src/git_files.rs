@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use interlock_command::{GitRemotes, GitWorktree};
+use interlock_programs::{GitRemotes, GitWorktree};
 use rustix::fs::{FileType, Mode, OFlags};
 
 /// A larger file is no configuration that a person wrote.

@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use interlock_command::Executable;
+use interlock_programs::Executable;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! What the first bytes of a file say.
 
 use crate::walk::{file_type, is_same_file};
-use interlock_command::FileKind;
+use interlock_programs::FileKind;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
@@ -110,7 +110,7 @@ fn read_at(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::kind_of;
-    use interlock_command::FileKind::{self, Native, Script, Unknown};
+    use interlock_programs::FileKind::{self, Native, Script, Unknown};
 
     fn kind_of_whole(bytes: &[u8]) -> FileKind {
         let head = &bytes[..bytes.len().min(super::HEAD)];

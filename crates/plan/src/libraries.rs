@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use interlock_command::{Executable, FileKind};
+use interlock_programs::{Executable, FileKind};
 
 use crate::elf::{ElfError, ElfFacts, read};
 use crate::identity::{Drift, PinnedFile, open_regular};

@@ -7,7 +7,7 @@ use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
 use crate::walk::{PathWalk, file_type, is_same_file, walk};
 use crate::{git_files, glob, paths};
-use interlock_command::{
+use interlock_programs::{
     Destination, Executable, GitRemotes, GitWorktree, Glob, GlobBudget, GlobError, Lookup, Missing,
     Resolver,
 };

@@ -1,7 +1,7 @@
 //! How an entry binds arguments: a regular expression over all of them, a list with one pattern
 //! for each, or the digest of exactly one command.
 
-use interlock_command::DYNAMIC;
+use interlock_programs::DYNAMIC;
 use regex::Regex;
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! The base `read-only`: what the first start trusts, so that an agent can look around in its workspace
 //! without a question for each look.
 //!
-//! Each entry is narrowed to the workspace by `paths`; `command::file_operands` says which arguments of
+//! Each entry is narrowed to the workspace by `paths`; `programs::file_operands` says which arguments of
 //! these programs name files and refuses every option that writes, starts a program or follows links. Of
 //! other well-known programs the base shows the version only.
 
@@ -28,7 +28,7 @@ const fn program(name: &'static str, allows: &'static str) -> BaseProgram {
     }
 }
 
-/// The arguments are those of `command::version_calls`, one list of a single word each.
+/// The arguments are those of `programs::version_calls`, one list of a single word each.
 const fn version(name: &'static str, arguments: &'static str) -> BaseProgram {
     BaseProgram {
         name,
@@ -215,14 +215,18 @@ mod tests {
     #[test]
     fn every_program_of_the_base_is_read_by_a_row() {
         for program in BASE_PROGRAMS.iter().filter(|one| !one.only_version) {
-            assert!(interlock_command::has_row(program.name), "{}", program.name);
+            assert!(
+                interlock_programs::has_row(program.name),
+                "{}",
+                program.name
+            );
         }
     }
 
     #[test]
     fn versions_are_shown_by_the_calls_of_the_table_and_by_no_others() {
         let mut listed = Vec::new();
-        for (name, calls) in interlock_command::version_calls() {
+        for (name, calls) in interlock_programs::version_calls() {
             let program = BASE_PROGRAMS.iter().find(|one| one.name == name);
             let program = program.unwrap_or_else(|| panic!("{name} is not in the base"));
             assert!(program.only_version, "{name}");

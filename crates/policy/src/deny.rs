@@ -3,7 +3,8 @@
 mod forms;
 
 use globset::GlobMatcher;
-use interlock_command::{DYNAMIC, Lookup, Resolver, SeenCommand, Sight};
+use interlock_command::{SeenCommand, Sight};
+use interlock_programs::{DYNAMIC, Lookup, Resolver};
 
 use crate::arguments::ArgumentRule;
 use crate::entry::{DenyRule, EntryError};
@@ -118,7 +119,7 @@ impl SeenNames {
         let written = written.as_str();
         let mut paths = Vec::new();
         if written.starts_with('/') {
-            paths.push(interlock_command::join("/", written));
+            paths.push(interlock_programs::join("/", written));
         }
         let relative = written.contains('/') && !written.starts_with('/');
         // After a `cd` that was not followed, a relative path may be anywhere.

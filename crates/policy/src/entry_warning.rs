@@ -1,8 +1,8 @@
 //! Entries that grant more than they look like: programs that start others or run any code, trusted with
 //! any arguments. Adding one is the owner's right; it comes with a warning and a narrower form.
 
-use interlock_command::inline::{Reach, reach};
-use interlock_command::{has_row, is_shell};
+use interlock_programs::inline::{Reach, reach};
+use interlock_programs::{has_row, is_shell};
 use serde::Serialize;
 
 use crate::entry::Entry;

@@ -21,8 +21,10 @@ pub use shield::{HostIdentity, VerdictShield};
 
 use std::collections::BTreeMap;
 
-use interlock_command::{Analysis, Odd, Resolver, Shape, Sight, Source as CommandSource};
-use interlock_command::{binding, inline};
+use interlock_command::binding;
+use interlock_command::{Analysis, Odd, Shape, Sight, Source as CommandSource};
+use interlock_programs::Resolver;
+use interlock_programs::inline;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;

@@ -109,7 +109,7 @@ pub fn path_matches(pattern: &str, path: &str, home: Option<&str>) -> bool {
     if check_path(pattern).is_err() {
         return false;
     }
-    let path = interlock_command::join("/", path);
+    let path = interlock_programs::join("/", path);
     expand_home(pattern, home)
         .and_then(|pattern| compile(&pattern).ok())
         .is_some_and(|glob| glob.is_match(path))

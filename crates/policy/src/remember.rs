@@ -17,10 +17,8 @@ pub(crate) use wider::holds_secret_pair;
 use std::fmt;
 use std::str::FromStr;
 
-use interlock_command::{
-    Analysis, Binding, BindingKind, Command, Executable, FileKind, Program, Resolver, Shape,
-    starts_others,
-};
+use interlock_command::{Analysis, Binding, BindingKind, Command, Program, Shape};
+use interlock_programs::{Executable, FileKind, Resolver, starts_others};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::digest_pattern;
@@ -352,6 +350,7 @@ fn content_of(
 
 fn is_never_stored(name: &str, canonical: &str) -> bool {
     [name, canonical].into_iter().any(|program| {
-        interlock_command::opaque_reason(program).is_some() || interlock_command::is_shell(program)
+        interlock_programs::opaque_reason(program).is_some()
+            || interlock_programs::is_shell(program)
     })
 }

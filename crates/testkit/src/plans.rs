@@ -12,8 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use interlock_command::builtins::Builtin;
-use interlock_command::{Connector, Line, Lookup, Resolver as _, Segment, lex};
+use interlock_command::{Connector, Line, Segment, lex};
 use interlock_engine::{
     AuthorizationKey, AuthorizedPlan, OpenedPlan, OutputSink, PlanPermission, Run, RunOutcome,
     Settings, StartError, StreamKind, start,
@@ -23,6 +22,8 @@ use interlock_plan::{
     PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage, PlanStdin, PlanStream,
     PlanTarget, RunPlan, TimeFormat,
 };
+use interlock_programs::builtins::Builtin;
+use interlock_programs::{Lookup, Resolver as _};
 
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

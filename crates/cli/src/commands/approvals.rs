@@ -418,12 +418,12 @@ pub(super) fn scope_name(agent: &str) -> String {
 /// Some programs are never trusted by their name alone; better to hear it now than at a prompt.
 fn satisfies_nothing(entry: &Entry) -> Option<String> {
     let program = entry.pattern.as_str();
-    if interlock_command::is_shell(program) {
+    if interlock_programs::is_shell(program) {
         return Some(format!(
             "`{program}` is a shell; what it runs is judged instead"
         ));
     }
-    let why = interlock_command::opaque_reason(program)?;
+    let why = interlock_programs::opaque_reason(program)?;
     let unbound = entry.args.is_none() && entry.arg_pattern.is_none();
     unbound.then(|| format!("`{program}` {why}; list the arguments with --arg"))
 }

@@ -1,7 +1,7 @@
 //! Where a program that starts others, of which we know no grammar, may hide a command. Every
 //! answer is a guess that can only add commands to look at.
 
-use crate::names::program_name;
+use interlock_programs::names::program_name;
 
 /// Words of its own that stand in front of the command, options aside.
 const LEADING_OPERANDS: &[(usize, &[&str])] = &[

@@ -1,10 +1,11 @@
 //! Expansion: tildes, globs, the leading `cd X &&` chain, and our own builtins.
 
+use interlock_programs::builtins::Builtin;
+use interlock_programs::{Glob, GlobBudget, GlobError, GlobToken};
+
 use super::{AnalysisStep, CommandParts, Host};
-use crate::builtins::Builtin;
 use crate::line::{Line, Segment, Word};
 use crate::odd::{NotPlain, Odd};
-use crate::{Glob, GlobBudget, GlobError, GlobToken};
 
 /// Expands tildes and globs, follows the leading `cd X &&` chain, and finds our own builtins. One
 /// list for each pipeline.

@@ -10,12 +10,13 @@ mod sight;
 
 use std::path::Path;
 
+use interlock_programs::builtins::Builtin;
+use interlock_programs::{Executable, GlobBudget, Lookup, Resolver, in_trusted_dir};
 use serde::Serialize;
 
-use crate::builtins::Builtin;
 use crate::line::{Connector, Line, Timed};
 use crate::odd::{NotPlain, Odd};
-use crate::{Argv, Executable, GlobBudget, Lookup, Redirection, Resolver, Span, lex};
+use crate::{Argv, Redirection, Span, lex};
 use expand::expand_line;
 
 pub(crate) use carried::xargs_command;
@@ -55,7 +56,7 @@ impl std::fmt::Debug for Host<'_> {
 impl Host<'_> {
     fn trusts(&self, name: &str, executable: &Executable) -> bool {
         let name = name.rsplit('/').next().unwrap_or(name);
-        crate::in_trusted_dir(
+        in_trusted_dir(
             &executable.found,
             &executable.canonical,
             name,

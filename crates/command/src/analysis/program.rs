@@ -1,19 +1,19 @@
 //! Takes wrappers and shells away until the program that is judged is left.
 
+use interlock_programs::builtins::Builtin;
+use interlock_programs::names::program_name;
+use interlock_programs::{
+    Dispatch, Executable, Inner, Lookup, MAX_WRAPPERS, Multiplexer, ShellCall, TextOptions,
+    dispatch, env_wrapper, multiplexer, shell_call,
+};
+
 use super::{
     AnalysisFindings, AnalysisStep, Closed, CommandNode, CommandParts, Host, MAX_TEXT_DEPTH,
     Program, WrapperLayer, expand_line, pipelines,
 };
-use crate::builtins::Builtin;
-use crate::env_wrapper;
 use crate::line::Line;
 use crate::odd::{NotPlain, Odd};
-use crate::shell::{Multiplexer, ShellCall, TextOptions};
-use crate::wrappers::{Dispatch, Inner};
-use crate::{
-    Executable, Lookup, MAX_PLAIN_COMMANDS, MAX_WRAPPERS, Span, dispatch, lex, multiplexer,
-    shell_call,
-};
+use crate::{MAX_PLAIN_COMMANDS, Span, lex};
 
 /// Appends what `parts` would start, one command or those of a plain `sh -c` text, and says where.
 pub(super) fn commands(
@@ -159,7 +159,7 @@ fn program(
                     }
                     Ok(steps) => {
                         wrappers.push(WrapperLayer {
-                            name: crate::names::program_name(&parts.argv[0]).into_owned(),
+                            name: program_name(&parts.argv[0]).into_owned(),
                             executable: shell,
                             arguments: parts.argv[..index].to_vec(),
                         });

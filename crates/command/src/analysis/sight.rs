@@ -1,14 +1,17 @@
 //! Every command that can be seen anywhere in a request: as written, behind each wrapper, inside
 //! each text. For deny rules and inline code, which only tighten; trust never comes from here.
 
+use interlock_programs::inline::{CarriedBuiltin, carried_builtin};
+use interlock_programs::{
+    DYNAMIC, Dispatch, Inner, Multiplexer, ShellCall, dispatch, env_wrapper, has_own_language,
+    is_dispatch_wrapper, multiplexer, names, opaque_reason, reads_only_stdin, shell_call,
+};
+
 use super::carried::{self, FdExec};
 use super::{Analysis, Root, Shape, Source};
 use crate::Argv;
-use crate::describe::{Budget, DYNAMIC, describe_within};
-use crate::inline::{CarriedBuiltin, carried_builtin};
-use crate::shell::{Multiplexer, ShellCall, has_own_language};
-use crate::wrappers::{Dispatch, Inner};
-use crate::{dispatch, lex, multiplexer, names, opaque_reason, shell_call};
+use crate::describe::{Budget, describe_within};
+use crate::lex;
 
 /// More layers than this are not followed. A look is over, and not all was seen, when any of these
 /// is reached: no request may keep the judge busy.
@@ -277,13 +280,13 @@ impl Looker {
             "enable" if argv.iter().any(|word| word.starts_with("-f")) => {
                 self.unseen("a builtin is loaded from a file");
             }
-            "env" if argv.len() > 1 && !crate::env_wrapper::is_understood(argv) => {
+            "env" if argv.len() > 1 && !env_wrapper::is_understood(argv) => {
                 self.unseen("an option of `env` that is not understood");
                 self.candidates(argv, cwd, depth);
             }
             "xargs" => self.xargs(argv, cwd, depth),
             "gdb" | "lldb" => self.candidates(argv, cwd, depth),
-            _ if opaque_reason(&argv[0]).is_some() || crate::is_dispatch_wrapper(&argv[0]) => {
+            _ if opaque_reason(&argv[0]).is_some() || is_dispatch_wrapper(&argv[0]) => {
                 self.candidates(argv, cwd, depth);
             }
             _ => {}
@@ -451,7 +454,7 @@ impl Looker {
 /// A shell that reads its commands from standard input, and nothing else.
 fn reads_stdin_as_shell(argv: &[String]) -> bool {
     let is_closed = matches!(shell_call(argv), ShellCall::Closed { text: None, .. });
-    is_closed && !has_own_language(&argv[0]) && crate::shell::reads_only_stdin(argv)
+    is_closed && !has_own_language(&argv[0]) && reads_only_stdin(argv)
 }
 
 /// The command of a `-exec`, without what ends it.
@@ -464,7 +467,8 @@ fn up_to_end(rest: &Argv) -> Argv {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Host, Source, VirtualHost, analyse};
+    use crate::{Host, Source, analyse};
+    use interlock_programs::VirtualHost;
 
     fn sight(text: &str) -> super::Sight {
         let resolver = VirtualHost::new();

@@ -1,8 +1,7 @@
 //! What an approval can hold on to: the value that is shown, stored and put into the plan.
 
+use interlock_programs::{Executable, Missing};
 use serde::{Deserialize, Serialize};
-
-use crate::{Executable, Missing};
 
 /// How firmly an approval can hold what it approves, and how much of it *always* may store, from
 /// firm to not at all. A line takes the worst kind of any command seen in it: text among it means

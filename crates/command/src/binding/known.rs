@@ -1,11 +1,12 @@
 //! What an approver reads about programs that are pinned as files: that the effect of the arguments
 //! is unknown, or that the program runs hooks.
 
+use interlock_programs::inline::reach;
+use interlock_programs::names::program_name;
+use interlock_programs::{Executable, FileKind, is_dispatch_wrapper, is_shell, opaque_reason};
+
 use super::kind::Binding;
 use super::project;
-use crate::inline::reach;
-use crate::names::program_name;
-use crate::{Executable, FileKind, is_dispatch_wrapper, is_shell, opaque_reason};
 
 /// Programs that do what their arguments say, in groups. A program that is in no table is not asked about
 /// more strictly for it; the prompt only says that it is not known.
@@ -192,7 +193,7 @@ fn is_known(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::VirtualHost;
+    use interlock_programs::VirtualHost;
 
     fn notes(text: &str) -> Vec<String> {
         let argv: Vec<String> = text.split(' ').map(str::to_owned).collect();

@@ -12,14 +12,15 @@ mod project;
 mod project_run;
 mod script_line;
 
-use crate::analysis::started_by;
-use crate::builtins::{ShellWord, shell_word};
-use crate::names::program_name;
-use crate::{
-    Analysis, Argv, Closed, Command, Dispatch, Executable, Lookup, Multiplexer, Program, Resolver,
-    SeenCommand, Shape, ShellCall, Sight, Source, dispatch, is_dispatch_wrapper, multiplexer,
-    shell_call, starts_others,
+use interlock_programs::builtins::{ShellWord, shell_word};
+use interlock_programs::names::program_name;
+use interlock_programs::{
+    DYNAMIC, Dispatch, Executable, Lookup, Missing, Multiplexer, Resolver, ShellCall, dispatch,
+    is_dispatch_wrapper, is_shell, multiplexer, reads_only_stdin, shell_call, starts_others,
 };
+
+use crate::analysis::started_by;
+use crate::{Analysis, Argv, Closed, Command, Program, SeenCommand, Shape, Sight, Source};
 pub use kind::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 use program::{Binder, ProgramStdin};
 
@@ -191,7 +192,7 @@ impl Binder<'_> {
     fn seen(&self, seen: &SeenCommand, cwd: Option<&str>) -> Binding {
         let with_more;
         let argv = if seen.takes_more {
-            with_more = Argv::from([seen.argv.to_vec(), vec![crate::DYNAMIC.to_owned()]].concat());
+            with_more = Argv::from([seen.argv.to_vec(), vec![DYNAMIC.to_owned()]].concat());
             &with_more
         } else {
             &seen.argv
@@ -239,9 +240,7 @@ impl Binder<'_> {
                 return self.shell(name, &lookup, known_cwd);
             }
             // So are those of a here-document.
-            ShellCall::Closed { .. }
-                if seen.stdin.is_some() && crate::shell::reads_only_stdin(argv) =>
-            {
+            ShellCall::Closed { .. } if seen.stdin.is_some() && reads_only_stdin(argv) => {
                 return self.shell(name, &lookup, known_cwd);
             }
             ShellCall::Closed { reason, .. } => {
@@ -322,18 +321,16 @@ impl Binder<'_> {
             Some(Lookup::Found(file)) => {
                 Binding::code("a file that the text reads as commands", &file, None)
             }
-            Some(Lookup::Missing(crate::Missing::NotFound)) | None => {
-                Binding::project(ProjectRun {
-                    label: format!("{name} {path}"),
-                    program: name.to_owned(),
-                    sentence: format!(
-                        "`{name} {path}` runs the commands of a file that is not there yet, or in a directory that is only known when it runs. Approving trusts what is there when it runs."
-                    ),
-                    root: None,
-                    manifests: Vec::new(),
-                    scope: ProjectScope::Nothing("it is part of a text".to_owned()),
-                })
-            }
+            Some(Lookup::Missing(Missing::NotFound)) | None => Binding::project(ProjectRun {
+                label: format!("{name} {path}"),
+                program: name.to_owned(),
+                sentence: format!(
+                    "`{name} {path}` runs the commands of a file that is not there yet, or in a directory that is only known when it runs. Approving trusts what is there when it runs."
+                ),
+                root: None,
+                manifests: Vec::new(),
+                scope: ProjectScope::Nothing("it is part of a text".to_owned()),
+            }),
             Some(Lookup::Missing(missing)) => {
                 let found = format!("`{path}`: {missing}");
                 Binding::unbound(name, None, "a path such as ./FILE", found)
@@ -368,7 +365,7 @@ fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Bindin
 pub fn words_in_front(command: &Command) -> usize {
     let layers = command.wrappers.iter().rev();
     layers
-        .take_while(|layer| !crate::is_shell(&layer.name))
+        .take_while(|layer| !is_shell(&layer.name))
         .map(|layer| layer.arguments.len())
         .sum()
 }

@@ -1,17 +1,19 @@
 //! One program with its arguments: the program itself, its interpreter, and the code that it is
 //! given to run.
 
+use interlock_programs::inline::{HitKind, InterpreterCode, detect, interpreter_code};
+use interlock_programs::names::program_name;
+use interlock_programs::{
+    Dispatch, Executable, FileKind, Inner, Lookup, MAX_WRAPPERS, Missing, Multiplexer, Resolver,
+    ShellCall, dispatch, in_trusted_dir, is_shell, join, multiplexer, opaque_reason, shell_call,
+    starts_others, trusted_dirs,
+};
+
 use super::NO_SHAPE;
 use super::kind::{Binding, BindingKind, BoundFile, BoundRole};
 use super::project::{self, CodeOrigin, ProgramPlaces, ProjectCall, Runs, Stores};
 use super::{known, script_line};
 use crate::analysis::xargs_command;
-use crate::inline::{Code, HitKind, code, detect};
-use crate::{
-    Dispatch, Executable, FileKind, Inner, Lookup, MAX_WRAPPERS, Missing, Multiplexer, Resolver,
-    ShellCall, dispatch, in_trusted_dir, is_shell, join, multiplexer, opaque_reason, shell_call,
-    starts_others, trusted_dirs,
-};
 
 /// Interpreters of interpreters, and programs that start programs: more is not followed.
 const MAX_LEVELS: usize = 6;
@@ -124,7 +126,7 @@ impl<'a> Binder<'a> {
         if let Some(runs) = project::read(argv).or_else(|| project::read(&by_file)) {
             return own.and(self.runner(&call, &runs));
         }
-        let code = code(argv).or_else(|| code(&by_file));
+        let code = interpreter_code(argv).or_else(|| interpreter_code(&by_file));
         match code {
             Some(code) => own.and(self.code(name, executable, code, cwd, offset)),
             None => match detect(argv).filter(|hit| hit.kind == HitKind::Code) {
@@ -299,7 +301,7 @@ impl<'a> Binder<'a> {
         &self,
         name: &str,
         executable: &Executable,
-        code: Code,
+        code: InterpreterCode,
         cwd: Option<&str>,
         offset: usize,
     ) -> Binding {
@@ -307,12 +309,12 @@ impl<'a> Binder<'a> {
             Binding::unbound(name, Some(executable), expected, found)
         };
         match code {
-            Code::Inline { label } => {
+            InterpreterCode::Inline { label } => {
                 Binding::new(BindingKind::Text, format!("inline code: {label}"))
             }
-            Code::Elsewhere { expected, found } => unbound(expected, found),
-            Code::Stdin { expected } => self.stdin_code(name, executable, expected),
-            Code::File {
+            InterpreterCode::Elsewhere { expected, found } => unbound(expected, found),
+            InterpreterCode::Stdin { expected } => self.stdin_code(name, executable, expected),
+            InterpreterCode::File {
                 path,
                 index,
                 inline,
@@ -477,7 +479,7 @@ impl<'a> Binder<'a> {
 }
 
 fn names_xargs(name: &str) -> bool {
-    matches!(&*crate::names::program_name(name), "xargs" | "gxargs")
+    matches!(&*program_name(name), "xargs" | "gxargs")
 }
 
 /// Why the file is something else than its name says.

@@ -1,12 +1,14 @@
 //! A run of project code as an approver reads it: where the project begins, which of its files
 //! decide, what may be stored, and what of it is held by content all the same.
 
+use interlock_programs::inline::{HitKind, InterpreterCode, detect, interpreter_code};
+use interlock_programs::names::program_name;
+use interlock_programs::{DYNAMIC, Lookup, is_shell, opaque_reason};
+
 use super::NO_SHAPE;
 use super::kind::{Binding, ProjectRun, ProjectScope};
 use super::program::{Binder, StarterCall, also_inline, is_stream};
 use super::project::{self, CodeOrigin, ProjectCall, Runs, Stores};
-use crate::inline::{Code, HitKind, code, detect};
-use crate::{Lookup, is_shell, opaque_reason};
 
 impl Binder<'_> {
     /// A run whose code files of a project decide, with the code that stands in its own words.
@@ -35,21 +37,21 @@ impl Binder<'_> {
                 let found = format!("`{}`, which starts other programs", inner[0]);
                 Binding::unbound(name, Some(executable), NO_SHAPE, found)
             }
-            Some(inner) => match (code(inner), project::read(inner)) {
+            Some(inner) => match (interpreter_code(inner), project::read(inner)) {
                 (_, Some(Runs::Loads { option })) => Binding::unbound(
                     name,
                     Some(executable),
                     NO_SHAPE,
                     format!("{option}: code or a program from elsewhere"),
                 ),
-                (Some(Code::Elsewhere { expected, found }), None) => {
+                (Some(InterpreterCode::Elsewhere { expected, found }), None) => {
                     Binding::unbound(name, Some(executable), expected, found)
                 }
-                (Some(Code::Stdin { expected }), None) => {
+                (Some(InterpreterCode::Stdin { expected }), None) => {
                     self.stdin_code(name, executable, expected)
                 }
-                (Some(Code::Inline { label }), _) => also_inline(Some(label)),
-                (Some(Code::File { path, index, .. }), _) => {
+                (Some(InterpreterCode::Inline { label }), _) => also_inline(Some(label)),
+                (Some(InterpreterCode::File { path, index, .. }), _) => {
                     let at = found.carries.unwrap_or_default() + index;
                     self.named_file(&path, cwd, offset + at)
                 }
@@ -63,12 +65,12 @@ impl Binder<'_> {
         let StarterCall {
             argv, cwd, offset, ..
         } = *call;
-        let program = crate::names::program_name(&argv[0]);
+        let program = program_name(&argv[0]);
         let words = argv[1..found.deciding.max(1)].iter();
         let label: Vec<&str> = std::iter::once(&*program)
             .chain(words.map(String::as_str))
             .collect();
-        let label = label.join(" ").replace(crate::DYNAMIC, "…");
+        let label = label.join(" ").replace(DYNAMIC, "…");
         let start = match (&found.origin, cwd) {
             (CodeOrigin::Fetched, _) | (_, None) => None,
             (CodeOrigin::Here, Some(cwd)) => {

@@ -1,7 +1,7 @@
 //! The first line of a script, read as the kernel and `env` read it.
 
-use crate::inline::split_string::split;
-use crate::names::program_name;
+use interlock_programs::inline::split_string::split;
+use interlock_programs::names::program_name;
 
 /// `env` within the text of `env`: so often it is followed.
 const MAX_ENV_LEVELS: usize = 8;

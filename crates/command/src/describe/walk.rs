@@ -6,10 +6,11 @@ use brush_parser::ast::{
     CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget,
     IoRedirect, Pipeline, Program, SimpleCommand, Word,
 };
+use interlock_programs::DYNAMIC;
 
 use super::guard::NOT_VALID;
 use super::word::{self, WordPlace};
-use super::{Budget, DYNAMIC, Description};
+use super::{Budget, Description};
 
 pub(super) fn describe(text: &str, budget: &mut Budget) -> Description {
     let mut walk = DescriptionWalk {

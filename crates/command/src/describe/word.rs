@@ -4,7 +4,8 @@
 //! One pass, nothing is tried twice. A word that does not read to its end the way it was cut out
 //! is given up (`None`): a reader that guesses could overlook a command.
 
-use super::DYNAMIC;
+use interlock_programs::DYNAMIC;
+
 use super::scan::{Parenthesised, Scan};
 
 /// Where the word stands.

@@ -8,14 +8,15 @@ mod tokens;
 
 use std::ops::Range;
 
+use interlock_programs::names::program_name;
+use interlock_programs::{ShellCall, is_dispatch_wrapper, is_shell, opaque_reason, shell_call};
+
 use super::hidden::is_hidden;
 use super::shapes::{
     CERTAIN_OPTIONS, FLAG_ONLY, LOGIN_ONLY, SWITCHES, SecretTakes, is_secret_character,
 };
 use super::{Mask, MaskStyle};
 use crate::lexer::{ProvenWord, proven_words};
-use crate::names::program_name;
-use crate::{ShellCall, is_dispatch_wrapper, is_shell, opaque_reason, shell_call};
 
 /// Shells inside shells are looked into so deep.
 const MAX_DEPTH: usize = 3;

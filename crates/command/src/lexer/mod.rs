@@ -7,7 +7,8 @@
 mod tokens;
 mod word;
 
-use crate::builtins::{self, ShellWord};
+use interlock_programs::builtins::{self, ShellWord};
+
 use crate::line::{Assignment, Connector, Line, Pipeline, Segment, Timed};
 use crate::odd::{NotPlain, Odd};
 use crate::{Redirection, Span, Word};

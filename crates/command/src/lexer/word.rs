@@ -1,10 +1,12 @@
 //! One word: quotes, escapes, globs, tilde and the shape of an assignment.
 
+use interlock_programs::{Glob, GlobToken};
+
 use super::odd;
 use super::tokens::ends_word;
+use crate::Span;
 use crate::line::Word;
 use crate::odd::{NotPlain, Odd};
-use crate::{Glob, GlobToken, Span};
 
 /// What the line builder needs to know about how a word was written.
 #[derive(Debug, Default)]

@@ -4,8 +4,9 @@
 
 use interlock_command::{
     Analysis, Closed, Host, MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, MAX_PLAIN_WORDS, Odd, Program,
-    Source, VirtualHost, analyse, describe, lex, trusted_dirs,
+    Source, analyse, describe, lex,
 };
+use interlock_programs::{VirtualHost, trusted_dirs};
 
 fn analysis(text: &str) -> Analysis {
     let resolver = VirtualHost::new();

@@ -4,8 +4,5 @@
 
 mod describe_everyday;
 mod everyday;
-mod inline;
-mod inline_cases;
-mod inline_properties;
 mod limits;
 mod properties;

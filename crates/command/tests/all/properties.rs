@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use interlock_command::builtins::{ShellWord, shell_word};
 use interlock_command::{Line, MAX_PLAIN_BYTES, Odd, Segment, Span, lex};
+use interlock_programs::builtins::{ShellWord, shell_word};
 use proptest::prelude::*;
 
 /// Text in which something that matters to a shell stands every few bytes.

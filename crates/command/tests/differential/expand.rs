@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use interlock_command::{GlobToken, Word};
+use interlock_command::Word;
+use interlock_programs::GlobToken;
 
 /// How a shell reads file names, as far as shells and locales differ.
 #[derive(Debug, Clone, Copy)]

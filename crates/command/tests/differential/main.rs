@@ -13,8 +13,8 @@ mod shells;
 
 use std::collections::BTreeSet;
 
-use interlock_command::builtins::{ShellWord, shell_word};
 use interlock_command::{Connector, Line, Pipeline, Segment, Stream, Target, lex};
+use interlock_programs::builtins::{ShellWord, shell_word};
 
 use expand::expand;
 use generate::Generator;

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use interlock_command::builtins::{ShellWord, shell_word};
+use interlock_programs::builtins::{ShellWord, shell_word};
 use tempfile::TempDir;
 
 use crate::expand::Reading;

@@ -12,13 +12,13 @@ use std::rc::Rc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
-use interlock_command::Resolver as _;
 use interlock_engine::race_hook::{self, Moment};
 use interlock_engine::{Run, Settings, StartError};
 use interlock_plan::{
     BindingKind, BoundRole, FsResolver, PinnedFile, PlanAction, PlanBinding, PlanBoundFile,
     PlanProgram, RunPlan,
 };
+use interlock_programs::Resolver as _;
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 use testkit::plans::{Kept, begin_with, executable, pin, plan};

@@ -15,12 +15,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
-use interlock_command::Resolver as _;
 use interlock_engine::race_hook::{self, Moment};
 use interlock_engine::{RunStatus, Settings, StartError};
 use interlock_plan::{
     BindingKind, BoundRole, FsResolver, PinnedFile, PlanBinding, PlanBoundFile, PtySize, RunPlan,
 };
+use interlock_programs::Resolver as _;
 use tempfile::TempDir;
 use testkit::plans::{begin_with, has, pin, plan};
 

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use interlock_command::{FileKind, Source, VIRTUAL_HOME, VirtualHost};
+use interlock_command::Source;
 use interlock_plan::PlanStdin;
 use interlock_policy::safe_bin::SafeBinProfile;
 use interlock_policy::{
     AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Layer, Levels, Outcome,
     PolicyParts, PolicySource as LayerSource, Security, SkillBin, Sourced,
 };
+use interlock_programs::{FileKind, VIRTUAL_HOME, VirtualHost};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -343,7 +344,7 @@ enum VirtualKind {
     Script,
 }
 
-fn virtual_file(name: &str, value: &Value) -> Result<interlock_command::Executable, String> {
+fn virtual_file(name: &str, value: &Value) -> Result<interlock_programs::Executable, String> {
     if let Some(text) = value.as_str() {
         let (found, canonical) = text.split_once(" -> ").unwrap_or((text, text));
         return Ok(VirtualHost::describe(found.trim(), canonical.trim()));

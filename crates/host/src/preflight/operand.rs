@@ -1,6 +1,6 @@
 //! Which file an interpreter would run.
 
-use interlock_command::names::program_name;
+use interlock_programs::names::program_name;
 
 use super::Language;
 

@@ -2,8 +2,8 @@
 
 use std::os::unix::fs::MetadataExt;
 
-use interlock_command::{Executable, Lookup, Resolver};
 use interlock_plan::FsResolver;
+use interlock_programs::{Executable, Lookup, Resolver};
 
 const SHELLS_FILE: &str = "/etc/shells";
 

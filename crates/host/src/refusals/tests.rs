@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
-use interlock_command::{Host, VirtualHost, analyse};
+use interlock_command::{Host, analyse};
+use interlock_programs::VirtualHost;
 
 use super::*;
 

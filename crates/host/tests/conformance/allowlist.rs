@@ -1,10 +1,11 @@
 //! Commands in allowlist mode: texts, argvs, resolutions, requests at the host.
 
-use interlock_command::builtins::Builtin;
-use interlock_command::{Executable, Source, VirtualHost};
+use interlock_command::Source;
 use interlock_config::Config;
 use interlock_host::{Evaluation, evaluate};
 use interlock_policy::{AgentId, BindingKind, Document, Outcome, path_matches, quote};
+use interlock_programs::builtins::Builtin;
+use interlock_programs::{Executable, VirtualHost};
 use serde_json::{Value, json};
 
 use crate::allow_always::source;

@@ -33,7 +33,7 @@ pub fn entries(row: Row<'_>) -> Option<Answer> {
                 found,
                 canonical: executable.text("realPath").unwrap_or(found),
                 protected: false,
-                opaque: interlock_command::opaque_reason(raw).is_some(),
+                opaque: interlock_programs::opaque_reason(raw).is_some(),
                 arguments: arguments.get(1..).unwrap_or_default(),
                 cwd: row.text("cwd").unwrap_or("/"),
                 now_ms: 0,

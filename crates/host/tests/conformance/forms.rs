@@ -1,11 +1,10 @@
 //! Forms of commands that rules go by.
 
-use interlock_command::inline::{HitKind, detect, detect_through_carriers};
-use interlock_command::names::program_name;
-use interlock_command::{
-    Connector, Line, Multiplexer, ShellCall, lex, multiplexer, shell_call, unwrap_chain,
-};
+use interlock_command::{Connector, Line, lex};
 use interlock_policy::ArgumentRule;
+use interlock_programs::inline::{HitKind, detect, detect_through_carriers};
+use interlock_programs::names::program_name;
+use interlock_programs::{Multiplexer, ShellCall, multiplexer, shell_call, unwrap_chain};
 use serde_json::Value;
 
 use crate::comparison::{Row, strings};

@@ -1,6 +1,6 @@
 //! Inline code: what is found in an argv.
 
-use interlock_command::inline::{detect, detect_through_carriers, is_inline_capable_pattern};
+use interlock_programs::inline::{detect, detect_through_carriers, is_inline_capable_pattern};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
 
@@ -26,7 +26,7 @@ fn argv(row: Row<'_>) -> Option<Answer> {
     let expected = detected.unwrap_or(label.is_some());
     let got = hit
         .as_ref()
-        .map(interlock_command::inline::InlineHit::label);
+        .map(interlock_programs::inline::InlineHit::label);
     if expected != got.is_some() {
         return Some(Comparison::suspicion(expected, got.is_some()));
     }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use interlock_command::{Source, VirtualHost};
+use interlock_command::Source;
 use interlock_config::{Config, ExecMode};
 use interlock_policy::{
     AgentId, Allowlist, Ask, BindingKind, Decision, Document, Entry, Fallback, Layer, Levels,
     Outcome, PolicyParts, PolicySource as LayerSource, Remember, Security, Strictness,
     auto_allow_skills, entries,
 };
+use interlock_programs::VirtualHost;
 use serde_json::{Value, json};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, strings};

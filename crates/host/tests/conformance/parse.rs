@@ -3,8 +3,9 @@
 //! A text that the corpus does not analyse must not be plain here, or its shell must stay closed.
 //! A text that it analyses must give the same commands after wrappers and `sh -c` are taken away.
 
-use interlock_command::{Analysis, Host, Source, VirtualHost, analyse, trusted_dirs};
+use interlock_command::{Analysis, Host, Source, analyse};
 use interlock_policy::Entry;
+use interlock_programs::{VirtualHost, trusted_dirs};
 
 use crate::comparison::{Answer, Comparison, Direction, Row};
 use crate::world::{allowlist_policy, allows, closed_by, judge_virtually};

@@ -1,8 +1,8 @@
 //! Which file runs and which file is judged, behind wrappers.
 
-use interlock_command::{
-    Closed, Command, Host, Multiplexer, Program, Source, VirtualHost, analyse, is_shell,
-    multiplexer, trusted_dirs, unwrap_chain,
+use interlock_command::{Closed, Command, Host, Program, Source, analyse};
+use interlock_programs::{
+    Multiplexer, VirtualHost, is_shell, multiplexer, trusted_dirs, unwrap_chain,
 };
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};

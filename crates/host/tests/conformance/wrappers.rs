@@ -1,12 +1,11 @@
 //! Wrappers, shells and carriers: what is looked through, and what is found behind.
 
-use interlock_command::inline::{
-    CarriedBuiltin, HitKind, InlineHit, carried_builtin, detect, payloads,
-};
-use interlock_command::names::program_name;
-use interlock_command::{
-    Dispatch, Inner, Multiplexer, ShellCall, dispatch, env_assignment_keys, env_split_text,
-    is_dispatch_wrapper, is_shell, multiplexer, opaque_reason, shell_call, unwrap_chain,
+use interlock_command::payloads;
+use interlock_programs::inline::{CarriedBuiltin, HitKind, InlineHit, carried_builtin, detect};
+use interlock_programs::names::program_name;
+use interlock_programs::{
+    Dispatch, Inner, Multiplexer, ShellCall, dispatch, env_wrapper, is_dispatch_wrapper, is_shell,
+    multiplexer, opaque_reason, shell_call, unwrap_chain,
 };
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
@@ -173,7 +172,7 @@ fn assignment_keys(row: Row<'_>) -> Option<Answer> {
 
 fn env_keys(argv: &[String]) -> Vec<String> {
     match argv.first() {
-        Some(first) if program_name(first) == "env" => env_assignment_keys(argv),
+        Some(first) if program_name(first) == "env" => env_wrapper::assignment_keys(argv),
         _ => Vec::new(),
     }
 }
@@ -184,7 +183,7 @@ fn split(row: Row<'_>) -> Option<Answer> {
     let env = argv
         .first()
         .is_some_and(|first| program_name(first) == "env");
-    let got = env && env_split_text(&argv).is_some();
+    let got = env && env_wrapper::split_text(&argv).is_some();
     Some(Comparison::suspicion(expected, got))
 }
 
@@ -324,7 +323,7 @@ fn carrier(row: Row<'_>) -> Option<Answer> {
         |hit: InlineHit| matches!(hit.kind, HitKind::Code | HitKind::ProgramOption);
     let got = opaque_reason(first).is_some()
         || matches!(dispatch(&argv), Dispatch::Blocked { .. })
-        || (program_name(first) == "env" && env_split_text(&argv).is_some())
+        || (program_name(first) == "env" && env_wrapper::split_text(&argv).is_some())
         || detect(&argv).is_some_and(starts_program);
     Some(Comparison::suspicion(expected, got))
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use interlock_command::{BoundRole, Lookup, Resolver as _, Source};
+use interlock_command::{BoundRole, Source};
 use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, PrepareError};
 use interlock_plan::{PlanBoundFile, RunPlan};
 use interlock_policy::env;
+use interlock_programs::{Lookup, Resolver as _};
 use interlock_wire::WireError;
 use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::node::{

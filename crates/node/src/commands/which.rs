@@ -1,8 +1,8 @@
 //! `system.which`: where programs are, as runs would find them.
 
-use interlock_command::{Lookup, Resolver as _};
 use interlock_host::NO_CALLER_CONTEXT;
 use interlock_policy::AgentId;
+use interlock_programs::{Lookup, Resolver as _};
 use interlock_wire::WireError;
 use interlock_wire::node::{NodeInvokeRequest, SystemWhich, SystemWhichResult};
 

@@ -1,6 +1,6 @@
 //! Does a file name match one component of a glob?
 
-use interlock_command::GlobToken;
+use interlock_programs::GlobToken;
 
 /// One component, ready to be compared with many names.
 ///

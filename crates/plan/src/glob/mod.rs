@@ -7,7 +7,7 @@ mod matcher;
 use crate::errors::{is_unreachable, reason};
 use crate::ownership::visible;
 use crate::paths;
-use interlock_command::{Glob, GlobBudget, GlobError, GlobToken};
+use interlock_programs::{Glob, GlobBudget, GlobError, GlobToken};
 use matcher::ComponentMatcher;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};

@@ -7,8 +7,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use interlock_command::{Binding, BindingKind, Host, Source, analyse, binding, trusted_dirs};
+use interlock_command::{Binding, BindingKind, Host, Source, analyse, binding};
 use interlock_plan::{BoundRole, Drift, FsResolver, PlanBinding};
+use interlock_programs::trusted_dirs;
 use tempfile::TempDir;
 
 use BindingKind::{File, Native, Project, Text, Unbound};

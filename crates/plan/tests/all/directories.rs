@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::support::Scratch;
-use interlock_command::Resolver;
 use interlock_plan::FsResolver;
+use interlock_programs::Resolver;
 
 fn resolver() -> FsResolver {
     FsResolver::new([], None)

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::support::{Scratch, glob, is_root, set_mode};
-use interlock_command::{Glob, GlobBudget, GlobError, GlobToken, MAX_GLOB_PATHS, Resolver};
 use interlock_plan::FsResolver;
+use interlock_programs::{Glob, GlobBudget, GlobError, GlobToken, MAX_GLOB_PATHS, Resolver};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::support::{Scratch, glob, set_mode};
-use interlock_command::{GlobBudget, Resolver};
 use interlock_plan::FsResolver;
+use interlock_programs::{GlobBudget, Resolver};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

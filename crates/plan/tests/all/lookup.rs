@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::support::{Scratch, is_root, set_mode};
-use interlock_command::{Executable, FileKind, Lookup, Missing, Resolver};
 use interlock_plan::{FsResolver, MAX_HASHED_BYTES};
+use interlock_programs::{Executable, FileKind, Lookup, Missing, Resolver};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsRawFd;

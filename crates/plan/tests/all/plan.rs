@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use interlock_command::{Lookup, Resolver};
 use interlock_plan::{
     BindingKind, Drift, FsResolver, PinnedDirectory, PinnedFile, PlanAction, PlanBinding, PlanNext,
     PlanPipeline, PlanProgram, PlanShield, PlanStage, PlanStdin, PtySize, RaceFreedom, RunPlan,
 };
+use interlock_programs::{Lookup, Resolver};
 
 fn executable(path: &Path, content: &[u8]) {
     std::fs::write(path, content).unwrap();

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::support::{ORDINARY_USER, Scratch, is_root, set_mode};
-use interlock_command::{Executable, Resolver};
 use interlock_plan::{Exposure, FsResolver, Ownership};
+use interlock_programs::{Executable, Resolver};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown, lchown};
 use std::path::Path;

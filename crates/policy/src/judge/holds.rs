@@ -4,7 +4,8 @@
 use std::cell::{OnceCell, RefCell};
 
 use interlock_command::binding::ProjectScope;
-use interlock_command::{BindingKind, BoundRole, Command, Executable, Resolver, binding, inline};
+use interlock_command::{BindingKind, BoundRole, Command, binding};
+use interlock_programs::{Executable, Resolver, inline};
 
 use super::CommandCaller;
 use crate::allowlist::Objection;

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use interlock_command::{
-    Command, Destination, DestinationKind, Executable, FileKind, FileOperand, OperandKind,
-    RefusedArgument, Resolver, file_use, has_row,
+use interlock_command::Command;
+use interlock_programs::{
+    Destination, DestinationKind, Executable, FileKind, FileOperand, OperandKind, RefusedArgument,
+    Resolver, file_use, has_row,
 };
 
 use crate::path_rule::{PathRules, WORKSPACE};

@@ -1,8 +1,7 @@
 //! One command: allowlist, then safe bin, then skill, else a miss with its reason.
 
-use interlock_command::{
-    Closed, Command, Executable, Lookup, Program, Resolver, in_trusted_dir, is_shell, starts_others,
-};
+use interlock_command::{Closed, Command, Program};
+use interlock_programs::{Executable, Lookup, Resolver, in_trusted_dir, is_shell, starts_others};
 
 use super::holds::Holds;
 use super::paths;
@@ -116,7 +115,7 @@ impl SegmentLook<'_> {
                 if reason.is_shell() {
                     return Err(closed_shell(name, reason));
                 }
-                let keys = interlock_command::env_assignment_keys(&command.argv);
+                let keys = interlock_programs::env_wrapper::assignment_keys(&command.argv);
                 let assignments: Vec<_> =
                     keys.into_iter().map(|key| (key, String::new())).collect();
                 if let Err(rejection) = env::check_assignments(&assignments) {

@@ -1,7 +1,7 @@
 //! The narrowest entry that a hint may name: never more than the shape of the command itself.
 
-use interlock_command::in_trusted_dir;
-use interlock_command::inline::{Reach, reach};
+use interlock_programs::in_trusted_dir;
+use interlock_programs::inline::{Reach, reach};
 
 use super::quote;
 use crate::arguments::digest_pattern;

@@ -1,8 +1,7 @@
 //! What the judge has to say about the shield: which lines cannot run in it, and which may run without.
 
-use interlock_command::{
-    Analysis, Resolver, Sight, Source as CommandSource, host_identity, may_need_host_identity,
-};
+use interlock_command::{Analysis, Sight, Source as CommandSource};
+use interlock_programs::{Resolver, host_identity, may_need_host_identity};
 
 use super::Policy;
 use crate::entry::{Entry, EntryShield};

@@ -5,7 +5,8 @@
 //! `interlock_command::binding`, and is looked at again at each use (`judge::holds`).
 
 use interlock_command::binding::{ProjectScope, words_in_front};
-use interlock_command::{Binding, Command, Resolver};
+use interlock_command::{Binding, Command};
+use interlock_programs::Resolver;
 
 use super::wider::holds_secret;
 use crate::arguments::ANY_ARGUMENTS;

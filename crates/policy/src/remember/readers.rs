@@ -68,8 +68,8 @@ pub(crate) fn is_filter_or_reader(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use interlock_command::inline::reach;
-    use interlock_command::{is_shell, opaque_reason};
+    use interlock_programs::inline::reach;
+    use interlock_programs::{is_shell, opaque_reason};
 
     use super::*;
 
@@ -80,7 +80,7 @@ mod tests {
             assert_eq!(reach(name), None, "{name}");
             assert_eq!(opaque_reason(name), None, "{name}");
             assert!(!is_shell(name), "{name}");
-            assert!(!interlock_command::is_dispatch_wrapper(name), "{name}");
+            assert!(!interlock_programs::is_dispatch_wrapper(name), "{name}");
         }
     }
 

@@ -5,9 +5,9 @@
 //! code and options that start programs are never among it.
 
 use interlock_command::display::{self, Secrets};
-use interlock_command::inline::{Reach, reach};
+use interlock_programs::inline::{Reach, reach};
 
-use interlock_command::{Executable, FileKind, in_trusted_dir};
+use interlock_programs::{Executable, FileKind, in_trusted_dir};
 
 use super::readers::is_filter_or_reader;
 use super::{AlwaysForm, NotWider, Storable, Wider};

@@ -13,8 +13,8 @@ use super::view::always_refused;
 ///
 /// `name` is the program's bare name and `argv` includes the program. `literal` tells which words
 /// were written as they stand, without glob or tilde expansion; a missing entry counts as not
-/// literal. The caller must also establish where the program lies ([`super::in_trusted_dir`]):
-/// this function says nothing about which file will run.
+/// literal. The caller must also establish where the program lies
+/// ([`interlock_programs::in_trusted_dir`]): this function says nothing about which file will run.
 pub fn check(
     name: &str,
     argv: &[String],

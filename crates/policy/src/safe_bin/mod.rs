@@ -2,8 +2,8 @@
 //! only read standard input and write standard output.
 //!
 //! A command is one if its name is configured, its file lies in a trusted directory
-//! ([`in_trusted_dir`]) and its arguments fit its profile ([`check`]). All three must hold; none of
-//! them looks at the file system.
+//! ([`interlock_programs::in_trusted_dir`]) and its arguments fit its profile ([`check`]). All three
+//! must hold; none of them looks at the file system.
 //!
 //! Read `table` first (the built-in profiles), then `check`, `operand` and `profile`.
 
@@ -15,7 +15,6 @@ mod table;
 mod view;
 
 pub use check::check;
-pub use interlock_command::{in_trusted_dir, trusted_dirs};
 pub use operand::SafeBinOperandKind;
 pub use profile::{Profile, ProfileProblem, ProfileProblemKind, Profiles, SafeBinProfile};
 pub use refusal::SafeBinRefusal;

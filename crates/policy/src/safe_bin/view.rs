@@ -1,10 +1,10 @@
 //! What a configuration of safe bins amounts to, for `doctor`, `security audit` and `explain`.
 
-use interlock_command::names::program_name;
+use interlock_programs::names::program_name;
+use interlock_programs::trusted_dirs;
 
 use super::profile::Profiles;
 use super::table::DEFAULT_SAFE_BINS;
-use super::trusted_dirs;
 
 /// The safe bins in force and what is wrong with them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,13 +6,13 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use interlock_command::{
-    Executable, FileKind, Glob, GlobBudget, GlobError, Host, Lookup, Resolver, Source, VirtualHost,
-    analyse,
-};
+use interlock_command::{Host, Source, analyse};
 use interlock_policy::{
     AlwaysForm, Ask, BoundContent, CallerInput, Entry, JudgedCall, Layer, Levels, PolicyParts,
     PolicySource as LayerSource, Security, Verdict,
+};
+use interlock_programs::{
+    Executable, FileKind, Glob, GlobBudget, GlobError, Lookup, Resolver, VirtualHost,
 };
 
 /// A virtual host whose files have content, and that counts how often it was read.

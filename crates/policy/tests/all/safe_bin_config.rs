@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use interlock_policy::safe_bin::{
     DEFAULT_SAFE_BINS, ProfileProblemKind, Profiles, SafeBinProfile, SafeBinRefusal, SafeBinView,
-    check, in_trusted_dir, is_interpreter_like, trusted_dirs,
+    check, is_interpreter_like,
 };
+use interlock_programs::{in_trusted_dir, trusted_dirs};
 
 fn owned<W: AsRef<str>>(words: &[W]) -> Vec<String> {
     words.iter().map(|word| word.as_ref().to_owned()).collect()

@@ -1,7 +1,7 @@
 //! The text of a command, which people see and approve, and whether a text that came with an argv
 //! says the same.
 
-use interlock_command::{ShellCall, shell_call, unwrap_chain};
+use interlock_programs::{ShellCall, shell_call, unwrap_chain};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 

@@ -8,8 +8,9 @@
 mod scan;
 mod table;
 
-use crate::describe::DYNAMIC;
-use crate::names::program_name;
+use interlock_programs::DYNAMIC;
+use interlock_programs::names::{program_name, without_version};
+
 use scan::Scanned;
 pub(super) use table::ProgramPlaces;
 use table::{
@@ -125,7 +126,7 @@ pub(super) fn is_listed(name: &str) -> bool {
 }
 
 fn is_python(name: &str) -> bool {
-    let bare = crate::names::without_version(name).unwrap_or(name);
+    let bare = without_version(name).unwrap_or(name);
     matches!(
         bare,
         "python" | "python2" | "python3" | "pypy" | "pypy2" | "pypy3"

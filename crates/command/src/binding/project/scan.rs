@@ -1,9 +1,10 @@
 //! Reads the words behind the deciding ones: which of them lead elsewhere, which are known, and which
 //! name files.
 
+use interlock_programs::DYNAMIC;
+
 use super::table::{Elsewhere, ProjectRest};
 use super::{CodeOrigin, Leads, ProjectOperands, ProjectOptionStyle, ProjectOptions};
-use crate::describe::DYNAMIC;
 
 /// What was found in the words that were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -314,6 +314,6 @@ fn no_program_stands_in_two_rows_and_every_row_says_what_decides() {
     }
     // A program that starts others is refused before its row is read.
     for name in names {
-        assert_eq!(crate::opaque_reason(name), None, "{name}");
+        assert_eq!(interlock_programs::opaque_reason(name), None, "{name}");
     }
 }

@@ -1,5 +1,5 @@
 use super::ComponentMatcher;
-use interlock_command::GlobToken::{self, Any, Literal, Set, Star};
+use interlock_programs::GlobToken::{self, Any, Literal, Set, Star};
 use proptest::prelude::*;
 
 fn matches(tokens: &[GlobToken], name: &[u8]) -> bool {

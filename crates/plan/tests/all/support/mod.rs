@@ -4,7 +4,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use interlock_command::{Glob, GlobToken};
+use interlock_programs::{Glob, GlobToken};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::{Analysis, FileKind, Host, Source, VirtualHost, analyse};
+use interlock_command::{Analysis, Host, Source, analyse};
 use interlock_policy::{
     Ask, CallerInput, DenyRule, Entry, Fallback, JudgedCall, Layer, Levels, Policy, PolicyParts,
     PolicySource as LayerSource, Security, SkillBin, Sourced, Verdict,
 };
+use interlock_programs::{FileKind, VirtualHost};
 use proptest::prelude::*;
 use proptest::sample::select;
 use sha2::{Digest, Sha256};

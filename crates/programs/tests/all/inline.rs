@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use interlock_command::inline::{
+use interlock_programs::inline::{
     HitKind, detect, detect_through_carriers, is_inline_capable_pattern,
     is_interpreter_like_safe_bin,
 };
@@ -61,7 +61,7 @@ fn the_corpus_of_inline_code_agrees() {
         let expected = row["expect"]["label"].as_str();
         let label = hit
             .as_ref()
-            .map(interlock_command::inline::InlineHit::label);
+            .map(interlock_programs::inline::InlineHit::label);
         if label.as_deref() == expected {
             agree += 1;
             continue;

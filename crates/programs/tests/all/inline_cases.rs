@@ -1,7 +1,7 @@
 //! Inline code and program-starting options: what must be found, and what must be left alone.
 //! Words are separated by blanks; single quotes group.
 
-use interlock_command::inline::{
+use interlock_programs::inline::{
     HitKind, InlineHit, detect, detect_through_carriers, is_inline_capable_pattern,
     is_interpreter_like_safe_bin,
 };

@@ -9,7 +9,7 @@ use super::split_string::split;
 use crate::names::program_name;
 
 /// How often `env -S` may unfold into another `env -S`.
-pub(super) const SPLIT_LEVELS: usize = 32;
+pub const MAX_SPLIT_LEVELS: usize = 32;
 
 /// [`detect`] for the program that `argv` really starts. `arg_index` refers to `argv` as given;
 /// for text that `env -S` has split it is the argument which held the text.
@@ -20,9 +20,9 @@ pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     let mut levels = 0;
     loop {
         let name = program_name(&words.first()?.text).into_owned();
-        match unwrap(words) {
+        match unwrap_carrier(words) {
             Carried::Words(next) => words = next,
-            Carried::Split(next) if levels < SPLIT_LEVELS => {
+            Carried::Split(next) if levels < MAX_SPLIT_LEVELS => {
                 levels += 1;
                 words = next;
             }
@@ -46,13 +46,16 @@ pub fn detect_through_carriers(argv: &[impl AsRef<str>]) -> Option<InlineHit> {
     }
 }
 
-pub(super) struct CarrierWord {
-    pub(super) text: String,
+/// One word of a command that a carrier may hand on.
+#[derive(Debug)]
+pub struct CarrierWord {
+    pub text: String,
+    /// The index in the argv as given.
     origin: usize,
 }
 
 impl CarrierWord {
-    pub(super) fn all(argv: &[impl AsRef<str>]) -> Vec<Self> {
+    pub fn all(argv: &[impl AsRef<str>]) -> Vec<Self> {
         let words = argv.iter().enumerate();
         words
             .map(|(origin, text)| Self {
@@ -63,8 +66,15 @@ impl CarrierWord {
     }
 }
 
+/// The words as one text, parted by one blank.
+pub fn join_words(words: &[CarrierWord]) -> String {
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    texts.join(" ")
+}
+
 /// What stands behind one carrier.
-pub(super) enum Carried {
+#[derive(Debug)]
+pub enum Carried {
     /// The program behind the carrier.
     Words(Vec<CarrierWord>),
     /// The same carrier again, with a text split into words.
@@ -76,7 +86,7 @@ pub(super) enum Carried {
 }
 
 /// Takes one carrier away.
-pub(super) fn unwrap(words: Vec<CarrierWord>) -> Carried {
+pub fn unwrap_carrier(words: Vec<CarrierWord>) -> Carried {
     let name = words.first().map(|word| program_name(&word.text));
     let name = name.unwrap_or_default();
     match CARRIERS.iter().find(|carrier| carrier.name == name) {
@@ -251,7 +261,8 @@ fn leading(texts: &[&str], belongs: impl Fn(&str) -> bool) -> usize {
     texts.iter().take_while(|text| belongs(text)).count()
 }
 
-pub(super) fn is_assignment(text: &str) -> bool {
+/// Whether a carrier takes the word for `NAME=VALUE` in front of a program.
+pub fn is_assignment(text: &str) -> bool {
     text.contains('=')
 }
 

@@ -178,7 +178,7 @@ pub(crate) fn is_multi_call(name: &str) -> bool {
 }
 
 /// Whether the shell's text means something else than the same text in a Bourne shell.
-pub(crate) fn has_own_language(token: &str) -> bool {
+pub fn has_own_language(token: &str) -> bool {
     let name = shell_name(token);
     FOREIGN.contains(&name.as_str()) || WINDOWS.contains(&name.as_str())
 }
@@ -328,7 +328,7 @@ impl Bourne {
 
 /// Options at most that change nothing about where commands come from: a shell so called reads them from
 /// standard input.
-pub(crate) fn reads_only_stdin(argv: &[String]) -> bool {
+pub fn reads_only_stdin(argv: &[String]) -> bool {
     argv.iter().skip(1).all(|word| {
         matches!(
             word.as_str(),

@@ -1,9 +1,12 @@
 //! What carriers hand on, as texts: so that a command which must not be typed into a shell
 //! (`/approve ID`) is also found behind `sudo`, `env` or `sh -c`.
 
-use super::carriers::{Carried, CarrierWord, SPLIT_LEVELS, is_assignment, unwrap};
-use crate::names::program_name;
-use crate::{Dispatch, ShellCall, dispatch, lex, shell_call};
+use interlock_programs::inline::carriers::{
+    Carried, CarrierWord, MAX_SPLIT_LEVELS, is_assignment, join_words, unwrap_carrier,
+};
+use interlock_programs::{Dispatch, ShellCall, dispatch, shell_call};
+
+use crate::lex;
 
 /// Texts inside texts that are looked at.
 const MAX_DEPTH: usize = 8;
@@ -24,19 +27,19 @@ fn collect(mut words: Vec<CarrierWord>, depth: usize, found: &mut Vec<String>) {
     words.drain(..assignments.count());
     let mut levels = 0;
     loop {
-        match unwrap(words) {
+        match unwrap_carrier(words) {
             Carried::Words(next) => {
-                note(joined(&next), found);
+                note(join_words(&next), found);
                 words = next;
             }
-            Carried::Split(next) if levels < SPLIT_LEVELS => {
+            Carried::Split(next) if levels < MAX_SPLIT_LEVELS => {
                 levels += 1;
                 words = next;
             }
             Carried::Split(_) | Carried::Nothing => return,
             Carried::Last(last) => match behind_wrapper(&last) {
                 Some(next) => {
-                    note(joined(&next), found);
+                    note(join_words(&next), found);
                     words = next;
                 }
                 None => return shell_text(&last, depth, found),
@@ -92,38 +95,6 @@ fn texts(words: &[CarrierWord]) -> Vec<String> {
     words.iter().map(|word| word.text.clone()).collect()
 }
 
-fn joined(words: &[CarrierWord]) -> String {
-    texts(words).join(" ")
-}
-
-/// A shell builtin that runs commands which are not its own words, behind `command` and the like.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CarriedBuiltin {
-    /// `eval`: the text that it would run.
-    Eval(String),
-    /// `source` or `.`: the name as written; the commands come from a file.
-    Source(String),
-}
-
-/// The builtin that `command`, `builtin` or `exec` hand on to, if it runs commands of its own.
-pub fn carried_builtin(argv: &[impl AsRef<str>]) -> Option<CarriedBuiltin> {
-    let mut words = CarrierWord::all(argv);
-    loop {
-        let carrier = program_name(&words.first()?.text);
-        if !matches!(&*carrier, "command" | "builtin" | "exec") {
-            return None;
-        }
-        let Carried::Words(next) = unwrap(words) else {
-            return None;
-        };
-        match next.first()?.text.as_str() {
-            "eval" => return Some(CarriedBuiltin::Eval(joined(&next[1..]))),
-            name @ ("source" | ".") => return Some(CarriedBuiltin::Source(name.to_owned())),
-            _ => words = next,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,21 +128,5 @@ mod tests {
         ] {
             assert_eq!(payloads(argv), expected, "{argv:?}");
         }
-    }
-
-    #[test]
-    fn builtins_are_found_behind_command() {
-        let source = CarriedBuiltin::Source("source".to_owned());
-        assert_eq!(
-            carried_builtin(&["command", "source", "./env.sh"]),
-            Some(source)
-        );
-        let eval = CarriedBuiltin::Eval("rm x".to_owned());
-        assert_eq!(
-            carried_builtin(&["builtin", "command", "eval", "rm", "x"]),
-            Some(eval)
-        );
-        assert_eq!(carried_builtin(&["command", "echo", "eval"]), None);
-        assert_eq!(carried_builtin(&["eval", "x"]), None);
     }
 }

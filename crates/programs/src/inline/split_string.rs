@@ -5,7 +5,7 @@
 ///
 /// Text that env would refuse (an open quote, an unknown escape) is split as far as it makes
 /// sense; variables stay as they are written. So the words serve for finding, not for running.
-pub(crate) fn split(text: &str) -> Vec<String> {
+pub fn split(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote: Option<char> = None;

@@ -6,7 +6,8 @@
 //! Read [`detect`] first, then `grammar` (the form of the tables) and
 //! `matcher` (how command lines are read), then the tables.
 
-mod carriers;
+mod carried_builtin;
+pub mod carriers;
 mod databases;
 mod detect;
 mod editors;
@@ -22,16 +23,15 @@ mod matcher;
 mod network;
 mod packages;
 mod patterns;
-mod payloads;
 mod runtimes;
 mod sed;
-pub(crate) mod split_string;
+pub mod split_string;
 mod stream;
 mod toolchains;
 
+pub use carried_builtin::{CarriedBuiltin, carried_builtin};
 pub use carriers::detect_through_carriers;
 pub use detect::{Reach, detect, reach};
 pub use hit::{HitKind, InlineHit};
 pub use patterns::{is_inline_capable_pattern, is_interpreter_like_safe_bin};
-pub use payloads::{CarriedBuiltin, carried_builtin, payloads};
-pub(crate) use runtimes::{Code, code};
+pub use runtimes::{InterpreterCode, interpreter_code};

@@ -1,9 +1,9 @@
 //! What holds for every argv.
 
-use interlock_command::inline::{
+use interlock_programs::inline::{
     detect, detect_through_carriers, is_inline_capable_pattern, is_interpreter_like_safe_bin,
 };
-use interlock_command::names::program_name;
+use interlock_programs::names::program_name;
 use proptest::prelude::*;
 
 /// Programs and arguments of interest among arbitrary text, so that tables are reached.

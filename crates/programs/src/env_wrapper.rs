@@ -51,7 +51,7 @@ pub(crate) fn dispatch(argv: &[String]) -> Dispatch {
 /// The assignments of `env NAME=VALUE… PROGRAM …` without any option, in order. Then `env` does what
 /// leading assignments do, and nothing else. `None` for every other use, and for a name that no
 /// leading assignment could have.
-pub(crate) fn only_assignments(argv: &[String]) -> Option<Vec<(String, String)>> {
+pub fn only_assignments(argv: &[String]) -> Option<Vec<(String, String)>> {
     let parsed = parse(argv).filter(|parsed| !parsed.has_options && !parsed.keys.is_empty())?;
     let end = parsed.index.min(argv.len());
     let words = &argv[end - parsed.keys.len()..end];
@@ -89,7 +89,7 @@ pub fn assignment_keys(argv: &[String]) -> Vec<String> {
 }
 
 /// Whether every option is known, so that what it starts is known too.
-pub(crate) fn is_understood(argv: &[String]) -> bool {
+pub fn is_understood(argv: &[String]) -> bool {
     parse(argv).is_some()
 }
 

@@ -9,7 +9,7 @@ use super::detect::read;
 use super::grammar::{Grammar, OptionOrder};
 use super::hit::HitKind;
 use super::matcher::{ParsedLine, parse};
-use crate::describe::DYNAMIC;
+use crate::DYNAMIC;
 use crate::names::{program_name, without_version};
 
 mod table;
@@ -18,7 +18,7 @@ use table::{Operand, RUNTIMES, Runtime};
 
 /// Where the code of one call comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Code {
+pub enum InterpreterCode {
     /// All of it stands in the argv.
     Inline { label: String },
     /// One file by its path, at this index in argv.
@@ -40,7 +40,7 @@ pub(crate) enum Code {
 }
 
 /// `None`: no interpreter, or a call that runs no code (`python --version`).
-pub(crate) fn code(argv: &[String]) -> Option<Code> {
+pub fn interpreter_code(argv: &[String]) -> Option<InterpreterCode> {
     let name = program_name(argv.first()?);
     let runtime = find(&name)?;
     let words: Vec<&str> = argv.iter().map(String::as_str).collect();
@@ -85,7 +85,7 @@ struct RuntimeCall<'a> {
 type FoundCode<'a> = (HitKind, &'a str, usize, &'static str);
 
 impl RuntimeCall<'_> {
-    fn code(&self, inspected: Vec<FoundCode<'_>>) -> Option<Code> {
+    fn code(&self, inspected: Vec<FoundCode<'_>>) -> Option<InterpreterCode> {
         let file = match self.file() {
             Ok(file) => file,
             Err(found) => return Some(self.elsewhere(found)),
@@ -132,14 +132,14 @@ impl RuntimeCall<'_> {
             return Some(self.elsewhere("a text that is only known when it runs".to_owned()));
         }
         match (file, label) {
-            (Some(_), None) if is_stdin => Some(Code::Stdin {
+            (Some(_), None) if is_stdin => Some(InterpreterCode::Stdin {
                 expected: self.runtime.shape,
             }),
             (Some(_), Some(_)) if is_stdin && self.runtime.file_besides_text => {
                 Some(self.elsewhere("`-`: the code is read from standard input".to_owned()))
             }
             (Some((path, index)), inline) if inline.is_none() || self.runtime.file_besides_text => {
-                Some(Code::File {
+                Some(InterpreterCode::File {
                     path,
                     index,
                     inline,
@@ -147,16 +147,16 @@ impl RuntimeCall<'_> {
                     expected: self.runtime.shape,
                 })
             }
-            (_, Some(label)) => Some(Code::Inline { label }),
-            (_, None) if self.runtime.reads_stdin => Some(Code::Stdin {
+            (_, Some(label)) => Some(InterpreterCode::Inline { label }),
+            (_, None) if self.runtime.reads_stdin => Some(InterpreterCode::Stdin {
                 expected: self.runtime.shape,
             }),
             (_, None) => None,
         }
     }
 
-    fn elsewhere(&self, found: String) -> Code {
-        Code::Elsewhere {
+    fn elsewhere(&self, found: String) -> InterpreterCode {
+        InterpreterCode::Elsewhere {
             expected: self.runtime.shape,
             found,
         }

@@ -46,7 +46,7 @@ fn without_ending(name: &str) -> &str {
 
 /// The name without a trailing version: `python3.13` and `gcc-12` become `python` and `gcc`.
 /// `None` if there is no version to remove, or nothing else.
-pub(crate) fn without_version(name: &str) -> Option<&str> {
+pub fn without_version(name: &str) -> Option<&str> {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     if stem.len() == name.len() {
         return None;

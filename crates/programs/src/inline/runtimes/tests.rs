@@ -8,8 +8,8 @@ fn words(words: &[&str]) -> Vec<String> {
 }
 
 fn path_of(argv: &[&str]) -> Option<String> {
-    match code(&words(argv)) {
-        Some(Code::File { path, .. }) => Some(path),
+    match interpreter_code(&words(argv)) {
+        Some(InterpreterCode::File { path, .. }) => Some(path),
         _ => None,
     }
 }
@@ -52,7 +52,10 @@ fn options_that_are_harmless_leave_the_file_where_it_stands() {
             }
             let argv = call(name, row, &["--no-such-option-here"]);
             assert!(
-                matches!(code(&words(&argv)), Some(Code::Elsewhere { .. })),
+                matches!(
+                    interpreter_code(&words(&argv)),
+                    Some(InterpreterCode::Elsewhere { .. })
+                ),
                 "{argv:?}"
             );
         }
