@@ -16,7 +16,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
 use crate::look::RecordLook;
-use crate::tools::blocking;
+use crate::work::blocking;
 use crate::ws::methods::tell_approval;
 
 /// How often other processes' changes are looked for.
@@ -57,25 +57,59 @@ pub(crate) struct Approvals {
     waiting: Mutex<HashMap<String, Vec<ApprovalWaiter>>>,
     changed: Notify,
     published: Mutex<PublishedChanges>,
-    held: Arc<Mutex<HashMap<String, usize>>>,
+    held: Arc<HeldApprovals>,
 }
 
-/// A caller of this process runs what the approval allows, or waits to: no other caller may.
+/// Approvals that calls of this process use, or wait to use.
+#[derive(Debug, Default)]
+struct HeldApprovals {
+    /// How many calls hold an approval, by its id.
+    holders: Mutex<HashMap<String, usize>>,
+    released: Notify,
+}
+
+impl HeldApprovals {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, id: &str) -> usize {
+        self.lock().get(id).copied().unwrap_or_default()
+    }
+}
+
+/// A call of this process runs what the approval allows, or waits to. Calls that look for an unused
+/// approval leave it alone.
 #[derive(Debug)]
 pub(crate) struct HeldApproval {
     id: String,
-    all: Arc<Mutex<HashMap<String, usize>>>,
+    all: Arc<HeldApprovals>,
+}
+
+impl HeldApproval {
+    /// Returns when no other call holds the approval.
+    pub(crate) async fn until_alone(&self) {
+        loop {
+            let released = self.all.released.notified();
+            if self.all.count(&self.id) <= 1 {
+                return;
+            }
+            released.await;
+        }
+    }
 }
 
 impl Drop for HeldApproval {
     fn drop(&mut self) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         if let Some(count) = all.get_mut(&self.id) {
             *count -= 1;
             if *count == 0 {
                 all.remove(&self.id);
             }
         }
+        drop(all);
+        self.all.released.notify_waiters();
     }
 }
 
@@ -169,21 +203,15 @@ impl Approvals {
     }
 
     pub(crate) fn hold(&self, id: &str) -> HeldApproval {
-        let all = Arc::clone(&self.held);
-        let mut held = all.lock().unwrap_or_else(PoisonError::into_inner);
-        *held.entry(id.to_owned()).or_default() += 1;
-        drop(held);
-        let id = id.to_owned();
-        HeldApproval { id, all }
+        *self.held.lock().entry(id.to_owned()).or_default() += 1;
+        HeldApproval {
+            id: id.to_owned(),
+            all: Arc::clone(&self.held),
+        }
     }
 
     pub(crate) fn is_held(&self, id: &str) -> bool {
-        self.holders(id) > 0
-    }
-
-    pub(crate) fn holders(&self, id: &str) -> usize {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.get(id).copied().unwrap_or_default()
+        self.held.count(id) > 0
     }
 
     /// This process has changed something: it need not be looked for.

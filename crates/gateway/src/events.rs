@@ -16,7 +16,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::gateway::Gateway;
 use crate::look::RecordLook;
-use crate::tools::blocking;
+use crate::work::blocking;
 use crate::ws::methods::broadcast;
 
 /// How often other processes' events are looked for.

@@ -29,7 +29,6 @@ use crate::nodes::Nodes;
 use crate::once::Once;
 use crate::serve::limits::GatewayLimits;
 use crate::sessions::SeenSessions;
-use crate::tools::Returned;
 use crate::ws::hub::Hub;
 use crate::ws::subscriptions::Subscriptions;
 
@@ -142,8 +141,6 @@ pub struct Gateway {
     pub(crate) hub: Hub,
     pub(crate) limits: GatewayLimits,
     pub(crate) nodes: Nodes,
-    /// Questions about runs on nodes.
-    pub(crate) returned: Returned,
     pub(crate) events: Events,
     pub(crate) logs: LogLines,
     pub(crate) seen: SeenSessions,
@@ -189,12 +186,11 @@ impl Gateway {
             hub: Hub::default(),
             limits: GatewayLimits::of(&config),
             nodes: Nodes::default(),
-            returned: Returned::default(),
             events: Events::default(),
             logs: options.logs,
             seen: SeenSessions::default(),
             subscriptions: Subscriptions::default(),
-            waiting: Arc::new(Semaphore::new(crate::tools::MAX_WAITING)),
+            waiting: Arc::new(Semaphore::new(crate::work::MAX_WAITING)),
             writes: Writes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
             device_key: Secret::new(

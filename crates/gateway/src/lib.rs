@@ -27,6 +27,7 @@ mod serve;
 mod sessions;
 mod tools;
 mod wake;
+mod work;
 mod ws;
 
 pub use access::token::{OperatorAccess, TokenError, read_secret};

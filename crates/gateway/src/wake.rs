@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::events;
 use crate::gateway::Gateway;
 use crate::look::RecordLook;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// The name of this reader of events in the store.
 const READER: &str = "wake";

@@ -23,7 +23,7 @@ use interlock_wire::Secret;
 
 use self::limiter::{Limiter, Tried};
 use self::token::{OperatorAccess, TokenError};
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// Shorter tokens can be guessed; those of this program have more characters.
 const UNGUESSABLE_BYTES: usize = 32;

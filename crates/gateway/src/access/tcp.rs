@@ -12,7 +12,7 @@ use interlock_supervisor::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::{RunOf, record_of};
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// How long a finding counts. A socket can be passed on to a run later.
 const FRESH: Duration = Duration::from_secs(1);

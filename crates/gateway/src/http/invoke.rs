@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Doors, refusal};
 use crate::access::ProvenCaller;
 use crate::once::{KeyReused, OnceAnswer};
-use crate::tools::{self, Asking, CallError, CallerError, ToolCall};
+use crate::tools::{self, Asking, CallerError, ToolCall};
+use crate::work::CallError;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -155,7 +156,6 @@ fn call(
         progress: None,
         asking: Asking::Elsewhere,
         approval: None,
-        back: None,
         approval_wait: None,
         audience: tools::Audience::Programs,
         cancelled: CancellationToken::new(),

@@ -75,7 +75,7 @@ async fn health() -> Response {
 async fn ready(State(doors): State<Doors>) -> Response {
     let gateway = doors.gateway;
     let look = move || gateway.host.document().and_then(|_| gateway.host.config());
-    match crate::tools::blocking(look).await {
+    match crate::work::blocking(look).await {
         Ok(Ok(_)) => Json(json!({ "ok": true, "status": "ready" })).into_response(),
         Ok(Err(error)) => unavailable(error.code(), &error.to_string()),
         Err(error) => unavailable("STOPPING", &error.to_string()),

@@ -19,9 +19,8 @@ use super::elicit::{self, ElicitPerson, Offers};
 use super::progress;
 use super::server::reads_data_only;
 use super::state::ClientQuestion;
-use crate::tools::{
-    self, Asking, Audience, CallError, ListedSessions, ToolCall, ToolResult, blocking,
-};
+use crate::tools::{self, Asking, Audience, ListedSessions, ToolCall, ToolResult};
+use crate::work::{CallError, blocking};
 
 /// The name of the one question that a call may have.
 const QUESTION: &str = "approval";
@@ -69,11 +68,11 @@ pub(super) async fn call(
             _ => Asking::Elsewhere,
         },
         approval: None,
-        back: None,
         approval_wait: None,
         audience,
         cancelled: cancellation.token.clone(),
     };
+    let mut held = None;
     if let Some(sealed) = &request.request_state {
         let asked: ClientQuestion = connection.open(sealed, &context)?;
         if !asks || request.name != "exec" {
@@ -83,8 +82,8 @@ pub(super) async fn call(
             surface: asked.surface,
             ..person.clone()
         };
-        // Before the answer is given: what it allows on a node runs at once.
-        call.back = gateway.returned.come_back(&asked.approval);
+        // Held before the decision: what it allows is carried out for this caller.
+        held = Some(gateway.approvals.hold(&asked.approval));
         let answer = request.input_responses.as_ref();
         let answer = answer.and_then(|all| all.get(QUESTION)).cloned();
         // What is no answer leaves the question to others.
@@ -104,6 +103,7 @@ pub(super) async fn call(
         tools::call(gateway, &request.name, &call, &arguments).await
     };
     let result = finished(progress::report_progress(&context, work).await)?;
+    drop(held);
     if returns && let Some(id) = result.details["approvalId"].as_str() {
         let (reader, id) = (Arc::clone(gateway), id.to_owned());
         let approval = blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await;

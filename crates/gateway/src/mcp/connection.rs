@@ -21,7 +21,7 @@ use super::caller::McpCaller;
 use super::log::ClientLog;
 use super::roots::ClientRoots;
 use crate::events;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// A client at one of the transports. Whatever is offered to clients owns one.
 #[derive(Debug)]

@@ -20,7 +20,8 @@ use rmcp::model::{
 use rmcp::{Peer, RoleServer};
 
 use crate::gateway::Gateway;
-use crate::tools::{Asker, CallError, blocking};
+use crate::tools::Asker;
+use crate::work::{CallError, blocking};
 
 /// The one field of the form.
 const FIELD: &str = "decision";

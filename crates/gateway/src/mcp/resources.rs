@@ -15,7 +15,8 @@ use serde_json::json;
 
 use super::connection::{McpConnection, McpVersion};
 use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
-use crate::tools::{blocking, is_of_conversation};
+use crate::tools::is_of_conversation;
+use crate::work::blocking;
 
 const PREFIX: &str = "interlock://sessions/";
 

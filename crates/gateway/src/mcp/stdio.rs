@@ -27,7 +27,7 @@ use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::{Peer, ProvenCaller};
 use crate::gateway::Gateway;
 use crate::http::{identify, refusal};
-use crate::tools::blocking;
+use crate::work::blocking;
 
 const PROTOCOL: &str = "interlock-mcp";
 

@@ -51,27 +51,28 @@ pub(crate) fn redeem(
         Some(_) => {}
     }
     let plan = check_request(&details, run)?;
-    take(gateway, plan, run, id)
+    let decision = gateway.host.desk().use_remote(id);
+    let decision = decision.map_err(|error| refused(&error))?;
+    Ok(approved_run(plan, run, id, decision))
 }
 
-/// Takes the one use of an approval, and gives the run that it is for.
-pub(crate) fn take(
-    gateway: &Gateway,
+/// The run that an approval allows, by the stored plan. The approval has been claimed.
+pub(crate) fn approved_run(
     plan: &SystemRunPlan,
     run: &SystemRun,
     id: &str,
-) -> Result<SystemRun, WireError> {
-    let decision = gateway.host.desk().use_remote(id);
-    let decision = match decision.map_err(|error| refused(&error))? {
+    decision: ApprovalDecision,
+) -> SystemRun {
+    let decision = match decision {
         ApprovalDecision::AllowAlways => "allow-always",
         _ => "allow-once",
     };
-    Ok(SystemRun {
+    SystemRun {
         run_id: Some(id.to_owned()),
         approved: Some(true),
         approval_decision: Some(decision.to_owned()),
         ..planned(plan, run)
-    })
+    }
 }
 
 /// A run by the values of its plan.

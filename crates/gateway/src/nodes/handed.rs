@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::extension::{ask, node_code, owner};
 use super::{Node, Nodes};
 use crate::gateway::Gateway;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// How much of the id of a node stands in the names of its sessions.
 const TAG: usize = 12;

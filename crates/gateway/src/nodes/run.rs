@@ -21,7 +21,7 @@ use super::registry::NodesState;
 use super::run_events::{NodeRunEvent, notify, notify_now};
 use super::{Node, NodeInvocation};
 use crate::gateway::Gateway;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// What a node may take longer than the run itself.
 pub(crate) const MARGIN: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Node;
 use super::run::{Handed, now};
 use crate::gateway::Gateway;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// One event of a run for its session.
 #[derive(Debug, Clone)]

@@ -20,7 +20,7 @@ use super::extension::{ask, is_lost, node_code, node_words, owner};
 use super::handed::{self, able, parse, session_id};
 use super::known::with_directory;
 use crate::gateway::Gateway;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// How long nodes are waited for when all sessions are listed.
 const LIST_TIME: Duration = Duration::from_secs(5);

@@ -113,8 +113,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
-    tokio::spawn(crate::tools::resume_here(Arc::clone(&gateway)));
-    let resuming = tokio::spawn(crate::tools::resume_on_nodes(Arc::clone(&gateway)));
+    tokio::spawn(crate::tools::resume(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
@@ -132,7 +131,6 @@ pub async fn serve_offering<S: ServerHandler>(
     telling.abort();
     waking.abort();
     resting.abort();
-    resuming.abort();
     gateway.host.later().settle();
     drop(lock);
     Ok(())
@@ -143,6 +141,7 @@ async fn rest(gateway: Arc<Gateway>) {
     let mut rest = memory::RestWatch::default();
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
+        gateway.once.tidy();
         rest.look(|| gateway.host.store().shrink());
     }
 }

@@ -5,12 +5,16 @@ mod caller;
 mod catalog;
 mod events;
 mod exec;
+mod local_run;
 mod model_text;
-mod node;
+mod node_run;
 mod patch;
+mod pipeline;
 mod process;
+mod render;
 mod result;
 mod resume;
+mod run_outcome;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,8 +24,7 @@ use axum::http::StatusCode;
 use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_host::parameters::ParameterError;
-use interlock_host::{CallerContext, HostError, PendingApproval, now_ms, tool_levels};
+use interlock_host::{CallerContext, PendingApproval, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -29,13 +32,14 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
-pub(crate) use node::{ComesBack, GatewayLevels, Returned, resume as resume_on_nodes};
+pub(crate) use node_run::GatewayLevels;
 pub(crate) use process::is_of_conversation;
 pub(crate) use result::ToolResult;
-pub(crate) use resume::resume as resume_here;
+pub(crate) use resume::resume;
 
 use crate::gateway::Gateway;
 use crate::once;
+use crate::work::{CallError, blocking};
 
 /// How long a call waits for a decision, where neither caller nor config say it.
 const APPROVAL_WAIT: Duration = Duration::from_secs(45);
@@ -78,8 +82,6 @@ pub(crate) struct ToolCall {
     pub(crate) asking: Asking,
     /// Goes on with a question that this caller was given back.
     pub(crate) approval: Option<String>,
-    /// The same question, where it is about a run on a node.
-    pub(crate) back: Option<ComesBack>,
     /// How long the caller waits for a person, if it said so.
     pub(crate) approval_wait: Option<Duration>,
     /// Who reads the result.
@@ -167,20 +169,6 @@ pub enum Progress {
     Waiting(String),
 }
 
-/// Why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    #[error(transparent)]
-    Parameters(#[from] ParameterError),
-    /// Not offered to this agent: it does not learn whether it exists.
-    #[error("Tool not available: {0}")]
-    NotAvailable(String),
-    #[error(transparent)]
-    Host(#[from] HostError),
-    #[error("the gateway is stopping")]
-    Stopping,
-}
-
 /// The tools that an agent may call.
 pub(crate) fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static Described> {
     let gateway = &config.config().gateway.tools;
@@ -252,33 +240,6 @@ pub(crate) fn had_effect((status, body): &once::OnceAnswer) -> bool {
         Some(said) => said != "denied",
         None => status.is_success() || *status == StatusCode::INTERNAL_SERVER_ERROR,
     }
-}
-
-/// Calls that wait for runs at once: each holds a thread. The runtime has more of them, so that
-/// runs do not keep decisions and reads waiting; further calls wait for their turn.
-pub(crate) const MAX_WAITING: usize = 512;
-
-/// Work that lasts as long as a run may.
-pub(crate) async fn waiting<T: Send + 'static>(
-    gateway: &Gateway,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, CallError> {
-    let place = Arc::clone(&gateway.waiting).acquire_owned().await;
-    let place = place.map_err(|_| CallError::Stopping)?;
-    blocking(move || {
-        let _place = place;
-        work()
-    })
-    .await
-}
-
-/// Work that waits for processes or the disk, off the threads that serve connections.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, CallError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| CallError::Stopping)
 }
 
 #[cfg(test)]

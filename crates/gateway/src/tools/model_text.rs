@@ -6,6 +6,7 @@ use interlock_command::display::ShownLine;
 use serde_json::Value;
 
 use super::result::ToolResult;
+use super::run_outcome::RunLocation;
 
 /// How many characters of a result are for everything but output.
 const MOST_RESERVED: usize = 4_000;
@@ -43,28 +44,20 @@ impl ModelText {
     }
 }
 
-/// Where a command ran.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RunLocation<'a> {
-    pub(crate) cwd: Option<&'a str>,
-    /// None is the gateway's machine.
-    pub(crate) node: Option<&'a str>,
-}
-
-impl std::fmt::Display for RunLocation<'_> {
+impl std::fmt::Display for RunLocation {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(cwd) = self.cwd {
+        if let Some(cwd) = &self.cwd {
             write!(out, "in {} ", ShownLine::new(cwd))?;
         }
-        match self.node {
-            Some(node) => write!(out, "on node {}", ShownLine::new(node)),
+        match &self.node {
+            Some(node) => write!(out, "on node {}", ShownLine::new(&node.name)),
             None => out.write_str("on gateway"),
         }
     }
 }
 
 /// The first line of a run that has ended.
-pub(crate) fn ended_status(how: &str, duration_ms: u64, location: RunLocation<'_>) -> String {
+pub(crate) fn ended_status(how: &str, duration_ms: u64, location: &RunLocation) -> String {
     format!("{how}, {}, {location}", duration(duration_ms))
 }
 

@@ -1,32 +1,70 @@
-//! `apply_patch`: several files in the agent's workspace, all or nothing. Patches of protected files wait
-//! for an approver, as runs do.
+//! `apply_patch`: several files in the agent's workspace, all or nothing. Patches of protected files
+//! wait for an approver, as runs do.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::PatchParameters;
-use interlock_host::{
-    DeskError, EndListener, PatchError, PatchOutcome, PatchRequest, PendingApproval,
-};
+use interlock_host::{DeskError, EndListener, PatchError, PatchOutcome, PatchRequest};
 use interlock_patch::PatchSummary;
 use serde_json::{Value, json};
 
-use super::exec::{DecisionWait, await_decision, read};
+use super::pipeline::{self, ApprovedStart, OutcomeReceiver, RunHost, RunStart};
 use super::result::ToolResult;
-use super::{Asking, CallError, ToolCall, blocking, directory};
-use crate::approvals::HeldApproval;
+use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
+use super::{CallError, ToolCall, directory};
 use crate::gateway::Gateway;
+use crate::work::blocking;
 
-/// A call, with everything that its request borrows.
+pub(super) async fn apply_patch(
+    gateway: &Arc<Gateway>,
+    config: &ConfigFile,
+    call: &ToolCall,
+    arguments: &Value,
+) -> Result<ToolResult, CallError> {
+    let parameters = PatchParameters::parse(arguments)?;
+    let root = match directory(gateway, call).await? {
+        Ok(root) => root,
+        Err(refused) => return Ok(refused),
+    };
+    let patch = Arc::new(PatchRun {
+        gateway: Arc::clone(gateway),
+        call: call.clone(),
+        parameters,
+        root,
+    });
+    let exec = config.config().exec_for(call.agent.as_str());
+    pipeline::run(gateway, patch, call, call.patience(&exec)).await
+}
+
+/// A call of `apply_patch`.
 #[derive(Debug)]
-struct WantedPatch {
+struct PatchRun {
+    gateway: Arc<Gateway>,
     call: ToolCall,
     parameters: PatchParameters,
     root: PathBuf,
 }
 
-impl WantedPatch {
+impl RunHost for PatchRun {
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _ = blocking(move || self.carry_out_here(start, receiver)).await;
+        })
+    }
+
+    fn location(&self) -> RunLocation {
+        RunLocation::gateway(&self.root.display().to_string())
+    }
+}
+
+impl PatchRun {
     fn request(&self) -> PatchRequest<'_> {
         PatchRequest {
             agent: &self.call.agent,
@@ -41,158 +79,113 @@ impl WantedPatch {
         }
     }
 
-    fn pending(&self, approval: &PendingApproval) -> ToolResult {
-        ToolResult::pending(approval, &self.root.display().to_string())
-    }
-}
-
-pub(super) async fn apply_patch(
-    gateway: &Arc<Gateway>,
-    config: &ConfigFile,
-    call: &ToolCall,
-    arguments: &Value,
-) -> Result<ToolResult, CallError> {
-    let parameters = PatchParameters::parse(arguments)?;
-    let root = match directory(gateway, call).await? {
-        Ok(root) => root,
-        Err(refused) => return Ok(refused),
-    };
-    let wanted = Arc::new(WantedPatch {
-        call: call.clone(),
-        parameters,
-        root,
-    });
-    let approval = match &call.approval {
-        Some(id) => match read(gateway, id).await? {
-            Ok(approval) => approval,
-            Err(error) => return Ok(refused(&error.into())),
-        },
-        None => {
-            let (host, own) = (Arc::clone(gateway), Arc::clone(&wanted));
-            let begun = blocking(move || {
-                let is_free = |id: &str| !host.approvals.is_held(id);
-                host.host.apply_patch_again(&own.request(), &is_free)
-            });
-            match begun.await? {
-                Ok(PatchOutcome::Applied(summary)) => return Ok(applied(&summary)),
-                Ok(PatchOutcome::Pending(approval)) => *approval,
-                Err(error) => return Ok(refused(&error)),
-            }
-        }
-    };
-    if call.approval.is_none()
-        && let Asking::Returned(is_for_caller) = &call.asking
-        && is_for_caller(&approval)
-    {
-        gateway.approvals.look_now();
-        return Ok(wanted.pending(&approval));
-    }
-    let exec = config.config().exec_for(call.agent.as_str());
-    match await_decision(gateway, call, &approval, call.patience(&exec)).await? {
-        DecisionWait::Decided(held) => {
-            let id = approval.id.clone();
-            let done = apply_allowed(gateway, &wanted, approval.id, held, EndListener::Caller);
-            Ok(match done.await? {
-                Ok(summary) => applied(&summary),
-                Err(error) => refused(&error).about(&id),
-            })
-        }
-        DecisionWait::Cancelled => Ok(ToolResult::cancelled()),
-        DecisionWait::Undecided(later) => {
-            let result = wanted.pending(&approval);
-            if let Some((decided, held)) = later {
-                let gateway = Arc::clone(gateway);
-                tokio::spawn(async move {
-                    decided.await;
-                    apply_later(&gateway, &wanted, approval.id, held).await;
+    fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
+        let (gateway, request) = (&self.gateway, self.request());
+        match start {
+            RunStart::Judged => {
+                let is_free = |id: &str| !gateway.approvals.is_held(id);
+                receiver.deliver(match gateway.host.apply_patch_again(&request, &is_free) {
+                    Ok(PatchOutcome::Applied(summary)) => ToolOutcome::Patched(summary),
+                    Ok(PatchOutcome::Pending(approval)) => ToolOutcome::Pending {
+                        approval,
+                        location: self.location(),
+                    },
+                    Err(error) => ToolOutcome::Refused(RunRefusal::of_patch(&error)),
                 });
             }
-            Ok(result)
+            RunStart::Approved(ApprovedStart { id, held }) => {
+                let listener = if receiver.is_absent() {
+                    EndListener::SessionEvent
+                } else {
+                    EndListener::Caller
+                };
+                let desk = gateway.host.desk();
+                let applied = desk.apply_approved(&id, &request, listener);
+                drop(held);
+                let conversation = (self.call.agent.as_str(), &*self.call.session_key);
+                deliver(gateway, conversation, &id, applied, receiver);
+            }
         }
     }
 }
 
-async fn apply_allowed(
-    gateway: &Arc<Gateway>,
-    wanted: &Arc<WantedPatch>,
-    id: String,
-    held: HeldApproval,
-    listener: EndListener,
-) -> Result<Result<PatchSummary, PatchError>, CallError> {
-    let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
-    blocking(move || {
-        let _held = held;
-        let desk = gateway.host.desk();
-        let done = desk.apply_approved(&id, &wanted.request(), listener);
-        if done.is_err() {
-            gateway.approvals.look_now();
-        }
-        done
-    })
-    .await
+/// A patch that an earlier process of this gateway asked an approver about.
+#[derive(Debug)]
+pub(super) struct StoredPatch {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) agent: String,
+    pub(super) session_key: String,
 }
 
-/// Applies what was allowed after its caller had got a pending answer. Its conversation is notified
-/// of the end; of a denial it has been notified already.
-async fn apply_later(
-    gateway: &Arc<Gateway>,
-    wanted: &Arc<WantedPatch>,
-    id: String,
-    held: HeldApproval,
+impl RunHost for StoredPatch {
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()> {
+        let RunStart::Approved(ApprovedStart { id, held }) = start else {
+            return Box::pin(std::future::ready(()));
+        };
+        let work = move || {
+            let applied = self.gateway.host.desk().apply_left(&id);
+            drop(held);
+            let conversation = (self.agent.as_str(), self.session_key.as_str());
+            deliver(&self.gateway, conversation, &id, applied, receiver);
+        };
+        Box::pin(async move {
+            let _ = blocking(work).await;
+        })
+    }
+
+    fn location(&self) -> RunLocation {
+        RunLocation {
+            cwd: None,
+            node: None,
+        }
+    }
+}
+
+/// Delivers what became of an approved patch. Without a caller, the conversation is notified of a
+/// patch that could not be applied, where no record does that.
+fn deliver(
+    gateway: &Gateway,
+    (agent, session_key): (&str, &str),
+    id: &str,
+    applied: Result<PatchSummary, PatchError>,
+    receiver: OutcomeReceiver,
 ) {
-    let (reader, asked) = (Arc::clone(gateway), id.clone());
-    let ended = blocking(move || reader.host.desk().ended(&asked)).await;
-    if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
-        return;
+    if applied.is_err() {
+        gateway.approvals.look_now();
     }
-    let done = apply_allowed(gateway, wanted, id.clone(), held, EndListener::SessionEvent).await;
-    if let Ok(Err(error)) = done {
-        let ToolCall {
-            agent, session_key, ..
-        } = &wanted.call;
-        not_applied(gateway, (agent.as_str(), session_key), &id, &error);
+    let (outcome, error) = match applied {
+        Ok(summary) => (ToolOutcome::Patched(summary), None),
+        Err(error) => {
+            let refusal = RunRefusal::of_patch(&error).about(id);
+            (ToolOutcome::Refused(refusal), Some(error))
+        }
+    };
+    let listener = receiver.deliver(outcome);
+    if listener == EndListener::SessionEvent
+        && let Some(error) = error.filter(|error| !is_reported(error))
+    {
+        let text = format!("Patch not applied (gateway id={id}): {error}");
+        let payload = json!({ "approvalId": id, "code": error.code() });
+        let desk = gateway.host.desk();
+        if let Err(error) = desk.note(session_key, agent, &text, &payload) {
+            tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
+        }
     }
     gateway.events.look_now();
 }
 
-/// Notifies a conversation of an allowed patch that could not be applied, where no record does it.
-pub(super) fn not_applied(
-    gateway: &Gateway,
-    (agent, session_key): (&str, &str),
-    id: &str,
-    error: &PatchError,
-) {
-    // The session already has an event about drift, and about a patch that failed while it was
-    // applied; a used approval is another call's.
-    let is_told = match error {
+/// The conversation already has an event about drift, and about a patch that failed while it was
+/// applied. A used approval is another call's.
+fn is_reported(error: &PatchError) -> bool {
+    match error {
         PatchError::Desk(error) => {
             matches!(error, DeskError::Drift { .. } | DeskError::Used { .. })
         }
         PatchError::Apply(_) => true,
         _ => false,
-    };
-    if is_told {
-        return;
-    }
-    let text = format!("Patch not applied (gateway id={id}): {error}");
-    let payload = json!({ "approvalId": id, "code": error.code() });
-    let desk = gateway.host.desk();
-    if let Err(error) = desk.note(session_key, agent, &text, &payload) {
-        tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
-    }
-    gateway.events.look_now();
-}
-
-fn applied(summary: &PatchSummary) -> ToolResult {
-    let details = json!({ "status": "completed", "summary": summary, "host": "gateway" });
-    ToolResult::new(summary.to_string(), details, false)
-}
-
-fn refused(error: &PatchError) -> ToolResult {
-    let (message, remedy) = (error.to_string(), error.remedy());
-    if error.is_denial() {
-        ToolResult::denied(error.code(), &message, remedy.as_deref())
-    } else {
-        ToolResult::failed(error.code(), &message, remedy.as_deref())
     }
 }

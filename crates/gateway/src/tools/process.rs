@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 
 use super::model_text::{KeptEnd, ModelText, fitting_lines, output_room, read_rest};
 use super::result::ToolResult;
-use super::{Audience, CallError, ListedSessions, ToolCall, waiting};
+use super::{Audience, CallError, ListedSessions, ToolCall};
 use crate::gateway::Gateway;
 use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
+use crate::work::waiting;
 
 pub(super) async fn process(
     gateway: &Arc<Gateway>,

@@ -1,79 +1,81 @@
-//! Questions about runs on this host that an earlier process of this gateway asked: what is allowed by
-//! now, or later, runs as if that one still lived.
+//! Calls that an earlier process of this gateway asked an approver about: what is allowed by now, or
+//! later, is carried out as if that process still lived.
 
 use std::sync::Arc;
 
-use interlock_host::LeftRun;
-use tokio::sync::oneshot;
+use interlock_host::{HostError, LeftRun};
 
-use super::exec::{not_run, wait};
-use super::patch::not_applied;
-use super::{blocking, waiting};
-use crate::approvals::HeldApproval;
+use super::local_run::StoredLocalRun;
+use super::node_run::StoredNodeRun;
+use super::patch::StoredPatch;
+use super::pipeline::{Decision, RunHost, carry_out_when_decided};
 use crate::gateway::Gateway;
+use crate::work::blocking;
 
-/// Questions that are gone on with.
-const MOST: usize = 4096;
+/// Approvals that are resumed at most.
+const MAX_RESUMED: usize = 4096;
 
-/// Goes on with what an earlier process asked. Returns when all of it is waited for.
+/// Goes on with everything that an earlier process asked. Returns when all of it is waited for.
 pub(crate) async fn resume(gateway: Arc<Gateway>) {
     let reader = Arc::clone(&gateway);
-    let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
-    let left = blocking(move || reader.host.desk().left_to_run(began, MOST)).await;
-    match left {
-        Ok(Ok(left)) => {
-            for one in left {
-                tokio::spawn(go_on(Arc::clone(&gateway), one));
-            }
-        }
+    let stored = match blocking(move || stored_calls(&reader)).await {
+        Ok(Ok(stored)) => stored,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "earlier questions about runs cannot be looked up");
+            tracing::warn!(%error, "approvals of an earlier gateway cannot be read");
+            return;
         }
-        Err(_) => {}
+        Err(_) => return,
+    };
+    for (id, host) in stored {
+        let held = gateway.approvals.hold(&id);
+        let decision = Decision::of(&gateway, &id);
+        tokio::spawn(carry_out_when_decided(
+            Arc::clone(&gateway),
+            host,
+            decision,
+            held,
+        ));
     }
 }
 
-async fn go_on(gateway: Arc<Gateway>, left: LeftRun) {
-    let held = gateway.approvals.hold(&left.id);
-    let decided = gateway.approvals.wait_for(&left.id);
-    let (reader, id) = (Arc::clone(&gateway), left.id.clone());
-    // The decision may have been taken while there was no gateway.
-    let ended = blocking(move || reader.host.desk().ended(&id)).await;
-    if matches!(ended, Ok(Ok(None))) {
-        tokio::select! {
-            _ = decided => {}
-            () = gateway.stop.cancelled() => return,
-        }
-    }
-    let own = Arc::clone(&gateway);
-    let _ = waiting(&own, move || run(&gateway, &left, held)).await;
-}
-
-/// Runs it if that is allowed. No caller waits for it: its session gets an event at the end; of a
-/// denial it has got one already.
-fn run(gateway: &Gateway, left: &LeftRun, held: HeldApproval) {
+/// The calls whose approvals were asked for before this process began and are not used, by the id of
+/// the approval.
+fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<(String, Arc<dyn RunHost>)>, HostError> {
+    let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
     let desk = gateway.host.desk();
-    if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
-        return;
-    }
-    if left.is_patch {
-        let applied = desk.apply_left(&left.id);
-        drop(held);
-        if let Err(error) = applied {
-            let whose = (left.agent.as_str(), left.session_key.as_str());
-            not_applied(gateway, whose, &left.id, &error);
+    let local = desk.left_to_run(began, MAX_RESUMED)?;
+    let mut calls: Vec<(String, Arc<dyn RunHost>)> = local
+        .into_iter()
+        .map(|left| stored_local(gateway, left))
+        .collect();
+    for id in desk.unclaimed_remote(MAX_RESUMED)? {
+        if let Some(run) = StoredNodeRun::read(gateway, &id) {
+            calls.push((id, Arc::new(run)));
         }
-        gateway.events.look_now();
-        return;
     }
-    let begun = desk.run_left(&left.id, &gateway.environment, &gateway.supervisor);
-    drop(held);
-    match begun {
-        Ok(running) => {
-            let (no_caller, _) = oneshot::channel();
-            let cwd = running.conversation.started().session.cwd.clone();
-            wait(gateway, running, &cwd, no_caller);
-        }
-        Err(error) => not_run(gateway, (&left.agent, &left.session_key), &left.id, &error),
+    Ok(calls)
+}
+
+fn stored_local(gateway: &Arc<Gateway>, left: LeftRun) -> (String, Arc<dyn RunHost>) {
+    let gateway = Arc::clone(gateway);
+    let LeftRun {
+        id,
+        agent,
+        session_key,
+        is_patch,
+    } = left;
+    if is_patch {
+        let patch = StoredPatch {
+            gateway,
+            agent,
+            session_key,
+        };
+        return (id, Arc::new(patch));
     }
+    let run = StoredLocalRun {
+        gateway,
+        agent,
+        session_key,
+    };
+    (id, Arc::new(run))
 }

@@ -11,7 +11,7 @@ use interlock_host::SessionEvent;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::gateway::Gateway;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// For one try.
 const TIME: Duration = Duration::from_secs(30);

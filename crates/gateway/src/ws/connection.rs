@@ -26,7 +26,7 @@ use super::{Arrival, methods};
 use crate::access::Peer;
 use crate::access::tcp::PeerStanding;
 use crate::gateway::Gateway;
-use crate::tools::blocking;
+use crate::work::blocking;
 
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;

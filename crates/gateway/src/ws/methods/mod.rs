@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::connection::ping_interval;
 use crate::gateway::Gateway;
-use crate::tools::{CallError, blocking};
+use crate::work::{CallError, blocking};
 
 pub(crate) use approvals::tell as tell_approval;
 

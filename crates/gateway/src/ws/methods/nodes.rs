@@ -25,7 +25,8 @@ use crate::nodes::{
     Node, NodeInvocation, approval, extension, handed, list as listing, registry, run,
 };
 use crate::once::{self, KeyReused, OnceKey};
-use crate::tools::{GatewayLevels, blocking};
+use crate::tools::GatewayLevels;
+use crate::work::blocking;
 use crate::ws::client::Client;
 
 /// Commands that administrators reach by methods of their own.

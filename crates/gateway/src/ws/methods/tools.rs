@@ -93,7 +93,6 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAns
         cancelled: CancellationToken::new(),
         asking: crate::tools::Asking::Elsewhere,
         approval: None,
-        back: None,
         approval_wait: asked.approval_wait_ms.map(Duration::from_millis),
         audience: Audience::Programs,
     };

@@ -13,14 +13,16 @@ use interlock_wire::node::extension::{GoneState, MAX_READ_WAIT_MS, RunOrder, Run
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::{NodeAttempt, NodeCall, result};
+use super::{NodeAttempt, NodeRun, NodeRunManner, refusals};
 use crate::nodes::Node;
 use crate::nodes::extension::{ask, is_lost, node_code, owner};
 use crate::nodes::handed::{self, AwaitedRun, able, is_over, session_id};
 use crate::nodes::run::{Handed, MARGIN};
 use crate::nodes::sessions::{self, SessionHandler};
-use crate::tools::result::ToolResult;
-use crate::tools::{Progress, blocking};
+use crate::tools::Progress;
+use crate::tools::pipeline::OutcomeReceiver;
+use crate::tools::run_outcome::{RunEndReport, RunLocation, RunningReport, ToolOutcome};
+use crate::work::blocking;
 
 /// How often it is looked whether a node is back.
 const BACK: Duration = Duration::from_millis(200);
@@ -41,145 +43,148 @@ const MAX_WORDS: usize = 2_000;
 const TAIL_LINES: u64 = 20;
 const TAIL_CHARS: usize = 4_000;
 
-/// How a run on such a node is carried out.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct KeptHow {
-    pub(super) pty: bool,
-    pub(super) stdin_pipe: bool,
-    /// When it goes to the background; none is never.
-    pub(super) yields: Option<Duration>,
-    pub(super) show_chars: usize,
+/// What a run came to, and the end that is recorded once it is known whether a caller received it.
+pub(super) struct NodeRunReport {
+    pub(super) attempt: NodeAttempt,
+    end: NodeRunEnd,
 }
 
-/// The outcome of a run, and what follows once it is known whether a caller took it.
-pub(super) struct KeptRun {
-    ended: NodeAttempt,
-    end: Option<KeptRunEnd>,
-    /// While this is there, no other task records its end.
+/// The end of a run on an Interlock node, for the record.
+pub(super) struct NodeRunEnd {
+    /// `None` where the run goes on, or never was one.
+    record: Option<EndRecord>,
+    /// While this is there, no other task records the end.
     _awaited: Option<AwaitedRun>,
 }
 
-struct KeptRunEnd {
+struct EndRecord {
     run: OpenRun,
     outcome: Option<Value>,
     tail: String,
-    /// The node has a transcript of it, all of which is in the result.
-    is_kept_in_vain: bool,
+    /// The node has a transcript, all of which is in the result.
+    is_transcript_useless: bool,
 }
 
-impl KeptRun {
+impl NodeRunReport {
     fn refused(error: WireError) -> Self {
         Self {
-            ended: NodeAttempt::Refused(error),
-            end: None,
-            _awaited: None,
+            attempt: NodeAttempt::Refused(error),
+            end: NodeRunEnd {
+                record: None,
+                _awaited: None,
+            },
         }
     }
 
-    /// Gives the result to the caller, and records the end by whether it was received. `give` says
-    /// whether it was.
-    pub(super) async fn give(self, work: &NodeCall, give: impl FnOnce(NodeAttempt) -> bool) {
-        let listener = if give(self.ended) {
-            EndListener::Caller
-        } else {
-            EndListener::SessionEvent
+    pub(super) fn into_outcome(self, node: &Node) -> (ToolOutcome, NodeRunEnd) {
+        let outcome = match self.attempt {
+            NodeAttempt::Outcome(outcome) => *outcome,
+            NodeAttempt::Refused(error) => ToolOutcome::Refused(refusals::refused(node, &error)),
         };
-        let Some(KeptRunEnd {
-            run,
-            outcome,
-            tail,
-            is_kept_in_vain,
-        }) = self.end
-        else {
+        (outcome, self.end)
+    }
+
+    pub(super) async fn record(self, run: &NodeRun, listener: EndListener) {
+        self.end.record(run, listener).await;
+    }
+}
+
+impl NodeRunEnd {
+    /// Records the end by who reports it.
+    pub(super) async fn record(self, run: &NodeRun, listener: EndListener) {
+        let Some(record) = self.record else {
             return;
         };
-        let id = run.id.clone();
-        handed::record(&work.gateway, run, outcome, tail, listener).await;
-        if is_kept_in_vain
+        let id = record.run.id.clone();
+        handed::record(
+            &run.gateway,
+            record.run,
+            record.outcome,
+            record.tail,
+            listener,
+        )
+        .await;
+        if record.is_transcript_useless
             && listener == EndListener::Caller
-            && let Some(node) = able(&work.gateway, &work.node.id)
+            && let Some(node) = able(&run.gateway, &run.node.id)
         {
-            handed::forget(&work.gateway, &node, &id).await;
+            handed::forget(&run.gateway, &node, &id).await;
         }
     }
 }
 
-impl NodeCall {
-    /// Starts the run on its node and follows it until there is a result: its end, or that it goes
-    /// on in the background. `gone` ends when the caller stops waiting.
-    pub(super) async fn keep(
+impl NodeRun {
+    /// Starts the run on its node and follows it until there is an outcome: its end, or that it goes
+    /// on in the background.
+    pub(super) async fn start_and_follow(
         &self,
-        node: &Arc<Node>,
-        run_it: SystemRun,
-        gone: impl Future<Output = ()>,
-    ) -> KeptRun {
-        let id = run_it.run_id.clone().unwrap_or_default();
-        let handed = Handed::of(&run_it);
-        let run = match self.hand_over(node, &id, &handed).await {
-            Ok(run) => run,
-            Err(error) => return KeptRun::refused(error),
+        run: SystemRun,
+        receiver: &mut OutcomeReceiver,
+    ) -> NodeRunReport {
+        let id = run.run_id.clone().unwrap_or_default();
+        let handed = Handed::of(&run);
+        let open_run = match self.record_start(&id, &handed).await {
+            Ok(open_run) => open_run,
+            Err(error) => return NodeRunReport::refused(error),
         };
         let awaited = AwaitedRun::new(&self.gateway, &id);
         let began = Instant::now();
-        let is_interactive = self.how.pty || self.how.stdin_pipe;
-        let brief = self.how.yields.map_or(BRIEF, |yields| yields.min(BRIEF));
+        let NodeRunManner {
+            pty, stdin_pipe, ..
+        } = self.manner;
+        let brief = self.manner.yields.map_or(BRIEF, |yields| yields.min(BRIEF));
         let order = RunOrder {
-            owner: owner(&self.gateway, &node.id),
+            owner: owner(&self.gateway, &self.node.id),
             run: SystemRun {
-                policy_layer: Some(self.wanted.layer()),
-                ..run_it
+                policy_layer: Some(self.levels.layer()),
+                ..run
             },
-            pty: self.how.pty,
-            stdin_pipe: self.how.stdin_pipe,
-            wait_ms: if is_interactive {
+            pty,
+            stdin_pipe,
+            wait_ms: if pty || stdin_pipe {
                 0
             } else {
                 u64::try_from(brief.as_millis()).unwrap_or(0)
             },
-            show_chars: self.how.show_chars,
+            show_chars: self.manner.show_chars,
         };
         let started: Result<RunStarted, WireError> =
-            ask(&self.gateway, node, &order, START_TIME).await;
-        let mut follow = Follow {
+            ask(&self.gateway, &self.node, &order, START_TIME).await;
+        let mut follow = NodeRunFollower {
             work: self,
-            run,
+            run: open_run,
             awaited,
             session: None,
             place: None,
             began,
-            yields: self.how.yields,
+            yields: self.manner.yields,
         };
         match started {
             Ok(started) => {
                 if !started.handles_sessions {
                     follow.yields = None;
                 }
-                follow.place = Some(KeptPlace {
+                follow.place = Some(NodeProcess {
                     pid: started.pid,
                     started_at_ms: started.started_at_ms,
                     cwd: started.cwd,
                 });
-                follow.is_called(started.session_id);
+                follow.set_session(started.session_id);
                 if let Some(followed) = started.ended.and_then(whole) {
                     return follow.ended(&followed, Transcript::Forgotten);
                 }
             }
-            // Whether it has started is found out.
+            // Whether it has started is found out below.
             Err(error) if is_lost(&error) => {}
             Err(error) => return follow.not_started(error),
         }
-        follow.until_result(gone).await
+        follow.until_outcome(receiver).await
     }
 
-    /// Puts down that the run is about to be on that node. What cannot be recorded does not run.
-    async fn hand_over(
-        &self,
-        node: &Arc<Node>,
-        id: &str,
-        handed: &Handed,
-    ) -> Result<OpenRun, WireError> {
-        let (gateway, node_id, id) = (Arc::clone(&self.gateway), node.id.clone(), id.to_owned());
-        let handed = handed.clone();
+    /// Records that the run is about to start on the node. What cannot be recorded does not run.
+    async fn record_start(&self, id: &str, handed: &Handed) -> Result<OpenRun, WireError> {
+        let (gateway, node_id) = (Arc::clone(&self.gateway), self.node.id.clone());
+        let (id, handed) = (id.to_owned(), handed.clone());
         let opened = blocking(move || {
             let desk = gateway.host.desk();
             desk.hand_over(&handed.run(&id, &node_id))
@@ -189,21 +194,21 @@ impl NodeCall {
     }
 }
 
-/// Where and since when a run is, as its node said.
-pub(super) struct KeptPlace {
-    pub(super) pid: Option<i32>,
-    pub(super) started_at_ms: u64,
-    pub(super) cwd: String,
+/// The process of a run, as its node reports it.
+struct NodeProcess {
+    pid: Option<i32>,
+    started_at_ms: u64,
+    cwd: String,
 }
 
-/// A run that a caller waits for.
-struct Follow<'a> {
-    work: &'a NodeCall,
+/// A run that is followed until there is an outcome.
+struct NodeRunFollower<'a> {
+    work: &'a NodeRun,
     run: OpenRun,
     awaited: AwaitedRun,
     /// What the node calls it, once that is known.
     session: Option<String>,
-    place: Option<KeptPlace>,
+    place: Option<NodeProcess>,
     began: Instant,
     yields: Option<Duration>,
 }
@@ -222,16 +227,15 @@ enum Transcript {
 }
 
 /// What one look gave.
-enum KeptLook {
+enum NodeRunLook {
     Stands(Box<Followed>),
     /// The node is not there.
     Lost,
     Failed(WireError),
 }
 
-impl Follow<'_> {
-    async fn until_result(mut self, gone: impl Future<Output = ()>) -> KeptRun {
-        tokio::pin!(gone);
+impl NodeRunFollower<'_> {
+    async fn until_outcome(mut self, receiver: &mut OutcomeReceiver) -> NodeRunReport {
         let cancelled = self.work.call.cancelled.clone();
         let mut is_cancelled = false;
         let deadline = self.yields.map(|time| self.began + time);
@@ -249,7 +253,7 @@ impl Follow<'_> {
                 .map_or(wait, |deadline| wait.min(deadline - now));
             let look = tokio::select! {
                 look = self.look(offset, wait) => look,
-                () = &mut gone => return self.background().await,
+                () = receiver.gone() => return self.background().await,
                 () = cancelled.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
                     if !self.cancel().await {
@@ -259,10 +263,10 @@ impl Follow<'_> {
                 }
             };
             match look {
-                KeptLook::Stands(followed) => {
+                NodeRunLook::Stands(followed) => {
                     patience = self.patience();
-                    self.is_called(followed.session_id.clone());
-                    self.place.get_or_insert_with(|| KeptPlace {
+                    self.set_session(followed.session_id.clone());
+                    self.place.get_or_insert_with(|| NodeProcess {
                         pid: followed.pid,
                         started_at_ms: followed.started_at_ms,
                         cwd: followed.cwd.clone(),
@@ -275,7 +279,7 @@ impl Follow<'_> {
                         return self.ended(&followed, Transcript::Kept);
                     }
                 }
-                KeptLook::Lost => {
+                NodeRunLook::Lost => {
                     if patience.is_some_and(|until| until <= Instant::now()) {
                         return self.background().await;
                     }
@@ -284,7 +288,7 @@ impl Follow<'_> {
                         () = sleep_until(deadline.unwrap_or(now + BACK)) => {}
                     }
                 }
-                KeptLook::Failed(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
+                NodeRunLook::Failed(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
                     match self.absent().await {
                         Some(Gone::Never) => {
                             let error =
@@ -295,15 +299,15 @@ impl Follow<'_> {
                         None => tokio::time::sleep(BACK).await,
                     }
                 }
-                KeptLook::Failed(error) => {
-                    let result = result::refused(&self.work.node, &error);
-                    return self.left(result).await;
+                NodeRunLook::Failed(error) => {
+                    let refusal = refusals::refused(&self.work.node, &error);
+                    return self.left(ToolOutcome::Refused(refusal)).await;
                 }
             }
         }
     }
 
-    fn is_called(&mut self, name: String) {
+    fn set_session(&mut self, name: String) {
         if self.session.as_ref() == Some(&name) {
             return;
         }
@@ -318,10 +322,10 @@ impl Follow<'_> {
         Instant::now().checked_add(limit.saturating_add(MARGIN))
     }
 
-    async fn look(&self, offset: Option<u64>, wait: Duration) -> KeptLook {
+    async fn look(&self, offset: Option<u64>, wait: Duration) -> NodeRunLook {
         let gateway = &self.work.gateway;
         let Some(node) = able(gateway, &self.work.node.id) else {
-            return KeptLook::Lost;
+            return NodeRunLook::Lost;
         };
         let read = RunRead {
             owner: owner(gateway, &node.id),
@@ -330,12 +334,12 @@ impl Follow<'_> {
             offset,
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             max_bytes: PROGRESS_BYTES,
-            show_chars: Some(self.work.how.show_chars),
+            show_chars: Some(self.work.manner.show_chars),
         };
         match ask(gateway, &node, &read, wait).await {
-            Ok(followed) => KeptLook::Stands(Box::new(followed)),
-            Err(error) if is_lost(&error) => KeptLook::Lost,
-            Err(error) => KeptLook::Failed(error),
+            Ok(followed) => NodeRunLook::Stands(Box::new(followed)),
+            Err(error) if is_lost(&error) => NodeRunLook::Lost,
+            Err(error) => NodeRunLook::Failed(error),
         }
     }
 
@@ -354,61 +358,70 @@ impl Follow<'_> {
         }
     }
 
-    async fn cancelled_later(self) -> KeptRun {
+    async fn cancelled_later(self) -> NodeRunReport {
         let gateway = Arc::clone(&self.work.gateway);
         gateway.nodes.cancel_later(&self.run.id);
-        let result = result::cancelled_later(&self.work.node);
-        self.left(result).await
+        let refusal = refusals::cancelled_later(&self.work.node);
+        self.left(ToolOutcome::Refused(refusal)).await
     }
 
-    fn not_started(self, error: WireError) -> KeptRun {
+    fn not_started(self, error: WireError) -> NodeRunReport {
         let words: String = error.message.chars().take(MAX_WORDS).collect();
-        let end = KeptRunEnd {
+        let record = EndRecord {
             run: self.run,
             outcome: Some(json!({ "message": words, "status": "not-started" })),
             tail: String::new(),
-            is_kept_in_vain: false,
+            is_transcript_useless: false,
         };
-        KeptRun {
-            ended: NodeAttempt::Refused(error),
-            end: Some(end),
-            _awaited: Some(self.awaited),
+        NodeRunReport {
+            attempt: NodeAttempt::Refused(error),
+            end: NodeRunEnd {
+                record: Some(record),
+                _awaited: Some(self.awaited),
+            },
         }
     }
 
-    fn ended(self, followed: &Followed, transcript: Transcript) -> KeptRun {
+    fn ended(self, followed: &Followed, transcript: Transcript) -> NodeRunReport {
         let node = &self.work.node;
         let name = session_id(&followed.session_id, &node.id).unwrap_or_default();
         let shown = followed.shown.as_ref();
         let is_whole = shown.is_some_and(|shown| shown.omitted_bytes == 0);
-        let end = KeptRunEnd {
+        let record = EndRecord {
             outcome: handed::outcome(followed, &name),
             tail: handed::tail(followed),
             run: self.run,
-            is_kept_in_vain: is_whole && transcript == Transcript::Kept,
+            is_transcript_useless: is_whole && transcript == Transcript::Kept,
         };
-        KeptRun {
-            ended: NodeAttempt::Result(Box::new(result::kept_ended(
-                node,
-                followed,
-                &name,
-                self.work.how.show_chars,
-            ))),
-            end: Some(end),
-            _awaited: Some(self.awaited),
+        let shown_chars = self.work.manner.show_chars;
+        let report = RunEndReport::on_node(node, followed, &name, shown_chars);
+        NodeRunReport {
+            attempt: NodeAttempt::Outcome(Box::new(ToolOutcome::Ended(Box::new(report)))),
+            end: NodeRunEnd {
+                record: Some(record),
+                _awaited: Some(self.awaited),
+            },
         }
     }
 
     /// It goes on without the caller.
-    async fn background(self) -> KeptRun {
+    async fn background(self) -> NodeRunReport {
         let tail = self.tail().await;
         let node = &self.work.node;
-        let name = self.name();
-        let result = match &name {
-            Some(name) => result::kept_running(node, name, self.place.as_ref(), &tail),
-            None => result::not_known_to_run(node),
+        let outcome = match self.name() {
+            Some(session) => {
+                let place = self.place.as_ref();
+                ToolOutcome::Running(RunningReport {
+                    session,
+                    pid: place.and_then(|place| place.pid),
+                    started_at_ms: place.map(|place| place.started_at_ms),
+                    tail,
+                    location: RunLocation::node(node, place.map(|place| place.cwd.as_str())),
+                })
+            }
+            None => ToolOutcome::Refused(refusals::not_known_to_run(node)),
         };
-        self.left(result).await
+        self.left(outcome).await
     }
 
     fn name(&self) -> Option<String> {
@@ -416,7 +429,7 @@ impl Follow<'_> {
         session_id(name, &self.work.node.id)
     }
 
-    async fn left(self, result: ToolResult) -> KeptRun {
+    async fn left(self, outcome: ToolOutcome) -> NodeRunReport {
         if let Some(name) = self.name() {
             handed::to_background(&self.work.gateway, &self.run.id, &name).await;
         }
@@ -427,10 +440,12 @@ impl Follow<'_> {
             drop(awaited);
             handed::look(&gateway, &node_id, run).await;
         });
-        KeptRun {
-            ended: NodeAttempt::Result(Box::new(result)),
-            end: None,
-            _awaited: None,
+        NodeRunReport {
+            attempt: NodeAttempt::Outcome(Box::new(outcome)),
+            end: NodeRunEnd {
+                record: None,
+                _awaited: None,
+            },
         }
     }
 
@@ -475,18 +490,20 @@ impl Follow<'_> {
     }
 
     /// Another client had the run forgotten while the caller waited for it.
-    fn forgotten(self, outcome: Option<Value>) -> KeptRun {
-        let result = result::forgotten(&self.work.node);
-        let end = KeptRunEnd {
+    fn forgotten(self, outcome: Option<Value>) -> NodeRunReport {
+        let record = EndRecord {
             run: self.run,
             outcome,
             tail: String::new(),
-            is_kept_in_vain: false,
+            is_transcript_useless: false,
         };
-        KeptRun {
-            ended: NodeAttempt::Result(Box::new(result)),
-            end: Some(end),
-            _awaited: Some(self.awaited),
+        let refusal = refusals::forgotten(&self.work.node);
+        NodeRunReport {
+            attempt: NodeAttempt::Outcome(Box::new(ToolOutcome::Refused(refusal))),
+            end: NodeRunEnd {
+                record: Some(record),
+                _awaited: Some(self.awaited),
+            },
         }
     }
 }

@@ -1,0 +1,49 @@
+//! Work that waits for processes or the disk, off the threads that serve connections.
+
+use std::sync::Arc;
+
+use interlock_host::HostError;
+use interlock_host::parameters::ParameterError;
+
+use crate::gateway::Gateway;
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Parameters(#[from] ParameterError),
+    /// The tool is not offered to this agent, which does not learn whether it exists.
+    #[error("Tool not available: {0}")]
+    NotAvailable(String),
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error("the gateway is stopping")]
+    Stopping,
+}
+
+/// Calls that wait for runs at once: each holds a thread. The runtime has more threads, so that
+/// runs do not keep decisions and reads waiting. Further calls wait for a place.
+pub(crate) const MAX_WAITING: usize = 512;
+
+/// Does work that lasts as long as a run may.
+pub(crate) async fn waiting<T: Send + 'static>(
+    gateway: &Gateway,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CallError> {
+    let place = Arc::clone(&gateway.waiting).acquire_owned().await;
+    let place = place.map_err(|_| CallError::Stopping)?;
+    blocking(move || {
+        let _place = place;
+        work()
+    })
+    .await
+}
+
+/// Does work that waits for a process or the disk for a moment.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CallError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| CallError::Stopping)
+}
