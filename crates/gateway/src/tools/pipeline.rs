@@ -131,7 +131,7 @@ async fn approve(
 ) -> Result<ToolResult, CallError> {
     let id = approval.id.clone();
     let held = gateway.approvals.hold(&id);
-    let mut decision = Decision::of(gateway, &id);
+    let mut decision = AwaitedDecision::of(gateway, &id);
     gateway.approvals.look_now();
     let pending = || {
         let approval = Box::new(approval.clone());
@@ -192,7 +192,7 @@ async fn approve(
 pub(super) async fn carry_out_when_decided(
     gateway: Arc<Gateway>,
     host: Arc<dyn RunHost>,
-    mut decision: Decision,
+    mut decision: AwaitedDecision,
     held: HeldApproval,
 ) {
     tokio::select! {
@@ -212,7 +212,7 @@ pub(super) async fn carry_out_when_decided(
 }
 
 /// The decision of an approval, which may have been taken before this process looked.
-pub(super) struct Decision {
+pub(super) struct AwaitedDecision {
     id: String,
     gateway: Arc<Gateway>,
     published: BoxFuture<'static, ()>,
@@ -220,7 +220,7 @@ pub(super) struct Decision {
     is_decided: Option<bool>,
 }
 
-impl Decision {
+impl AwaitedDecision {
     /// Listens from now on, so that no decision is missed.
     pub(super) fn of(gateway: &Arc<Gateway>, id: &str) -> Self {
         let published = gateway.approvals.wait_for(id);

@@ -8,7 +8,7 @@ use interlock_host::{HostError, LeftRun};
 use super::local_run::StoredLocalRun;
 use super::node_run::StoredNodeRun;
 use super::patch::StoredPatch;
-use super::pipeline::{Decision, RunHost, carry_out_when_decided};
+use super::pipeline::{AwaitedDecision, RunHost, carry_out_when_decided};
 use crate::gateway::Gateway;
 use crate::work::blocking;
 
@@ -28,7 +28,7 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
     };
     for (id, host) in stored {
         let held = gateway.approvals.hold(&id);
-        let decision = Decision::of(&gateway, &id);
+        let decision = AwaitedDecision::of(&gateway, &id);
         tokio::spawn(carry_out_when_decided(
             Arc::clone(&gateway),
             host,

@@ -46,11 +46,11 @@ const TAIL_CHARS: usize = 4_000;
 /// What a run came to, and the end that is recorded once it is known whether a caller received it.
 pub(super) struct NodeRunReport {
     pub(super) attempt: NodeAttempt,
-    end: NodeRunEnd,
+    end: NodeRunEnding,
 }
 
 /// The end of a run on an Interlock node, for the record.
-pub(super) struct NodeRunEnd {
+pub(super) struct NodeRunEnding {
     /// `None` where the run goes on, or never was one.
     record: Option<EndRecord>,
     /// While this is there, no other task records the end.
@@ -69,14 +69,14 @@ impl NodeRunReport {
     fn refused(error: WireError) -> Self {
         Self {
             attempt: NodeAttempt::Refused(error),
-            end: NodeRunEnd {
+            end: NodeRunEnding {
                 record: None,
                 _awaited: None,
             },
         }
     }
 
-    pub(super) fn into_outcome(self, node: &Node) -> (ToolOutcome, NodeRunEnd) {
+    pub(super) fn into_outcome(self, node: &Node) -> (ToolOutcome, NodeRunEnding) {
         let outcome = match self.attempt {
             NodeAttempt::Outcome(outcome) => *outcome,
             NodeAttempt::Refused(error) => ToolOutcome::Refused(refusals::refused(node, &error)),
@@ -89,7 +89,7 @@ impl NodeRunReport {
     }
 }
 
-impl NodeRunEnd {
+impl NodeRunEnding {
     /// Records the end by who reports it.
     pub(super) async fn record(self, run: &NodeRun, listener: EndListener) {
         let Some(record) = self.record else {
@@ -375,7 +375,7 @@ impl NodeRunFollower<'_> {
         };
         NodeRunReport {
             attempt: NodeAttempt::Refused(error),
-            end: NodeRunEnd {
+            end: NodeRunEnding {
                 record: Some(record),
                 _awaited: Some(self.awaited),
             },
@@ -397,7 +397,7 @@ impl NodeRunFollower<'_> {
         let report = RunEndReport::on_node(node, followed, &name, shown_chars);
         NodeRunReport {
             attempt: NodeAttempt::Outcome(Box::new(ToolOutcome::Ended(Box::new(report)))),
-            end: NodeRunEnd {
+            end: NodeRunEnding {
                 record: Some(record),
                 _awaited: Some(self.awaited),
             },
@@ -442,7 +442,7 @@ impl NodeRunFollower<'_> {
         });
         NodeRunReport {
             attempt: NodeAttempt::Outcome(Box::new(outcome)),
-            end: NodeRunEnd {
+            end: NodeRunEnding {
                 record: None,
                 _awaited: None,
             },
@@ -500,7 +500,7 @@ impl NodeRunFollower<'_> {
         let refusal = refusals::forgotten(&self.work.node);
         NodeRunReport {
             attempt: NodeAttempt::Outcome(Box::new(ToolOutcome::Refused(refusal))),
-            end: NodeRunEnd {
+            end: NodeRunEnding {
                 record: Some(record),
                 _awaited: Some(self.awaited),
             },
