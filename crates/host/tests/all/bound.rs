@@ -9,11 +9,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use interlock_command::Source;
-use interlock_host::{PrepareError, RunRequest, RunSettings, evaluate, prepare};
+use interlock_host::{PrepareError, RunSettings, prepare};
 use interlock_plan::{BindingKind, BoundRole, FsResolver, PlanDigest, PlanStdin, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts,
-    PolicySource as LayerSource, Security,
+    PolicySource as LayerSource, RunRequest, Security, evaluate,
 };
 use interlock_run::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Run, RunStatus, Settings, StartError,

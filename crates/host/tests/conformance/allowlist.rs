@@ -3,8 +3,9 @@
 use interlock_command::builtins::Builtin;
 use interlock_command::{Executable, Source, VirtualHost};
 use interlock_config::Config;
-use interlock_host::{Evaluation, evaluate};
-use interlock_policy::{AgentId, BindingKind, Document, Outcome, path_matches, quote};
+use interlock_policy::{
+    AgentId, BindingKind, Document, Evaluation, Outcome, evaluate, path_matches, quote,
+};
 use serde_json::{Value, json};
 
 use crate::allow_always::source;

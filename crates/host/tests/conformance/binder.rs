@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use interlock_command::{BindingKind, BoundRole, Source};
-use interlock_host::{Evaluation, RunSettings, prepare};
+use interlock_host::{RunSettings, prepare};
 use interlock_plan::{PlanAction, PlanDigest, PlanProgram, PlanStdin, RunPlan};
-use interlock_policy::AgentId;
+use interlock_policy::{AgentId, Evaluation};
 use interlock_run::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Settings, StartError, StreamKind,
     start,

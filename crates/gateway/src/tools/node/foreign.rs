@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use interlock_command::{Source, VirtualHost};
-use interlock_host::{RunRequest, evaluate, now_ms};
+use interlock_host::now_ms;
 use interlock_policy::{
     Ask, CallerInput, DenyRule, Document, Layer, Levels, Outcome, PolicyParts,
-    PolicySource as LevelSource, Security,
+    PolicySource as LevelSource, RunRequest, Security, evaluate,
 };
 use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, ExecApprovalsSnapshot, SYSTEM_EXEC_APPROVALS_GET, SystemRun,

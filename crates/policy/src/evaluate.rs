@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Host, InputError, Resolver, Source, analyse};
-use interlock_policy::{CallerInput, JudgedCall, Policy, Verdict};
+
+use crate::judge::{CallerInput, JudgedCall, Policy};
+use crate::verdict::Verdict;
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]
