@@ -155,9 +155,7 @@ impl Failure {
             }
             Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
             Self::Exec { error, .. } if matches!(**error, ExecError::Input(_)) => ExitCode::from(2),
-            Self::Host(HostError::Rules(RulesError::Edit { code, .. }))
-                if USAGE_CODES.contains(code) =>
-            {
+            Self::Host(HostError::Rules(error)) if USAGE_CODES.contains(&error.code()) => {
                 ExitCode::from(2)
             }
             Self::Process { error, .. } if matches!(**error, ProcessError::SignalUnknown(_)) => {

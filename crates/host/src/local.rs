@@ -90,7 +90,7 @@ pub enum HostError {
     #[error("the config asks for a sandbox, and nothing runs on the host instead: {0}")]
     SandboxUnavailable(String),
     #[error(transparent)]
-    Rules(RulesError),
+    Rules(Box<RulesError>),
     #[error("{message}")]
     Setup {
         code: &'static str,
@@ -104,14 +104,14 @@ impl From<RulesError> for HostError {
         match error {
             RulesError::Config(error) => Self::Config(error),
             RulesError::Store(error) => Self::Store(error),
-            error => Self::Rules(error),
+            error => Self::Rules(Box::new(error)),
         }
     }
 }
 
 impl From<PolicyError> for HostError {
     fn from(error: PolicyError) -> Self {
-        Self::Rules(error.into())
+        RulesError::from(error).into()
     }
 }
 
