@@ -125,7 +125,7 @@ fn a_fresh_machine_of_an_ordinary_user_has_nothing_worse() {
 fn the_guide_names_every_id() {
     let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md");
     let guide = fs::read_to_string(guide).unwrap();
-    for check in interlock_checks::audit::SECURITY_CHECKS {
+    for check in interlock_doctor::audit::SECURITY_CHECKS {
         let short = check.id.rsplit("_no_sandbox").next().unwrap_or(check.id);
         let is_named = guide.contains(check.id) || (short != check.id && guide.contains(short));
         assert!(is_named, "{}", check.id);

@@ -1,16 +1,21 @@
-//! Checks of the owner's setup: the security audit, repairs and imports.
+//! Is it sound, before it runs or is put in force?
 //!
-//! Read `audit` (the checks of `interlock security audit`, each with its id), `separation` (what keeps a run
-//! from Interlock itself), `doctor` (repairs), `merge` (what is taken from another document), `openclaw` (imports) and
-//! `outside_writer` (who else could change a file).
+//! Nothing here starts a program or writes a rule. Read `refusals` (commands that are not for a shell)
+//! and `preflight` (scripts that cannot work), which a host asks before it runs a command; then
+//! [`cases`] (policies under test), `replay` (the history under another policy) and `suggest` (rules
+//! that would have saved approvals), which judge by the policy of a `PolicyHost`.
 
 #![forbid(unsafe_code)]
 
-pub mod audit;
-pub mod doctor;
-pub mod merge;
-pub mod openclaw;
-mod outside_writer;
-mod separation;
+pub mod cases;
+mod policy_host;
+mod preflight;
+mod refusals;
+mod replay;
+mod suggest;
 
-pub use separation::{RunSeparation, SeparatedAgents, separate_agents};
+pub use policy_host::PolicyHost;
+pub use preflight::{Language, Mistake, preflight};
+pub use refusals::{Refusal, refusal};
+pub use replay::{Direction, Replay, ReplayFilter, Replayed, replay};
+pub use suggest::{Suggestion, Suggestions, suggest};

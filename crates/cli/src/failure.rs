@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use interlock_checks::cases::CaseError;
 use interlock_command::InputError;
-use interlock_host::cases::CaseError;
 use interlock_host::companion::ListenerError;
 use interlock_host::process::ProcessError;
 use interlock_host::{DeskError, ExecError, HostError, PatchError};
+use interlock_rules::RulesError;
 
 use crate::args::StateArguments;
 use crate::output::{self, DataLost};
@@ -154,7 +155,7 @@ impl Failure {
             }
             Self::Usage { .. } | Self::Cases(_) | Self::Input(_) => ExitCode::from(2),
             Self::Exec { error, .. } if matches!(**error, ExecError::Input(_)) => ExitCode::from(2),
-            Self::Host(HostError::Edit { code, .. }) if USAGE_CODES.contains(code) => {
+            Self::Host(HostError::Rules(error)) if USAGE_CODES.contains(&error.code()) => {
                 ExitCode::from(2)
             }
             Self::Process { error, .. } if matches!(**error, ProcessError::SignalUnknown(_)) => {
@@ -201,6 +202,12 @@ impl Failure {
             }
         }
         self.exit_code()
+    }
+}
+
+impl From<RulesError> for Failure {
+    fn from(error: RulesError) -> Self {
+        Self::Host(error.into())
     }
 }
 

@@ -22,10 +22,12 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-engine", 3),
     ("interlock-transcript", 3),
     ("interlock-supervisor", 4),
+    ("interlock-rules", 4),
+    ("interlock-checks", 5),
     ("interlock-host", 6),
     // Only tests and benchmarks use it.
     ("interlock-testkit", 6),
-    ("interlock-checks", 7),
+    ("interlock-doctor", 7),
     ("interlock-gateway", 8),
     ("interlock-node", 8),
     ("interlock", 9),

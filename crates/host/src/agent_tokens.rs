@@ -26,7 +26,7 @@ impl LocalHost {
         elicitation: bool,
     ) -> Result<(String, AgentToken), HostError> {
         let mut secret = [0_u8; 32];
-        getrandom::fill(&mut secret).map_err(|error| HostError::Edit {
+        getrandom::fill(&mut secret).map_err(|error| HostError::Setup {
             code: "RANDOM_UNAVAILABLE",
             message: format!("no random numbers: {error}"),
             remedy: "try again".to_owned(),

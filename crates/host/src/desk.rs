@@ -40,8 +40,7 @@ use interlock_store::{ApprovalEnd, PendingPage};
 
 use crate::local::{HostError, LocalHost, now_ms};
 
-pub use ask::{UnboundRefusal, can_be_approved};
-pub use audit::record_config_write;
+pub use ask::UnboundRefusal;
 pub use content::ScriptDiff;
 pub use decide::{DecisionBy, Stored};
 pub use error::DeskError;
@@ -65,7 +64,6 @@ pub use view::{
 };
 
 pub(crate) use ask::{ApprovalQuestion, check_bound};
-pub(crate) use audit::append_config_write;
 pub(crate) use claim::Claim;
 pub(crate) use content::pinned_scripts;
 pub(crate) use events::Notify;

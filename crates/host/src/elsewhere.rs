@@ -1,6 +1,7 @@
 //! Commands that the caller's own shell runs: judged here as any other, and asked about in the same inbox, but started
 //! by the caller. Nothing of them is pinned, shielded or limited, and the approver reads that.
 
+use interlock_checks::refusal;
 use interlock_command::Source;
 use interlock_policy::{Outcome, Verdict, quote};
 use interlock_store::{Change, StoreError};
@@ -12,7 +13,6 @@ use crate::desk::{
 };
 use crate::exec::{ExecError, ExecRequest};
 use crate::local::{HostError, LocalHost};
-use crate::refusals::refusal;
 
 /// A command that the caller is about to run itself.
 #[derive(Debug)]

@@ -7,13 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_checks::{preflight, refusal};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_engine::Leftovers;
 use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
-use interlock_policy::{AgentId, Ask, CallerInput, Levels, Outcome, Security, Verdict, check_tool};
+use interlock_policy::{
+    AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Verdict,
+    check_tool, evaluate,
+};
+use interlock_rules::GatewayLayer;
 use interlock_store::{Change, CreatedApproval, StoreError};
 use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
@@ -24,14 +29,10 @@ use crate::desk::{
     pinned_scripts, read_manifests, record_closed, record_verdict, started_record,
     usual_session_key,
 };
-use crate::evaluate::{Evaluation, RunRequest, evaluate};
-use crate::gateway_layer::GatewayLayer;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
-use crate::preflight::preflight;
 use crate::prepare::{PreparedRun, RunSettings};
-use crate::refusals::refusal;
 use crate::shield::plan_shield;
 
 pub use error::ExecError;

@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use interlock_config::{
-    Config, ConfigError, ConfigFile, Diagnostics, Json5Text, KeyPath, StateDir, StateDirError,
-    StateEnvironment,
+    Config, ConfigError, ConfigFile, StateDir, StateDirError, StateEnvironment,
 };
 use interlock_plan::{AccountError, FsResolver, RunAccount};
-use interlock_policy::{
-    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, PolicySource, Problem,
-    Scope, Security, SkillBin, Sourced, auto_allow_skills, deny_rules, entries,
+use interlock_policy::{AgentId, Ask, Document, Levels, Policy, PolicyError, Scope};
+use interlock_rules::{
+    GatewayLayer, PolicyRules, RulesError, SessionLevels, layers_in, levels, parse_stored,
+    policy_parts, stored_document,
 };
 use interlock_store::{ApprovalsStore, DeferredWrites, Store, StoreError, StoredDocument};
 
 use crate::caller_context::CallerContext;
 use crate::config_cache::ConfigCache;
-use crate::gateway_layer::GatewayLayer;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
 use crate::policy_cache::{CachedPolicyParts, PolicyCache};
-use crate::session::SessionLevels;
+use crate::shield::host_identity;
+
+pub use interlock_rules::now_ms;
 
 /// Where the state is looked for, and what the process knows of its user.
 #[derive(Debug, Clone, Default)]
@@ -85,20 +85,34 @@ pub enum HostError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{0}")]
-    Document(Diagnostics),
-    #[error("{0}")]
-    Policy(#[from] PolicyError),
     #[error(transparent)]
     Account(#[from] AccountError),
     #[error("the config asks for a sandbox, and nothing runs on the host instead: {0}")]
     SandboxUnavailable(String),
+    #[error(transparent)]
+    Rules(Box<RulesError>),
     #[error("{message}")]
-    Edit {
+    Setup {
         code: &'static str,
         message: String,
         remedy: String,
     },
+}
+
+impl From<RulesError> for HostError {
+    fn from(error: RulesError) -> Self {
+        match error {
+            RulesError::Config(error) => Self::Config(error),
+            RulesError::Store(error) => Self::Store(error),
+            error => Self::Rules(Box::new(error)),
+        }
+    }
+}
+
+impl From<PolicyError> for HostError {
+    fn from(error: PolicyError) -> Self {
+        RulesError::from(error).into()
+    }
 }
 
 impl HostError {
@@ -107,11 +121,10 @@ impl HostError {
             Self::State(error) => error.code(),
             Self::Config(error) => error.code(),
             Self::Store(error) => error.code(),
-            Self::Document(_) => "DOCUMENT_INVALID",
-            Self::Policy(_) => "POLICY_INVALID",
             Self::Account(error) => error.code(),
             Self::SandboxUnavailable(_) => interlock_config::schema::SANDBOX_UNAVAILABLE,
-            Self::Edit { code, .. } => code,
+            Self::Rules(error) => error.code(),
+            Self::Setup { code, .. } => code,
         }
     }
 
@@ -122,8 +135,8 @@ impl HostError {
             Self::Store(error) => Some(error.remedy()),
             Self::Account(error) => Some(error.remedy()),
             Self::SandboxUnavailable(_) => Some("interlock config validate".to_owned()),
-            Self::Document(_) | Self::Policy(_) => None,
-            Self::Edit { remedy, .. } => Some(remedy.clone()),
+            Self::Rules(error) => error.remedy(),
+            Self::Setup { remedy, .. } => Some(remedy.clone()),
         }
     }
 }
@@ -219,18 +232,14 @@ impl LocalHost {
         Arc::clone(&self.store)
     }
 
-    /// The document in force, with the hash that a change has to name.
-    pub fn document(&self) -> Result<(Document, StoredDocument), HostError> {
-        let stored = self.stored_document()?;
-        Ok((parse_stored(&stored)?, stored))
+    /// The approvals document and the levels of the config, to read and to change.
+    pub fn rules(&self) -> PolicyRules<'_> {
+        PolicyRules::new(&self.store, &self.config_path)
     }
 
-    fn stored_document(&self) -> Result<StoredDocument, HostError> {
-        self.store.document()?.ok_or_else(|| HostError::Edit {
-            code: "DOCUMENT_MISSING",
-            message: "the approvals document is gone".to_owned(),
-            remedy: "run the command again: a cautious one is written".to_owned(),
-        })
+    /// The document in force, with the hash that a change has to name.
+    pub fn document(&self) -> Result<(Document, StoredDocument), HostError> {
+        Ok(self.rules().document()?)
     }
 
     /// Looks names up where an agent's commands will find them.
@@ -344,7 +353,7 @@ impl LocalHost {
         call_ask: Option<Ask>,
         gateway: Option<&GatewayLayer>,
     ) -> Result<Arc<Policy>, HostError> {
-        let stored = self.stored_document()?;
+        let stored = stored_document(&self.store)?;
         let parts = CachedPolicyParts {
             config: self.config()?,
             document: stored.hash.clone(),
@@ -358,7 +367,13 @@ impl LocalHost {
             let (config, document) = (parts.config.config(), parse_stored(&stored)?);
             let mut layers = layers_in(config, &document, agent, session, call_ask).to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
-            let mut policy = parts_of(config, &document, agent, parts.skills.as_slice());
+            let mut policy = policy_parts(
+                config,
+                &document,
+                agent,
+                parts.skills.as_slice(),
+                host_identity(&config.exec_for(agent.as_str())),
+            );
             policy.levels = Some(Levels::join(&layers));
             policy.deny.extend(gateway.iter().flat_map(|gateway| {
                 let rules = gateway.deny.iter();
@@ -390,92 +405,7 @@ impl LocalHost {
     }
 }
 
-/// What config, document and call say together.
-pub fn levels(
-    config: &Config,
-    document: &Document,
-    agent: &AgentId,
-    call_ask: Option<Ask>,
-) -> Levels {
-    levels_in(config, document, agent, SessionLevels::default(), call_ask)
-}
-
-/// The same in a session that was set to something.
-pub fn levels_in(
-    config: &Config,
-    document: &Document,
-    agent: &AgentId,
-    session: SessionLevels,
-    call_ask: Option<Ask>,
-) -> Levels {
-    Levels::join(&layers_in(config, document, agent, session, call_ask))
-}
-
-fn layers_in(
-    config: &Config,
-    document: &Document,
-    agent: &AgentId,
-    session: SessionLevels,
-    call_ask: Option<Ask>,
-) -> [Layer; 4] {
-    [
-        requested(config, agent),
-        Layer::of_document(document, agent),
-        Layer::new(
-            PolicySource::Session,
-            "/exec ",
-            session.security,
-            session.ask,
-        ),
-        Layer::new(PolicySource::Call, "", None, call_ask),
-    ]
-}
-
-/// What the config asks for, with the key that says so.
-fn requested(config: &Config, agent: &AgentId) -> Layer {
-    let merged = config.exec_for(agent.as_str());
-    let own = config
-        .agents
-        .list
-        .iter()
-        .position(|entry| entry.id.eq_ignore_ascii_case(agent.as_str()));
-    let path = |is_set: &dyn Fn(&interlock_config::types::ExecConfig) -> bool, key: &str| {
-        let of = |exec: &interlock_config::types::ExecConfig, prefix: String| {
-            if is_set(exec) {
-                Some(format!("{prefix}tools.exec.{key}"))
-            } else if exec.mode.is_some() {
-                Some(format!("{prefix}tools.exec.mode"))
-            } else {
-                None
-            }
-        };
-        own.and_then(|index| {
-            of(
-                &config.agents.list[index].tools.exec,
-                format!("agents.list[{index}]."),
-            )
-        })
-        .or_else(|| of(&config.tools.exec, String::new()))
-        .unwrap_or_default()
-    };
-    let security: Option<Sourced<Security>> = merged.security.map(|value| Sourced {
-        value,
-        source: PolicySource::Config,
-        path: path(&|exec| exec.security.is_some(), "security"),
-    });
-    let ask: Option<Sourced<Ask>> = merged.ask.map(|value| Sourced {
-        value,
-        source: PolicySource::Config,
-        path: path(&|exec| exec.ask.is_some(), "ask"),
-    });
-    Layer {
-        security,
-        ask,
-        ask_fallback: None,
-    }
-}
-
-/// Everything that decides for an agent, out of config, document and call.
+/// Everything that decides for an agent on this system, out of config, document and call.
 pub fn policy(
     config: &Config,
     document: &Document,
@@ -483,149 +413,6 @@ pub fn policy(
     call_ask: Option<Ask>,
     home: Option<&str>,
 ) -> Result<Policy, PolicyError> {
-    let levels = levels(config, document, agent, call_ask);
-    PolicyParts {
-        levels: Some(levels),
-        ..parts_of(config, document, agent, &[])
-    }
-    .assemble(home)
-}
-
-/// A policy without its levels. A node knows the programs of skills from its gateway.
-fn parts_of(
-    config: &Config,
-    document: &Document,
-    agent: &AgentId,
-    skills: &[String],
-) -> PolicyParts {
-    let exec = config.exec_for(agent.as_str());
-    PolicyParts {
-        agent: agent.clone(),
-        levels: None,
-        entries: entries(document, agent),
-        deny: deny_rules(document, agent),
-        safe_bins: exec.safe_bins.clone(),
-        safe_bin_trusted_dirs: exec.safe_bin_trusted_dirs.clone().unwrap_or_default(),
-        safe_bin_profiles: exec
-            .safe_bin_profiles
-            .iter()
-            .map(|(name, profile)| (name.clone(), safe_bin_profile(profile)))
-            .collect(),
-        strict_inline_eval: exec.strict_inline_eval.unwrap_or(false),
-        auto_allow_skills: auto_allow_skills(document, agent),
-        skill_bins: skill_bins(config, skills),
-        host_identity: crate::shield::host_identity(&exec),
-    }
-}
-
-fn skill_bins(config: &Config, of_gateway: &[String]) -> Vec<SkillBin> {
-    let names = config.skills.bins.iter().flatten().chain(of_gateway);
-    let bin = |name: &String| SkillBin {
-        name: name.clone(),
-        path: None,
-    };
-    names.map(bin).collect()
-}
-
-fn safe_bin_profile(
-    profile: &interlock_config::types::SafeBinProfile,
-) -> interlock_policy::safe_bin::SafeBinProfile {
-    let count =
-        |value: Option<u64>| value.map(|value| usize::try_from(value).unwrap_or(usize::MAX));
-    interlock_policy::safe_bin::SafeBinProfile {
-        min_positional: count(profile.min_positional),
-        max_positional: count(profile.max_positional),
-        allowed_value_flags: profile.allowed_value_flags.clone().unwrap_or_default(),
-        allowed_flags: profile.allowed_flags.clone().unwrap_or_default(),
-        denied_flags: profile.denied_flags.clone().unwrap_or_default(),
-    }
-}
-
-fn parse_stored(stored: &StoredDocument) -> Result<Document, HostError> {
-    parse_document("stored approvals document", stored.text.as_bytes())
-}
-
-/// Reads a document in JSON5; every problem is reported with its line and column.
-pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostError> {
-    let json5 = parse_json5(name, text)?;
-    Document::from_json(&json5.value()).map_err(|problems| located(&json5, &problems))
-}
-
-/// Reads a document of another program; every part that had to be left out is reported with its
-/// place.
-pub(crate) fn import_document(
-    name: &str,
-    text: &[u8],
-) -> Result<(Document, Diagnostics), HostError> {
-    let json5 = parse_json5(name, text)?;
-    let imported = Document::import(&json5.value());
-    let (document, left_out) = imported.map_err(|problems| located(&json5, &problems))?;
-    let left_out = left_out.iter().map(|problem| locate(&json5, problem));
-    Ok((document, Diagnostics(left_out.collect())))
-}
-
-/// Reads what a client sent.
-pub(crate) fn client_document(name: &str, file: &serde_json::Value) -> Result<Document, HostError> {
-    let json5 = parse_json5(name, file.to_string().as_bytes())?;
-    let (document, left_out) =
-        Document::from_client(&json5.value()).map_err(|problems| located(&json5, &problems))?;
-    for problem in left_out {
-        tracing::warn!(%problem, "left out of an approvals document that a client sent");
-    }
-    Ok(document)
-}
-
-fn located(text: &Json5Text, problems: &[Problem]) -> HostError {
-    let diagnostics = problems.iter().map(|problem| locate(text, problem));
-    HostError::Document(Diagnostics(diagnostics.collect()))
-}
-
-fn parse_json5(name: &str, text: &[u8]) -> Result<Json5Text, HostError> {
-    Json5Text::parse_bytes(name, text).map_err(|problem| {
-        let problem = if text.trim_ascii().is_empty() {
-            problem.with_hint("the smallest document is written `{ version: 1 }`")
-        } else {
-            problem
-        };
-        HostError::Document(Diagnostics(vec![problem]))
-    })
-}
-
-fn locate(text: &Json5Text, problem: &Problem) -> interlock_config::Diagnostic {
-    let position = KeyPath::parse(&problem.path).ok().and_then(|path| {
-        if problem.at_key {
-            text.locate_key(&path)
-        } else {
-            // A short form has no value of its own at this path; what stands for it is further up.
-            let segments = path.segments();
-            (1..=segments.len())
-                .rev()
-                .find_map(|length| text.locate(&KeyPath::from(&segments[..length])))
-        }
-    });
-    let mut span = position.map_or(0..0, |position| position.span);
-    if let Some(column) = problem.column {
-        // Inside the quotes; right for every pattern without escapes in front of the place.
-        let start = (span.start + column).min(span.end);
-        span = start..(start + 1).min(span.end).max(start);
-    }
-    let field = problem.path.rsplit('.').next().unwrap_or_default();
-    let said = format!("{field}: ");
-    let message = match problem.message.strip_prefix(&said) {
-        _ if problem.path.is_empty() => problem.message.clone(),
-        rest => format!("{}: {}", problem.path, rest.unwrap_or(&problem.message)),
-    };
-    let diagnostic = text.diagnose(span, "DOCUMENT_INVALID", message);
-    match &problem.hint {
-        Some(hint) => diagnostic.with_hint(hint.clone()),
-        None => diagnostic,
-    }
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
+    let identity = host_identity(&config.exec_for(agent.as_str()));
+    interlock_rules::policy(config, document, agent, call_ask, identity, home)
 }

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use interlock_config::ConfigFile;
 use interlock_policy::{AgentId, Ask, Policy};
+use interlock_rules::{GatewayLayer, SessionLevels};
 
-use crate::gateway_layer::GatewayLayer;
 use crate::local::HostError;
-use crate::session::SessionLevels;
 
 /// Agents, and sessions that were set to something, that are remembered at once.
 const MOST: usize = 16;

@@ -17,7 +17,7 @@ impl LocalHost {
     /// Makes a token of this role, and gives its text.
     pub fn mint_role_token(&self, role: TokenRole) -> Result<(String, RoleToken), HostError> {
         let mut secret = [0_u8; 32];
-        getrandom::fill(&mut secret).map_err(|error| HostError::Edit {
+        getrandom::fill(&mut secret).map_err(|error| HostError::Setup {
             code: "RANDOM_UNAVAILABLE",
             message: format!("no random numbers: {error}"),
             remedy: "try again".to_owned(),

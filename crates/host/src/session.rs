@@ -3,9 +3,10 @@
 
 use interlock_config::Host;
 use interlock_policy::{Ask, Security};
+use interlock_rules::{SessionLevels, now_ms};
 use interlock_store::{Author, KnownSession, SessionSettings};
 
-use crate::local::{HostError, LocalHost, now_ms};
+use crate::local::{HostError, LocalHost};
 
 /// How far commands of a session leave its sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +48,6 @@ pub struct SessionValues {
     pub ask: Option<Ask>,
     pub node: Option<String>,
     pub elevated: Option<Elevation>,
-}
-
-/// What a session adds to the policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SessionLevels {
-    pub security: Option<Security>,
-    pub ask: Option<Ask>,
 }
 
 impl SessionValues {

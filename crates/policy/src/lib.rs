@@ -3,12 +3,14 @@
 //! Everything here is pure: no clock, no files, no async. Read in this order: `level` and
 //! `effective` (the levels, joined from all their layers), `document` and `entry` (the approvals
 //! document), `allowlist`, `safe_bin` and `deny` (what satisfies a command, and what forbids it),
-//! `judge` (from an analysis to a verdict), `verdict`, then `remember` (what *always* would store).
+//! `evaluate` (the one way from a request to a verdict), `judge` (from an analysis to a verdict),
+//! `verdict`, `approvable` (what an approver could allow), then `remember` (what *always* would store).
 
 #![forbid(unsafe_code)]
 
 mod agent;
 mod allowlist;
+mod approvable;
 mod arguments;
 mod assemble;
 mod base;
@@ -19,6 +21,7 @@ mod effective;
 mod entry;
 mod entry_warning;
 pub mod env;
+mod evaluate;
 mod judge;
 mod level;
 mod path_rule;
@@ -31,6 +34,7 @@ mod verdict;
 
 pub use agent::{AgentId, AgentIdError};
 pub use allowlist::{Allowlist, Candidate, Match, NearMiss, Objection};
+pub use approvable::can_be_approved;
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
 pub use base::{BASE_PROGRAMS, BaseProgram};
@@ -44,6 +48,7 @@ pub use entry::{
     ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
 };
 pub use entry_warning::EntryWarning;
+pub use evaluate::{Evaluation, RunRequest, evaluate};
 pub use interlock_command::{Binding, BindingKind};
 pub use judge::{CallerInput, HostIdentity, JudgedCall, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};

@@ -160,7 +160,7 @@ impl World {
         } else {
             Fallback::Deny
         };
-        let edited = self.host().edit_document(|document| {
+        let edited = self.host().rules().edit_document(|document| {
             document.defaults.security = Some(security);
             document.defaults.ask = Some(ask);
             document.defaults.ask_fallback = Some(fallback);
@@ -170,7 +170,7 @@ impl World {
     }
 
     pub fn remove_entries(&self) {
-        let edited = self.host().edit_document(|document| {
+        let edited = self.host().rules().edit_document(|document| {
             document.agents.clear();
             Ok(())
         });

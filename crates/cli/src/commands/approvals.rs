@@ -12,11 +12,12 @@ use std::io::Read;
 use std::process::ExitCode;
 
 use interlock_config::json5::MAX_BYTES;
-use interlock_host::{EntryEdit, LocalHost, now_ms};
+use interlock_host::{LocalHost, now_ms};
 use interlock_policy::{
     AgentId, DenyRule, Document, EVERY_AGENT, Entry, EntryShield, EntryWarning, Levels, agent_path,
     quote,
 };
+use interlock_rules::EntryEdit;
 use serde_json::{Map, Value, json};
 
 use super::nodes::{DocumentAsked, DocumentOwner};
@@ -100,7 +101,7 @@ fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> CommandOutcome {
     if let Some(agent) = &arguments.agent {
         known_scope(host, agent)?;
     }
-    let (document, stored) = host.document_with_uses()?;
+    let (document, stored) = host.rules().document_with_uses()?;
     let agents = agents(arguments.agent.as_deref(), document.agents.keys().cloned())?;
     let mut levels: Vec<(AgentId, Levels)> = Vec::new();
     for agent in agents {
@@ -294,13 +295,13 @@ fn set(
     }
     let base_hash = arguments.base_hash.as_deref();
     let stored = if arguments.import {
-        let (stored, left_out) = host.import_document(&name, &text, base_hash)?;
+        let (stored, left_out) = host.rules().import_document(&name, &text, base_hash)?;
         for problem in &left_out.0 {
             output::note(&format!("left out: {problem}"));
         }
         stored
     } else {
-        host.set_document(&name, &text, base_hash)?
+        host.rules().set_document(&name, &text, base_hash)?
     };
     if arguments.json {
         output::print_json(&json!({ "hash": stored.hash, "updatedAtMs": stored.updated_at_ms }));
@@ -344,7 +345,7 @@ fn add(
     let (edit, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, &arguments.agent)?;
-            (host.add_entry(&agent, &entry)?, None)
+            (host.rules().add_entry(&agent, &entry)?, None)
         }
         Some(asked) => {
             let (edit, owner) = nodes::add_entry(state, host, asked, &arguments.agent, &entry)?;
@@ -437,7 +438,7 @@ fn remove(
     let (removed, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, agent)?;
-            (host.remove_entry(&agent, pattern)?.entries, None)
+            (host.rules().remove_entry(&agent, pattern)?.entries, None)
         }
         Some(asked) => {
             let (removed, owner) = nodes::remove_entry(state, host, asked, agent, pattern)?;

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
+use interlock_host::LocalHost;
 use interlock_policy::{AgentId, DenyRule, Document, EVERY_AGENT, agent_path};
+use interlock_rules::{DenyRuleEdit, DenyRuleSelection};
 use serde_json::{Value, json};
 
 use super::approvals::{of_owner, rule_terms, scope_name, with_owner};
@@ -49,7 +50,7 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) ->
     let (edit, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, &arguments.agent)?;
-            (host.add_deny_rule(&agent, &rule)?, None)
+            (host.rules().add_deny_rule(&agent, &rule)?, None)
         }
         Some(asked) => {
             let (edit, owner) = nodes::deny::add(state, host, asked, &arguments.agent, &rule)?;
@@ -86,7 +87,7 @@ fn remove(
     let (removed, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, &arguments.agent)?;
-            (host.remove_deny_rules(&agent, &which)?, None)
+            (host.rules().remove_deny_rules(&agent, &which)?, None)
         }
         Some(asked) => {
             let agent = &arguments.agent;

@@ -3,12 +3,12 @@
 
 use std::process::ExitCode;
 
-use interlock_checks::audit::{FindingSeverity, audit, checks};
-use interlock_checks::doctor::{DoctorMode, DoctorReport, close_state_files, look, repair};
-use interlock_checks::{SeparatedAgents, separate_agents};
 use interlock_config::StateDir;
+use interlock_doctor::audit::{FindingSeverity, audit, checks};
+use interlock_doctor::repairs::{DoctorMode, DoctorReport, close_state_files, look, repair};
+use interlock_doctor::{DocumentRepair, SeparatedAgents, repair_document, separate_agents};
 use interlock_engine::shield::probe_shield;
-use interlock_host::{Author, DocumentRepair, DocumentStanding, HostError, LocalHost};
+use interlock_host::{Author, DocumentStanding, HostError, LocalHost};
 use interlock_policy::AgentId;
 use serde_json::{Value, json};
 
@@ -152,7 +152,7 @@ fn document_section(
     host: &LocalHost,
     wants_json: bool,
 ) -> Result<DocumentSection, Failure> {
-    let (word, hash, difference, problem) = match host.document_standing()? {
+    let (word, hash, difference, problem) = match host.rules().document_standing()? {
         DocumentStanding::First => ("none yet", None, Vec::new(), None),
         DocumentStanding::Recorded(stored) => ("recorded", Some(stored.hash), Vec::new(), None),
         DocumentStanding::Unrecorded {
@@ -199,7 +199,7 @@ fn document_section(
 fn mend(host: &LocalHost, repair: DocumentRepair, wants_json: bool) -> CommandOutcome {
     let outside = outside_runs(host.state_dir())?;
     let author = Author::new(decider()).map_err(interlock_host::HostError::from)?;
-    let repaired = host.repair_document(repair, &author, outside)?;
+    let repaired = repair_document(host, repair, &author, outside)?;
     let did = match (&repaired, repair) {
         (None, _) => "nothing to repair",
         (Some(_), DocumentRepair::Record) => "recorded",

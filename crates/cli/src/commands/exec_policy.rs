@@ -26,7 +26,7 @@ pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> CommandOutcome
             };
             let host = open(state)?;
             outside_runs(host.state_dir())?;
-            host.apply_preset(preset)?;
+            host.rules().apply_preset(preset)?;
             report(state, &host, arguments.json)
         }
     }
@@ -48,14 +48,14 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> CommandOut
     };
     let host = open(state)?;
     outside_runs(host.state_dir())?;
-    host.set_levels(
+    host.rules().set_levels(
         arguments.security.map(Into::into),
         arguments.ask.map(Into::into),
         arguments.ask_fallback.map(Into::into),
         exec_host,
     )?;
     if arguments.no_auto_allow_skills {
-        host.disallow_skills()?;
+        host.rules().disallow_skills()?;
     }
     report(state, &host, arguments.json)
 }

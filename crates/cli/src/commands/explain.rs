@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{
-    Evaluation, Route, RouteRefusal, can_be_approved, evaluate, plan_shield, route,
+use interlock_host::{Route, RouteRefusal, plan_shield, route};
+use interlock_policy::{
+    AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
+    evaluate, quote,
 };
-use interlock_policy::{AgentId, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 
 use super::{

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use interlock_checks::openclaw::{
+use interlock_doctor::openclaw::{
     DocumentForm, ImportMode, ImportReport, ImportedValue, OpenClawState, import, usual_directory,
 };
 use serde_json::json;

@@ -10,9 +10,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use interlock_host::LocalHost;
-use interlock_host::cases::Cases;
+use interlock_checks::cases::Cases;
 use interlock_policy::Document;
+use interlock_rules::parse_document;
 
 use super::{CommandOutcome, open};
 use crate::args::{PolicyCommand, PolicyTestArguments, StateArguments};
@@ -39,16 +39,16 @@ fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> CommandOutco
     } else {
         None
     };
-    let proposed = match (&host, &arguments.with) {
-        (Some(host), Some(file)) => Some(read_proposed(host, file)?),
-        _ => None,
+    let proposed = match &arguments.with {
+        Some(file) => Some(read_proposed(file)?),
+        None => None,
     };
     if proposed.is_some() && !cases.need_host() {
         output::note(
             "warning: every case has a policy of its own: the proposed document judges none of them",
         );
     }
-    let results = cases.run_with(host.as_ref(), proposed.as_ref());
+    let results = cases.run(host.as_ref(), proposed.as_ref());
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for result in &results {
         match (&result.skipped, result.pass) {
@@ -77,17 +77,17 @@ fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> CommandOutco
 }
 
 /// A document that is not in force.
-pub(super) fn read_proposed(host: &LocalHost, file: &Path) -> Result<Document, Failure> {
+pub(super) fn read_proposed(file: &Path) -> Result<Document, Failure> {
     let name = file.display().to_string();
     let text = File::open(file).and_then(super::approvals::read_limited);
     let text = text.map_err(|error| {
         Failure::refused("DOCUMENT_UNREADABLE", format!("{name}: {error}"))
             .with_hint("name a JSON5 file with an approvals document")
     })?;
-    Ok(host.read_document(&name, &text)?)
+    Ok(parse_document(&name, &text)?)
 }
 
-fn print_result(result: &interlock_host::cases::CaseResult, arguments: &PolicyTestArguments) {
+fn print_result(result: &interlock_checks::cases::CaseResult, arguments: &PolicyTestArguments) {
     let word = match (&result.skipped, result.pass) {
         (Some(_), _) => "skip",
         (None, true) => "ok",

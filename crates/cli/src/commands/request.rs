@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use interlock_command::Source;
-use interlock_host::{RunRequest, now_ms};
-use interlock_policy::CallerInput;
+use interlock_host::now_ms;
+use interlock_policy::{CallerInput, RunRequest};
 
 use crate::args::RequestArguments;
 use crate::failure::Failure;

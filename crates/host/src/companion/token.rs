@@ -49,13 +49,13 @@ impl LocalHost {
             return Ok(token);
         }
         let mut bytes = [0; BYTES];
-        getrandom::fill(&mut bytes).map_err(|error| HostError::Edit {
+        getrandom::fill(&mut bytes).map_err(|error| HostError::Setup {
             code: "NO_RANDOMNESS",
             message: format!("cannot make a token: {error}"),
             remedy: "try again".to_owned(),
         })?;
         let new = hex(&bytes);
-        let (token, _) = self.edit_document(|document| {
+        let (token, _) = self.rules().edit_document(|document| {
             let socket = document.socket.get_or_insert_with(Socket::default);
             // Another process may have been first.
             let present = socket.token.take().and_then(SocketToken::new);

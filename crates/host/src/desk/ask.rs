@@ -1,11 +1,11 @@
 //! Putting a question down: what is stored, so that any surface can show it and any answer binds.
 
+use interlock_command::Binding;
 use interlock_command::display::{self, Secrets};
-use interlock_command::{Binding, BindingKind, Unbound};
 use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;
 use interlock_plan::RunPlan;
-use interlock_policy::{Ask, BoundContent, Decision, Entry, Verdict};
+use interlock_policy::{Ask, BoundContent, Decision, Entry, Verdict, can_be_approved};
 use interlock_store::{
     ApprovalRequest, Change, CreatedApproval, GrantKey, PinnedScript, StoreError,
 };
@@ -73,14 +73,6 @@ impl UnboundRefusal {
             )
         })
     }
-}
-
-/// Whether an approver could allow it: it is bound, or the owner lets approvers decide about what is not.
-/// What is not there cannot be approved either way.
-pub fn can_be_approved(binding: &Binding, asks_about_unbound: bool) -> bool {
-    let exists = |unbound: &Unbound| !unbound.remedies.is_empty();
-    let is_asked = asks_about_unbound && binding.unbound.as_ref().is_none_or(exists);
-    binding.kind != BindingKind::Unbound || is_asked
 }
 
 /// Whether people may be asked about this at all.

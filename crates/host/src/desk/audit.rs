@@ -1,15 +1,12 @@
 //! The audit records of this host: reading and checking them.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use interlock_store::{
-    ApprovalsStore as _, AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, Author,
-    Store,
+    ApprovalsStore as _, AuditFilter, AuditHead, AuditRecord, AuditVerification,
 };
-use serde_json::json;
 
-use super::{Desk, now};
+use super::Desk;
 use crate::local::HostError;
 
 impl Desk<'_> {
@@ -43,30 +40,4 @@ impl Desk<'_> {
         }
         Ok(Ok(()))
     }
-}
-
-/// Records that a config was changed. The config is a file of its own, so this comes after it.
-pub fn record_config_write(
-    state_dir: &Path,
-    config: &Path,
-    keys: &[&str],
-    author: &Author,
-) -> Result<(), HostError> {
-    append_config_write(&Store::open(state_dir)?, config, keys, author)
-}
-
-pub(crate) fn append_config_write(
-    store: &Store,
-    config: &Path,
-    keys: &[&str],
-    author: &Author,
-) -> Result<(), HostError> {
-    let record = json!({
-        "document": "config",
-        "keys": keys,
-        "path": config.display().to_string(),
-        "who": author.as_str(),
-    });
-    store.append(AuditKind::PolicyWrite, &record, now())?;
-    Ok(())
 }

@@ -19,7 +19,7 @@ use super::patch::{ONCE, PATCH};
 use super::pending::plan;
 use super::remote::REMOTE;
 use super::{Desk, content, now};
-use crate::local::{HostError, parse_document};
+use crate::local::HostError;
 
 /// That many approvals are expired in one change.
 const EXPIRE_AT_ONCE: usize = 100;
@@ -472,7 +472,7 @@ fn stored_before(
 fn present_document(change: &Change<'_>) -> Result<(Option<StoredDocument>, Document), DeskError> {
     let stored = change.document()?;
     let document = match &stored {
-        Some(stored) => parse_document("stored approvals document", stored.text.as_bytes())?,
+        Some(stored) => interlock_rules::parse_stored(stored).map_err(HostError::from)?,
         None => Document::cautious(),
     };
     Ok((stored, document))

@@ -2,6 +2,7 @@
 //! Where it wants a person to be asked, the gateway has asked: that counts for a plan that this host
 //! made and handed out, if all of it still holds, and once for each run id.
 
+use interlock_checks::{preflight, refusal};
 use interlock_command::display::Secrets;
 use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
@@ -21,9 +22,7 @@ use super::{ApprovalQuestion, Desk, check_bound, now, process_name, usual_sessio
 use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running, is_open};
 use crate::local::{HostError, LocalHost};
 use crate::permission::Permission;
-use crate::preflight::preflight;
 use crate::prepare::{PreparedRun, prepare, turn_pagers_off};
-use crate::refusals::refusal;
 
 /// Stands for the approval, whose id only the gateway knows.
 const GATEWAY: &str = "gateway";
@@ -471,7 +470,7 @@ impl LocalHost {
                 tracing::warn!(%error, "what was always allowed is not stored");
                 return Ok(());
             }
-            self.add_entry(agent, &entry)?;
+            self.rules().add_entry(agent, &entry)?;
         }
         Ok(())
     }

@@ -140,7 +140,7 @@ impl Desk<'_> {
         store.purge(now())?;
         store.purge_events(now())?;
         store.purge_stale(now())?;
-        self.host.forget_uses()
+        Ok(self.host.rules().forget_uses()?)
     }
 
     fn settle(

@@ -1,5 +1,6 @@
 //! Why a request did not become a run.
 
+use interlock_checks::{Mistake, Refusal};
 use interlock_command::InputError;
 use interlock_policy::{ToolRefusal, Verdict};
 use interlock_supervisor::ClientError;
@@ -7,9 +8,7 @@ use interlock_supervisor::cgroup::BadCpus;
 
 use crate::desk::{DENIAL_TEXT, DeskError, UnboundRefusal};
 use crate::local::HostError;
-use crate::preflight::Mistake;
 use crate::prepare::PrepareError;
-use crate::refusals::Refusal;
 use crate::shield::ShieldMissing;
 
 /// The judge's code for a call that sets a blocked variable.

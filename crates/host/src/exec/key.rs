@@ -17,7 +17,7 @@ pub(super) fn load_or_create(path: &Path) -> Result<AuthorizationKey, HostError>
         }
         outcome => outcome,
     }
-    .map_err(|error| HostError::Edit {
+    .map_err(|error| HostError::Setup {
         code: "RUN_KEY_UNUSABLE",
         message: format!("{}: {error}", path.display()),
         remedy: "remove the file: a new key is made, and nothing else is lost".to_owned(),

@@ -13,11 +13,11 @@ use interlock_engine::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Run, RunStatus, Settings, StartError,
     StreamKind, start,
 };
-use interlock_host::{PrepareError, RunRequest, RunSettings, evaluate, prepare};
+use interlock_host::{PrepareError, RunSettings, prepare};
 use interlock_plan::{BindingKind, BoundRole, FsResolver, PlanDigest, PlanStdin, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Entry, Layer, Levels, Outcome, PolicyParts,
-    PolicySource as LayerSource, Security,
+    PolicySource as LayerSource, RunRequest, Security, evaluate,
 };
 use tempfile::TempDir;
 

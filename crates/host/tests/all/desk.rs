@@ -210,6 +210,7 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
         let world = World::new();
         world
             .host
+            .rules()
             .set_levels(None, None, Some(fallback), None)
             .unwrap();
         let approval = world.asked("touch marker");
@@ -220,7 +221,11 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
             assert_eq!(ended.ending, ApprovalEnding::FallbackAllow);
             // It may run, until the policy says otherwise.
             let strict = Some(Fallback::Deny);
-            world.host.set_levels(None, None, strict, None).unwrap();
+            world
+                .host
+                .rules()
+                .set_levels(None, None, strict, None)
+                .unwrap();
             assert_eq!(
                 world.run_code(&approval.id, "touch marker"),
                 "APPROVAL_DRIFT"
@@ -244,7 +249,11 @@ fn where_no_surface_can_show_it_the_fallback_decides_at_once() {
 fn the_fallback_stands_in_for_all_undecided_approvals_however_many() {
     let world = World::new();
     let full = Some(Fallback::Full);
-    world.host.set_levels(None, None, full, None).unwrap();
+    world
+        .host
+        .rules()
+        .set_levels(None, None, full, None)
+        .unwrap();
     let store = world.host.store();
     let asked = world.asked("touch marker");
     let like = store.approval(&asked.id).unwrap().request;

@@ -32,7 +32,7 @@ impl World {
             ..OpenOptions::default()
         };
         let (host, _) = LocalHost::open(options).unwrap();
-        host.apply_preset(Preset::Yolo).unwrap();
+        host.rules().apply_preset(Preset::Yolo).unwrap();
         Self { scratch, host }
     }
 
@@ -90,6 +90,7 @@ fn a_script_with_shell_syntax_is_reported_before_anybody_is_asked_unless_all_is_
     // A command that is denied anyway is only denied: the answer reveals nothing of the file.
     world
         .host
+        .rules()
         .edit_document(|document| {
             document.defaults.security = Some(Security::Deny);
             Ok(())

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{RunRequest, RunSettings, evaluate, prepare};
+use interlock_host::{RunSettings, prepare};
 use interlock_plan::{FsResolver, PlanAction, PlanPipeline, PlanProgram, PlanStdin, RunPlan};
 use interlock_policy::{
-    AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, PolicySource as LayerSource, Security,
+    AgentId, CallerInput, Entry, Layer, Levels, PolicyParts, PolicySource as LayerSource,
+    RunRequest, Security, evaluate,
 };
 
 const PATH: &str = "/usr/bin:/bin";

@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{RunRequest, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
     Ask, BindingKind, CallerInput, Layer, Levels, PolicyParts, PolicySource as LayerSource,
-    Security, Transport, Verdict,
+    RunRequest, Security, Transport, Verdict, evaluate,
 };
 
 fn verdict(source: Source) -> Verdict {

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use interlock_command::{BindingKind, Source};
-use interlock_host::Evaluation;
-use interlock_policy::{ALLOW_ALWAYS, Entry, digest_pattern};
+use interlock_policy::{ALLOW_ALWAYS, Entry, Evaluation, digest_pattern};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
 use crate::world::{World, allowlist_policy, allows, closed_by, obstacle};

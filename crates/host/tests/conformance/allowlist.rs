@@ -2,8 +2,9 @@
 
 use interlock_command::Source;
 use interlock_config::Config;
-use interlock_host::{Evaluation, evaluate};
-use interlock_policy::{AgentId, BindingKind, Document, Outcome, path_matches, quote};
+use interlock_policy::{
+    AgentId, BindingKind, Document, Evaluation, Outcome, evaluate, path_matches, quote,
+};
 use interlock_programs::builtins::Builtin;
 use interlock_programs::{Executable, VirtualHost};
 use serde_json::{Value, json};

@@ -7,9 +7,9 @@ use interlock_engine::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Settings, StartError, StreamKind,
     start,
 };
-use interlock_host::{Evaluation, RunSettings, prepare};
+use interlock_host::{RunSettings, prepare};
 use interlock_plan::{PlanAction, PlanDigest, PlanProgram, PlanStdin, RunPlan};
-use interlock_policy::AgentId;
+use interlock_policy::{AgentId, Evaluation};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};
 use crate::world::{World, allowlist_policy, row_policy};

@@ -91,7 +91,7 @@ fn effective(row: Row<'_>) -> Option<Answer> {
     let (Some(config), Ok((document, _))) = (config, document) else {
         return Some(refused());
     };
-    let levels = interlock_host::levels(&config, &document, &agent, None);
+    let levels = interlock_rules::levels(&config, &document, &agent, None);
     let joined = |key: &str| Row(expect.get(key)).text("effective");
     let mut answers = vec![
         Comparison::strictness(
@@ -190,7 +190,7 @@ fn defaults(row: Row<'_>) -> Option<Answer> {
         },
     };
     let agent = AgentId::new(input.text("agentId").unwrap_or(AgentId::MAIN)).ok()?;
-    let levels = interlock_host::levels(&config, &Document::default(), &agent, None);
+    let levels = interlock_rules::levels(&config, &Document::default(), &agent, None);
     let expect = row.expect();
     Some(Comparison::worst([
         Comparison::strictness(

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use interlock_checks::cases::{CasePolicy, FileSpec, Fixture};
 use interlock_command::{Analysis, Closed, Program, Source};
-use interlock_host::cases::{CasePolicy, FileSpec, Fixture};
-use interlock_host::{Evaluation, RunRequest, evaluate};
 use interlock_plan::FsResolver;
 use interlock_policy::{
-    AgentId, CallerInput, Entry, Layer, Levels, Policy, PolicyParts, PolicySource as LayerSource,
+    AgentId, CallerInput, Entry, Evaluation, Layer, Levels, Policy, PolicyParts,
+    PolicySource as LayerSource, RunRequest, evaluate,
 };
 use interlock_programs::VirtualHost;
 use serde_json::{Map, Value};

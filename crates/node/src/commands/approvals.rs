@@ -3,6 +3,7 @@
 use interlock_config::RemoteDocument;
 use interlock_host::{Author, HostError};
 use interlock_policy::Document;
+use interlock_rules::RulesError;
 use interlock_wire::WireError;
 use interlock_wire::node::{ExecApprovalsSnapshot, NodeInvokeRequest, SystemExecApprovalsSet};
 use serde_json::Value;
@@ -21,7 +22,7 @@ const ONLY_TIGHTEN: &str =
 
 /// The document as gateways get it.
 pub(crate) fn get(service: &NodeService) -> Result<ExecApprovalsSnapshot, WireError> {
-    let shown = service.host.shown_document();
+    let shown = service.host.rules().shown_document();
     let (file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
     Ok(ExecApprovalsSnapshot {
         path: service.host.store().path().display().to_string(),
@@ -58,12 +59,16 @@ pub(crate) fn set(
         }
     }
     let author = Author::new(AUTHOR).map_err(|error| WireError::unavailable(error.to_string()))?;
-    match service.host.replace_document(&file, hash.trim(), &author) {
+    match service
+        .host
+        .rules()
+        .replace_document(&file, hash.trim(), &author)
+    {
         Ok(_) => get(service),
         Err(error) if error.code() == "DOCUMENT_CHANGED" => {
             Err(refuse("exec approvals changed; reload and retry"))
         }
-        Err(error @ HostError::Document(_)) => Err(refuse(&error.to_string())),
+        Err(error @ RulesError::Document(_)) => Err(refuse(&error.to_string())),
         Err(error) => Err(WireError::unavailable(error.to_string())),
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{ExecError, ExecRequest, GatewayLayer, NO_CALLER_CONTEXT, Yield};
+use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, DenyRule, Security};
+use interlock_rules::GatewayLayer;
 use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::{ErrorCode, WireError};
 

@@ -2,10 +2,9 @@
 //! about or run, and nothing is recorded.
 
 use interlock_config::UnboundApprovals;
-use interlock_host::{
-    NO_CALLER_CONTEXT, RunRequest, SessionLevels, can_be_approved, evaluate, now_ms, plan_shield,
-};
-use interlock_policy::{CallerInput, Outcome, env};
+use interlock_host::{NO_CALLER_CONTEXT, now_ms, plan_shield};
+use interlock_policy::{CallerInput, Outcome, RunRequest, can_be_approved, env, evaluate};
+use interlock_rules::SessionLevels;
 use interlock_wire::WireError;
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::ExplainAsked;

@@ -63,7 +63,7 @@ fn loosened_levels(
     config: &Config,
     agent: &AgentId,
 ) -> Option<&'static str> {
-    let levels = |document| interlock_host::levels(config, document, agent, None);
+    let levels = |document| interlock_rules::levels(config, document, agent, None);
     let (old, new) = (levels(old), levels(new));
     let fates = |levels: &interlock_policy::Levels| {
         let (security, ask) = (levels.security.value(), levels.ask.value());

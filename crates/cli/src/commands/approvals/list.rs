@@ -26,7 +26,7 @@ pub(super) fn run(
     arguments: &AllowlistListArguments,
 ) -> CommandOutcome {
     let (document, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
-        None => (host.document_with_uses()?.0, None),
+        None => (host.rules().document_with_uses()?.0, None),
         Some(asked) => {
             let (document, owner) = nodes::deny::document(state, host, asked)?;
             (document, Some(owner))

@@ -9,8 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use interlock_host::{LocalHost, RunRequest, evaluate};
-use interlock_policy::{AgentId, CallerInput, Outcome};
+use interlock_host::LocalHost;
+use interlock_policy::{AgentId, CallerInput, Outcome, RunRequest, evaluate};
 use interlock_supervisor::{SessionLink, SupervisorClient};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;

@@ -2,9 +2,8 @@
 //! layers, what would happen next, and what to do.
 
 use interlock_command::{Binding, BoundRole, Source};
-use interlock_host::Evaluation;
 use interlock_policy::{
-    AlwaysForm, CallerInput, Entry, Joined, Levels, Outcome as VerdictOutcome,
+    AlwaysForm, CallerInput, Entry, Evaluation, Joined, Levels, Outcome as VerdictOutcome,
     PolicySource as Layer, Transport, Verdict, quote,
 };
 

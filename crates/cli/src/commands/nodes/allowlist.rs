@@ -1,7 +1,8 @@
 //! Entries of the allowlist of a node, or of a gateway elsewhere.
 
-use interlock_host::{EntryEdit, LocalHost};
+use interlock_host::LocalHost;
 use interlock_policy::{Document, Entry};
+use interlock_rules::EntryEdit;
 use serde_json::{Value, json};
 
 use super::document::known;

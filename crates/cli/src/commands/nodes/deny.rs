@@ -1,7 +1,8 @@
 //! Deny rules of a node, or of a gateway elsewhere.
 
-use interlock_host::{DenyRuleEdit, DenyRuleSelection, LocalHost};
+use interlock_host::LocalHost;
 use interlock_policy::{DenyRule, Document, EVERY_AGENT, agent_path};
+use interlock_rules::{DenyRuleEdit, DenyRuleSelection};
 use serde_json::{Value, json};
 
 use super::document::known;

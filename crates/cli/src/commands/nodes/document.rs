@@ -57,7 +57,7 @@ impl Read {
     fn effective(&self, agent: &AgentId) -> Levels {
         match self.told.get(agent.as_str()) {
             Some(levels) => levels.clone(),
-            None => interlock_host::levels(&Config::default(), &self.document, agent, None),
+            None => interlock_rules::levels(&Config::default(), &self.document, agent, None),
         }
     }
 }
@@ -133,7 +133,7 @@ pub fn get_of_gateway(
     let levels: Vec<(AgentId, Levels)> = agents
         .into_iter()
         .map(|agent| {
-            let levels = interlock_host::levels(&config, &document, &agent, None);
+            let levels = interlock_rules::levels(&config, &document, &agent, None);
             (agent, levels)
         })
         .collect();

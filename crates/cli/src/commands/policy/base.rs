@@ -19,7 +19,10 @@ pub(super) fn run(state: &StateArguments, command: &PolicyBaseCommand) -> Comman
         PolicyBaseCommand::Show(arguments) => show(state, &host, arguments.json)?,
         PolicyBaseCommand::Remove(arguments) => {
             outside_runs(host.state_dir())?;
-            let removed = host.edit_document(|document| Ok(document.remove_base()))?.0;
+            let removed = host
+                .rules()
+                .edit_document(|document| Ok(document.remove_base()))?
+                .0;
             let restore = state.in_command("interlock policy base restore");
             let text = match removed {
                 0 => "the base is not in the document\n".to_owned(),
@@ -32,6 +35,7 @@ pub(super) fn run(state: &StateArguments, command: &PolicyBaseCommand) -> Comman
         PolicyBaseCommand::Restore(arguments) => {
             outside_runs(host.state_dir())?;
             let restored = host
+                .rules()
                 .edit_document(|document| Ok(document.restore_base()))?
                 .0;
             let entries = BASE_PROGRAMS.len();

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use interlock_host::{Direction, Replay, ReplayFilter, now_ms};
+use interlock_checks::{Direction, Replay, ReplayFilter, replay};
+use interlock_host::now_ms;
 
 use super::super::approvals::milliseconds;
 use super::super::{CommandOutcome, known_agent, open};
@@ -16,7 +17,7 @@ const LOOSER: u8 = 4;
 pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> CommandOutcome {
     let host = open(state)?;
     let proposed = match &arguments.with {
-        Some(file) => Some(super::read_proposed(&host, file)?),
+        Some(file) => Some(super::read_proposed(file)?),
         None => None,
     };
     let since_ms = match &arguments.since {
@@ -31,7 +32,7 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
         since_ms,
         limit: arguments.limit,
     };
-    let replay = host.replay(&filter, proposed.as_ref())?;
+    let replay = replay(&host, &filter, proposed.as_ref())?;
     if let Some(agent) = arguments.agent.as_deref().filter(|_| replay.judged == 0) {
         // The history may name agents that the config has forgotten.
         known_agent(&host, agent)?;

@@ -3,7 +3,8 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use interlock_host::{LocalHost, ReplayFilter, Suggestion, Suggestions, now_ms};
+use interlock_checks::{ReplayFilter, Suggestion, Suggestions, suggest};
+use interlock_host::{LocalHost, now_ms};
 
 use super::super::approvals::milliseconds;
 use super::super::{CommandOutcome, known_agent, open};
@@ -22,7 +23,7 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) ->
         since_ms: Some(i64::try_from(since).unwrap_or(i64::MAX)),
         limit: arguments.limit,
     };
-    let suggestions = host.suggest(&filter)?;
+    let suggestions = suggest(&host, &filter)?;
     if let Some(agent) = arguments
         .agent
         .as_deref()
@@ -78,7 +79,8 @@ fn accept(
         .filter(|one| arguments.accept_all || arguments.accept.contains(&one.id))
         .collect();
     for suggestion in &chosen {
-        host.accept_suggestion(suggestion)?;
+        host.rules()
+            .add_entry(&suggestion.agent, &suggestion.entry)?;
     }
     if arguments.json {
         output::print_json(&serde_json::json!({ "accepted": chosen }));
@@ -118,7 +120,8 @@ fn ask(host: &LocalHost, suggestions: &Suggestions) -> Result<(), Failure> {
                 _ => return Ok(()),
             }
         }
-        host.accept_suggestion(suggestion)?;
+        host.rules()
+            .add_entry(&suggestion.agent, &suggestion.entry)?;
         output::print(&added(suggestion));
     }
     Ok(())

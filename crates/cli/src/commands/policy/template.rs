@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use interlock_host::{
-    EntryEdit, LocalHost, Template, TemplateCaseResult, TemplateRemovalMode, templates,
-};
+use interlock_host::LocalHost;
 use interlock_policy::{EVERY_AGENT, Entry, quote};
+use interlock_rules::{
+    EntryEdit, Template, TemplateCaseResult, TemplateRemovalMode, check_template_directory,
+    templates,
+};
 use serde_json::json;
 
 use super::super::approvals::bounds;
@@ -101,7 +103,7 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Co
         .iter()
         .any(|entry| entry.cwd.is_some() || entry.paths.is_some())
     {
-        host.check_template_directory(&directory)?;
+        check_template_directory(&directory, host.home())?;
     }
     check_cases(&host, &template, arguments, &directory)?;
     if arguments.dry_run {
@@ -116,7 +118,7 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Co
         return Ok(ExitCode::SUCCESS);
     }
     outside_runs(host.state_dir())?;
-    let edits = host.apply_template(&template, &arguments.agent)?;
+    let edits = host.rules().apply_template(&template, &arguments.agent)?;
     let is_added = |edit: &&EntryEdit| matches!(edit, EntryEdit::Added(_));
     let added = edits.iter().filter(is_added).count();
     let present = edits.len() - added;
@@ -169,7 +171,9 @@ fn remove(state: &StateArguments, arguments: &PolicyTemplateRemoveArguments) -> 
         outside_runs(host.state_dir())?;
         TemplateRemovalMode::Remove
     };
-    let removal = host.remove_template(&arguments.names, &directory, &arguments.agent, mode)?;
+    let removal =
+        host.rules()
+            .remove_template(&arguments.names, &directory, &arguments.agent, mode)?;
     if arguments.json {
         output::print_json(&json!({
             "template": arguments.names.join(" "),

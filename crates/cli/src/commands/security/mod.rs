@@ -5,9 +5,9 @@ mod probe;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use interlock_checks::audit::{FindingSeverity, SecurityFinding, audit, sort_findings};
-use interlock_checks::doctor::{DoctorMode, DoctorReport, close_state_files, repair};
 use interlock_config::StateDir;
+use interlock_doctor::audit::{FindingSeverity, SecurityFinding, audit, sort_findings};
+use interlock_doctor::repairs::{DoctorMode, DoctorReport, close_state_files, repair};
 use interlock_host::{DocumentStanding, HostError, LocalHost};
 use serde_json::json;
 
@@ -62,7 +62,7 @@ fn make_repairs(state: &StateArguments) -> Result<DoctorReport, Failure> {
     let outside = outside_runs(&located)?;
     close_state_files(&located, DoctorMode::Fix, &mut report);
     let repaired = LocalHost::open_for_repair(options).and_then(|host| {
-        match host.document_standing()? {
+        match host.rules().document_standing()? {
             DocumentStanding::Recorded(_) => repair(&host, DoctorMode::Fix, outside, &mut report),
             // Without a policy there is nothing to repair, and one that no audit record wrote is a finding.
             DocumentStanding::First | DocumentStanding::Unrecorded { .. } => Ok(()),

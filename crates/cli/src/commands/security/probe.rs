@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use interlock_checks::audit::{FindingSeverity, SecurityFinding, checks};
 use interlock_config::GatewayBind;
+use interlock_doctor::audit::{FindingSeverity, SecurityFinding, checks};
 use interlock_engine::shield::{ShieldKind, probe_shield};
 use interlock_gateway::{GatewayInfo, running};
 use interlock_host::LocalHost;

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use interlock_command::Source;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{EndListener, RunRequest, evaluate, now_ms};
+use interlock_host::{EndListener, now_ms};
 use interlock_policy::{
     Ask, CallerInput, DenyRule, Document, Layer, Levels, Outcome, PolicyParts,
-    PolicySource as LevelSource, Security,
+    PolicySource as LevelSource, RunRequest, Security, evaluate,
 };
 use interlock_programs::VirtualHost;
 use interlock_wire::node::{

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use interlock_config::ConfigFile;
-use interlock_host::{HostError, SessionValues, levels_in};
+use interlock_host::{HostError, SessionValues};
 use interlock_policy::{AgentId, Ask, DenyRule, Layer, Levels, PolicySource, Security, deny_rules};
+use interlock_rules::levels_in;
 use interlock_wire::node::extension::{LayerDenyRule, PolicyLayer};
 use serde_json::json;
 

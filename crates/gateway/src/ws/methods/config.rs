@@ -6,7 +6,8 @@ use std::time::Instant;
 use interlock_config::{
     Config, ConfigError, ConfigFile, Diagnostics, EditError, Json5Text, KeyPath, schema as keys,
 };
-use interlock_host::{now_ms, record_config_write};
+use interlock_host::now_ms;
+use interlock_rules::record_config_write;
 use interlock_store::Author;
 use interlock_wire::params;
 use interlock_wire::{Request, WireError, refusal};
@@ -189,7 +190,7 @@ async fn write(
         keys.truncate(MOST_KEYS);
         let names: Vec<&str> = keys.iter().map(String::as_str).collect();
         record_config_write(gateway.host.state_dir(), path, &names, &author)
-            .map_err(|error| unavailable(&error))?;
+            .map_err(|error| unavailable(&error.into()))?;
         Ok(written(gateway, &file, &names))
     })
     .await

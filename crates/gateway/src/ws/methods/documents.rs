@@ -1,6 +1,6 @@
 //! The approvals document of this host.
 
-use interlock_host::HostError;
+use interlock_rules::RulesError;
 use interlock_store::Author;
 use interlock_wire::node::ExecApprovalsSnapshot;
 use interlock_wire::params;
@@ -23,15 +23,19 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let author = Author::new(who).map_err(store_failed)?;
-        match gateway.host.replace_document(&set.file, &hash, &author) {
+        match gateway
+            .host
+            .rules()
+            .replace_document(&set.file, &hash, &author)
+        {
             Ok(_) => snapshot(gateway),
-            Err(HostError::Store(interlock_store::StoreError::DocumentChanged { .. })) => {
+            Err(RulesError::Store(interlock_store::StoreError::DocumentChanged { .. })) => {
                 Err(refusal::APPROVALS_CHANGED.error())
             }
-            Err(error @ HostError::Document(_)) => {
+            Err(error @ RulesError::Document(_)) => {
                 Err(WireError::invalid(error.to_string()).with("code", error.code()))
             }
-            Err(error) => Err(unavailable(&error)),
+            Err(error) => Err(unavailable(&error.into())),
         }
     })
     .await
@@ -39,8 +43,8 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer
 
 /// The document as clients get it.
 fn snapshot(gateway: &Gateway) -> MethodAnswer {
-    let shown = gateway.host.shown_document();
-    let (file, stored) = shown.map_err(|error| unavailable(&error))?;
+    let shown = gateway.host.rules().shown_document();
+    let (file, stored) = shown.map_err(|error| unavailable(&error.into()))?;
     let snapshot = ExecApprovalsSnapshot {
         path: gateway.host.store().path().display().to_string(),
         exists: true,

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use interlock_command::{Analysis, Host, InputError, Source, analyse};
-use interlock_policy::{CallerInput, JudgedCall, Policy, Verdict};
 use interlock_programs::Resolver;
+
+use crate::judge::{CallerInput, JudgedCall, Policy};
+use crate::verdict::Verdict;
 
 /// What a caller asks for.
 #[derive(Debug, Clone)]

@@ -14,7 +14,8 @@ pub struct GatewayLayer {
 }
 
 impl GatewayLayer {
-    pub(crate) fn levels(&self) -> Layer {
+    /// As a layer of the node's policy.
+    pub fn levels(&self) -> Layer {
         Layer::new(PolicySource::Gateway, "gateway ", self.security, self.ask)
     }
 }

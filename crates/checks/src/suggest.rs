@@ -8,14 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_policy::{AlwaysForm, Document, Entry, Outcome, quote};
-use interlock_store::AuditKind;
+use interlock_rules::{RulesError, document_in_force};
+use interlock_store::{AuditKind, Store};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
-use crate::local::{HostError, LocalHost};
-use crate::replay::{Direction, Judge, Past, Replay, ReplayFilter};
+use crate::policy_host::PolicyHost;
+use crate::replay::{Direction, HistoryJudge, Past, Replay, ReplayFilter, history, replay};
 
 /// So many approvals make a habit.
 const FEWEST_APPROVALS: usize = 2;
@@ -90,148 +90,142 @@ struct Decisions {
     denied: Vec<Past>,
 }
 
-impl LocalHost {
-    /// Proposes rules for what approvers allowed in this part of the history. Writes nothing.
-    pub fn suggest(&self, filter: &ReplayFilter) -> Result<Suggestions, HostError> {
-        let decisions = self.decisions(filter)?;
-        let (document, _) = self.document()?;
-        let mut judge = Judge::new(self, &document);
-        let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
-        let mut commands = Vec::new();
-        let mut approvals = 0;
-        for past in &decisions.allowed {
-            let Some(evaluation) = judge.evaluate(past)? else {
-                continue;
-            };
-            if evaluation.verdict.outcome != Outcome::Ask {
-                continue;
-            }
-            let approval = approvals;
-            approvals += 1;
-            let missed = evaluation.verdict.segments.iter();
-            let missed: Vec<_> = missed.filter(|one| one.satisfied_by.is_none()).collect();
-            if missed.is_empty() {
-                *left_out
-                    .entry(evaluation.verdict.reason.message)
-                    .or_default() += 1;
-            }
-            for judged in missed {
-                // By itself: a rule for one command of a line is a rule for that command.
-                let alone = past.with_command(&judged.argv, &judged.cwd);
-                let rules = match judge.evaluate(&alone)? {
-                    Some(alone) => rules_for(&alone.verdict.remember, &judged.argv, &judged.cwd),
-                    None => Err("it is no command".to_owned()),
-                };
-                match rules {
-                    Ok(rules) => commands.push(ApprovedCommand {
-                        approval,
-                        agent: past.agent.clone(),
-                        line: past.command.clone(),
-                        rules,
-                        is_covered: false,
-                    }),
-                    Err(why) => *left_out.entry(why).or_default() += 1,
-                }
-            }
+/// Proposes rules for what approvers allowed in this part of the history. Writes nothing.
+pub fn suggest<H: PolicyHost>(host: &H, filter: &ReplayFilter) -> Result<Suggestions, H::Error> {
+    let decisions = decisions_of(host.store(), filter)?;
+    let (document, _) = document_in_force(host.store())?;
+    let mut judge = HistoryJudge::new(host, &document);
+    let mut left_out: BTreeMap<String, usize> = BTreeMap::new();
+    let mut commands = Vec::new();
+    let mut approvals = 0;
+    for past in &decisions.allowed {
+        let Some(evaluation) = judge.evaluate(past)? else {
+            continue;
+        };
+        if evaluation.verdict.outcome != Outcome::Ask {
+            continue;
         }
-        let mut suggestions = Vec::new();
-        for suggestion in grouped(&mut commands) {
-            match self.checked(suggestion, &document, filter, &decisions)? {
-                Ok(suggestion) => suggestions.push(suggestion),
+        let approval = approvals;
+        approvals += 1;
+        let missed = evaluation.verdict.segments.iter();
+        let missed: Vec<_> = missed.filter(|one| one.satisfied_by.is_none()).collect();
+        if missed.is_empty() {
+            *left_out
+                .entry(evaluation.verdict.reason.message)
+                .or_default() += 1;
+        }
+        for judged in missed {
+            // By itself: a rule for one command of a line is a rule for that command.
+            let alone = past.with_command(&judged.argv, &judged.cwd);
+            let rules = match judge.evaluate(&alone)? {
+                Some(alone) => rules_for(&alone.verdict.remember, &judged.argv, &judged.cwd),
+                None => Err("it is no command".to_owned()),
+            };
+            match rules {
+                Ok(rules) => commands.push(ApprovedCommand {
+                    approval,
+                    agent: past.agent.clone(),
+                    line: past.command.clone(),
+                    rules,
+                    is_covered: false,
+                }),
                 Err(why) => *left_out.entry(why).or_default() += 1,
             }
         }
-        let together = with_entries(&document, &suggestions);
-        Ok(Suggestions {
-            approvals,
-            prompts_saved: self.replay(filter, Some(&together))?.prompts_saved,
-            suggestions,
-            left_out,
-        })
     }
-
-    /// What the rule would change in the history, or why it is not proposed.
-    fn checked(
-        &self,
-        mut suggestion: Suggestion,
-        document: &Document,
-        filter: &ReplayFilter,
-        decisions: &Decisions,
-    ) -> Result<Result<Suggestion, String>, HostError> {
-        let proposed = with_entries(document, std::slice::from_ref(&suggestion));
-        // Each denial by itself: the replay below may look at a part of the history only.
-        let (mut before, mut after) = (Judge::new(self, document), Judge::new(self, &proposed));
-        for denied in &decisions.denied {
-            if !before.allows(denied)? && after.allows(denied)? {
-                return Ok(Err(format!(
-                    "a rule for {} would allow what an approver denied",
-                    suggestion.allows
-                )));
-            }
+    let mut suggestions = Vec::new();
+    for suggestion in grouped(&mut commands) {
+        match checked(host, suggestion, &document, filter, &decisions)? {
+            Ok(suggestion) => suggestions.push(suggestion),
+            Err(why) => *left_out.entry(why).or_default() += 1,
         }
-        let replay: Replay = self.replay(filter, Some(&proposed))?;
-        suggestion.prompts_saved = replay.prompts_saved;
-        for change in &replay.changes {
-            if change.direction != Direction::Looser || change.after != "allow" {
-                continue;
-            }
-            let is_approved = suggestion.commands.contains(&change.command);
-            if !is_approved && !suggestion.newly_allowed.contains(&change.command) {
-                suggestion.newly_allowed.push(change.command.clone());
-            }
-        }
-        Ok(Ok(suggestion))
     }
+    let together = with_entries(&document, &suggestions);
+    Ok(Suggestions {
+        approvals,
+        prompts_saved: replay(host, filter, Some(&together))?.prompts_saved,
+        suggestions,
+        left_out,
+    })
+}
 
-    /// The commands that approvers allowed, and those that they denied. Commands of which the audit hides
-    /// a secret are in neither.
-    fn decisions(&self, filter: &ReplayFilter) -> Result<Decisions, HostError> {
-        let mut asked: BTreeMap<(String, String), Past> = BTreeMap::new();
-        let mut waiting: BTreeMap<String, Past> = BTreeMap::new();
-        let mut decisions = Decisions::default();
-        for record in self.history(filter, None, MAX_RECORDS)? {
-            let body = &record.body;
-            let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
-            match record.kind {
-                AuditKind::Verdict => {
-                    if let Ok(past) = Past::read(body)
-                        && past.verdict == "ask"
-                    {
-                        asked.insert((past.agent.clone(), past.command.clone()), past);
-                    }
-                }
-                AuditKind::Prompt => {
-                    // What runs on a node is decided by the node's own document.
-                    let is_local = body["node"] == Value::Null;
-                    let past = asked.get(&(text("agent"), text("preview")));
-                    if let Some(past) = past.filter(|_| is_local) {
-                        waiting.insert(text("approvalId"), past.clone());
-                    }
-                }
-                AuditKind::Decision => {
-                    // A person decided; a fallback or an expiry says nothing about habits.
-                    let is_persons = body["decider"].is_string();
-                    let Some(past) = waiting.remove(&text("approvalId")).filter(|_| is_persons)
-                    else {
-                        continue;
-                    };
-                    if text("decision").starts_with("allow") {
-                        decisions.allowed.push(past);
-                    } else {
-                        decisions.denied.push(past);
-                    }
-                }
-                _ => {}
-            }
+/// What the rule would change in the history, or why it is not proposed.
+fn checked<H: PolicyHost>(
+    host: &H,
+    mut suggestion: Suggestion,
+    document: &Document,
+    filter: &ReplayFilter,
+    decisions: &Decisions,
+) -> Result<Result<Suggestion, String>, H::Error> {
+    let proposed = with_entries(document, std::slice::from_ref(&suggestion));
+    // Each denial by itself: the replay below may look at a part of the history only.
+    let (mut before, mut after) = (
+        HistoryJudge::new(host, document),
+        HistoryJudge::new(host, &proposed),
+    );
+    for denied in &decisions.denied {
+        if !before.allows(denied)? && after.allows(denied)? {
+            return Ok(Err(format!(
+                "a rule for {} would allow what an approver denied",
+                suggestion.allows
+            )));
         }
-        Ok(decisions)
     }
+    let replayed: Replay = replay(host, filter, Some(&proposed))?;
+    suggestion.prompts_saved = replayed.prompts_saved;
+    for change in &replayed.changes {
+        if change.direction != Direction::Looser || change.after != "allow" {
+            continue;
+        }
+        let is_approved = suggestion.commands.contains(&change.command);
+        if !is_approved && !suggestion.newly_allowed.contains(&change.command) {
+            suggestion.newly_allowed.push(change.command.clone());
+        }
+    }
+    Ok(Ok(suggestion))
+}
 
-    /// Adds the rule to the document.
-    pub fn accept_suggestion(&self, suggestion: &Suggestion) -> Result<(), HostError> {
-        self.add_entry(&suggestion.agent, &suggestion.entry)?;
-        Ok(())
+/// The commands that approvers allowed, and those that they denied. Commands of which the audit hides
+/// a secret are in neither.
+fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, RulesError> {
+    let mut asked: BTreeMap<(String, String), Past> = BTreeMap::new();
+    let mut waiting: BTreeMap<String, Past> = BTreeMap::new();
+    let mut decisions = Decisions::default();
+    for record in history(store, filter, None, MAX_RECORDS)? {
+        let body = &record.body;
+        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
+        match record.kind {
+            AuditKind::Verdict => {
+                if let Ok(past) = Past::read(body)
+                    && past.verdict == "ask"
+                {
+                    asked.insert((past.agent.clone(), past.command.clone()), past);
+                }
+            }
+            AuditKind::Prompt => {
+                // What runs on a node is decided by the node's own document.
+                let is_local = body["node"] == Value::Null;
+                let past = asked.get(&(text("agent"), text("preview")));
+                if let Some(past) = past.filter(|_| is_local) {
+                    waiting.insert(text("approvalId"), past.clone());
+                }
+            }
+            AuditKind::Decision => {
+                // A person decided; a fallback or an expiry says nothing about habits.
+                let is_persons = body["decider"].is_string();
+                let Some(past) = waiting.remove(&text("approvalId")).filter(|_| is_persons) else {
+                    continue;
+                };
+                if text("decision").starts_with("allow") {
+                    decisions.allowed.push(past);
+                } else {
+                    decisions.denied.push(past);
+                }
+            }
+            _ => {}
+        }
     }
+    Ok(decisions)
 }
 
 /// The rules that *always* would offer for this command, the narrowest first, each for the directory
@@ -365,5 +359,7 @@ fn with_entries(document: &Document, suggestions: &[Suggestion]) -> Document {
 /// A short name for the rule of an agent.
 fn rule_id(agent: &str, entry: &Entry) -> String {
     let text = serde_json::to_string(&(agent, entry)).unwrap_or_default();
-    hex(&Sha256::digest(text.as_bytes())[..4])
+    let digest = Sha256::digest(text.as_bytes());
+    let digest = digest.first_chunk().copied().unwrap_or_default();
+    format!("{:08x}", u32::from_be_bytes(digest))
 }

@@ -1,8 +1,9 @@
 //! Checks of `tools.exec.*` and of the levels that document and config give together.
 
 use interlock_config::{GatewayBind, Host};
-use interlock_host::{levels, tool_levels};
+use interlock_host::tool_levels;
 use interlock_policy::{AgentId, Ask, Security, auto_allow_skills, check_tool, quote};
+use interlock_rules::levels;
 use serde_json::json;
 
 use super::table::checks;

@@ -7,11 +7,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use interlock_config::{Config, ConfigFile, Json5Text, KeyPath};
-use interlock_host::{
-    Author, DocumentStanding, HostError, LocalHost, OutsideRuns, record_config_write,
-};
+use interlock_host::{Author, DocumentStanding, HostError, LocalHost, OutsideRuns};
 use interlock_policy::Document;
 use interlock_policy::safe_bin::{Profiles, always_refused, is_interpreter_like};
+use interlock_rules::record_config_write;
 use serde::Serialize;
 use serde_json::json;
 
@@ -303,13 +302,13 @@ fn import_legacy_document(
         }
     };
     // Before the first start, the cautious document is what it would be.
-    let current = match host.document_standing()? {
+    let current = match host.rules().document_standing()? {
         DocumentStanding::First => Document::cautious(),
         _ => host.document()?.0,
     };
     let merged = merge_document(&current, &legacy, EntryMerge::Leave);
     if mode == DoctorMode::Fix && !merged.tightened.is_empty() {
-        host.edit_document(|document| {
+        host.rules().edit_document(|document| {
             *document = merge_document(document, &legacy, EntryMerge::Leave).document;
             Ok(())
         })?;

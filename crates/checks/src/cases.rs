@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use interlock_command::InputError;
 use interlock_config::UnboundApprovals;
 use interlock_plan::{FsResolver, PlanStdin};
-use interlock_policy::{BindingKind, CallerInput, Document, Outcome, Policy, PolicyParts};
+use interlock_policy::{
+    BindingKind, CallerInput, Document, Evaluation, Outcome, Policy, PolicyParts, RunRequest,
+    can_be_approved, evaluate,
+};
 use interlock_programs::{DYNAMIC, Resolver};
+use interlock_rules::now_ms;
 use serde::Serialize;
 
-use crate::desk::can_be_approved;
-use crate::evaluate::{Evaluation, RunRequest, evaluate};
-use crate::local::{LocalHost, now_ms, policy};
+use crate::policy_host::PolicyHost;
 use case::{Case, Expectation};
 
 pub use case::CasePolicy;
@@ -83,16 +85,11 @@ impl Cases {
         self.cases.iter().any(|case| case.policy.is_none())
     }
 
-    /// Judges all cases on every core, in order of the files.
-    pub fn run(&self, host: Option<&LocalHost>) -> Vec<CaseResult> {
-        self.run_with(host, None)
-    }
-
-    /// The same where cases without a policy of their own are judged by a proposed document and the
-    /// config of the host, instead of the document in force.
-    pub fn run_with(
+    /// Judges all cases on every core, in order of the files. Cases without a policy of their own are
+    /// judged by the policy of the host: that in force, or the one that a proposed document would make.
+    pub fn run<H: PolicyHost>(
         &self,
-        host: Option<&LocalHost>,
+        host: Option<&H>,
         proposed: Option<&Document>,
     ) -> Vec<CaseResult> {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -103,7 +100,7 @@ impl Cases {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     match self.cases.get(index) {
-                        Some(case) => done.push((index, run(case, host, proposed))),
+                        Some(case) => done.push((index, run_case(case, host, proposed))),
                         None => return done,
                     }
                 }
@@ -138,7 +135,11 @@ impl CaseResult {
     }
 }
 
-fn run(case: &Case, host: Option<&LocalHost>, proposed: Option<&Document>) -> CaseResult {
+fn run_case<H: PolicyHost>(
+    case: &Case,
+    host: Option<&H>,
+    proposed: Option<&Document>,
+) -> CaseResult {
     let mut result = CaseResult::unjudged(case);
     if let Some(why) = case.skip_reason() {
         result.skipped = Some(why);
@@ -178,7 +179,7 @@ fn run(case: &Case, host: Option<&LocalHost>, proposed: Option<&Document>) -> Ca
 
 /// The verdict as its reader acts on it: `refused` where the policy would ask and no approver could say
 /// yes.
-fn word(evaluation: &Evaluation, case: &Case, host: Option<&LocalHost>) -> &'static str {
+fn word<H: PolicyHost>(evaluation: &Evaluation, case: &Case, host: Option<&H>) -> &'static str {
     let verdict = &evaluation.verdict;
     // The policy of a case has no config of its own.
     let config = host
@@ -199,9 +200,9 @@ fn word(evaluation: &Evaluation, case: &Case, host: Option<&LocalHost>) -> &'sta
 /// The evaluation, and an argv that the case lists and the judge did not see.
 type JudgedCase = Result<(Evaluation, Option<Vec<String>>), InputError>;
 
-fn judge(
+fn judge<H: PolicyHost>(
     case: &Case,
-    host: Option<&LocalHost>,
+    host: Option<&H>,
     proposed: Option<&Document>,
 ) -> Result<JudgedCase, String> {
     let fixture = case
@@ -229,13 +230,11 @@ fn judge(
         }
         (None, Some(host)) => match proposed {
             Some(document) => {
-                let config = host.config().map_err(|error| error.to_string())?;
-                let config = config.config();
-                let proposed = policy(config, document, &agent, None, home.as_deref());
+                let proposed = host.policy_with(document, &agent, None, home.as_deref());
                 Arc::new(proposed.map_err(|error| error.to_string())?)
             }
             None => {
-                let present = host.policy(&agent, None);
+                let present = host.policy_in_force(&agent);
                 present.map_err(|error| error.to_string())?
             }
         },

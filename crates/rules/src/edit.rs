@@ -1,16 +1,20 @@
 //! Changes to the approvals document: read, change, compare and swap. Two writers at once never
 //! lose an update; the second writer reads again.
 
-use interlock_config::Diagnostics;
-use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
+use std::path::Path;
+
+use interlock_config::{ConfigFile, Diagnostics, EditError, ExecMode, Json5Text};
 use interlock_policy::{
     AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Preset, Scope, Security,
     agent_path,
 };
-use interlock_store::{ApprovalsStore, Author, StoreError, StoredDocument};
+use interlock_store::{
+    ApprovalsStore as _, Author, DocumentStanding, Store, StoreError, StoredDocument,
+};
 
-use crate::desk::append_config_write;
-use crate::local::{HostError, LocalHost, client_document, import_document, parse_document};
+use crate::config_record::append_config_write;
+use crate::document::{client_document, document_in_force, import_document, parse_document};
+use crate::error::RulesError;
 use crate::uses::{keep_uses, take_uses};
 
 /// A writer that always comes second gives up after so many tries.
@@ -69,17 +73,17 @@ impl DenyRuleSelection {
         &self,
         agent: &str,
         removed: &[(DenyRule, String)],
-    ) -> Result<(), HostError> {
+    ) -> Result<(), RulesError> {
         let pattern = self.pattern();
         if removed.is_empty() {
-            return Err(HostError::Edit {
+            return Err(RulesError::Edit {
                 code: "RULE_NOT_FOUND",
                 message: format!("no such deny rule `{pattern}` for agent {agent}"),
                 remedy: "list them: interlock deny list".to_owned(),
             });
         }
         if matches!(self, Self::Only { .. }) && removed.len() > 1 {
-            return Err(HostError::Edit {
+            return Err(RulesError::Edit {
                 code: "RULE_AMBIGUOUS",
                 message: format!(
                     "{} deny rules have the pattern `{pattern}`; none was removed",
@@ -94,11 +98,11 @@ impl DenyRuleSelection {
 }
 
 /// The scope of an edit: one agent, or all of them.
-pub(crate) fn scope_key(agent: &str) -> Result<String, HostError> {
+pub(crate) fn scope_key(agent: &str) -> Result<String, RulesError> {
     if agent == EVERY_AGENT {
         return Ok(EVERY_AGENT.to_owned());
     }
-    let id = AgentId::new(agent).map_err(|error| HostError::Edit {
+    let id = AgentId::new(agent).map_err(|error| RulesError::Edit {
         code: "AGENT_INVALID",
         message: error.to_string(),
         remedy: "name an agent of the config, or `*` for all".to_owned(),
@@ -106,18 +110,40 @@ pub(crate) fn scope_key(agent: &str) -> Result<String, HostError> {
     Ok(id.as_str().to_owned())
 }
 
-impl LocalHost {
+/// The rules of a host: its approvals document, and the levels in its config. This is the only writer of
+/// both.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyRules<'a> {
+    pub(crate) store: &'a Store,
+    config_path: &'a Path,
+}
+
+impl<'a> PolicyRules<'a> {
+    pub fn new(store: &'a Store, config_path: &'a Path) -> Self {
+        Self { store, config_path }
+    }
+
+    /// The document in force, with the hash that a change has to name.
+    pub fn document(self) -> Result<(Document, StoredDocument), RulesError> {
+        document_in_force(self.store)
+    }
+
+    /// How the document stands. It is not an error that no audit record wrote it.
+    pub fn document_standing(self) -> Result<DocumentStanding, RulesError> {
+        Ok(self.store.document_standing()?)
+    }
+
     /// Reads the document, lets `change` edit it, and stores it, again from the start if another
     /// writer came first.
     pub fn edit_document<T>(
-        &self,
-        mut change: impl FnMut(&mut Document) -> Result<T, HostError>,
-    ) -> Result<(T, StoredDocument), HostError> {
+        self,
+        mut change: impl FnMut(&mut Document) -> Result<T, RulesError>,
+    ) -> Result<(T, StoredDocument), RulesError> {
         for _ in 0..MAX_TRIES {
             let (mut document, stored) = self.document()?;
             let outcome = change(&mut document)?;
             match self
-                .store()
+                .store
                 .replace_document(Some(&stored.hash), &document.to_json())
             {
                 Ok(stored) => return Ok((outcome, stored)),
@@ -130,22 +156,22 @@ impl LocalHost {
 
     /// Replaces the whole document. With `base_hash`, only if the one in force is still that one.
     pub fn set_document(
-        &self,
+        self,
         name: &str,
         text: &[u8],
         base_hash: Option<&str>,
-    ) -> Result<StoredDocument, HostError> {
+    ) -> Result<StoredDocument, RulesError> {
         self.put_document(&parse_document(name, text)?, base_hash)
     }
 
     /// Replaces the document by what a client sent, if the one in force is still the one that the
     /// client has read. The secret of the approval socket is no client's business: it stays.
     pub fn replace_document(
-        &self,
+        self,
         file: &serde_json::Value,
         base_hash: &str,
         author: &Author,
-    ) -> Result<StoredDocument, HostError> {
+    ) -> Result<StoredDocument, RulesError> {
         let mut document = client_document("exec approvals", file)?;
         document.socket = self.document()?.0.socket;
         take_uses(&mut document);
@@ -156,7 +182,7 @@ impl LocalHost {
                     .get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
             }
         }
-        let store = self.store();
+        let store = self.store;
         let changed = store.change(|change| {
             change.replace_document_as(author, Some(base_hash), &document.to_json())
         });
@@ -166,23 +192,23 @@ impl LocalHost {
     /// As [`Self::set_document`], for a document that another program wrote: an unreadable part is
     /// left out, where that loosens nothing, and reported.
     pub fn import_document(
-        &self,
+        self,
         name: &str,
         text: &[u8],
         base_hash: Option<&str>,
-    ) -> Result<(StoredDocument, Diagnostics), HostError> {
+    ) -> Result<(StoredDocument, Diagnostics), RulesError> {
         let (mut document, left_out) = import_document(name, text)?;
         let uses = take_uses(&mut document);
         let stored = self.put_document(&document, base_hash)?;
-        self.store().change(|change| keep_uses(change, &uses))?;
+        self.store.change(|change| keep_uses(change, &uses))?;
         Ok((stored, left_out))
     }
 
     fn put_document(
-        &self,
+        self,
         document: &Document,
         base_hash: Option<&str>,
-    ) -> Result<StoredDocument, HostError> {
+    ) -> Result<StoredDocument, RulesError> {
         let mut document = document.clone();
         take_uses(&mut document);
         // The socket's token is never shown, so a document without one keeps the one in force.
@@ -202,7 +228,7 @@ impl LocalHost {
             let (mut current, _) = self.document()?;
             replace(&mut current);
             return Ok(self
-                .store()
+                .store
                 .replace_document(Some(hash), &current.to_json())?);
         }
         let ((), stored) = self.edit_document(|current| {
@@ -213,9 +239,9 @@ impl LocalHost {
     }
 
     /// Adds an entry for an agent or `*`.
-    pub fn add_entry(&self, agent: &str, entry: &Entry) -> Result<EntryEdit, HostError> {
+    pub fn add_entry(self, agent: &str, entry: &Entry) -> Result<EntryEdit, RulesError> {
         let key = scope_key(agent)?;
-        entry.check().map_err(|error| HostError::Edit {
+        entry.check().map_err(|error| RulesError::Edit {
             code: "ENTRY_INVALID",
             message: error.to_string(),
             remedy: "see `interlock approvals allowlist add --help`".to_owned(),
@@ -237,7 +263,7 @@ impl LocalHost {
     }
 
     /// Removes every entry of an agent or `*` whose pattern or id is `which`.
-    pub fn remove_entry(&self, agent: &str, which: &str) -> Result<RemovedEntries, HostError> {
+    pub fn remove_entry(self, agent: &str, which: &str) -> Result<RemovedEntries, RulesError> {
         let key = scope_key(agent)?;
         let (removed, _) = self.edit_document(|document| {
             let Some(scope) = document.agents.get_mut(&key) else {
@@ -263,7 +289,7 @@ impl LocalHost {
     }
 
     /// Lets no agent run the programs of skills without an entry.
-    pub fn disallow_skills(&self) -> Result<(), HostError> {
+    pub fn disallow_skills(self) -> Result<(), RulesError> {
         self.edit_document(|document| {
             let scopes = document.agents.values_mut();
             for scope in scopes.chain([&mut document.defaults]) {
@@ -275,9 +301,9 @@ impl LocalHost {
     }
 
     /// Adds a deny rule for an agent or `*`.
-    pub fn add_deny_rule(&self, agent: &str, rule: &DenyRule) -> Result<DenyRuleEdit, HostError> {
+    pub fn add_deny_rule(self, agent: &str, rule: &DenyRule) -> Result<DenyRuleEdit, RulesError> {
         let key = scope_key(agent)?;
-        rule.check().map_err(|error| HostError::Edit {
+        rule.check().map_err(|error| RulesError::Edit {
             code: "RULE_INVALID",
             message: error.to_string(),
             remedy: "see `interlock deny add --help`".to_owned(),
@@ -296,10 +322,10 @@ impl LocalHost {
     /// Removes deny rules of an agent or `*`; the document's defaults hold for every agent and belong
     /// to `*`. Returns each with where it was written.
     pub fn remove_deny_rules(
-        &self,
+        self,
         agent: &str,
         which: &DenyRuleSelection,
-    ) -> Result<Vec<(DenyRule, String)>, HostError> {
+    ) -> Result<Vec<(DenyRule, String)>, RulesError> {
         let key = scope_key(agent)?;
         let (removed, _) = self.edit_document(|document| {
             let mut removed = Vec::new();
@@ -323,7 +349,7 @@ impl LocalHost {
     }
 
     /// Puts a preset into the config and the document's defaults, keeping the two in step.
-    pub fn apply_preset(&self, preset: Preset) -> Result<(), HostError> {
+    pub fn apply_preset(self, preset: Preset) -> Result<(), RulesError> {
         let (security, ask, fallback) = preset.levels();
         self.set_levels(Some(security), Some(ask), Some(fallback), Some("gateway"))
     }
@@ -333,14 +359,14 @@ impl LocalHost {
     /// Two stores cannot change at one instant. In between, the stricter of the two holds, since
     /// sources join by strictness: at no time is anything looser than before or after.
     pub fn set_levels(
-        &self,
+        self,
         security: Option<Security>,
         ask: Option<Ask>,
         fallback: Option<Fallback>,
         exec_host: Option<&str>,
-    ) -> Result<(), HostError> {
+    ) -> Result<(), RulesError> {
         let change_config = || {
-            ConfigFile::edit(self.config_path(), |text| {
+            ConfigFile::edit(self.config_path, |text| {
                 let (security, ask) = in_place_of_mode(text, security, ask)?;
                 let mut set = |key: &str, value: Option<&str>| match value {
                     Some(value) => text.set(&exec_key(key), &value.into()),
@@ -361,7 +387,7 @@ impl LocalHost {
         .iter()
         .filter_map(|(key, is_set)| is_set.then_some(*key))
         .collect();
-        append_config_write(self.store(), self.config_path(), &keys, &Author::default())?;
+        append_config_write(self.store, self.config_path, &keys, &Author::default())?;
         self.edit_document(|document| {
             let Scope {
                 security: old_security,
@@ -408,8 +434,8 @@ fn exec_key(key: &str) -> interlock_config::KeyPath {
         .key(key)
 }
 
-fn no_such_entry(agent: &str, which: &str) -> HostError {
-    HostError::Edit {
+fn no_such_entry(agent: &str, which: &str) -> RulesError {
+    RulesError::Edit {
         code: "ENTRY_NOT_FOUND",
         message: format!("no entry `{which}` for agent {agent}"),
         remedy: "list them: interlock approvals get".to_owned(),

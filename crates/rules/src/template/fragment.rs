@@ -6,7 +6,7 @@ use interlock_config::Json5Text;
 use serde::Deserialize;
 
 use super::TemplateCase;
-use crate::local::HostError;
+use crate::error::RulesError;
 
 /// The templates that can be applied, in the order in which they are listed.
 pub(super) const TEMPLATES: &[(&str, &str)] = &[
@@ -109,8 +109,8 @@ pub(super) struct FragmentEntry {
 }
 
 impl Fragment {
-    pub(super) fn read(name: &str, text: &str) -> Result<Self, HostError> {
-        let broken = |message: String| HostError::Edit {
+    pub(super) fn read(name: &str, text: &str) -> Result<Self, RulesError> {
+        let broken = |message: String| RulesError::Edit {
             code: "TEMPLATE_INVALID",
             message: format!("template {name}: {message}"),
             remedy: "report it: the templates are part of the program".to_owned(),

@@ -7,8 +7,8 @@ use interlock_policy::{Document, Entry, Scope, quote};
 use serde::Serialize;
 
 use super::{TEMPLATES, Template, source};
-use crate::edit::scope_key;
-use crate::local::{HostError, LocalHost};
+use crate::edit::{PolicyRules, scope_key};
+use crate::error::RulesError;
 
 /// What taking templates back removed and left.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -24,16 +24,16 @@ pub struct TemplateRemoval {
     pub shared_with: Vec<&'static str>,
 }
 
-impl LocalHost {
+impl PolicyRules<'_> {
     /// Removes the entries of templates for a directory from an agent's list, or from that of `*`. With
     /// [`TemplateRemovalMode::Look`] nothing is written.
     pub fn remove_template(
-        &self,
+        self,
         names: &[String],
         directory: &Path,
         agent: &str,
         mode: TemplateRemovalMode,
-    ) -> Result<TemplateRemoval, HostError> {
+    ) -> Result<TemplateRemoval, RulesError> {
         let key = scope_key(agent)?;
         let take_back = |document: &mut Document| {
             let scope = document.agents.entry(key.clone()).or_default();
@@ -66,7 +66,7 @@ fn take_back(
     scope: &mut Scope,
     names: &[String],
     directory: &Path,
-) -> Result<TemplateRemoval, HostError> {
+) -> Result<TemplateRemoval, RulesError> {
     let wanted = Template::with_every_part(names, directory)?;
     let parts: BTreeSet<String> = wanted
         .entries
@@ -113,7 +113,7 @@ fn other_templates(
     scope: &Scope,
     parts: &BTreeSet<String>,
     directory: &Path,
-) -> Result<Vec<StayingTemplate>, HostError> {
+) -> Result<Vec<StayingTemplate>, RulesError> {
     let mut staying = Vec::new();
     for (name, _) in TEMPLATES {
         let own = source(name);
@@ -155,7 +155,7 @@ fn is_for_directory(entry: &Entry, directory: &Path) -> bool {
 }
 
 /// Nothing of the templates is there: where else it is, if anywhere.
-fn not_applied(document: &Document, names: &[String], directory: &Path, agent: &str) -> HostError {
+fn not_applied(document: &Document, names: &[String], directory: &Path, agent: &str) -> RulesError {
     let own: BTreeSet<String> = names.iter().map(|name| source(name)).collect();
     let own_scopes = document.agents.iter();
     let elsewhere = own_scopes.into_iter().find_map(|(key, scope)| {
@@ -190,7 +190,7 @@ fn not_applied(document: &Document, names: &[String], directory: &Path, agent: &
         }
         None => "see which entries there are: interlock approvals allowlist list".to_owned(),
     };
-    HostError::Edit {
+    RulesError::Edit {
         code: "TEMPLATE_NOT_APPLIED",
         message: format!(
             "no entry of {names} for {} is in the list of agent {agent}; nothing was removed",

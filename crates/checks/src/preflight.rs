@@ -134,7 +134,7 @@ impl Language {
 
 /// Looks into every script beneath the working directory that a request would run by name. `None`
 /// where there is nothing to say.
-pub(crate) fn preflight(analysis: &Analysis) -> Option<Mistake> {
+pub fn preflight(analysis: &Analysis) -> Option<Mistake> {
     if !names_a_runtime(&analysis.source) {
         return None;
     }

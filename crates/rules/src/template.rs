@@ -10,14 +10,14 @@ use std::path::Path;
 use interlock_command::Source;
 use interlock_policy::{
     AgentId, Ask, BASE_PROGRAMS, CallerInput, Document, EVERY_AGENT, Entry, Layer, Levels, Policy,
-    PolicySource as LevelSource, Scope, Security,
+    PolicySource as LevelSource, RunRequest, Scope, Security, evaluate,
 };
 use interlock_programs::VirtualHost;
 use serde::{Deserialize, Serialize};
 
-use crate::edit::{EntryEdit, scope_key};
-use crate::evaluate::{RunRequest, evaluate};
-use crate::local::{HostError, LocalHost, now_ms, policy};
+use crate::clock::now_ms;
+use crate::edit::{EntryEdit, PolicyRules, scope_key};
+use crate::error::RulesError;
 use fragment::{Fragment, PARTS, TEMPLATES};
 pub use remove::{TemplateRemoval, TemplateRemovalMode};
 
@@ -69,7 +69,7 @@ enum ExpectedVerdict {
 }
 
 /// The names and descriptions of all templates.
-pub fn templates() -> Result<Vec<TemplateSummary>, HostError> {
+pub fn templates() -> Result<Vec<TemplateSummary>, RulesError> {
     let summary = |(name, text): &(&'static str, &str)| {
         Ok(TemplateSummary {
             name,
@@ -81,12 +81,12 @@ pub fn templates() -> Result<Vec<TemplateSummary>, HostError> {
 
 impl Template {
     /// The templates of these names together, for a directory, which is canonical.
-    pub fn of(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, HostError> {
+    pub fn of(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, RulesError> {
         Self::build(names, directory, PartChoice::Found)
     }
 
     /// The same with every part that some file of the project would bring: the files may have gone since.
-    fn with_every_part(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, HostError> {
+    fn with_every_part(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, RulesError> {
         Self::build(names, directory, PartChoice::Every)
     }
 
@@ -94,10 +94,10 @@ impl Template {
         names: &[impl AsRef<str>],
         directory: &Path,
         choice: PartChoice,
-    ) -> Result<Self, HostError> {
+    ) -> Result<Self, RulesError> {
         let directory_text = directory.to_str().filter(|text| !text.contains(['*', '?']));
         let Some(directory_text) = directory_text else {
-            return Err(HostError::Edit {
+            return Err(RulesError::Edit {
                 code: "TEMPLATE_DIRECTORY",
                 message: format!(
                     "{} cannot stand in a pattern: it holds `*`, `?` or text that is not UTF-8",
@@ -142,7 +142,7 @@ impl Template {
         fragment: Fragment,
         (directory, text, choice): (&Path, &str, PartChoice),
         seen: &mut BTreeSet<String>,
-    ) -> Result<(), HostError> {
+    ) -> Result<(), RulesError> {
         let beneath = format!("{}/**", text.trim_end_matches('/'));
         self.allows.extend(fragment.allows);
         self.cases.extend(fragment.cases);
@@ -234,42 +234,43 @@ fn source(name: &str) -> String {
     format!("template:{name}")
 }
 
-fn unknown(name: &str) -> HostError {
+fn unknown(name: &str) -> RulesError {
     let names: Vec<&str> = TEMPLATES.iter().map(|(name, _)| *name).collect();
-    HostError::Edit {
+    RulesError::Edit {
         code: "TEMPLATE_UNKNOWN",
         message: format!("no template `{name}`"),
         remedy: format!("name one of {}", names.join(", ")),
     }
 }
 
-impl LocalHost {
-    /// Whether entries for this directory would cover more than a project.
-    pub fn check_template_directory(&self, directory: &Path) -> Result<(), HostError> {
-        let home = self.home().map(Path::new);
-        let home = home.map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
-        let holds_home = home.is_some_and(|home| home.starts_with(directory));
-        if directory.parent().is_some() && !holds_home {
-            return Ok(());
-        }
-        Err(HostError::Edit {
-            code: "TEMPLATE_DIRECTORY",
-            message: format!(
-                "{} holds more than a project: `/` and the home directory are none",
-                directory.display()
-            ),
-            remedy: "name the directory of a project with --dir".to_owned(),
-        })
+/// Whether entries for this directory would cover more than a project.
+pub fn check_template_directory(directory: &Path, home: Option<&str>) -> Result<(), RulesError> {
+    let home = home.map(Path::new);
+    let home = home.map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
+    let holds_home = home.is_some_and(|home| home.starts_with(directory));
+    if directory.parent().is_some() && !holds_home {
+        return Ok(());
     }
+    Err(RulesError::Edit {
+        code: "TEMPLATE_DIRECTORY",
+        message: format!(
+            "{} holds more than a project: `/` and the home directory are none",
+            directory.display()
+        ),
+        remedy: "name the directory of a project with --dir".to_owned(),
+    })
+}
 
+impl PolicyRules<'_> {
     /// Judges the cases of a template: what it must allow by the document as it would be, and what it
-    /// must not allow by its own entries alone.
-    pub fn try_template(
-        &self,
+    /// must not allow by its own entries alone. `policy` makes the policy of an agent out of a document.
+    pub fn try_template<E: From<RulesError>>(
+        self,
         template: &Template,
         agent: &str,
         directory: &str,
-    ) -> Result<Vec<TemplateCaseResult>, HostError> {
+        policy: impl Fn(&Document, &AgentId) -> Result<Policy, E>,
+    ) -> Result<Vec<TemplateCaseResult>, E> {
         let key = scope_key(agent)?;
         let (mut proposed, _) = self.document()?;
         let scope = proposed.agents.entry(key.clone()).or_default();
@@ -285,8 +286,8 @@ impl LocalHost {
         } else {
             AgentId::new(&key).unwrap_or_default()
         };
-        let with_all = self.template_policy(&proposed, &agent)?;
-        let by_itself = self.template_policy(&alone, &agent)?;
+        let with_all = with_template_levels(policy(&proposed, &agent)?);
+        let by_itself = with_template_levels(policy(&alone, &agent)?);
         let judge = |case: &TemplateCase| {
             let policy = match case.expect {
                 ExpectedVerdict::Allow => &with_all,
@@ -297,27 +298,13 @@ impl LocalHost {
         Ok(template.cases.iter().map(judge).collect())
     }
 
-    fn template_policy(&self, document: &Document, agent: &AgentId) -> Result<Policy, HostError> {
-        let config = self.config()?;
-        let home = self.home_of(agent)?;
-        let mut policy = policy(config.config(), document, agent, None, home.as_deref())?;
-        let levels = Layer::new(
-            LevelSource::Host,
-            "",
-            Some(Security::Allowlist),
-            Some(Ask::OnMiss),
-        );
-        policy.levels = Levels::join(&[levels]);
-        Ok(policy)
-    }
-
     /// Adds the entries of a template for an agent or `*`, in one change. Those that are there already
     /// stay as they are.
     pub fn apply_template(
-        &self,
+        self,
         template: &Template,
         agent: &str,
-    ) -> Result<Vec<EntryEdit>, HostError> {
+    ) -> Result<Vec<EntryEdit>, RulesError> {
         let key = scope_key(agent)?;
         let (edits, _) = self.edit_document(|document| {
             let scope = document.agents.entry(key.clone()).or_default();
@@ -337,6 +324,18 @@ impl LocalHost {
         })?;
         Ok(edits)
     }
+}
+
+/// Cases say what entries mean, so the levels are those under which entries decide.
+fn with_template_levels(mut policy: Policy) -> Policy {
+    let levels = Layer::new(
+        LevelSource::Host,
+        "",
+        Some(Security::Allowlist),
+        Some(Ask::OnMiss),
+    );
+    policy.levels = Levels::join(&[levels]);
+    policy
 }
 
 /// Judged on a host of which no file is known: cases say what the entries mean, not what is installed.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::fixture::FileSpec;
-use crate::local::LocalHost;
+use crate::policy_host::PolicyHost;
 
 const DEFAULT_PATH: [&str; 6] = [
     "/usr/local/sbin",
@@ -307,11 +307,11 @@ impl Case {
         self.path.clone().unwrap_or_else(default)
     }
 
-    pub(super) fn home(&self, host: Option<&LocalHost>) -> Option<String> {
+    pub(super) fn home<H: PolicyHost>(&self, host: Option<&H>) -> Option<String> {
         if self.resolve.is_some() {
             return Some(VIRTUAL_HOME.to_owned());
         }
-        let of_host = host.and_then(LocalHost::home).map(str::to_owned);
+        let of_host = host.and_then(PolicyHost::home).map(str::to_owned);
         of_host.or_else(|| std::env::var("HOME").ok())
     }
 

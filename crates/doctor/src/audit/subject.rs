@@ -118,7 +118,8 @@ fn read_document(host: &LocalHost) -> Result<Document, Box<SecurityFinding>> {
     let subject = "the approvals document";
     let invalid =
         |error: &HostError| Box::new(from_error(&checks::DOCUMENT_INVALID, subject, error));
-    match host.document_standing().map_err(|error| invalid(&error))? {
+    let standing = host.rules().document_standing();
+    match standing.map_err(|error| invalid(&error.into()))? {
         DocumentStanding::First => Ok(Document::cautious()),
         DocumentStanding::Unrecorded { problem, .. } => {
             Err(Box::new(checks::DOCUMENT_UNRECORDED.finding(
@@ -128,9 +129,9 @@ fn read_document(host: &LocalHost) -> Result<Document, Box<SecurityFinding>> {
                 "interlock doctor",
             )))
         }
-        DocumentStanding::Recorded(_) => match host.document_with_uses() {
+        DocumentStanding::Recorded(_) => match host.rules().document_with_uses() {
             Ok((document, _)) => Ok(document),
-            Err(error) => Err(invalid(&error)),
+            Err(error) => Err(invalid(&error.into())),
         },
     }
 }

@@ -6,13 +6,14 @@ use interlock_policy::{Document, Entry, agent_path};
 use interlock_store::{Change, EntryUse, StoreError, StoredDocument};
 use serde_json::Value;
 
-use crate::local::{HostError, LocalHost};
+use crate::edit::PolicyRules;
+use crate::error::RulesError;
 
-impl LocalHost {
+impl PolicyRules<'_> {
     /// The document as clients get it: with the last use of each entry, and without the secret of
     /// the approval socket. The hash is that of the stored one, which holds neither: a mere use must
     /// not turn away a client that writes back what it has read.
-    pub fn shown_document(&self) -> Result<(Value, StoredDocument), HostError> {
+    pub fn shown_document(self) -> Result<(Value, StoredDocument), RulesError> {
         let (document, stored) = self.document_with_uses()?;
         let mut file: Value = serde_json::from_str(&document.to_json()).unwrap_or_default();
         if let Some(socket) = file.get_mut("socket").and_then(Value::as_object_mut) {
@@ -22,9 +23,9 @@ impl LocalHost {
     }
 
     /// The document with the last use of each entry.
-    pub fn document_with_uses(&self) -> Result<(Document, StoredDocument), HostError> {
+    pub fn document_with_uses(self) -> Result<(Document, StoredDocument), RulesError> {
         let (mut document, stored) = self.document()?;
-        let uses = self.store().entry_uses()?;
+        let uses = self.store.entry_uses()?;
         let uses: BTreeMap<&str, &EntryUse> = uses
             .iter()
             .map(|used| (used.entry.as_str(), used))
@@ -44,13 +45,13 @@ impl LocalHost {
     }
 
     /// Forgets the uses of entries that were removed.
-    pub(crate) fn forget_uses(&self) -> Result<(), HostError> {
+    pub fn forget_uses(self) -> Result<(), RulesError> {
         let (mut document, _) = self.document()?;
         let mut present = BTreeSet::new();
         each_entry(&mut document, |_, key| {
             present.insert(key);
         });
-        self.store().forget_entry_uses(&present)?;
+        self.store.forget_entry_uses(&present)?;
         Ok(())
     }
 }

@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_policy::{AgentId, Ask, CallerInput, Document, Policy};
-use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE};
+use interlock_policy::{
+    AgentId, Ask, CallerInput, Document, Evaluation, Policy, RunRequest, evaluate,
+};
+use interlock_rules::{RulesError, document_in_force, now_ms};
+use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE, Store};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::caller_context::NO_CALLER_CONTEXT;
-use crate::evaluate::{Evaluation, RunRequest, evaluate};
-use crate::local::{HostError, LocalHost, now_ms, parse_document, policy};
+use crate::policy_host::PolicyHost;
 
 /// Which part of the history.
 #[derive(Debug, Clone, Default)]
@@ -75,94 +76,87 @@ pub enum Direction {
     Stricter,
 }
 
-impl LocalHost {
-    /// Reads a document that is proposed, without storing it.
-    pub fn read_document(&self, name: &str, text: &[u8]) -> Result<Document, HostError> {
-        parse_document(name, text)
-    }
-
-    /// Judges the verdicts of the audit by a proposed document, or by the one in force.
-    pub fn replay(
-        &self,
-        filter: &ReplayFilter,
-        proposed: Option<&Document>,
-    ) -> Result<Replay, HostError> {
-        let present;
-        let document = if let Some(proposed) = proposed {
-            proposed
-        } else {
-            present = self.document()?.0;
-            &present
+/// Judges the verdicts of the audit by a proposed document, or by the one in force.
+pub fn replay<H: PolicyHost>(
+    host: &H,
+    filter: &ReplayFilter,
+    proposed: Option<&Document>,
+) -> Result<Replay, H::Error> {
+    let present;
+    let document = if let Some(proposed) = proposed {
+        proposed
+    } else {
+        present = document_in_force(host.store())?.0;
+        &present
+    };
+    let mut judge = HistoryJudge::new(host, document);
+    let mut replay = Replay::default();
+    let mut changes: BTreeMap<String, usize> = BTreeMap::new();
+    for record in history(host.store(), filter, Some(AuditKind::Verdict), filter.limit)? {
+        let past = match Past::read(&record.body) {
+            Ok(past) => past,
+            Err(why) => {
+                *replay.left_out.entry(why).or_default() += 1;
+                continue;
+            }
         };
-        let mut judge = Judge::new(self, document);
-        let mut replay = Replay::default();
-        let mut changes: BTreeMap<String, usize> = BTreeMap::new();
-        for record in self.history(filter, Some(AuditKind::Verdict), filter.limit)? {
-            let past = match Past::read(&record.body) {
-                Ok(past) => past,
-                Err(why) => {
-                    *replay.left_out.entry(why).or_default() += 1;
-                    continue;
-                }
-            };
-            let Some((after, after_reason)) = judge.judge(&past)? else {
-                *replay.left_out.entry("it is no command").or_default() += 1;
-                continue;
-            };
-            replay.judged += 1;
-            let Some(direction) = replay.count(&past.verdict, after) else {
-                continue;
-            };
-            let key = format!("{} {after}", past.key());
-            if let Some(index) = changes.get(&key) {
-                replay.changes[*index].times += 1;
-                continue;
-            }
-            changes.insert(key, replay.changes.len());
-            replay.changes.push(Replayed {
-                agent: past.agent,
-                cwd: past.cwd,
-                command: past.command,
-                before: past.verdict,
-                before_reason: past.reason,
-                after: after.to_owned(),
-                after_reason,
-                direction,
-                times: 1,
-            });
+        let Some((after, after_reason)) = judge.judge(&past)? else {
+            *replay.left_out.entry("it is no command").or_default() += 1;
+            continue;
+        };
+        replay.judged += 1;
+        let Some(direction) = replay.count(&past.verdict, after) else {
+            continue;
+        };
+        let key = format!("{} {after}", past.key());
+        if let Some(index) = changes.get(&key) {
+            replay.changes[*index].times += 1;
+            continue;
         }
-        Ok(replay)
+        changes.insert(key, replay.changes.len());
+        replay.changes.push(Replayed {
+            agent: past.agent,
+            cwd: past.cwd,
+            command: past.command,
+            before: past.verdict,
+            before_reason: past.reason,
+            after: after.to_owned(),
+            after_reason,
+            direction,
+            times: 1,
+        });
     }
+    Ok(replay)
+}
 
-    /// The newest records of this kind, or of all kinds, the oldest of them first.
-    pub(crate) fn history(
-        &self,
-        filter: &ReplayFilter,
-        kind: Option<AuditKind>,
-        most: usize,
-    ) -> Result<Vec<AuditRecord>, HostError> {
-        let mut records: Vec<AuditRecord> = Vec::new();
-        let mut from_seq = None;
-        while records.len() < most {
-            let wanted = (most - records.len()).min(MAX_PAGE);
-            let page = self.store().audit_log(&AuditFilter {
-                kind,
-                agent: filter.agent.clone(),
-                since_ms: filter.since_ms,
-                from_seq,
-                order: AuditOrder::NewestFirst,
-                limit: Some(wanted),
-            })?;
-            let is_last = page.len() < wanted;
-            from_seq = page.last().and_then(|last| last.seq.checked_sub(1));
-            records.extend(page);
-            if is_last || from_seq.is_none() {
-                break;
-            }
+/// The newest records of this kind, or of all kinds, the oldest of them first.
+pub(crate) fn history(
+    store: &Store,
+    filter: &ReplayFilter,
+    kind: Option<AuditKind>,
+    most: usize,
+) -> Result<Vec<AuditRecord>, RulesError> {
+    let mut records: Vec<AuditRecord> = Vec::new();
+    let mut from_seq = None;
+    while records.len() < most {
+        let wanted = (most - records.len()).min(MAX_PAGE);
+        let page = store.audit_log(&AuditFilter {
+            kind,
+            agent: filter.agent.clone(),
+            since_ms: filter.since_ms,
+            from_seq,
+            order: AuditOrder::NewestFirst,
+            limit: Some(wanted),
+        })?;
+        let is_last = page.len() < wanted;
+        from_seq = page.last().and_then(|last| last.seq.checked_sub(1));
+        records.extend(page);
+        if is_last || from_seq.is_none() {
+            break;
         }
-        records.reverse();
-        Ok(records)
     }
+    records.reverse();
+    Ok(records)
 }
 
 impl Replay {
@@ -270,16 +264,16 @@ impl Past {
 const UNREADABLE: &str = "the record cannot be read";
 
 /// Judges verdicts of the audit by a document.
-pub(crate) struct Judge<'a> {
-    host: &'a LocalHost,
+pub(crate) struct HistoryJudge<'a, H> {
+    host: &'a H,
     document: &'a Document,
     policies: BTreeMap<(String, Option<&'static str>), Policy>,
     /// The same question is judged once.
     known: BTreeMap<String, Option<(&'static str, String)>>,
 }
 
-impl<'a> Judge<'a> {
-    pub(crate) fn new(host: &'a LocalHost, document: &'a Document) -> Self {
+impl<'a, H: PolicyHost> HistoryJudge<'a, H> {
+    pub(crate) fn new(host: &'a H, document: &'a Document) -> Self {
         Self {
             host,
             document,
@@ -288,7 +282,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn judge(&mut self, past: &Past) -> Result<Option<(&'static str, String)>, HostError> {
+    fn judge(&mut self, past: &Past) -> Result<Option<(&'static str, String)>, H::Error> {
         if let Some(known) = self.known.get(&past.key()) {
             return Ok(known.clone());
         }
@@ -301,21 +295,20 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether the document lets it run unasked.
-    pub(crate) fn allows(&mut self, past: &Past) -> Result<bool, HostError> {
+    pub(crate) fn allows(&mut self, past: &Past) -> Result<bool, H::Error> {
         let evaluation = self.evaluate(past)?;
         Ok(evaluation.is_some_and(|evaluation| evaluation.verdict.outcome.is_allow()))
     }
 
     /// `None` for what is no command, or names no agent.
-    pub(crate) fn evaluate(&mut self, past: &Past) -> Result<Option<Evaluation>, HostError> {
+    pub(crate) fn evaluate(&mut self, past: &Past) -> Result<Option<Evaluation>, H::Error> {
         let Ok(agent) = AgentId::new(&past.agent) else {
             return Ok(None);
         };
         let key = (past.agent.clone(), past.ask.map(Ask::as_str));
         if !self.policies.contains_key(&key) {
-            let config = self.host.config()?;
-            let home = self.host.home();
-            let made = policy(config.config(), self.document, &agent, past.ask, home)?;
+            let host = self.host;
+            let made = host.policy_with(self.document, &agent, past.ask, host.home())?;
             self.policies.insert(key.clone(), made);
         }
         let request = RunRequest {
@@ -325,11 +318,11 @@ impl<'a> Judge<'a> {
             input: past.input,
             workspace: match &past.workspace {
                 Some(workspace) => workspace.clone(),
-                None => self.host.call_workspace(&agent, &NO_CALLER_CONTEXT)?,
+                None => self.host.call_workspace(&agent)?,
             },
             now_ms: now_ms(),
         };
-        let resolver = self.host.resolver(&agent, &NO_CALLER_CONTEXT)?;
+        let resolver = self.host.resolver(&agent)?;
         Ok(evaluate(request, &self.policies[&key], &resolver).ok())
     }
 }

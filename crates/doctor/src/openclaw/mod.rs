@@ -12,8 +12,9 @@ mod source;
 use std::path::Path;
 
 use interlock_config::ConfigFile;
-use interlock_host::{Author, HostError, LocalHost, OutsideRuns, record_config_write};
+use interlock_host::{Author, HostError, LocalHost, OutsideRuns};
 use interlock_policy::Entry;
+use interlock_rules::record_config_write;
 use serde::Serialize;
 
 use crate::merge::{EntryMerge, MergedDocument, merge_document};
@@ -117,7 +118,8 @@ fn import_config(
         host.config_path(),
         &keys,
         &Author::default(),
-    )
+    )?;
+    Ok(())
 }
 
 fn import_document(
@@ -132,7 +134,7 @@ fn import_document(
     let (current, _) = host.document()?;
     let merged = merge_document(&current, other, EntryMerge::Take);
     if mode == ImportMode::Write && merged.document != current {
-        host.edit_document(|document| {
+        host.rules().edit_document(|document| {
             *document = merge_document(document, other, EntryMerge::Take).document;
             Ok(())
         })?;

@@ -1,0 +1,41 @@
+//! The owner's way out where no audit record wrote the approvals document.
+
+use interlock_host::{HostError, LocalHost, OutsideRuns};
+use interlock_policy::Document;
+use interlock_rules::{RulesError, parse_document};
+use interlock_store::{Author, DocumentStanding, StoredDocument};
+
+/// What becomes of a document that is not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentRepair {
+    /// The one in the database is recorded as it is; where there is none, the cautious one is written.
+    Record,
+    /// The one that was recorded last is put back.
+    Restore,
+}
+
+/// Repairs a document that is not recorded; none where there is nothing to repair. Never for a run:
+/// it would write its own policy.
+pub fn repair_document(
+    host: &LocalHost,
+    repair: DocumentRepair,
+    author: &Author,
+    _outside: OutsideRuns,
+) -> Result<Option<StoredDocument>, HostError> {
+    let DocumentStanding::Unrecorded {
+        present, recorded, ..
+    } = host.rules().document_standing()?
+    else {
+        return Ok(None);
+    };
+    let text = match repair {
+        DocumentRepair::Record => present.unwrap_or_else(|| Document::cautious().to_json()),
+        DocumentRepair::Restore => recorded.ok_or_else(|| RulesError::Edit {
+            code: "DOCUMENT_MISSING",
+            message: "the document that was recorded last cannot be read".to_owned(),
+            remedy: "record what is there: interlock doctor --record-document".to_owned(),
+        })?,
+    };
+    parse_document("approvals document", text.as_bytes())?;
+    Ok(Some(host.store().repair_document(author, &text)?))
+}

@@ -1,0 +1,68 @@
+//! This host, as the checks of policies see it.
+
+use std::sync::Arc;
+
+use interlock_checks::PolicyHost;
+use interlock_config::ConfigFile;
+use interlock_plan::FsResolver;
+use interlock_policy::{AgentId, Ask, Document, Policy};
+use interlock_rules::{Template, TemplateCaseResult};
+use interlock_store::Store;
+
+use crate::caller_context::NO_CALLER_CONTEXT;
+use crate::local::{HostError, LocalHost, policy};
+
+impl PolicyHost for LocalHost {
+    type Error = HostError;
+
+    fn store(&self) -> &Store {
+        self.store()
+    }
+
+    fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
+        self.config()
+    }
+
+    fn home(&self) -> Option<&str> {
+        self.home()
+    }
+
+    fn policy_in_force(&self, agent: &AgentId) -> Result<Arc<Policy>, HostError> {
+        self.policy(agent, None)
+    }
+
+    fn policy_with(
+        &self,
+        document: &Document,
+        agent: &AgentId,
+        call_ask: Option<Ask>,
+        home: Option<&str>,
+    ) -> Result<Policy, HostError> {
+        let config = self.config()?;
+        Ok(policy(config.config(), document, agent, call_ask, home)?)
+    }
+
+    fn call_workspace(&self, agent: &AgentId) -> Result<Vec<String>, HostError> {
+        self.call_workspace(agent, &NO_CALLER_CONTEXT)
+    }
+
+    fn resolver(&self, agent: &AgentId) -> Result<FsResolver, HostError> {
+        self.resolver(agent, &NO_CALLER_CONTEXT)
+    }
+}
+
+impl LocalHost {
+    /// Judges the cases of a template by the config of this host.
+    pub fn try_template(
+        &self,
+        template: &Template,
+        agent: &str,
+        directory: &str,
+    ) -> Result<Vec<TemplateCaseResult>, HostError> {
+        let with = |document: &Document, agent: &AgentId| {
+            let home = self.home_of(agent)?;
+            self.policy_with(document, agent, None, home.as_deref())
+        };
+        self.rules().try_template(template, agent, directory, with)
+    }
+}

@@ -1,0 +1,98 @@
+//! The levels of an agent, from every source that sets them: config, document, session and call.
+
+use interlock_config::Config;
+use interlock_config::types::ExecConfig;
+use interlock_policy::{AgentId, Ask, Document, Layer, Levels, PolicySource, Security, Sourced};
+
+/// What a session adds to the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionLevels {
+    pub security: Option<Security>,
+    pub ask: Option<Ask>,
+}
+
+/// What config, document and call say together.
+pub fn levels(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    call_ask: Option<Ask>,
+) -> Levels {
+    levels_in(config, document, agent, SessionLevels::default(), call_ask)
+}
+
+/// The same in a session that was set to something.
+pub fn levels_in(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> Levels {
+    Levels::join(&layers_in(config, document, agent, session, call_ask))
+}
+
+/// The layers that config, document, session and call make, one each.
+pub fn layers_in(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> [Layer; 4] {
+    [
+        requested(config, agent),
+        Layer::of_document(document, agent),
+        Layer::new(
+            PolicySource::Session,
+            "/exec ",
+            session.security,
+            session.ask,
+        ),
+        Layer::new(PolicySource::Call, "", None, call_ask),
+    ]
+}
+
+/// What the config asks for, with the key that says so.
+fn requested(config: &Config, agent: &AgentId) -> Layer {
+    let merged = config.exec_for(agent.as_str());
+    let own = config
+        .agents
+        .list
+        .iter()
+        .position(|entry| entry.id.eq_ignore_ascii_case(agent.as_str()));
+    let path = |is_set: &dyn Fn(&ExecConfig) -> bool, key: &str| {
+        let of = |exec: &ExecConfig, prefix: String| {
+            if is_set(exec) {
+                Some(format!("{prefix}tools.exec.{key}"))
+            } else if exec.mode.is_some() {
+                Some(format!("{prefix}tools.exec.mode"))
+            } else {
+                None
+            }
+        };
+        own.and_then(|index| {
+            of(
+                &config.agents.list[index].tools.exec,
+                format!("agents.list[{index}]."),
+            )
+        })
+        .or_else(|| of(&config.tools.exec, String::new()))
+        .unwrap_or_default()
+    };
+    let security: Option<Sourced<Security>> = merged.security.map(|value| Sourced {
+        value,
+        source: PolicySource::Config,
+        path: path(&|exec| exec.security.is_some(), "security"),
+    });
+    let ask: Option<Sourced<Ask>> = merged.ask.map(|value| Sourced {
+        value,
+        source: PolicySource::Config,
+        path: path(&|exec| exec.ask.is_some(), "ask"),
+    });
+    Layer {
+        security,
+        ask,
+        ask_fallback: None,
+    }
+}

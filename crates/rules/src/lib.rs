@@ -1,0 +1,32 @@
+//! Which rules are in force, and how are they changed?
+//!
+//! Config and approvals document together make the policy of an agent, and every change of either goes
+//! through [`PolicyRules`], the one writer. Read `layers` (levels, source by source), `assemble` (the
+//! policy of an agent), `document` (reading a document, with the place of every problem), `edit` (the
+//! writer), `uses` (the last use of each entry), then `template` (entries for a kind of work).
+
+#![forbid(unsafe_code)]
+
+mod assemble;
+mod clock;
+mod config_record;
+mod document;
+mod edit;
+mod error;
+mod gateway_layer;
+mod layers;
+mod template;
+mod uses;
+
+pub use assemble::{policy, policy_parts};
+pub use clock::now_ms;
+pub use config_record::record_config_write;
+pub use document::{document_in_force, parse_document, parse_stored, stored_document};
+pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, PolicyRules, RemovedEntries};
+pub use error::RulesError;
+pub use gateway_layer::GatewayLayer;
+pub use layers::{SessionLevels, layers_in, levels, levels_in};
+pub use template::{
+    Template, TemplateCaseResult, TemplateRemoval, TemplateRemovalMode, TemplateSummary,
+    check_template_directory, templates,
+};
