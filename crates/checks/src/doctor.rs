@@ -6,10 +6,9 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use interlock_approvals::{OutsideRuns, record_config_write};
 use interlock_config::{Config, ConfigFile, Json5Text, KeyPath};
-use interlock_host::{
-    Author, DocumentStanding, HostError, LocalHost, OutsideRuns, record_config_write,
-};
+use interlock_host::{Author, DocumentStanding, HostError, LocalHost};
 use interlock_policy::Document;
 use interlock_policy::safe_bin::{Profiles, always_refused, is_interpreter_like};
 use serde::Serialize;

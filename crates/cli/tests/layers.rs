@@ -10,22 +10,23 @@ use serde_json::Value;
 
 /// From the picture. A crate that is not here has no place in it yet.
 const LAYERS: &[(&str, usize)] = &[
-    ("interlock-command", 0),
-    ("interlock-policy", 1),
-    ("interlock-plan", 1),
-    ("interlock-store", 1),
-    ("interlock-patch", 1),
-    ("interlock-tls", 1),
-    ("interlock-wire", 1),
-    ("interlock-config", 2),
-    ("interlock-run", 2),
-    ("interlock-host", 3),
-    ("interlock-checks", 4),
-    ("interlock-gateway", 5),
-    ("interlock-node", 5),
+    ("interlock-command", 1),
+    ("interlock-policy", 2),
+    ("interlock-plan", 2),
+    ("interlock-store", 2),
+    ("interlock-patch", 2),
+    ("interlock-tls", 2),
+    ("interlock-wire", 2),
+    ("interlock-config", 3),
+    ("interlock-run", 4),
+    ("interlock-approvals", 5),
+    ("interlock-host", 6),
+    ("interlock-checks", 7),
+    ("interlock-gateway", 8),
+    ("interlock-node", 8),
     // Only tests and benchmarks use it.
-    ("interlock-testkit", 3),
-    ("interlock", 6),
+    ("interlock-testkit", 6),
+    ("interlock", 9),
 ];
 
 fn workspace() -> Vec<Value> {

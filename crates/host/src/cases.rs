@@ -6,13 +6,13 @@ mod fixture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use interlock_approvals::can_be_approved;
 use interlock_command::{DYNAMIC, InputError, Resolver};
 use interlock_config::UnboundApprovals;
 use interlock_plan::{FsResolver, PlanStdin};
 use interlock_policy::{BindingKind, CallerInput, Document, Outcome, Policy, PolicyParts};
 use serde::Serialize;
 
-use crate::desk::can_be_approved;
 use crate::evaluate::{Evaluation, RunRequest, evaluate};
 use crate::local::{LocalHost, now_ms, policy};
 use case::{Case, Expectation};

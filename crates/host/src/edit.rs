@@ -1,6 +1,7 @@
 //! Changes to the approvals document: read, change, compare and swap. Two writers at once never
 //! lose an update; the second writer reads again.
 
+use interlock_approvals::{append_config_write, client_document, import_document};
 use interlock_config::Diagnostics;
 use interlock_config::{ConfigFile, EditError, ExecMode, Json5Text};
 use interlock_policy::{
@@ -9,8 +10,7 @@ use interlock_policy::{
 };
 use interlock_store::{ApprovalsStore, Author, StoreError, StoredDocument};
 
-use crate::desk::append_config_write;
-use crate::local::{HostError, LocalHost, client_document, import_document, parse_document};
+use crate::local::{HostError, LocalHost, parse_document};
 use crate::uses::{keep_uses, take_uses};
 
 /// A writer that always comes second gives up after so many tries.
@@ -146,7 +146,7 @@ impl LocalHost {
         base_hash: &str,
         author: &Author,
     ) -> Result<StoredDocument, HostError> {
-        let mut document = client_document("exec approvals", file)?;
+        let mut document = client_document("exec approvals", file).map_err(HostError::Document)?;
         document.socket = self.document()?.0.socket;
         take_uses(&mut document);
         for scope in document.agents.values_mut() {
@@ -171,7 +171,7 @@ impl LocalHost {
         text: &[u8],
         base_hash: Option<&str>,
     ) -> Result<(StoredDocument, Diagnostics), HostError> {
-        let (mut document, left_out) = import_document(name, text)?;
+        let (mut document, left_out) = import_document(name, text).map_err(HostError::Document)?;
         let uses = take_uses(&mut document);
         let stored = self.put_document(&document, base_hash)?;
         self.store().change(|change| keep_uses(change, &uses))?;

@@ -2,9 +2,8 @@
 //!
 //! Read `local` (the state of this host and who may change it), `route` (whether a call is for it),
 //! then `evaluate` (prepare and judge), `preflight` and `refusals` (what is not worth judging),
-//! `prepare` (the plan of what was judged), `exec`, `desk` (which approver is asked, and what a
-//! decision allows), [`companion`] (a program of this machine that shows approvals), [`process`]
-//! (background sessions), `patch`, then [`parameters`] (the JSON of a call), [`cases`] (policies
+//! `prepare` (the plan of what was judged), `exec`, `pipeline` (from an approval to a run, and from a
+//! run to its end), [`process`] (background sessions), `patch`, then [`parameters`] (the JSON of a call), [`cases`] (policies
 //! under test) and `replay` (the history under another policy).
 
 #![forbid(unsafe_code)]
@@ -13,9 +12,7 @@ mod account;
 mod agent_tokens;
 mod caller_context;
 pub mod cases;
-pub mod companion;
 mod config_cache;
-mod desk;
 mod edit;
 mod elsewhere;
 mod evaluate;
@@ -27,6 +24,7 @@ mod login_path;
 pub mod parameters;
 mod patch;
 mod permission;
+mod pipeline;
 mod policy_cache;
 mod preflight;
 mod prepare;
@@ -45,16 +43,6 @@ mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
-pub use desk::{
-    ApprovalView, ApproverNotes, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
-    DriftedPart, EVENT_TAIL_CHARS, EndListener, Forwarded, ForwardedApproval, ForwardedError,
-    HandedRun, LeftRun, MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval,
-    PreparedPlan, RecoveredRun, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, UnreadableApproval, ViewBlock, ViewDetail, ViewField,
-    ViewLabel, ViewLine, ViewPart, ViewTone, can_be_approved, is_too_late, process_name,
-    read_summaries, record_config_write, record_outcome, requester_at_home, requester_has_ended,
-    summary_to_send, usual_session_key,
-};
 pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, RemovedEntries};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use evaluate::{Evaluation, RunRequest, evaluate};
@@ -64,8 +52,11 @@ pub use local::{
     FirstStart, HostError, LocalHost, OpenOptions, Starter, levels, levels_in, now_ms, policy,
 };
 pub use login_path::{LoginPathError, LoginShell, PathSource};
-pub use patch::{
-    PatchDiff, PatchError, PatchOutcome, PatchPlan, PatchRequest, ProtectedFile, tool_levels,
+pub use patch::{PatchError, PatchOutcome, PatchRequest, tool_levels};
+pub use pipeline::{
+    ApproverNotes, CarriedPlan, DriftedPart, EndListener, ForwardedRun, ForwardedRunError,
+    NewRemoteRun, NoSession, PreparedPlan, RecoveredRun, ResumableRun, RunTicket, is_too_late,
+    record_outcome,
 };
 pub use preflight::{Language, Mistake};
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
@@ -82,10 +73,7 @@ pub use template::{
 };
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
-/// What surfaces need of the store's vocabulary.
+/// What surfaces need of the store's vocabulary besides approvals.
 pub use interlock_store::{
-    AgentToken, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter,
-    AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, Author, DocumentStanding,
-    EventKind, Grant, KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent,
-    TokenRole, WaitingEvents,
+    AgentToken, Author, DocumentStanding, KnownSession, OpenRun, RoleToken, TokenRole,
 };

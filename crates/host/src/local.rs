@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use interlock_approvals::{
+    ApprovalSettings, ApprovalStateError, Approvals, parse_stored_document, stored_document,
+};
 use interlock_config::{
-    Config, ConfigError, ConfigFile, Diagnostics, Json5Text, KeyPath, StateDir, StateDirError,
-    StateEnvironment,
+    Config, ConfigError, ConfigFile, Diagnostics, StateDir, StateDirError, StateEnvironment,
 };
 use interlock_plan::{AccountError, FsResolver, RunAccount};
 use interlock_policy::{
-    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, PolicySource, Problem,
-    Scope, Security, SkillBin, Sourced, auto_allow_skills, deny_rules, entries,
+    AgentId, Ask, Document, Layer, Levels, Policy, PolicyError, PolicyParts, PolicySource, Scope,
+    Security, SkillBin, Sourced, auto_allow_skills, deny_rules, entries,
 };
 use interlock_store::{ApprovalsStore, DeferredWrites, Store, StoreError, StoredDocument};
 
@@ -22,6 +23,8 @@ use crate::gateway_layer::GatewayLayer;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
 use crate::policy_cache::{CachedPolicyParts, PolicyCache};
 use crate::session::SessionLevels;
+
+pub use interlock_approvals::clock::now_ms;
 
 /// Where the state is looked for, and what the process knows of its user.
 #[derive(Debug, Clone, Default)]
@@ -128,6 +131,31 @@ impl HostError {
     }
 }
 
+impl From<ApprovalStateError> for HostError {
+    fn from(error: ApprovalStateError) -> Self {
+        match error {
+            ApprovalStateError::Config(error) => Self::Config(error),
+            ApprovalStateError::Store(error) => Self::Store(error),
+            ApprovalStateError::Document(problems) => Self::Document(problems),
+            ApprovalStateError::Edit {
+                code,
+                message,
+                remedy,
+            } => Self::Edit {
+                code,
+                message,
+                remedy,
+            },
+        }
+    }
+}
+
+impl ApprovalSettings for LocalHost {
+    fn config(&self) -> Result<Arc<ConfigFile>, ConfigError> {
+        self.config.load(&self.config_path)
+    }
+}
+
 impl LocalHost {
     /// Opens the state, and writes the cautious document if there is none yet: no agent has open
     /// access by accident.
@@ -188,6 +216,11 @@ impl LocalHost {
         &self.config_path
     }
 
+    /// The approvals of this host: who decided what.
+    pub fn approvals(&self) -> Approvals<'_> {
+        Approvals::new(&self.store, self)
+    }
+
     /// The config as the file says it now. While that cannot be used, the last one that could be
     /// stays in force; only where there was none is it an error.
     pub fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
@@ -226,11 +259,7 @@ impl LocalHost {
     }
 
     fn stored_document(&self) -> Result<StoredDocument, HostError> {
-        self.store.document()?.ok_or_else(|| HostError::Edit {
-            code: "DOCUMENT_MISSING",
-            message: "the approvals document is gone".to_owned(),
-            remedy: "run the command again: a cautious one is written".to_owned(),
-        })
+        Ok(stored_document(&self.store)?)
     }
 
     /// Looks names up where an agent's commands will find them.
@@ -542,90 +571,10 @@ fn safe_bin_profile(
 }
 
 fn parse_stored(stored: &StoredDocument) -> Result<Document, HostError> {
-    parse_document("stored approvals document", stored.text.as_bytes())
+    parse_stored_document(stored).map_err(HostError::Document)
 }
 
 /// Reads a document in JSON5; every problem is reported with its line and column.
 pub(crate) fn parse_document(name: &str, text: &[u8]) -> Result<Document, HostError> {
-    let json5 = parse_json5(name, text)?;
-    Document::from_json(&json5.value()).map_err(|problems| located(&json5, &problems))
-}
-
-/// Reads a document of another program; every part that had to be left out is reported with its
-/// place.
-pub(crate) fn import_document(
-    name: &str,
-    text: &[u8],
-) -> Result<(Document, Diagnostics), HostError> {
-    let json5 = parse_json5(name, text)?;
-    let imported = Document::import(&json5.value());
-    let (document, left_out) = imported.map_err(|problems| located(&json5, &problems))?;
-    let left_out = left_out.iter().map(|problem| locate(&json5, problem));
-    Ok((document, Diagnostics(left_out.collect())))
-}
-
-/// Reads what a client sent.
-pub(crate) fn client_document(name: &str, file: &serde_json::Value) -> Result<Document, HostError> {
-    let json5 = parse_json5(name, file.to_string().as_bytes())?;
-    let (document, left_out) =
-        Document::from_client(&json5.value()).map_err(|problems| located(&json5, &problems))?;
-    for problem in left_out {
-        tracing::warn!(%problem, "left out of an approvals document that a client sent");
-    }
-    Ok(document)
-}
-
-fn located(text: &Json5Text, problems: &[Problem]) -> HostError {
-    let diagnostics = problems.iter().map(|problem| locate(text, problem));
-    HostError::Document(Diagnostics(diagnostics.collect()))
-}
-
-fn parse_json5(name: &str, text: &[u8]) -> Result<Json5Text, HostError> {
-    Json5Text::parse_bytes(name, text).map_err(|problem| {
-        let problem = if text.trim_ascii().is_empty() {
-            problem.with_hint("the smallest document is written `{ version: 1 }`")
-        } else {
-            problem
-        };
-        HostError::Document(Diagnostics(vec![problem]))
-    })
-}
-
-fn locate(text: &Json5Text, problem: &Problem) -> interlock_config::Diagnostic {
-    let position = KeyPath::parse(&problem.path).ok().and_then(|path| {
-        if problem.at_key {
-            text.locate_key(&path)
-        } else {
-            // A short form has no value of its own at this path; what stands for it is further up.
-            let segments = path.segments();
-            (1..=segments.len())
-                .rev()
-                .find_map(|length| text.locate(&KeyPath::from(&segments[..length])))
-        }
-    });
-    let mut span = position.map_or(0..0, |position| position.span);
-    if let Some(column) = problem.column {
-        // Inside the quotes; right for every pattern without escapes in front of the place.
-        let start = (span.start + column).min(span.end);
-        span = start..(start + 1).min(span.end).max(start);
-    }
-    let field = problem.path.rsplit('.').next().unwrap_or_default();
-    let said = format!("{field}: ");
-    let message = match problem.message.strip_prefix(&said) {
-        _ if problem.path.is_empty() => problem.message.clone(),
-        rest => format!("{}: {}", problem.path, rest.unwrap_or(&problem.message)),
-    };
-    let diagnostic = text.diagnose(span, "DOCUMENT_INVALID", message);
-    match &problem.hint {
-        Some(hint) => diagnostic.with_hint(hint.clone()),
-        None => diagnostic,
-    }
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
+    interlock_approvals::parse_document(name, text).map_err(HostError::Document)
 }

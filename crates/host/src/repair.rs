@@ -1,9 +1,9 @@
 //! The owner's way out where no audit record wrote the approvals document.
 
+use interlock_approvals::OutsideRuns;
 use interlock_policy::Document;
 use interlock_store::{Author, DocumentStanding, StoredDocument};
 
-use crate::desk::OutsideRuns;
 use crate::local::{HostError, LocalHost, parse_document};
 
 /// What becomes of a document that is not recorded.

@@ -12,7 +12,6 @@ mod allowlist;
 mod arguments;
 mod assemble;
 mod base;
-mod decision;
 mod deny;
 mod document;
 mod effective;
@@ -34,7 +33,6 @@ pub use allowlist::{Allowlist, Candidate, Match, NearMiss, Objection};
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
 pub use base::{BASE_PROGRAMS, BaseProgram};
-pub use decision::Decision;
 pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{

@@ -11,8 +11,9 @@ mod source;
 
 use std::path::Path;
 
+use interlock_approvals::{OutsideRuns, record_config_write};
 use interlock_config::ConfigFile;
-use interlock_host::{Author, HostError, LocalHost, OutsideRuns, record_config_write};
+use interlock_host::{Author, HostError, LocalHost};
 use interlock_policy::Entry;
 use serde::Serialize;
 
@@ -112,12 +113,12 @@ fn import_config(
             .try_for_each(|edit| text.set(&edit.key, &edit.value))
     })?;
     let keys: Vec<&str> = edits.iter().map(|edit| edit.shown.as_str()).collect();
-    record_config_write(
+    Ok(record_config_write(
         host.state_dir(),
         host.config_path(),
         &keys,
         &Author::default(),
-    )
+    )?)
 }
 
 fn import_document(

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use interlock_approvals::record_config_write;
 use interlock_config::{ConfigFile, Json5Text, KeyPath, StateDir};
-use interlock_host::{Author, HostError, record_config_write};
+use interlock_host::{Author, HostError};
 use serde_json::{Value, json};
 
 use super::{CommandOutcome, open_options, outside_runs};

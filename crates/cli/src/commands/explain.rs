@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use interlock_approvals::can_be_approved;
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{
-    Evaluation, Route, RouteRefusal, can_be_approved, evaluate, plan_shield, route,
-};
+use interlock_host::{Evaluation, Route, RouteRefusal, evaluate, plan_shield, route};
 use interlock_policy::{AgentId, CallerInput, Levels, Outcome as VerdictOutcome, Verdict, quote};
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! A run on a node that a person allowed: the stored plan and nothing else, once.
 
+use interlock_approvals::{ApprovalRefusal, ApprovalStateError};
 use interlock_command::display::Secrets;
-use interlock_host::{DeskError, HostError};
 use interlock_store::{ApprovalDecision, ApprovalEnding, ApprovalError, StoreError};
 use interlock_wire::approval::{ApprovalDetails, SystemRunBinding};
 use interlock_wire::node::{SystemRun, SystemRunPlan};
@@ -32,7 +32,7 @@ pub(crate) fn redeem(
     if id.is_empty() {
         return Err(refusal::MISSING_RUN_ID.error());
     }
-    let approval = gateway.host.desk().approval(id, Secrets::Masked);
+    let approval = gateway.host.approvals().approval(id, Secrets::Masked);
     let approval = approval.map_err(|error| refused(&error))?;
     // By its whole id, and only what was asked about another host.
     let Some(subject) = approval.remote.filter(|_| approval.id == id) else {
@@ -61,7 +61,7 @@ pub(crate) fn take(
     run: &SystemRun,
     id: &str,
 ) -> Result<SystemRun, WireError> {
-    let decision = gateway.host.desk().use_remote(id);
+    let decision = gateway.host.approvals().use_remote(id);
     let decision = match decision.map_err(|error| refused(&error))? {
         ApprovalDecision::AllowAlways => "allow-always",
         _ => "allow-once",
@@ -122,13 +122,13 @@ fn check_request<'a>(
     }
 }
 
-fn refused(error: &DeskError) -> WireError {
+fn refused(error: &ApprovalRefusal) -> WireError {
     match error {
-        DeskError::Host(HostError::Store(StoreError::Approval(
+        ApprovalRefusal::State(ApprovalStateError::Store(StoreError::Approval(
             ApprovalError::NotFound { .. } | ApprovalError::Ambiguous { .. },
         ))) => refusal::UNKNOWN_APPROVAL_ID.error(),
-        DeskError::Expired { .. } => refusal::APPROVAL_EXPIRED.error(),
-        DeskError::Host(error) => WireError::unavailable(error.to_string()),
+        ApprovalRefusal::Expired { .. } => refusal::APPROVAL_EXPIRED.error(),
+        ApprovalRefusal::State(error) => WireError::unavailable(error.to_string()),
         error => refusal::APPROVAL_REQUIRED
             .error()
             .with("why", error.to_string()),

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{
-    DeskError, EndListener, Exec, ExecError, ExecRequest, Pending, PendingApproval, Route, Running,
-    Yield, route,
+    EndListener, Exec, ExecError, ExecRequest, Pending, Route, Running, Yield, route,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_run::Signal;
@@ -158,9 +158,9 @@ pub(super) async fn exec(
 pub(super) async fn read(
     gateway: &Arc<Gateway>,
     id: &str,
-) -> Result<Result<PendingApproval, DeskError>, CallError> {
+) -> Result<Result<PendingApproval, ApprovalRefusal>, CallError> {
     let (gateway, id) = (Arc::clone(gateway), id.to_owned());
-    blocking(move || gateway.host.desk().approval(&id, Secrets::Masked)).await
+    blocking(move || gateway.host.approvals().approval(&id, Secrets::Masked)).await
 }
 
 /// Waits for an answer for as long as callers have patience, and runs what was allowed.
@@ -219,7 +219,7 @@ pub(super) async fn await_decision(
     gateway.approvals.look_now();
     let (reader, asked) = (Arc::clone(gateway), id.clone());
     // An approver may have decided before this call began to listen.
-    let ended = blocking(move || reader.host.desk().ended(&asked))
+    let ended = blocking(move || reader.host.approvals().ended(&asked))
         .await??
         .is_some();
     let mut waiting: BoxFuture<'static, ()> = Box::pin(async move {
@@ -242,7 +242,7 @@ pub(super) async fn await_decision(
             let gateway = Arc::clone(gateway);
             blocking(move || {
                 // Decided meanwhile: it is not run, since no caller waits for it.
-                let _ = gateway.host.desk().withdraw(&id);
+                let _ = gateway.host.approvals().withdraw(&id);
                 gateway.approvals.look_now();
             })
             .await?;
@@ -268,7 +268,7 @@ async fn run_later(
     held: HeldApproval,
 ) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());
-    let ended = blocking(move || reader.host.desk().ended(&asked)).await;
+    let ended = blocking(move || reader.host.approvals().ended(&asked)).await;
     let is_over = matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows());
     if !is_over {
         // There is no caller to take the result.
@@ -327,7 +327,6 @@ impl ExecJob {
             let begun = match &from {
                 RunBegin::Approved { id, .. } => gateway
                     .host
-                    .desk()
                     .run_approved(id, &request, &gateway.supervisor)
                     .map(|running| Exec::Started(Box::new(running))),
                 RunBegin::Judged => {
@@ -434,7 +433,6 @@ pub(super) fn wait(
     };
     let recorded = gateway
         .host
-        .desk()
         .record_end(&ticket, name, waited.as_ref(), listener);
     if let Err(error) = recorded {
         tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
@@ -454,13 +452,14 @@ pub(super) fn not_run(
 ) {
     // The session already has an event about drift. If another process ran it, that process reports
     // it.
-    if let ExecError::Desk(DeskError::Drift { .. } | DeskError::Used { .. }) = error {
+    if let ExecError::Approval(ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }) = error
+    {
         return;
     }
     let text = format!("Exec not run (gateway id={id}): {error}");
     let payload = json!({ "approvalId": id, "code": error.code() });
-    let desk = gateway.host.desk();
-    let noted = desk.note(session_key, agent, &text, &payload);
+    let approvals = gateway.host.approvals();
+    let noted = approvals.note(session_key, agent, &text, &payload);
     if let Err(error) = noted {
         tracing::error!(id, %error, "an approved run was not made, and its session could not be notified");
     }
@@ -468,7 +467,7 @@ pub(super) fn not_run(
 }
 
 fn refused(gateway: &Gateway, error: &ExecError) -> ToolResult {
-    if matches!(error, ExecError::Desk(_)) {
+    if matches!(error, ExecError::Approval(_)) {
         gateway.approvals.look_now();
     }
     ToolResult::refused(error)

@@ -18,10 +18,11 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures_util::future::BoxFuture;
+use interlock_approvals::{ApprovalStateError, PendingApproval};
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{CallerContext, HostError, PendingApproval, now_ms, tool_levels};
+use interlock_host::{CallerContext, HostError, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -179,6 +180,12 @@ pub(crate) enum CallError {
     Host(#[from] HostError),
     #[error("the gateway is stopping")]
     Stopping,
+}
+
+impl From<ApprovalStateError> for CallError {
+    fn from(error: ApprovalStateError) -> Self {
+        Self::Host(error.into())
+    }
 }
 
 /// The tools that an agent may call.

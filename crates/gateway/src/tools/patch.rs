@@ -4,11 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_config::ConfigFile;
 use interlock_host::parameters::PatchParameters;
-use interlock_host::{
-    DeskError, EndListener, PatchError, PatchOutcome, PatchRequest, PendingApproval,
-};
+use interlock_host::{EndListener, PatchError, PatchOutcome, PatchRequest};
 use interlock_patch::PatchSummary;
 use serde_json::{Value, json};
 
@@ -122,8 +121,9 @@ async fn apply_allowed(
     let (gateway, wanted) = (Arc::clone(gateway), Arc::clone(wanted));
     blocking(move || {
         let _held = held;
-        let desk = gateway.host.desk();
-        let done = desk.apply_approved(&id, &wanted.request(), listener);
+        let done = gateway
+            .host
+            .apply_approved(&id, &wanted.request(), listener);
         if done.is_err() {
             gateway.approvals.look_now();
         }
@@ -141,7 +141,7 @@ async fn apply_later(
     held: HeldApproval,
 ) {
     let (reader, asked) = (Arc::clone(gateway), id.clone());
-    let ended = blocking(move || reader.host.desk().ended(&asked)).await;
+    let ended = blocking(move || reader.host.approvals().ended(&asked)).await;
     if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
         return;
     }
@@ -165,8 +165,11 @@ pub(super) fn not_applied(
     // The session already has an event about drift, and about a patch that failed while it was
     // applied; a used approval is another call's.
     let is_told = match error {
-        PatchError::Desk(error) => {
-            matches!(error, DeskError::Drift { .. } | DeskError::Used { .. })
+        PatchError::Approval(error) => {
+            matches!(
+                error,
+                ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }
+            )
         }
         PatchError::Apply(_) => true,
         _ => false,
@@ -176,8 +179,8 @@ pub(super) fn not_applied(
     }
     let text = format!("Patch not applied (gateway id={id}): {error}");
     let payload = json!({ "approvalId": id, "code": error.code() });
-    let desk = gateway.host.desk();
-    if let Err(error) = desk.note(session_key, agent, &text, &payload) {
+    let approvals = gateway.host.approvals();
+    if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
         tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
     }
     gateway.events.look_now();

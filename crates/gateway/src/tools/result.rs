@@ -1,8 +1,9 @@
 //! What a tool answers: text in the form of the reference, the same as data for programs, and a text for
 //! models (`model_text`).
 
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::display::ShownLine;
-use interlock_host::{DeskError, ExecError, PendingApproval};
+use interlock_host::ExecError;
 use interlock_plan::PlanShield;
 use interlock_run::RunStatus;
 use interlock_run::spool::{LineRange, SpoolReader};
@@ -191,9 +192,9 @@ impl ToolResult {
     pub(super) fn pending(approval: &PendingApproval, cwd: &str) -> Self {
         let reason = approval.reasons.first().map_or("", String::as_str);
         let choices: Vec<&str> = approval
-            .choices
+            .offered
             .iter()
-            .map(|choice| choice.as_str())
+            .map(|decision| decision.as_str())
             .collect();
         let is_patch = approval.binding == "patch";
         let advice = if is_patch {
@@ -238,7 +239,7 @@ impl ToolResult {
                     result.text = format!("{error}\n{denial}");
                     result.details["denial"] = denial.into();
                 }
-                if let ExecError::Desk(DeskError::Denied { reason, .. }) = error {
+                if let ExecError::Approval(ApprovalRefusal::Denied { reason, .. }) = error {
                     result.details["reason"] = reason.as_deref().into();
                 }
                 result

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::LeftRun;
+use interlock_host::ResumableRun;
 use tokio::sync::oneshot;
 
 use super::exec::{not_run, wait};
@@ -19,7 +19,7 @@ const MOST: usize = 4096;
 pub(crate) async fn resume(gateway: Arc<Gateway>) {
     let reader = Arc::clone(&gateway);
     let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
-    let left = blocking(move || reader.host.desk().left_to_run(began, MOST)).await;
+    let left = blocking(move || reader.host.runs_to_resume(began, MOST)).await;
     match left {
         Ok(Ok(left)) => {
             for one in left {
@@ -33,12 +33,12 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
     }
 }
 
-async fn go_on(gateway: Arc<Gateway>, left: LeftRun) {
+async fn go_on(gateway: Arc<Gateway>, left: ResumableRun) {
     let held = gateway.approvals.hold(&left.id);
     let decided = gateway.approvals.wait_for(&left.id);
     let (reader, id) = (Arc::clone(&gateway), left.id.clone());
     // The decision may have been taken while there was no gateway.
-    let ended = blocking(move || reader.host.desk().ended(&id)).await;
+    let ended = blocking(move || reader.host.approvals().ended(&id)).await;
     if matches!(ended, Ok(Ok(None))) {
         tokio::select! {
             _ = decided => {}
@@ -51,13 +51,13 @@ async fn go_on(gateway: Arc<Gateway>, left: LeftRun) {
 
 /// Runs it if that is allowed. No caller waits for it: its session gets an event at the end; of a
 /// denial it has got one already.
-fn run(gateway: &Gateway, left: &LeftRun, held: HeldApproval) {
-    let desk = gateway.host.desk();
-    if matches!(desk.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
+fn run(gateway: &Gateway, left: &ResumableRun, held: HeldApproval) {
+    let approvals = gateway.host.approvals();
+    if matches!(approvals.ended(&left.id), Ok(Some(ended)) if !ended.ending.allows()) {
         return;
     }
     if left.is_patch {
-        let applied = desk.apply_left(&left.id);
+        let applied = gateway.host.resume_patch(&left.id);
         drop(held);
         if let Err(error) = applied {
             let whose = (left.agent.as_str(), left.session_key.as_str());
@@ -66,7 +66,9 @@ fn run(gateway: &Gateway, left: &LeftRun, held: HeldApproval) {
         gateway.events.look_now();
         return;
     }
-    let begun = desk.run_left(&left.id, &gateway.environment, &gateway.supervisor);
+    let begun = gateway
+        .host
+        .resume_run(&left.id, &gateway.environment, &gateway.supervisor);
     drop(held);
     match begun {
         Ok(running) => {

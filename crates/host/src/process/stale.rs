@@ -1,12 +1,12 @@
 //! Results of a command that was denied since: they can be read, and say that they do not count.
 
+use interlock_approvals::usual_session_key;
 use interlock_run::session::SessionRecord;
 use interlock_run::spool::TranscriptStatus;
 use interlock_store::StaleMarks;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{LogAnswer, PollAnswer};
-use crate::desk::usual_session_key;
 
 /// In front of what is stale.
 const NOTE: &str = "[stale: this command was denied later; do not rely on this output]";

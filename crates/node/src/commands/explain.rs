@@ -1,10 +1,9 @@
 //! `interlock.explain`: what this machine would say to a command. Nothing of it is prepared, asked
 //! about or run, and nothing is recorded.
 
+use interlock_approvals::can_be_approved;
 use interlock_config::UnboundApprovals;
-use interlock_host::{
-    NO_CALLER_CONTEXT, RunRequest, SessionLevels, can_be_approved, evaluate, now_ms, plan_shield,
-};
+use interlock_host::{NO_CALLER_CONTEXT, RunRequest, SessionLevels, evaluate, now_ms, plan_shield};
 use interlock_policy::{CallerInput, Outcome, env};
 use interlock_wire::WireError;
 use interlock_wire::node::NodeInvokeRequest;

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_approvals::{
+    ApprovalRefusal, NOTES, PendingApproval, RemoteApproval, RemoteRunFacts,
+};
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::parameters::ExecParameters;
-use interlock_host::{
-    DeskError, HostError, NOTES, PendingApproval, RemoteQuestion, RemoteRunFacts, SessionValues,
-    route,
-};
+use interlock_host::{HostError, SessionValues, route};
 use interlock_policy::Security;
 use interlock_wire::approval::{
-    ApprovalDetails, DEFAULT_TIMEOUT_MS, SystemRunBinding, WireDecision, allowed_decisions,
+    ApprovalDetails, DEFAULT_TIMEOUT_MS, DecisionWord, SystemRunBinding, allowed_decisions,
 };
 use interlock_wire::node::extension::PlanNotes;
 use interlock_wire::node::{SYSTEM_RUN, SystemRunPlan, SystemRunPrepared};
@@ -45,7 +45,7 @@ pub(super) async fn ask(
     let asker = Arc::clone(work);
     let approval = match blocking(move || asker.put_down(&prepared)).await? {
         Ok(approval) => approval,
-        Err(DeskError::Host(error)) => return Err(error.into()),
+        Err(ApprovalRefusal::State(error)) => return Err(HostError::from(error).into()),
         Err(error) => return Ok(result::not_asked(&work.node, &error)),
     };
     let id = approval.id.clone();
@@ -115,7 +115,7 @@ pub(super) async fn come_back(
 async fn withdraw(gateway: &Arc<Gateway>, id: String) -> Result<ToolResult, CallError> {
     let gateway = Arc::clone(gateway);
     blocking(move || {
-        let _ = gateway.host.desk().withdraw(&id);
+        let _ = gateway.host.approvals().withdraw(&id);
         gateway.approvals.look_now();
     })
     .await?;
@@ -125,13 +125,13 @@ async fn withdraw(gateway: &Arc<Gateway>, id: String) -> Result<ToolResult, Call
 async fn standing(
     gateway: &Arc<Gateway>,
     id: String,
-) -> Result<Result<PendingApproval, DeskError>, CallError> {
+) -> Result<Result<PendingApproval, ApprovalRefusal>, CallError> {
     let reader = Arc::clone(gateway);
-    blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await
+    blocking(move || reader.host.approvals().approval(&id, Secrets::Masked)).await
 }
 
 /// The answer about a question whose result goes elsewhere: nothing is run again for it.
-fn ended_before(standing: &Result<PendingApproval, DeskError>) -> ToolResult {
+fn ended_before(standing: &Result<PendingApproval, ApprovalRefusal>) -> ToolResult {
     let (code, problem) = match standing {
         Ok(approval) if approval.host != "node" => (
             "APPROVAL_REQUEST_MISMATCH",
@@ -164,7 +164,7 @@ impl NodeCall {
     }
 
     /// Puts the question down. Waits for the disk.
-    fn put_down(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, DeskError> {
+    fn put_down(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, ApprovalRefusal> {
         let (plan, notes) = (&prepared.plan, prepared.interlock.as_ref().map(readable));
         let env = self.run.env.clone().unwrap_or_default();
         let ask = match &notes {
@@ -174,7 +174,7 @@ impl NodeCall {
         let command = plan.command_preview.as_ref().unwrap_or(&plan.command_text);
         let mut allowed = allowed_decisions(ask.as_deref());
         if !prepared.keeps_always() {
-            allowed.retain(|decision| *decision != WireDecision::AllowAlways);
+            allowed.retain(|decision| *decision != DecisionWord::ALLOW_ALWAYS);
         }
         let mut warnings = vec![format!("runs on the node {}", self.node.name())];
         if let Some(notes) = &notes {
@@ -198,7 +198,7 @@ impl NodeCall {
             allowed_decisions: allowed.clone(),
             ..ApprovalDetails::default()
         };
-        let desk = self.gateway.host.desk();
+        let approvals = self.gateway.host.approvals();
         let mut subject = json!(details);
         subject[RemoteRunFacts::NODE_NAME_KEY] = self.node.name().into();
         subject[REPLAY] = json!(NodeReplay::of(self));
@@ -206,7 +206,7 @@ impl NodeCall {
         if let Some(notes) = notes {
             subject[NOTES] = json!(notes);
         }
-        let question = RemoteQuestion {
+        let requested = RemoteApproval {
             id: None,
             subject: &subject,
             agent: self.call.agent.as_str(),
@@ -215,10 +215,10 @@ impl NodeCall {
             node: Some(&self.node.id),
             requester: &self.call.requester,
             expires_in_ms: DEFAULT_TIMEOUT_MS,
-            offers_always: allowed.contains(&WireDecision::AllowAlways),
+            offers_always: allowed.contains(&DecisionWord::ALLOW_ALWAYS),
         };
-        let created = desk.ask_remote(&question, |_| {})?;
-        created.ok_or_else(|| DeskError::Damaged {
+        let created = approvals.request_remote(&requested, |_| {})?;
+        created.ok_or_else(|| ApprovalRefusal::Damaged {
             short_id: String::new(),
             problem: "it has no id of its own".to_owned(),
         })
@@ -382,7 +382,7 @@ impl NodeCall {
     /// The caller has its answer: no event tells it again.
     async fn mark_outcome_delivered(&self, id: &str) {
         let (gateway, id) = (Arc::clone(&self.gateway), id.to_owned());
-        let _ = blocking(move || gateway.host.desk().mark_outcome_delivered(&id)).await;
+        let _ = blocking(move || gateway.host.approvals().mark_outcome_delivered(&id)).await;
     }
 }
 
@@ -426,7 +426,10 @@ pub(super) fn able(gateway: &Gateway, rules: &GatewayNodes, node_id: &str) -> Op
 
 /// What was allowed will not run.
 pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &Value) {
-    let finished = gateway.host.desk().finish_remote(approval, Some(outcome));
+    let finished = gateway
+        .host
+        .approvals()
+        .finish_remote(approval, Some(outcome));
     if let Err(error) = finished {
         tracing::warn!(%error, run = approval, "the end of a run is not recorded");
     }

@@ -180,10 +180,7 @@ impl NodeCall {
     ) -> Result<OpenRun, WireError> {
         let (gateway, node_id, id) = (Arc::clone(&self.gateway), node.id.clone(), id.to_owned());
         let handed = handed.clone();
-        let opened = blocking(move || {
-            let desk = gateway.host.desk();
-            desk.hand_over(&handed.run(&id, &node_id))
-        });
+        let opened = blocking(move || gateway.host.start_remote_run(&handed.run(&id, &node_id)));
         let opened = opened.await?;
         opened.map_err(|error| WireError::unavailable(error.to_string()))
     }

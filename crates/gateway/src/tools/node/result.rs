@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use interlock_approvals::{ApprovalRefusal, DENIAL_TEXT, PendingApproval};
 use interlock_host::process::{Followed, SessionStatus};
-use interlock_host::{DENIAL_TEXT, DeskError, PendingApproval};
 use interlock_wire::node::SystemRunResult;
 use interlock_wire::{ErrorCode, WireError, refusal};
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ pub(super) fn not_seen(node: &Node) -> ToolResult {
 }
 
 /// No approver can be asked about the run.
-pub(super) fn not_asked(node: &Node, error: &DeskError) -> ToolResult {
+pub(super) fn not_asked(node: &Node, error: &ApprovalRefusal) -> ToolResult {
     let remedy = error.remedy();
     let result = ToolResult::denied(error.code(), &error.to_string(), remedy.as_deref());
     with_node(result, node)
@@ -324,7 +324,7 @@ pub(super) fn left_running(node: &Node) -> ToolResult {
 
 /// An approver has to decide.
 pub(super) fn pending(node: &Node, approval: &PendingApproval) -> ToolResult {
-    let choices = approval.choices.iter().map(|choice| choice.as_str());
+    let choices = approval.offered.iter().map(|decision| decision.as_str());
     let advice = "It runs when an approver allows it; the outcome comes as an event.";
     let result = ToolResult::new(
         format!(

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_approvals::ApprovalEnd;
 use interlock_command::display::Secrets;
-use interlock_host::{ApprovalEnd, CallerContext, HostError, is_too_late, now_ms};
+use interlock_host::{CallerContext, HostError, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_wire::WireError;
 use interlock_wire::approval::ApprovalDetails;
@@ -93,13 +94,17 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
 }
 
 fn open(gateway: &Gateway) -> Result<Vec<ResumedQuestion>, HostError> {
-    let ids = gateway.host.desk().unclaimed_remote(MOST)?;
+    let ids = gateway.host.approvals().unclaimed_remote(MOST)?;
     Ok(ids.iter().filter_map(|id| read(gateway, id)).collect())
 }
 
 /// None where a client asked, which runs what is allowed by itself, or where it cannot be read.
 fn read(gateway: &Gateway, id: &str) -> Option<ResumedQuestion> {
-    let approval = gateway.host.desk().approval(id, Secrets::Masked).ok()?;
+    let approval = gateway
+        .host
+        .approvals()
+        .approval(id, Secrets::Masked)
+        .ok()?;
     // What this process asked, it runs itself.
     let asked_at_ms = u64::try_from(approval.created_at_ms).unwrap_or_default();
     if asked_at_ms >= gateway.started_at_ms {
@@ -124,7 +129,7 @@ impl ResumedQuestion {
     /// Runs it, if that is allowed and the node is there. Whether it is still to be looked at.
     async fn look(&self, gateway: &Arc<Gateway>) -> bool {
         let (reader, id) = (Arc::clone(gateway), self.id.clone());
-        let ended = blocking(move || reader.host.desk().ended(&id)).await;
+        let ended = blocking(move || reader.host.approvals().ended(&id)).await;
         let ended: Option<ApprovalEnd> = match ended {
             Ok(Ok(ended)) => ended,
             Ok(Err(_)) => return true,

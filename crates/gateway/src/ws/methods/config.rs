@@ -3,17 +3,18 @@
 
 use std::time::Instant;
 
+use interlock_approvals::record_config_write;
 use interlock_config::{
     Config, ConfigError, ConfigFile, Diagnostics, EditError, Json5Text, KeyPath, schema as keys,
 };
-use interlock_host::{now_ms, record_config_write};
+use interlock_host::now_ms;
 use interlock_store::Author;
 use interlock_wire::params;
 use interlock_wire::{Request, WireError, refusal};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Context, MethodAnswer, read, store_failed, unavailable, work};
+use super::{Context, MethodAnswer, approvals_unavailable, read, store_failed, unavailable, work};
 use crate::config_secrets::{self, NothingBehind};
 use crate::gateway::Gateway;
 use crate::limit;
@@ -189,7 +190,7 @@ async fn write(
         keys.truncate(MOST_KEYS);
         let names: Vec<&str> = keys.iter().map(String::as_str).collect();
         record_config_write(gateway.host.state_dir(), path, &names, &author)
-            .map_err(|error| unavailable(&error))?;
+            .map_err(|error| approvals_unavailable(&error))?;
         Ok(written(gateway, &file, &names))
     })
     .await

@@ -17,6 +17,7 @@ mod tools;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_approvals::ApprovalStateError;
 use interlock_host::{HostError, RoleToken, TokenRole, now_ms};
 use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
 use interlock_wire::params::{self, Params};
@@ -156,6 +157,10 @@ pub(crate) async fn work<T: Send + 'static>(
 }
 
 pub(crate) fn unavailable(error: &HostError) -> WireError {
+    WireError::unavailable(error.to_string()).with("code", error.code())
+}
+
+pub(crate) fn approvals_unavailable(error: &ApprovalStateError) -> WireError {
     WireError::unavailable(error.to_string()).with("code", error.code())
 }
 

@@ -1,0 +1,16 @@
+//! The time as records count it: milliseconds since 1970.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// The same as the store counts them.
+pub fn now() -> i64 {
+    i64::try_from(now_ms()).unwrap_or(i64::MAX)
+}
