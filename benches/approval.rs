@@ -19,10 +19,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use interlock_approvals::{ApprovalDecision, DecisionBy, OutsideRuns, PendingApproval};
 use interlock_command::Source;
 use interlock_host::{
-    ApprovalDecision, DecisionBy, EndListener, Exec, ExecRequest, LocalHost, OpenOptions,
-    OutsideRuns, PendingApproval, Running, Yield, now_ms,
+    EndListener, Exec, ExecRequest, LocalHost, OpenOptions, Running, Yield, now_ms,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
@@ -215,7 +215,7 @@ impl Bench {
     /// the process was started.
     fn round(&self) -> (Duration, Duration) {
         let asked = self.asked();
-        let desk = self.host.desk();
+        let approvals = self.host.approvals();
         let outside = OutsideRuns::this_process(&self.supervisor).unwrap();
         let by = DecisionBy {
             decider: "operator",
@@ -226,22 +226,26 @@ impl Bench {
         };
         let request = self.request();
         let (began, clock) = (Instant::now(), SystemTime::now());
-        desk.decide(
-            &asked.id,
-            &asked.plan_digest,
-            ApprovalDecision::AllowOnce,
-            by,
-        )
-        .unwrap();
+        approvals
+            .decide(
+                &asked.id,
+                &asked.plan_digest,
+                ApprovalDecision::AllowOnce,
+                by,
+            )
+            .unwrap();
         let decided = began.elapsed();
-        let running = desk.run_approved(&asked.id, &request, &self.supervisor);
+        let running = self
+            .host
+            .run_approved(&asked.id, &request, &self.supervisor);
         let Running {
             conversation,
             ticket,
         } = running.unwrap();
         let waited = conversation.wait();
         let session = conversation.started().session.name.clone();
-        desk.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller)
+        self.host
+            .record_end(&ticket, &session, waited.as_ref(), EndListener::Caller)
             .unwrap();
         conversation.taken().unwrap();
         let Ok(Waited::Ended(ended)) = waited else {

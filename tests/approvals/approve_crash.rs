@@ -11,7 +11,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use interlock_host::{AuditHead, AuditVerification, LocalHost, OpenOptions};
+use interlock_approvals::{AuditHead, AuditVerification};
+use interlock_host::{LocalHost, OpenOptions};
 use rusqlite::OptionalExtension as _;
 use testkit::Machine;
 
@@ -205,7 +206,7 @@ fn reopen(machine: &Machine, head: Option<&AuditHead>) -> AuditHead {
         ..OpenOptions::default()
     };
     let (host, _) = LocalHost::open(options).unwrap();
-    let head = match host.desk().audit_verify(head).unwrap() {
+    let head = match host.approvals().audit_verify(head).unwrap() {
         AuditVerification::Intact(head) => head,
         AuditVerification::Broken(broken) => panic!("{broken}"),
     };

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use interlock_host::{ApprovalDecision, AuditVerification, Exec, Lease, now_ms};
+use interlock_approvals::{ApprovalDecision, AuditVerification, Lease};
+use interlock_host::{Exec, now_ms};
 use interlock_store::{ClaimState, Claiming, NewRun, StoreError};
 use model::{Answering, Asked, Claim, Command, Model, Policy, RUNS, Who};
 use proptest::prelude::*;
@@ -175,7 +176,8 @@ fn take(
 ) -> Option<(&'static str, String)> {
     let count = model.approvals.len();
     let of = |which: usize| (count > 0).then(|| count - 1 - which % count);
-    let told = |outcome: Result<(), interlock_host::DeskError>, word: &str| match outcome {
+    let told = |outcome: Result<(), interlock_approvals::ApprovalRefusal>, word: &str| match outcome
+    {
         Ok(()) => word.to_owned(),
         Err(error) => error.code().to_owned(),
     };
@@ -195,7 +197,7 @@ fn take(
         Step::Show { which } => {
             let which = of(which)?;
             let one = &mut model.approvals[which];
-            world.host().desk().seen(&one.id, SURFACES[0]).unwrap();
+            world.host().approvals().seen(&one.id, SURFACES[0]).unwrap();
             one.is_shown[0] = true;
         }
         Step::Decide {
@@ -212,14 +214,20 @@ fn take(
         }
         Step::FallBack { which } => {
             let which = of(which)?;
-            let said = world.host().desk().fall_back(&model.approvals[which].id);
+            let said = world
+                .host()
+                .approvals()
+                .fall_back(&model.approvals[which].id);
             let said = told(said, "decided");
             assert_eq!(said, model.fall_back(which));
             return Some(("fall back", said));
         }
         Step::Withdraw { which } => {
             let which = of(which)?;
-            let said = world.host().desk().withdraw(&model.approvals[which].id);
+            let said = world
+                .host()
+                .approvals()
+                .withdraw(&model.approvals[which].id);
             let said = told(said, "withdrawn");
             assert_eq!(said, model.withdraw(which));
             return Some(("withdraw", said));
@@ -440,7 +448,7 @@ const WITHOUT_END: &str = "
         AND over.body ->> 'runId' = start.body ->> 'runId')";
 
 fn check_records(world: &World) {
-    let verified = world.host().desk().audit_verify(None).unwrap();
+    let verified = world.host().approvals().audit_verify(None).unwrap();
     assert!(matches!(verified, AuditVerification::Intact(_)));
     let database = world.database();
     for (what, statement) in [

@@ -8,10 +8,9 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use crate::BINARY;
+use interlock_approvals::EventKind;
 use interlock_command::Source;
-use interlock_host::{
-    EndListener, EventKind, Exec, ExecRequest, LocalHost, OpenOptions, Running, Yield,
-};
+use interlock_host::{EndListener, Exec, ExecRequest, LocalHost, OpenOptions, Running, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::AgentId;
 use interlock_supervisor::{SupervisorClient, SupervisorPaths, Waited};
@@ -431,17 +430,18 @@ impl Server {
     fn wait(&self, running: &Running) -> String {
         let waited = running.conversation.wait().unwrap();
         let session = running.conversation.started().session.name.clone();
-        let desk = self.host.desk();
-        desk.record_end(
-            &running.ticket,
-            &session,
-            Ok(&waited),
-            EndListener::SessionEvent,
-        )
-        .unwrap();
+        self.host
+            .record_end(
+                &running.ticket,
+                &session,
+                Ok(&waited),
+                EndListener::SessionEvent,
+            )
+            .unwrap();
         if waited != Waited::Yielded {
             assert!(
-                desk.finish_background(&session, &self.client)
+                self.host
+                    .finish_background(&session, &self.client)
                     .unwrap()
                     .is_none()
             );
@@ -450,8 +450,7 @@ impl Server {
     }
 
     fn told(&self) -> Vec<(EventKind, String)> {
-        let desk = self.host.desk();
-        let taken = desk.take_events(TALK, 10, &self.client).unwrap();
+        let taken = self.host.take_events(TALK, 10, &self.client).unwrap();
         let events = taken.events.into_iter();
         events.map(|event| (event.kind, event.run_id)).collect()
     }
@@ -468,8 +467,10 @@ fn an_end_that_cannot_be_recorded_while_others_hold_the_database_is_recorded_aft
     let session = running.conversation.started().session.name.clone();
     let other = machine.database();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let desk = server.host.desk();
-    let recorded = desk.record_end(&running.ticket, &session, Ok(&waited), EndListener::Caller);
+    let recorded =
+        server
+            .host
+            .record_end(&running.ticket, &session, Ok(&waited), EndListener::Caller);
     let error = recorded.expect_err("no writer waits so long");
     assert!(error.to_string().contains("locked"), "{error}");
     assert!(ends(&machine).is_empty());
@@ -490,16 +491,20 @@ fn a_server_that_watches_a_background_run_records_its_end_once() {
     let request = server.request(command, Yield::After(Duration::ZERO));
     let begun = server.host.exec(&request, &server.client).unwrap();
     let session = server.wait(&begun.started().unwrap());
-    let desk = server.host.desk();
     assert_eq!(
-        desk.finish_background(&session, &server.client).unwrap(),
+        server
+            .host
+            .finish_background(&session, &server.client)
+            .unwrap(),
         None
     );
     assert!(server.told().is_empty());
     let found = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            let desk = server.host.desk();
-            desk.await_background(&session, &server.client).unwrap()
+            server
+                .host
+                .await_background(&session, &server.client)
+                .unwrap()
         });
         std::fs::write(gate, "").unwrap();
         watcher.join().unwrap().unwrap()
@@ -508,10 +513,13 @@ fn a_server_that_watches_a_background_run_records_its_end_once() {
     assert!(!found.is_approved);
     assert_eq!(found.session_key, TALK);
     assert_eq!(
-        desk.finish_background(&session, &server.client).unwrap(),
+        server
+            .host
+            .finish_background(&session, &server.client)
+            .unwrap(),
         None
     );
-    assert!(desk.recover(&server.client).unwrap().is_empty());
+    assert!(server.host.recover(&server.client).unwrap().is_empty());
     assert_eq!(server.told(), [(EventKind::Finished, found.run_id)]);
     assert_eq!(ends(&machine).len(), 1);
     // Another session is told nothing of it.
@@ -529,18 +537,21 @@ fn an_approved_run_without_a_waiting_caller_is_reported_by_events_with_the_appro
     };
     let id = pending.approval.id;
     machine.ok(&["approvals", "approve", &id]);
-    let desk = server.host.desk();
-    let running = desk.run_approved(&id, &request, &server.client).unwrap();
-    let notice = desk.running_notice(&running.ticket).unwrap();
+    let approvals = server.host.approvals();
+    let running = server
+        .host
+        .run_approved(&id, &request, &server.client)
+        .unwrap();
+    let notice = server.host.running_event(&running.ticket).unwrap();
     assert_eq!(notice.after(), Duration::from_secs(10));
-    assert!(notice.announce().unwrap());
-    assert!(!notice.announce().unwrap());
+    assert!(notice.publish().unwrap());
+    assert!(!notice.publish().unwrap());
     server.wait(&running);
-    assert!(!notice.announce().unwrap());
+    assert!(!notice.publish().unwrap());
     let expected = [(EventKind::Running, id.clone()), (EventKind::Finished, id)];
     assert_eq!(server.told(), expected);
     assert!(server.told().is_empty());
-    let all = desk.events_after(0, 10).unwrap();
+    let all = approvals.events_after(0, 10).unwrap();
     assert!(
         all.iter()
             .all(|event| event.wakes && event.delivered_at_ms.is_some())

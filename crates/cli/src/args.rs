@@ -2,8 +2,8 @@
 
 mod approvals;
 mod config;
+mod decisions;
 mod deny;
-mod desk;
 mod gateway;
 mod health;
 mod node;
@@ -36,7 +36,7 @@ use interlock_policy::quote;
 
 use crate::reach::{self, CommandReach};
 
-pub use desk::{
+pub use decisions::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
     ApprovalsPendingArguments, ApprovalsRevokeArguments, ApprovalsSocketArguments,
     ApprovalsWatchArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments,

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use interlock_approvals::ApprovalRefusal;
+use interlock_approvals::companion::ListenerError;
 use interlock_checks::cases::CaseError;
 use interlock_command::InputError;
-use interlock_host::companion::ListenerError;
 use interlock_host::process::ProcessError;
-use interlock_host::{DeskError, ExecError, HostError, PatchError};
+use interlock_host::{ExecError, HostError, PatchError};
 use interlock_rules::RulesError;
 
 use crate::args::StateArguments;
@@ -211,10 +212,10 @@ impl From<RulesError> for Failure {
     }
 }
 
-impl From<DeskError> for Failure {
-    fn from(error: DeskError) -> Self {
+impl From<ApprovalRefusal> for Failure {
+    fn from(error: ApprovalRefusal) -> Self {
         match error {
-            DeskError::Host(error) => Self::Host(error),
+            ApprovalRefusal::State(error) => Self::Host(error.into()),
             error => Self::Refused {
                 code: error.code(),
                 message: error.to_string(),
@@ -227,7 +228,7 @@ impl From<DeskError> for Failure {
 impl From<ListenerError> for Failure {
     fn from(error: ListenerError) -> Self {
         match error {
-            ListenerError::Host(error) => Self::Host(error),
+            ListenerError::State(error) => Self::Host(error.into()),
             error @ ListenerError::Busy { .. } => {
                 Self::refused(error.code(), error.to_string()).with_hint(
                     "end it first, or leave the socket to it: interlock approvals watch --no-listen",

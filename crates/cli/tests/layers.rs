@@ -23,6 +23,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-transcript", 3),
     ("interlock-supervisor", 4),
     ("interlock-rules", 4),
+    ("interlock-approvals", 5),
     ("interlock-checks", 5),
     ("interlock-host", 6),
     // Only tests and benchmarks use it.

@@ -6,8 +6,9 @@ use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use interlock_approvals::OutsideRuns;
 use interlock_config::{Config, ConfigFile, Json5Text, KeyPath};
-use interlock_host::{Author, DocumentStanding, HostError, LocalHost, OutsideRuns};
+use interlock_host::{Author, DocumentStanding, HostError, LocalHost};
 use interlock_policy::Document;
 use interlock_policy::safe_bin::{Profiles, always_refused, is_interpreter_like};
 use interlock_rules::record_config_write;

@@ -1,6 +1,7 @@
 //! The owner's way out where no audit record wrote the approvals document.
 
-use interlock_host::{HostError, LocalHost, OutsideRuns};
+use interlock_approvals::OutsideRuns;
+use interlock_host::{HostError, LocalHost};
 use interlock_policy::Document;
 use interlock_rules::{RulesError, parse_document};
 use interlock_store::{Author, DocumentStanding, StoredDocument};

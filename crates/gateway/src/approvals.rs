@@ -9,8 +9,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use interlock_approvals::{AuditFilter, AuditKind, AuditOrder, AuditRecord, PendingApproval};
 use interlock_command::display::Secrets;
-use interlock_host::{AuditFilter, AuditKind, AuditOrder, AuditRecord, HostError, PendingApproval};
+use interlock_host::HostError;
 use interlock_store::{ApprovalEnd, ApprovalEnding};
 use tokio::sync::{Notify, oneshot};
 
@@ -51,8 +52,9 @@ impl ApprovalChange {
     }
 }
 
+/// The changes of approvals that this process knows of, and the callers that wait for them.
 #[derive(Debug, Default)]
-pub(crate) struct Approvals {
+pub(crate) struct ApprovalFeed {
     /// Waiters for the end of an approval, by its id.
     waiting: Mutex<HashMap<String, Vec<ApprovalWaiter>>>,
     changed: Notify,
@@ -175,7 +177,7 @@ impl PublishedChanges {
     }
 }
 
-impl Approvals {
+impl ApprovalFeed {
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
     pub(crate) fn wait_for(&self, id: &str) -> impl Future<Output = EndedApproval> + use<> {
         let (sender, receiver) = oneshot::channel();
@@ -301,10 +303,10 @@ pub(crate) async fn expire(gateway: Arc<Gateway>) {
         tokio::time::sleep(EXPIRY).await;
         let expiring = Arc::clone(&gateway);
         let tidy = move || {
-            let desk = expiring.host.desk();
-            desk.expire_due()?;
+            let approvals = expiring.host.approvals();
+            approvals.expire_due()?;
             // Ends of background runs, and of runs whose waiter is gone.
-            desk.recover(&expiring.supervisor)
+            expiring.host.recover(&expiring.supervisor)
         };
         match blocking(tidy).await {
             Ok(Ok(_)) => {}
@@ -340,45 +342,43 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
 /// Tells what the records from this one on say. How many there were, and the number of the one after
 /// them; without a number: none, and where to begin.
 fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError> {
-    let desk = gateway.host.desk();
+    let approvals = gateway.host.approvals();
     let Some(from) = from else {
-        return Ok((0, desk.audit_head()?.seq + 1));
+        return Ok((0, approvals.audit_head()?.seq + 1));
     };
-    let records = desk.audit_log(&AuditFilter {
+    let records = approvals.audit_log(&AuditFilter {
         from_seq: Some(from),
         order: AuditOrder::OldestFirst,
         ..AuditFilter::default()
     })?;
     let following = records.last().map_or(from, |record| record.seq + 1);
-    let approvals = &gateway.approvals;
+    let feed = &gateway.approvals;
     let changes = records.iter().filter_map(approval_change);
     let unpublished: Vec<ApprovalChange> = changes
-        .filter(|change| !approvals.is_published(change))
+        .filter(|change| !feed.is_published(change))
         .collect();
     if !unpublished.is_empty() {
         // Other processes may be about to wait for the disk.
         gateway.host.store().settle().map_err(HostError::from)?;
     }
     for change in unpublished {
-        if approvals.is_published(&change) {
+        if feed.is_published(&change) {
             continue;
         }
-        match desk.approval(change.id(), Secrets::Masked) {
+        match approvals.approval(change.id(), Secrets::Masked) {
             Ok(approval) => {
                 // It may have ended since it was asked, and both are published.
                 if matches!(change, ApprovalChange::Asked { .. }) && approval.ended.is_some() {
                     let ended = None;
-                    approvals.tell(gateway, PendingApproval { ended, ..approval });
+                    feed.tell(gateway, PendingApproval { ended, ..approval });
                 } else {
-                    approvals.tell(gateway, approval);
+                    feed.tell(gateway, approval);
                 }
             }
             Err(error) => {
                 tracing::warn!(%error, "an approval cannot be shown");
-                if matches!(change, ApprovalChange::Ended { .. })
-                    && approvals.is_new(change.clone())
-                {
-                    approvals.wake(change.id(), None);
+                if matches!(change, ApprovalChange::Ended { .. }) && feed.is_new(change.clone()) {
+                    feed.wake(change.id(), None);
                 }
             }
         }

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::{HostError, SessionEvent};
+use interlock_approvals::SessionEvent;
+use interlock_host::HostError;
 use interlock_store::Store;
 use interlock_wire::event::SESSION_EVENT;
 use serde_json::{Value, json};
@@ -141,7 +142,7 @@ fn read(gateway: &Gateway, after: Option<i64>) -> Result<(Vec<SessionEvent>, i64
     let Some(after) = after else {
         return Ok((Vec::new(), gateway.host.store().last_event()?));
     };
-    let events = gateway.host.desk().events_after(after, PAGE)?;
+    let events = gateway.host.approvals().events_after(after, PAGE)?;
     let last = events.last().map_or(after, |event| event.id);
     Ok((events, last))
 }

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use interlock_approvals::{ApprovalRefusal, OutsideRuns};
 use interlock_config::{Config, ConfigFile};
-use interlock_host::{
-    ConfigInWorkspace, DeskError, HostError, LocalHost, OpenOptions, OutsideRuns, now_ms,
-};
+use interlock_host::{ConfigInWorkspace, HostError, LocalHost, OpenOptions, now_ms};
 use interlock_policy::AgentId;
 use interlock_supervisor::SupervisorClient;
 use interlock_tls::IdentityError;
@@ -20,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::SecretAccess;
 use crate::access::token::{self, SecretFile, TokenError};
-use crate::approvals::Approvals;
+use crate::approvals::ApprovalFeed;
 use crate::events::Events;
 use crate::limit::Writes;
 use crate::logs::LogLines;
@@ -54,7 +53,7 @@ pub enum GatewayError {
     #[error(transparent)]
     Host(#[from] HostError),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Approval(#[from] ApprovalRefusal),
     #[error(transparent)]
     ConfigInWorkspace(#[from] ConfigInWorkspace),
     #[error(transparent)]
@@ -90,7 +89,7 @@ impl GatewayError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Host(error) => error.code(),
-            Self::Desk(error) => error.code(),
+            Self::Approval(error) => error.code(),
             Self::ConfigInWorkspace(_) => ConfigInWorkspace::CODE,
             Self::Token(_) => "TOKEN_UNUSABLE",
             Self::AlreadyRuns(_) => "GATEWAY_ALREADY_RUNS",
@@ -105,7 +104,7 @@ impl GatewayError {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
-            Self::Desk(error) => error.remedy(),
+            Self::Approval(error) => error.remedy(),
             Self::ConfigInWorkspace(_) => Some(ConfigInWorkspace::remedy().to_owned()),
             Self::Token(error) => Some(error.remedy()),
             Self::AlreadyRuns(_) => {
@@ -135,7 +134,7 @@ pub struct Gateway {
     pub(crate) host: LocalHost,
     pub(crate) supervisor: SupervisorClient,
     pub(crate) access: SecretAccess,
-    pub(crate) approvals: Approvals,
+    pub(crate) approvals: ApprovalFeed,
     pub(crate) metrics: Metrics,
     pub(crate) once: Once,
     pub(crate) hub: Hub,
@@ -180,7 +179,7 @@ impl Gateway {
         host.check_wake_command(&config)?;
         let gateway = Self {
             access: SecretAccess::open(host.state_dir(), &config, &options.environment)?,
-            approvals: Approvals::default(),
+            approvals: ApprovalFeed::default(),
             metrics: Metrics::default(),
             once: Once::default(),
             hub: Hub::default(),

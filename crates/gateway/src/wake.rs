@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use interlock_approvals::{AuditKind, SessionEvent};
 use interlock_config::types::GatewayWake;
-use interlock_host::{AuditKind, ConfigInWorkspace, HostError, SessionEvent, now_ms};
+use interlock_host::{ConfigInWorkspace, HostError, now_ms};
 use serde_json::json;
 
 use crate::events;
@@ -65,7 +66,7 @@ struct Wake {
 }
 
 fn read(gateway: &Gateway, after: i64) -> Result<(Vec<SessionEvent>, Wake), HostError> {
-    let events = gateway.host.desk().events_after(after, AT_ONCE)?;
+    let events = gateway.host.approvals().events_after(after, AT_ONCE)?;
     let config = gateway.host.config()?;
     // Looked at each time: config, workspaces and links change while the gateway runs.
     let command = gateway.host.check_wake_command(config.config());

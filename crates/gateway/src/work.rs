@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use interlock_host::HostError;
 use interlock_host::parameters::ParameterError;
+use interlock_rules::RulesError;
 
 use crate::gateway::Gateway;
 
@@ -19,6 +20,12 @@ pub(crate) enum CallError {
     Host(#[from] HostError),
     #[error("the gateway is stopping")]
     Stopping,
+}
+
+impl From<RulesError> for CallError {
+    fn from(error: RulesError) -> Self {
+        Self::Host(error.into())
+    }
 }
 
 /// Calls that wait for runs at once: each holds a thread. The runtime has more threads, so that

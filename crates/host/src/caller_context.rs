@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use interlock_approvals::StoredCaller;
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::is_too_wide;
@@ -64,6 +65,14 @@ impl CallerContext {
         }
     }
 
+    /// The form in which an approval keeps it, for a run that starts when its caller is gone.
+    pub(crate) fn to_stored(&self) -> StoredCaller {
+        StoredCaller {
+            path: self.path.clone(),
+            workspace: self.workspace.clone(),
+        }
+    }
+
     /// The PATH of the calling program.
     pub fn path(&self) -> Option<&str> {
         self.path.as_deref()
@@ -72,6 +81,15 @@ impl CallerContext {
     /// The directories of the workspace. None: the agent's configured workspace counts.
     pub fn workspace(&self) -> &[PathBuf] {
         &self.workspace
+    }
+}
+
+impl From<StoredCaller> for CallerContext {
+    fn from(stored: StoredCaller) -> Self {
+        Self {
+            path: stored.path,
+            workspace: stored.workspace,
+        }
     }
 }
 

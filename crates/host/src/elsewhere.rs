@@ -1,18 +1,19 @@
 //! Commands that the caller's own shell runs: judged here as any other, and asked about in the same inbox, but started
 //! by the caller. Nothing of them is pinned, shielded or limited, and the approver reads that.
 
+use interlock_approvals::{
+    ApprovalRefusal, NOTES, PendingApproval, RUNS_ELSEWHERE, RemoteApproval, check_bound,
+    verdict_reasons,
+};
 use interlock_checks::refusal;
 use interlock_command::Source;
 use interlock_policy::{Outcome, Verdict, quote};
 use interlock_store::{Change, StoreError};
 use serde_json::json;
 
-use crate::desk::{
-    DeskError, NOTES, PendingApproval, RUNS_ELSEWHERE, RemoteQuestion, check_bound, record_closed,
-    record_verdict, verdict_reasons,
-};
 use crate::exec::{ExecError, ExecRequest};
 use crate::local::{HostError, LocalHost};
+use crate::pipeline::{record_closed, record_verdict};
 
 /// A command that the caller is about to run itself.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ pub struct ElsewhereRequest<'a> {
 #[derive(Debug)]
 pub enum ElsewhereVerdict {
     Allowed(Box<Verdict>),
-    /// The approval is for exactly this text in this directory, for one use: [`crate::Desk::use_remote`].
+    /// The approval is for exactly this text in this directory, for one use: [`interlock_approvals::Approvals::use_remote`].
     Asked(Box<PendingApproval>),
 }
 
@@ -85,11 +86,10 @@ impl LocalHost {
         &self,
         request: &ElsewhereRequest<'_>,
         verdict: &Verdict,
-    ) -> Result<PendingApproval, DeskError> {
+    ) -> Result<PendingApproval, ApprovalRefusal> {
         let exec = request.exec;
         let session_key = exec.session_key();
-        let stored = json!(verdict);
-        let mut reasons = verdict_reasons(&stored);
+        let mut reasons = verdict_reasons(verdict);
         reasons.extend(request.facts.iter().cloned());
         let mut subject = json!({
             "command": command_text(&exec.source),
@@ -106,7 +106,7 @@ impl LocalHost {
             "reasons": reasons,
             "noAlways": format!("{} runs it, and asks Interlock every time", request.runner),
         });
-        let question = RemoteQuestion {
+        let requested = RemoteApproval {
             id: None,
             subject: &subject,
             agent: exec.agent.as_str(),
@@ -117,9 +117,9 @@ impl LocalHost {
             expires_in_ms: request.expires_in_ms,
             offers_always: false,
         };
-        let asked = self.desk().ask_remote(&question, |_| {})?;
-        // Only a question with an id of its own can find that taken.
-        asked.ok_or_else(|| DeskError::Undecided {
+        let stored = self.approvals().request_remote(&requested, |_| {})?;
+        // Only an approval with an id of its own can find that taken.
+        stored.ok_or_else(|| ApprovalRefusal::Undecided {
             short_id: String::new(),
         })
     }

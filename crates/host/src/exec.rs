@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_approvals::clock::now;
+use interlock_approvals::{
+    ApprovalRefusal, Claim, NewApproval, PendingApproval, RunManner, check_bound, pinned_scripts,
+    read_manifests, usual_session_key,
+};
 use interlock_checks::{preflight, refusal};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
@@ -24,14 +29,12 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
-use crate::desk::{
-    ApprovalQuestion, Claim, DeskError, LaterFacts, PendingApproval, RunTicket, check_bound,
-    pinned_scripts, read_manifests, record_closed, record_verdict, started_record,
-    usual_session_key,
-};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
+use crate::pipeline::{
+    RunTicket, record_closed, record_verdict, resume_facts, started_record, use_grant,
+};
 use crate::prepare::{PreparedRun, RunSettings};
 use crate::shield::plan_shield;
 
@@ -65,10 +68,10 @@ pub struct ExecRequest<'a> {
     /// Characters of output that the result shows at most, where the caller wants fewer than the
     /// config allows. A caller that reads the transcript meanwhile needs none.
     pub show_chars: Option<usize>,
-    /// The connection or process that asks. It never decides.
+    /// The connection or process of the caller. It never decides.
     pub requester: &'a str,
-    /// Whether this host runs it by itself once it is allowed, also when the process that asked is
-    /// gone: [`crate::Desk::run_left`]. Others wait for the answer, or ask again.
+    /// Whether this host runs it by itself once it is allowed, also when its caller is
+    /// gone: [`LocalHost::resume_run`]. Others wait for the decision, or request it again.
     pub runs_later: bool,
 }
 
@@ -105,11 +108,11 @@ pub enum Exec {
 #[derive(Debug)]
 pub struct Running {
     pub conversation: RunConversation,
-    /// The one that waits for the end records it with this: [`crate::Desk::record_end`].
+    /// The one that waits for the end records it with this: [`LocalHost::record_end`].
     pub ticket: RunTicket,
 }
 
-/// A question that was put down.
+/// An approval that was stored for a run.
 #[derive(Debug)]
 pub struct Pending {
     pub approval: PendingApproval,
@@ -210,8 +213,8 @@ impl LocalHost {
         Ok(Exec::Started(Box::new(running)))
     }
 
-    /// A grant that a person gave earlier allows it at once, as does an approval whose run no caller has
-    /// waited for; otherwise the question is put down.
+    /// A grant that an approver gave earlier allows it at once, as does an approval whose run no caller
+    /// has waited for; otherwise an approval is stored.
     fn ask(
         &self,
         request: &ExecRequest<'_>,
@@ -223,38 +226,38 @@ impl LocalHost {
     ) -> Result<Exec, ExecError> {
         let verdict = &judged.evaluation.verdict;
         let session_key = request.session_key();
-        let question = ApprovalQuestion {
+        let approval = NewApproval {
             plan: &plan,
             verdict,
             ask: judged.levels.ask.value(),
             session_key: &session_key,
             requester: request.requester,
-            later: request.runs_later.then(|| LaterFacts::of(request)),
-            manner: Some(&manner),
+            resume: request.runs_later.then(|| resume_facts(request)),
+            manner: shown_manner(&manner),
             scripts: [pinned_scripts(&plan), read_manifests(verdict)].concat(),
         };
-        let content = question.content_digest();
+        let content = approval.content_digest();
         let exec = judged.config.config().exec_for(request.agent.as_str());
         let most = exec.most_pending();
-        let asked = self.store().change(|change| {
+        let needed = self.store().change(|change| {
             record(change)?;
-            let key = question.grant_key(&content);
-            if let Some(granted) = question.use_grant(change, &key)? {
-                return Ok(AskedOutcome::Granted(granted));
+            let key = approval.grant_key(&content);
+            if let Some(granted) = use_grant(change, &approval, &key)? {
+                return Ok(NeededApproval::Granted(granted));
             }
             let unused = match earlier {
                 Earlier::Named => None,
                 Earlier::Found(is_free) => {
-                    let unused = change.unused_approvals(&key, crate::desk::now())?;
+                    let unused = change.unused_approvals(&key, now())?;
                     unused.into_iter().find(|id| is_free(id))
                 }
             };
             Ok::<_, StoreError>(match unused {
-                Some(id) => AskedOutcome::Allowed(id),
-                None => AskedOutcome::Waits(question.put(change, content.clone(), most)?),
+                Some(id) => NeededApproval::Allowed(id),
+                None => NeededApproval::Pending(approval.store(change, content.clone(), most)?),
             })
         });
-        if let Err(StoreError::Approval(error)) = &asked {
+        if let Err(StoreError::Approval(error)) = &needed {
             // Nothing of the change above was written.
             let code = Some(error.code());
             let recorded = self
@@ -262,30 +265,30 @@ impl LocalHost {
                 .change(|change| record_verdict(change, request, verdict, code));
             recorded.map_err(HostError::from)?;
         }
-        match asked.map_err(not_asked)? {
-            AskedOutcome::Granted((ticket, claim)) => {
+        match needed.map_err(not_stored)? {
+            NeededApproval::Granted((ticket, claim)) => {
                 let permission = Permission::Claim(claim);
                 let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
                 Ok(Exec::Started(Box::new(running)))
             }
-            AskedOutcome::Allowed(id) => match self.desk().run_approved(&id, request, supervisor) {
+            NeededApproval::Allowed(id) => match self.run_approved(&id, request, supervisor) {
                 Ok(running) => Ok(Exec::Started(Box::new(running))),
                 // It was for something else after all, or another call was quicker.
-                Err(ExecError::Desk(error)) if error.leaves_to_ask() => {
+                Err(ExecError::Approval(error)) if error.wants_new_approval() => {
                     let created = self
                         .store()
-                        .change(|change| question.put(change, content.clone(), most));
-                    self.pending(&created.map_err(not_asked)?, verdict)
+                        .change(|change| approval.store(change, content.clone(), most));
+                    self.pending(&created.map_err(not_stored)?, verdict)
                 }
                 Err(error) => Err(error),
             },
-            AskedOutcome::Waits(created) => self.pending(&created, verdict),
+            NeededApproval::Pending(created) => self.pending(&created, verdict),
         }
     }
 
     fn pending(&self, created: &CreatedApproval, verdict: &Verdict) -> Result<Exec, ExecError> {
         Ok(Exec::Pending(Box::new(Pending {
-            approval: self.desk().approval(&created.id, Secrets::Masked)?,
+            approval: self.approvals().approval(&created.id, Secrets::Masked)?,
             verdict: verdict.clone(),
         })))
     }
@@ -396,7 +399,7 @@ impl LocalHost {
                 ticket,
             }),
             Err(error) => {
-                self.desk().failed_start(&ticket, &error)?;
+                self.failed_start(&ticket, &error)?;
                 Err(error.into())
             }
         }
@@ -437,11 +440,21 @@ impl JudgedRequest {
     }
 }
 
-/// A question that could not be put down: the store failed, or the agent asks too much.
-fn not_asked(error: StoreError) -> ExecError {
-    match DeskError::from(error) {
-        DeskError::Host(error) => error.into(),
+/// Why an approval could not be stored: the store failed, or too many of the agent are pending.
+fn not_stored(error: StoreError) -> ExecError {
+    match ApprovalRefusal::from(error) {
+        ApprovalRefusal::State(error) => HostError::from(error).into(),
         error => error.into(),
+    }
+}
+
+/// What an approver reads of how a run is carried out.
+fn shown_manner(manner: &Manner) -> RunManner {
+    RunManner {
+        memory_bytes: manner.limits.memory_bytes,
+        pids: manner.limits.pids,
+        cpus: manner.limits.cpus.map(f64::from),
+        wait_ms: manner.wait_ms,
     }
 }
 
@@ -453,11 +466,11 @@ enum Earlier<'a> {
     Found(&'a dyn Fn(&str) -> bool),
 }
 
-/// What became of a question.
-enum AskedOutcome {
+/// What the approval that a run needs is.
+enum NeededApproval {
     Granted((RunTicket, Claim)),
     Allowed(String),
-    Waits(CreatedApproval),
+    Pending(CreatedApproval),
 }
 
 fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {

@@ -1,9 +1,9 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
 //! Read `local` (the state of this host), `route` (whether a call is for it), `exec` (judge, prepare,
-//! ask, start) with `prepare` (the plan of what was judged), `desk` (which approver is asked, and what a
-//! decision allows), [`companion`] (a program of this machine that shows approvals), [`process`]
-//! (background sessions), `patch`, then [`parameters`] (the JSON of a call).
+//! ask, start) with `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and
+//! from a run to its end), [`process`] (background sessions), `patch`, then [`parameters`] (the JSON of
+//! a call).
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +11,7 @@ mod account;
 mod agent_tokens;
 mod caller_context;
 mod checked;
-pub mod companion;
 mod config_cache;
-mod desk;
 mod elsewhere;
 mod exec;
 mod hex;
@@ -22,6 +20,7 @@ mod login_path;
 pub mod parameters;
 mod patch;
 mod permission;
+mod pipeline;
 mod policy_cache;
 mod prepare;
 pub mod process;
@@ -33,21 +32,15 @@ mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
-pub use desk::{
-    ApprovalView, ApproverNotes, CarriedPlan, Choice, DENIAL_TEXT, DecisionBy, Desk, DeskError,
-    DriftedPart, EVENT_TAIL_CHARS, EndListener, Forwarded, ForwardedApproval, ForwardedError,
-    HandedRun, LeftRun, MESSAGE_BYTES, NOTES, NoSession, OutsideRuns, PendingApproval,
-    PreparedPlan, RecoveredRun, RemoteQuestion, RemoteRunFacts, RunTicket, RunningNotice,
-    ScriptDiff, Stored, UnboundRefusal, UnreadableApproval, ViewBlock, ViewDetail, ViewField,
-    ViewLabel, ViewLine, ViewPart, ViewTone, is_too_late, process_name, read_summaries,
-    record_outcome, requester_at_home, requester_has_ended, summary_to_send, usual_session_key,
-};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, Starter, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
-pub use patch::{
-    PatchDiff, PatchError, PatchOutcome, PatchPlan, PatchRequest, ProtectedFile, tool_levels,
+pub use patch::{PatchError, PatchOutcome, PatchRequest, tool_levels};
+pub use pipeline::{
+    ApproverNotes, CarriedPlan, DriftedPart, EndListener, ForwardedRun, ForwardedRunError,
+    NewRemoteRun, NoSession, PreparedPlan, RecoveredRun, ResumableRun, RunTicket, is_too_late,
+    record_outcome,
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
@@ -56,10 +49,7 @@ pub use session::{Elevation, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
 
-/// What surfaces need of the store's vocabulary.
+/// What surfaces need of the store's vocabulary besides approvals.
 pub use interlock_store::{
-    AgentToken, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter,
-    AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, Author, DocumentStanding,
-    EventKind, Grant, KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent,
-    TokenRole, WaitingEvents,
+    AgentToken, Author, DocumentStanding, KnownSession, OpenRun, RoleToken, TokenRole,
 };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use interlock_approvals::{ApprovalSettings, Approvals};
 use interlock_config::{
     Config, ConfigError, ConfigFile, StateDir, StateDirError, StateEnvironment,
 };
@@ -141,6 +142,12 @@ impl HostError {
     }
 }
 
+impl ApprovalSettings for LocalHost {
+    fn config(&self) -> Result<Arc<ConfigFile>, ConfigError> {
+        self.config.load(&self.config_path)
+    }
+}
+
 impl LocalHost {
     /// Opens the state, and writes the cautious document if there is none yet: no agent has open
     /// access by accident.
@@ -199,6 +206,11 @@ impl LocalHost {
 
     pub fn config_path(&self) -> &Path {
         &self.config_path
+    }
+
+    /// The approvals of this host: who decided what.
+    pub fn approvals(&self) -> Approvals<'_> {
+        Approvals::new(&self.store, self)
     }
 
     /// The config as the file says it now. While that cannot be used, the last one that could be

@@ -6,13 +6,16 @@
 mod git;
 mod guard;
 mod named;
-mod plan;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use std::path::{Path, PathBuf};
 
 use guard::PatchGuard;
+use interlock_approvals::clock::now;
+use interlock_approvals::{
+    ApprovalRefusal, PatchPlan, PatchSource, PendingApproval, ProtectedFile, usual_session_key,
+};
 use interlock_command::display::Secrets;
 
 use interlock_config::Config;
@@ -25,10 +28,8 @@ use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
 use serde_json::{Value, json};
 
 use crate::caller_context::CallerContext;
-use crate::desk::{AskedPatch, DeskError, EndListener, PendingApproval, now, usual_session_key};
 use crate::local::{HostError, LocalHost};
-
-pub use plan::{PatchDiff, PatchPlan, ProtectedFile};
+use crate::pipeline::{EndListener, PatchApproval};
 
 /// The whole of it in one line, for a caller who wrote something else.
 const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
@@ -58,7 +59,7 @@ pub enum PatchError {
     #[error("{}", protected_text(.0))]
     Protected(Vec<ProtectedFile>),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Approval(#[from] ApprovalRefusal),
     #[error(
         "apply_patch is not available in this version for commands that run as another user (tools.exec.runAs is `{0}`)"
     )]
@@ -78,7 +79,7 @@ impl PatchError {
             Self::Parse(_) => "PATCH_PARSE",
             Self::Apply(error) => error.code(),
             Self::Protected(_) => "PATCH_PROTECTED",
-            Self::Desk(error) => error.code(),
+            Self::Approval(error) => error.code(),
         }
     }
 
@@ -93,7 +94,7 @@ impl PatchError {
                 | Self::Denied(_)
                 | Self::RunsAsOther(_)
                 | Self::Protected(_)
-                | Self::Desk(_)
+                | Self::Approval(_)
         )
     }
 
@@ -124,7 +125,7 @@ impl PatchError {
                 "have the owner set `ask` to `on-miss`, so that an approver can be asked, or edit the file: interlock exec-policy show"
                     .to_owned(),
             ),
-            Self::Desk(error) => error.remedy(),
+            Self::Approval(error) => error.remedy(),
         }
     }
 }
@@ -143,10 +144,10 @@ pub struct PatchRequest<'a> {
     pub input: &'a str,
     /// Only check.
     pub dry_run: bool,
-    /// The connection or process that asks. It never decides.
+    /// The connection or process of the caller. It never decides.
     pub requester: &'a str,
-    /// Whether this host applies it by itself once it is allowed, also when the process that asked
-    /// is gone: [`crate::Desk::apply_left`].
+    /// Whether this host applies it by itself once it is allowed, also when its caller
+    /// is gone: [`LocalHost::resume_patch`].
     pub runs_later: bool,
 }
 
@@ -180,8 +181,8 @@ enum Stopped {
 }
 
 impl LocalHost {
-    /// Applies a patch, asks where it changes protected files, or says what it would do. What was
-    /// asked for is in the audit before a file changes, and what came of it, refusals too, behind; a
+    /// Applies a patch, stores an approval where it changes protected files, or says what it would do.
+    /// The request is in the audit before a file changes, and what came of it, refusals too, behind; a
     /// check alone leaves no record.
     pub fn apply_patch(&self, request: &PatchRequest<'_>) -> Result<PatchOutcome, PatchError> {
         self.apply_patch_with(request, None)
@@ -239,29 +240,29 @@ impl LocalHost {
         Ok(PatchOutcome::Applied(applied))
     }
 
-    /// An approval that was given for the same patch applies it at once; otherwise it is put down.
+    /// An approval that allows the same patch applies it at once; otherwise an approval is stored.
     fn ask_for_patch(
         &self,
         plan: &PatchPlan,
         request: &PatchRequest<'_>,
         is_free: Option<&dyn Fn(&str) -> bool>,
     ) -> Result<PatchOutcome, PatchError> {
-        let mut asked = self.desk().ask_patch(plan, request, is_free)?;
-        if let AskedPatch::Allowed(id) = &asked {
-            match self.desk().apply_approved(id, request, EndListener::Caller) {
+        let mut approval = self.request_patch_approval(plan, request, is_free)?;
+        if let PatchApproval::Allowed(id) = &approval {
+            match self.apply_approved(id, request, EndListener::Caller) {
                 Ok(summary) => return Ok(PatchOutcome::Applied(summary)),
                 // It was for something else after all, or another call was quicker.
-                Err(PatchError::Desk(error)) if error.leaves_to_ask() => {
-                    asked = self.desk().ask_patch(plan, request, None)?;
+                Err(PatchError::Approval(error)) if error.wants_new_approval() => {
+                    approval = self.request_patch_approval(plan, request, None)?;
                 }
                 Err(error) => return Err(error),
             }
         }
-        let id = match asked {
-            AskedPatch::Waits(created) => created.id,
-            AskedPatch::Allowed(id) => id,
+        let id = match approval {
+            PatchApproval::Pending(created) => created.id,
+            PatchApproval::Allowed(id) => id,
         };
-        let approval = self.desk().approval(&id, Secrets::Masked)?;
+        let approval = self.approvals().approval(&id, Secrets::Masked)?;
         Ok(PatchOutcome::Pending(Box::new(approval)))
     }
 
@@ -290,8 +291,14 @@ impl LocalHost {
             if ask == Ask::Off {
                 return Break(Stopped::Protected(protected));
             }
-            let session_key = request.session_key();
-            match PatchPlan::new(request, session_key, preview, protected) {
+            let source = PatchSource {
+                agent_id: request.agent.as_str(),
+                session_key: request.session_key(),
+                model: request.model,
+                root: request.root.clone(),
+                input: request.input,
+            };
+            match PatchPlan::new(source, preview, protected) {
                 Ok(plan) => Break(Stopped::Ask(Box::new(plan))),
                 Err(error) => Break(Stopped::Unshowable(error)),
             }

@@ -1,10 +1,10 @@
 //! Why a plan may be started: the judge's allow for it, or a claim of what was approved. Nothing else
 //! in this crate authorizes a plan, and each permission is used up by one start.
 
+use interlock_approvals::Claim;
 use interlock_engine::PlanPermission;
 use interlock_plan::PlanDigest;
 
-use crate::desk::Claim;
 use crate::prepare::Allowed;
 
 /// Neither kind can be copied or made elsewhere: [`Allowed`] comes with the plan that was prepared

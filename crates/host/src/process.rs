@@ -32,6 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use interlock_approvals::NotifySettings;
 use interlock_plan::PtySize;
 use interlock_policy::{AgentId, check_tool};
 use interlock_store::{StaleMarks, Store};
@@ -41,9 +42,9 @@ use interlock_transcript::{
 };
 use rustix::process::Signal;
 
-use crate::desk::{Notify, settle};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
+use crate::pipeline::settle;
 
 /// No poll waits longer.
 pub const MAX_POLL_WAIT: Duration = Duration::from_secs(30);
@@ -383,7 +384,7 @@ impl Process {
         // Its end is recorded before its files are gone.
         let name = &known.session.name;
         if let Some(run) = self.store.background_run(name).map_err(HostError::from)? {
-            let notify = || Notify::load(&self.config, &run.agent);
+            let notify = || NotifySettings::load(&self.config, &run.agent);
             let place = self.client.place();
             settle(&self.store, &run, place, notify).map_err(HostError::from)?;
         }

@@ -156,7 +156,7 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     let file = NodeFile::of(&state_dir, &target, display_name, node_id);
     file.write(&state_dir)?;
     // What an earlier process left unfinished is known by its sessions, or not at all.
-    host.desk().recover(&supervisor)?;
+    host.recover(&supervisor)?;
     supervisor.prepare();
     let introduction = Introduction::new(
         &file,

@@ -216,7 +216,7 @@ impl NodeService {
     /// The runs of a gateway that were found to have ended, by the ids that it gave them. Their
     /// ends are recorded by this.
     pub(crate) fn ended_runs(&self) -> Result<Vec<String>, HostError> {
-        let recovered = self.host.desk().recover(&self.supervisor)?;
+        let recovered = self.host.recover(&self.supervisor)?;
         let forwarded = recovered.iter().filter_map(RecoveredRun::forwarded_run);
         Ok(forwarded.map(str::to_owned).collect())
     }
@@ -255,7 +255,7 @@ impl NodeService {
     }
 
     pub(crate) fn forget_old(&self) -> Result<(), HostError> {
-        self.host.desk().forget_old()
+        self.host.forget_old()
     }
 }
 

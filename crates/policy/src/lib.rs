@@ -14,7 +14,6 @@ mod approvable;
 mod arguments;
 mod assemble;
 mod base;
-mod decision;
 mod deny;
 mod document;
 mod effective;
@@ -38,7 +37,6 @@ pub use approvable::can_be_approved;
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
 pub use base::{BASE_PROGRAMS, BaseProgram};
-pub use decision::Decision;
 pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{

@@ -118,6 +118,24 @@ pub struct PolicyRules<'a> {
     config_path: &'a Path,
 }
 
+/// Reads the document, lets `change` edit it, and stores it, again from the start if another writer
+/// came first.
+pub fn edit_document<T>(
+    store: &Store,
+    mut change: impl FnMut(&mut Document) -> Result<T, RulesError>,
+) -> Result<(T, StoredDocument), RulesError> {
+    for _ in 0..MAX_TRIES {
+        let (mut document, stored) = document_in_force(store)?;
+        let outcome = change(&mut document)?;
+        match store.replace_document(Some(&stored.hash), &document.to_json()) {
+            Ok(stored) => return Ok((outcome, stored)),
+            Err(StoreError::DocumentChanged { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(StoreError::DocumentChanged { current_hash: None }.into())
+}
+
 impl<'a> PolicyRules<'a> {
     pub fn new(store: &'a Store, config_path: &'a Path) -> Self {
         Self { store, config_path }
@@ -133,25 +151,12 @@ impl<'a> PolicyRules<'a> {
         Ok(self.store.document_standing()?)
     }
 
-    /// Reads the document, lets `change` edit it, and stores it, again from the start if another
-    /// writer came first.
+    /// Edits the document in force: see [`edit_document`].
     pub fn edit_document<T>(
         self,
-        mut change: impl FnMut(&mut Document) -> Result<T, RulesError>,
+        change: impl FnMut(&mut Document) -> Result<T, RulesError>,
     ) -> Result<(T, StoredDocument), RulesError> {
-        for _ in 0..MAX_TRIES {
-            let (mut document, stored) = self.document()?;
-            let outcome = change(&mut document)?;
-            match self
-                .store
-                .replace_document(Some(&stored.hash), &document.to_json())
-            {
-                Ok(stored) => return Ok((outcome, stored)),
-                Err(StoreError::DocumentChanged { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(StoreError::DocumentChanged { current_hash: None }.into())
+        edit_document(self.store, change)
     }
 
     /// Replaces the whole document. With `base_hash`, only if the one in force is still that one.

@@ -22,7 +22,9 @@ pub use assemble::{policy, policy_parts};
 pub use clock::now_ms;
 pub use config_record::record_config_write;
 pub use document::{document_in_force, parse_document, parse_stored, stored_document};
-pub use edit::{DenyRuleEdit, DenyRuleSelection, EntryEdit, PolicyRules, RemovedEntries};
+pub use edit::{
+    DenyRuleEdit, DenyRuleSelection, EntryEdit, PolicyRules, RemovedEntries, edit_document,
+};
 pub use error::RulesError;
 pub use gateway_layer::GatewayLayer;
 pub use layers::{SessionLevels, layers_in, levels, levels_in};

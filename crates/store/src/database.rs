@@ -88,7 +88,7 @@ impl Store {
     }
 
     /// The directory that the database lies in.
-    pub(crate) fn state_dir(&self) -> &Path {
+    pub fn state_dir(&self) -> &Path {
         &self.state_dir
     }
 

@@ -1,4 +1,4 @@
-//! Runs that a gateway forwards to this host: the plans that were handed out for approval
+//! Runs that a gateway forwards to this host: the plans that were issued for approval
 //! elsewhere, and the run ids that were used.
 
 use rusqlite::params;
@@ -10,27 +10,27 @@ use crate::limits;
 use crate::pending::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim};
 
 /// That many plans are kept; the oldest go first.
-const MAX_HANDED_PLANS: i64 = 4096;
+const MAX_ISSUED_PLANS: i64 = 4096;
 
 /// Which plan of those with the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandedPlan {
+pub enum IssuedPlan {
     /// What an approval under way is bound to.
     First,
     Newest,
 }
 
 impl Store {
-    /// The plan that was handed out under this digest, if its time is not over.
-    pub fn handed_plan(
+    /// The plan that was issued under this digest, if its time is not over.
+    pub fn issued_plan(
         &self,
         digest: &str,
-        which: HandedPlan,
+        which: IssuedPlan,
         now_ms: i64,
     ) -> Result<Option<String>, StoreError> {
         let statement = match which {
-            HandedPlan::First => "SELECT plan FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
-            HandedPlan::Newest => "SELECT newest FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
+            IssuedPlan::First => "SELECT plan FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
+            IssuedPlan::Newest => "SELECT newest FROM handed_plan WHERE digest = ?1 AND at_ms > ?2",
         };
         let after = now_ms.saturating_sub(CLAIM_WINDOW_MS);
         self.read(|sql| sql.optional(statement, params![digest, after], |row| row.get(0)))
@@ -41,7 +41,7 @@ impl Change<'_> {
     /// Keeps a plan, as long as an approval of it can live. The first one under a digest stays
     /// until then: the same words, prepared once more, must not change what an approval is bound
     /// to.
-    pub fn hand_out_plan(&self, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
+    pub fn issue_plan(&self, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
         limits::PLAN_DIGEST.check(digest)?;
         limits::PLAN.check(plan)?;
         let before = now_ms.saturating_sub(CLAIM_WINDOW_MS);
@@ -55,13 +55,13 @@ impl Change<'_> {
         self.sql.execute(
             "DELETE FROM handed_plan WHERE rowid IN (
                 SELECT rowid FROM handed_plan ORDER BY at_ms DESC LIMIT -1 OFFSET ?1)",
-            [MAX_HANDED_PLANS],
+            [MAX_ISSUED_PLANS],
         )?;
         Ok(())
     }
 
-    /// Forgets a plan that no longer holds: the next one may be handed out in its place.
-    pub fn forget_handed_plan(&self, digest: &str) -> Result<(), StoreError> {
+    /// Forgets a plan that no longer holds: the next one may be issued in its place.
+    pub fn forget_issued_plan(&self, digest: &str) -> Result<(), StoreError> {
         self.sql
             .execute("DELETE FROM handed_plan WHERE digest = ?1", [digest])?;
         Ok(())

@@ -54,7 +54,7 @@ pub use events::{
     EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS, EventKind, NewEvent, PurgedEvents, SessionEvent,
     WaitingEvents,
 };
-pub use forwarded::HandedPlan;
+pub use forwarded::IssuedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use later::DeferredWrites;
 pub use limits::{

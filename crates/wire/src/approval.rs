@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::hash::sha256_hex;
@@ -15,51 +16,56 @@ pub const RESOLVED_KEPT_MS: u64 = 15_000;
 /// Ids that begin so belong to others.
 pub const RESERVED_ID_PREFIX: &str = "plugin:";
 
-/// What a person says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WireDecision {
-    AllowOnce,
-    AllowAlways,
-    /// Allows the same plan for the rest of this session. An Interlock extension.
-    AllowSession,
-    Deny,
-}
+/// The word of a decision in a message: one of those that every client knows. The decisions
+/// themselves are the store's; this crate carries their words only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct DecisionWord(&'static str);
 
-impl WireDecision {
+impl DecisionWord {
+    pub const ALLOW_ONCE: Self = Self("allow-once");
+    pub const ALLOW_ALWAYS: Self = Self("allow-always");
+    /// Allows the same plan for the rest of this session. An Interlock extension.
+    pub const ALLOW_SESSION: Self = Self("allow-session");
+    pub const DENY: Self = Self("deny");
+
+    const WORDS: &'static [&'static str] = &[
+        Self::ALLOW_ONCE.0,
+        Self::ALLOW_ALWAYS.0,
+        Self::ALLOW_SESSION.0,
+        Self::DENY.0,
+    ];
+
     /// A word that is no decision is nothing.
     pub fn parse(word: &str) -> Option<Self> {
-        let all = [
-            Self::AllowOnce,
-            Self::AllowAlways,
-            Self::AllowSession,
-            Self::Deny,
-        ];
-        all.into_iter().find(|decision| decision.as_str() == word)
+        let mut words = Self::WORDS.iter();
+        words.find(|known| **known == word).map(|known| Self(known))
     }
 
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AllowOnce => "allow-once",
-            Self::AllowAlways => "allow-always",
-            Self::AllowSession => "allow-session",
-            Self::Deny => "deny",
-        }
+        self.0
     }
 
     pub fn allows(self) -> bool {
-        self != Self::Deny
+        self != Self::DENY
     }
 }
 
-/// The choices that a prompt offers to all clients: with `ask=always` nothing is remembered.
-pub fn allowed_decisions(ask: Option<&str>) -> Vec<WireDecision> {
+impl<'de> Deserialize<'de> for DecisionWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        Self::parse(&word).ok_or_else(|| D::Error::unknown_variant(&word, Self::WORDS))
+    }
+}
+
+/// The decisions that a prompt offers to all clients: with `ask=always` nothing is remembered.
+pub fn allowed_decisions(ask: Option<&str>) -> Vec<DecisionWord> {
     match ask {
-        Some("always") => vec![WireDecision::AllowOnce, WireDecision::Deny],
+        Some("always") => vec![DecisionWord::ALLOW_ONCE, DecisionWord::DENY],
         _ => vec![
-            WireDecision::AllowOnce,
-            WireDecision::AllowAlways,
-            WireDecision::Deny,
+            DecisionWord::ALLOW_ONCE,
+            DecisionWord::ALLOW_ALWAYS,
+            DecisionWord::DENY,
         ],
     }
 }
@@ -118,7 +124,7 @@ pub struct ApprovalDetails {
     pub command_analysis: Option<CommandAnalysis>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_spans: Option<Vec<crate::params::CommandSpan>>,
-    pub allowed_decisions: Vec<WireDecision>,
+    pub allowed_decisions: Vec<DecisionWord>,
     pub agent_id: Option<String>,
     pub resolved_path: Option<String>,
     pub session_key: Option<String>,
@@ -250,7 +256,7 @@ impl ApprovalAccepted {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalDecided {
     pub id: String,
-    pub decision: Option<WireDecision>,
+    pub decision: Option<DecisionWord>,
     pub created_at_ms: u64,
     pub expires_at_ms: u64,
 }
@@ -260,7 +266,7 @@ pub struct ApprovalDecided {
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalResolved {
     pub id: String,
-    pub decision: WireDecision,
+    pub decision: DecisionWord,
     /// The display name or client id of who decided.
     pub resolved_by: Option<String>,
     pub ts: u64,
@@ -274,7 +280,7 @@ pub struct ApprovalRecord {
     pub id: String,
     pub command_text: String,
     pub command_preview: Option<String>,
-    pub allowed_decisions: Vec<WireDecision>,
+    pub allowed_decisions: Vec<DecisionWord>,
     pub host: Option<String>,
     pub node_id: Option<String>,
     pub agent_id: Option<String>,

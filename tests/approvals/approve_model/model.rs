@@ -1,7 +1,7 @@
 //! What the approve-and-run path must do, simple enough to be seen to be right. It knows of files,
 //! plans and databases only what a version number tells.
 
-use interlock_host::{ApprovalDecision, ApprovalEnding};
+use interlock_approvals::{ApprovalDecision, ApprovalEnding};
 
 /// What agents ask for. Each run leaves its own content behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use interlock_approvals::{ApprovalDecision, DecisionBy, OutsideRuns};
 use interlock_command::Source;
 use interlock_host::{
-    ApprovalDecision, DecisionBy, EndListener, Exec, ExecError, ExecRequest, LocalHost,
-    OpenOptions, OutsideRuns, Running, Yield,
+    EndListener, Exec, ExecError, ExecRequest, LocalHost, OpenOptions, Running, Yield,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Fallback, Security};
@@ -95,7 +95,7 @@ impl World {
         };
         let (host, _) = LocalHost::open(options).unwrap();
         self.host = Some(host);
-        self.host().desk().recover(&self.supervisor).unwrap();
+        self.host().recover(&self.supervisor).unwrap();
     }
 
     pub fn host(&self) -> &LocalHost {
@@ -245,7 +245,7 @@ impl World {
         } else {
             &absent
         };
-        self.host().desk().run_approved(id, &request, supervisor)
+        self.host().run_approved(id, &request, supervisor)
     }
 
     /// Waits for the end. A process that dies before it is recorded leaves that to others.
@@ -263,8 +263,8 @@ impl World {
             return;
         }
         let session = conversation.started().session.name.clone();
-        let desk = self.host().desk();
-        desk.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller)
+        self.host()
+            .record_end(&ticket, &session, waited.as_ref(), EndListener::Caller)
             .unwrap();
         waited.unwrap();
         conversation.taken().unwrap();
@@ -292,7 +292,7 @@ impl World {
             has_shown: by.has_shown,
             outside: OutsideRuns::this_process(&self.supervisor).unwrap(),
         };
-        let stored = self.host().desk().decide(id, digest, decision, by);
+        let stored = self.host().approvals().decide(id, digest, decision, by);
         let stored = stored.map_err(|error| error.code().to_owned())?;
         assert_eq!(
             stored.entries.is_empty(),

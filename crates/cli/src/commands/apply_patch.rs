@@ -4,8 +4,9 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-use interlock_host::companion::CourierWaits;
-use interlock_host::{EndListener, LocalHost, PatchOutcome, PatchRequest, process_name};
+use interlock_approvals::companion::CourierWaits;
+use interlock_approvals::process_name;
+use interlock_host::{EndListener, LocalHost, PatchOutcome, PatchRequest};
 use interlock_patch::{MAX_PATCH_BYTES, PatchSummary};
 use interlock_policy::{AgentId, quote};
 use serde_json::Value;
@@ -57,7 +58,9 @@ pub fn run(state: &StateArguments, arguments: &ApplyPatchArguments) -> CommandOu
                 approval: &approval,
                 reason: &approval.reasons.join("; "),
                 json: arguments.json,
-                courier: host.courier(&approval, CourierWaits::ForAnswer),
+                courier: host
+                    .approvals()
+                    .courier(&approval, CourierWaits::ForDecision),
             };
             match approval_wait::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => apply_approved(&host, &approval.id, &request)?,
@@ -95,9 +98,9 @@ fn apply_approved(
     id: &str,
     request: &PatchRequest<'_>,
 ) -> Result<PatchSummary, Failure> {
-    let applied = host.desk().apply_approved(id, request, EndListener::Caller);
+    let applied = host.apply_approved(id, request, EndListener::Caller);
     if applied.is_err() {
-        let _ = host.desk().mark_outcome_delivered(id);
+        let _ = host.approvals().mark_outcome_delivered(id);
     }
     Ok(applied?)
 }

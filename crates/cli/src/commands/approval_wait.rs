@@ -6,11 +6,10 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use interlock_approvals::companion::{Courier, CourierWaits};
+use interlock_approvals::{ApprovalDecision, ApprovalEnd, OutsideRuns, PendingApproval};
 use interlock_command::display::Secrets;
-use interlock_host::companion::{Courier, CourierWaits};
-use interlock_host::{
-    ApprovalDecision, ApprovalEnd, Choice, LocalHost, OutsideRuns, PendingApproval,
-};
+use interlock_host::LocalHost;
 use interlock_policy::AlwaysForm;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
@@ -101,7 +100,10 @@ pub(super) fn settle(
         if let Some(courier) = &mut courier {
             courier.look(Duration::ZERO, outside);
         }
-        if let Some(ended) = host.desk().wait(&approval.id, pause(person.is_some()))? {
+        if let Some(ended) = host
+            .approvals()
+            .wait(&approval.id, pause(person.is_some()))?
+        {
             if let Some(courier) = courier {
                 courier.end(&ended.to_string());
             }
@@ -130,7 +132,7 @@ pub(super) fn settle(
 /// Takes the approval back. One that was decided a moment before stays as it is, and is returned.
 fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<ApprovalEnd> {
     let short_id = &approval.short_id;
-    let (said, decided) = match host.desk().withdraw_undecided(&approval.id) {
+    let (said, decided) = match host.approvals().withdraw_undecided(&approval.id) {
         Ok(None) => ("is withdrawn; nothing was done".to_owned(), None),
         Ok(Some(ended)) => (format!("was decided just before: {ended}"), Some(ended)),
         Err(error) => (format!("could not be withdrawn: {error}"), None),
@@ -173,7 +175,7 @@ pub(super) fn leave(
     print: Option<&dyn Fn(Value)>,
 ) -> CommandOutcome {
     let approval = left.approval;
-    if let Some(mut courier) = host.courier(approval, CourierWaits::ForReceipt) {
+    if let Some(mut courier) = host.approvals().courier(approval, CourierWaits::ForReceipt) {
         courier.deliver(RECEIPT);
     }
     let approve = approve_command(state, approval);
@@ -228,12 +230,11 @@ impl TerminalApprover<'_> {
     fn offer(&self) {
         // What was typed before the question was seen is no answer to it.
         let _ = rustix::termios::tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
-        let offers = |choice: &Choice| self.approval.choices.contains(choice);
         let mut words = vec!["[y] allow once", "[n] deny (n REASON says why)"];
-        if offers(&Choice::AllowSession) {
+        if self.approval.offers(ApprovalDecision::AllowSession) {
             words.push("[s] allow for this session");
         }
-        if offers(&Choice::AllowAlways) {
+        if self.approval.offers(ApprovalDecision::AllowAlways) {
             words.push(match self.approval.always_form {
                 AlwaysForm::Project => "[a] always for this project",
                 _ => "[a] always",
@@ -275,8 +276,8 @@ impl TerminalApprover<'_> {
                 return Ok(Heard::Nothing);
             }
             "r" | "reveal" => {
-                let desk = self.host.desk();
-                self.approval = desk.approval(&self.approval.id, Secrets::Revealed)?;
+                let approvals = self.host.approvals();
+                self.approval = approvals.approval(&self.approval.id, Secrets::Revealed)?;
                 self.ask();
                 return Ok(Heard::Nothing);
             }

@@ -6,9 +6,8 @@ mod remote;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use interlock_host::{
-    AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, LocalHost, now_ms,
-};
+use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
+use interlock_host::{LocalHost, now_ms};
 use serde_json::{Value, json};
 
 use super::approvals::milliseconds;
@@ -30,7 +29,7 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
         AuditCommand::Verify(arguments) => verify(&host, arguments),
         AuditCommand::Export(_) => export(&host),
         AuditCommand::Head(arguments) => {
-            tell_head(&host.desk().audit_head()?, arguments.json);
+            tell_head(&host.approvals().audit_head()?, arguments.json);
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -39,7 +38,7 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
 fn log(host: &LocalHost, arguments: &AuditLogArguments) -> CommandOutcome {
     let kind = arguments.kind.as_deref().map(kind).transpose()?;
     let since = arguments.since.as_deref().map(milliseconds).transpose()?;
-    let mut records = host.desk().audit_log(&AuditFilter {
+    let mut records = host.approvals().audit_log(&AuditFilter {
         kind,
         agent: arguments.agent.clone(),
         since_ms: since.map(|ms| i64::try_from(now_ms().saturating_sub(ms)).unwrap_or(i64::MAX)),
@@ -177,7 +176,7 @@ pub(super) fn time(ms: i64) -> String {
 
 fn verify(host: &LocalHost, arguments: &AuditVerifyArguments) -> CommandOutcome {
     let head = earlier_head(arguments)?;
-    match host.desk().audit_verify(head.as_ref())? {
+    match host.approvals().audit_verify(head.as_ref())? {
         AuditVerification::Intact(head) => {
             tell_intact(&head, arguments.json);
             Ok(ExitCode::SUCCESS)
@@ -199,7 +198,7 @@ fn earlier_head(arguments: &AuditVerifyArguments) -> Result<Option<AuditHead>, F
 
 fn export(host: &LocalHost) -> CommandOutcome {
     let mut out = std::io::stdout().lock();
-    let written = host.desk().audit_export(&mut out)?;
+    let written = host.approvals().audit_export(&mut out)?;
     let written = written.and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::refused(

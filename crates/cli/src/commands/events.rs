@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use interlock_host::SessionEvent;
+use interlock_approvals::SessionEvent;
 use serde_json::{Value, json};
 
 use super::audit::time;
@@ -24,8 +24,7 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
     let mut after = 0;
     let mut all = Vec::new();
     loop {
-        let desk = host.desk();
-        let events = desk.events_of(&arguments.session, after, PAGE, &client)?;
+        let events = host.events_of(&arguments.session, after, PAGE, &client)?;
         after = events.last().map_or(after, |event| event.id);
         let is_page = events.len() == PAGE;
         match (arguments.json, arguments.follow) {

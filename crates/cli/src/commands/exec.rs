@@ -15,13 +15,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use interlock_approvals::companion::CourierWaits;
+use interlock_approvals::process_name;
 use interlock_config::Host;
 use interlock_engine::{RunStatus, Signal};
-use interlock_host::companion::CourierWaits;
 use interlock_host::process::{ProcessCaller, ProcessError};
 use interlock_host::{
     EndListener, Exec, ExecError, ExecRequest, LocalHost, Route, RunTicket, Running, Yield,
-    host_named, process_name, route,
+    host_named, route,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
@@ -113,10 +114,10 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     };
     let told = UndeliveredEvents::begin(&host, &client, &agent, arguments.json);
     let approved = |id: &str| {
-        let running = host.desk().run_approved(id, &exec, &client);
+        let running = host.run_approved(id, &exec, &client);
         if running.is_err() {
             // The answer to this call tells of it.
-            let _ = host.desk().mark_outcome_delivered(id);
+            let _ = host.approvals().mark_outcome_delivered(id);
         }
         running
     };
@@ -144,7 +145,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
                 approval: &pending.approval,
                 reason: &pending.verdict.reason.message,
                 json: arguments.json,
-                courier: host.courier(&pending.approval, CourierWaits::ForAnswer),
+                courier: host
+                    .approvals()
+                    .courier(&pending.approval, CourierWaits::ForDecision),
             };
             match approval_wait::settle(&host, state, asked, &mut signals)? {
                 Settled::Decided => approved(&pending.approval.id).map_err(failed)?,
@@ -248,9 +251,7 @@ fn record(
     session: &str,
     waited: Result<&Waited, &ClientError>,
 ) {
-    let recorded = host
-        .desk()
-        .record_end(ticket, session, waited, EndListener::Caller);
+    let recorded = host.record_end(ticket, session, waited, EndListener::Caller);
     if let Err(error) = recorded {
         output::note(&format!(
             "interlock: the end of the run is not recorded: {error}"

@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use interlock_approvals::companion::{Courier, CourierWaits};
+use interlock_approvals::{ApprovalEnd, DENIAL_TEXT, PendingApproval, process_name};
 use interlock_command::Source;
-use interlock_host::companion::{Courier, CourierWaits};
 use interlock_host::{
-    ApprovalEnd, CallerContext, DENIAL_TEXT, ElsewhereRequest, ElsewhereVerdict, ExecError,
-    ExecRequest, LocalHost, PendingApproval, Route, Yield, process_name, route,
+    CallerContext, ElsewhereRequest, ElsewhereVerdict, ExecError, ExecRequest, LocalHost, Route,
+    Yield, route,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask};
@@ -179,7 +180,9 @@ fn settle(
     until: Instant,
     signals: &mut Signals,
 ) -> Result<Option<ApprovalEnd>, Failure> {
-    let mut courier = host.courier(approval, CourierWaits::ForAnswer);
+    let mut courier = host
+        .approvals()
+        .courier(approval, CourierWaits::ForDecision);
     let outside = courier
         .as_ref()
         .and_then(|_| outside_runs(host.state_dir()).ok());
@@ -192,15 +195,15 @@ fn settle(
         if let Some(courier) = &mut courier {
             courier.look(Duration::ZERO, outside);
         }
-        if let Some(ended) = host.desk().wait(&approval.id, LOOK)? {
+        if let Some(ended) = host.approvals().wait(&approval.id, LOOK)? {
             finish(courier, &ended.to_string());
             return Ok(Some(ended));
         }
         if signals.pending().next().is_some() || Instant::now() >= until {
             finish(courier, "the agent program does not wait for it any more");
-            host.desk().withdraw(&approval.id)?;
+            host.approvals().withdraw(&approval.id)?;
             // A decision may have come in the same moment.
-            return Ok(host.desk().ended(&approval.id)?);
+            return Ok(host.approvals().ended(&approval.id)?);
         }
     }
 }
@@ -224,9 +227,10 @@ fn decided(
         )));
     }
     // The one use is on the disk before the agent program may run it.
-    host.desk().use_remote(&approval.id)?;
+    host.approvals().use_remote(&approval.id)?;
     let outcome = serde_json::json!({ "status": "left to the agent program" });
-    host.desk().finish_remote(&approval.id, Some(&outcome))?;
+    host.approvals()
+        .finish_remote(&approval.id, Some(&outcome))?;
     Ok(HookAnswer::Allow(format!("{}: {how}", approval.short_id)))
 }
 

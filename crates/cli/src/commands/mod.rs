@@ -35,11 +35,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use interlock_approvals::{OutsideRuns, usual_session_key};
 use interlock_config::{Host, StateEnvironment};
-use interlock_host::{
-    CallerContext, FirstStart, LocalHost, OpenOptions, OutsideRuns, PathSource, Starter,
-    usual_session_key,
-};
+use interlock_host::{CallerContext, FirstStart, LocalHost, OpenOptions, PathSource, Starter};
 use interlock_policy::{AgentId, Ask, Fallback, Joined, PolicySource, Security};
 use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;

@@ -1,11 +1,12 @@
 //! An approval as an approver reads it at a terminal: the view of the plan, what *always* would
 //! store, and how long there is to decide.
 
-use interlock_command::display::ShownLine;
-use interlock_host::{
-    PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, now_ms,
-    requester_at_home, requester_has_ended,
+use interlock_approvals::{
+    PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, requester_at_home,
+    requester_has_ended,
 };
+use interlock_command::display::ShownLine;
+use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
 
 use super::approvals::{bounds, duration};

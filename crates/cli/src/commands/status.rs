@@ -182,7 +182,7 @@ impl StatusFacts {
     }
 
     fn approvals(&mut self, state: &StateArguments, host: &LocalHost) -> Result<(), Failure> {
-        let page = host.desk().pending(0, SHOWN_APPROVALS)?;
+        let page = host.approvals().pending(0, SHOWN_APPROVALS)?;
         self.waiting(state, page.unexpired);
         for one in &page.approvals {
             let text = format!(

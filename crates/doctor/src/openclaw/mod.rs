@@ -11,8 +11,9 @@ mod source;
 
 use std::path::Path;
 
+use interlock_approvals::OutsideRuns;
 use interlock_config::ConfigFile;
-use interlock_host::{Author, HostError, LocalHost, OutsideRuns};
+use interlock_host::{Author, HostError, LocalHost};
 use interlock_policy::Entry;
 use interlock_rules::record_config_write;
 use serde::Serialize;

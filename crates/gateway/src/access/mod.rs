@@ -88,7 +88,7 @@ impl RunOf {
     /// gateway, which are unknown here.
     pub(crate) fn new(session: SessionRecord) -> Option<Self> {
         let agent = AgentId::new(&session.agent_id).ok()?;
-        let usual = || interlock_host::usual_session_key(agent.as_str());
+        let usual = || interlock_approvals::usual_session_key(agent.as_str());
         let session_key = session.session_key.unwrap_or_else(usual);
         session
             .owner

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use interlock_approvals::PendingApproval;
 use interlock_command::display::Secrets;
-use interlock_host::PendingApproval;
 use interlock_host::parameters::ParameterError;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
@@ -106,7 +106,8 @@ pub(super) async fn call(
     drop(held);
     if returns && let Some(id) = result.details["approvalId"].as_str() {
         let (reader, id) = (Arc::clone(gateway), id.to_owned());
-        let approval = blocking(move || reader.host.desk().approval(&id, Secrets::Masked)).await;
+        let approval =
+            blocking(move || reader.host.approvals().approval(&id, Secrets::Masked)).await;
         if let Ok(Ok(approval)) = approval
             && let Some(asked) = question(connection, &context, &person, &approval).await
         {

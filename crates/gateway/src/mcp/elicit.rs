@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use interlock_command::display::ShownLine;
-use interlock_host::{
-    ApprovalDecision, Choice, DecisionBy, DeskError, OutsideRuns, PendingApproval, ViewLabel,
+use interlock_approvals::{
+    ApprovalDecision, ApprovalRefusal, DecisionBy, OutsideRuns, PendingApproval, ViewLabel,
     ViewPart,
 };
+use interlock_command::display::ShownLine;
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
@@ -61,11 +61,11 @@ pub(super) enum Offers {
 }
 
 impl Offers {
-    fn rows(self) -> &'static [(Choice, ApprovalDecision)] {
-        const ROWS: [(Choice, ApprovalDecision); 3] = [
-            (Choice::AllowOnce, ApprovalDecision::AllowOnce),
-            (Choice::Deny, ApprovalDecision::Deny),
-            (Choice::AllowSession, ApprovalDecision::AllowSession),
+    fn rows(self) -> &'static [ApprovalDecision] {
+        const ROWS: [ApprovalDecision; 3] = [
+            ApprovalDecision::AllowOnce,
+            ApprovalDecision::Deny,
+            ApprovalDecision::AllowSession,
         ];
         match self {
             Self::Once => &ROWS[..2],
@@ -106,7 +106,8 @@ impl ElicitPerson {
     /// Puts down that the question is shown here; without that nothing is decided here.
     pub(super) async fn shown(&self, approval: &PendingApproval) -> Result<(), CallError> {
         let (person, id) = (self.clone(), approval.id.clone());
-        let seen = blocking(move || person.gateway.host.desk().seen(&id, &person.surface)).await?;
+        let seen =
+            blocking(move || person.gateway.host.approvals().seen(&id, &person.surface)).await?;
         Ok(seen?)
     }
 
@@ -135,7 +136,7 @@ impl ElicitPerson {
         id: &str,
         plan_digest: &str,
         decision: ApprovalDecision,
-    ) -> Result<(), DeskError> {
+    ) -> Result<(), ApprovalRefusal> {
         let by = DecisionBy {
             decider: &self.decider,
             surface: &self.surface,
@@ -144,8 +145,8 @@ impl ElicitPerson {
             has_shown: true,
             outside: OutsideRuns::this_process(&self.gateway.supervisor)?,
         };
-        let desk = self.gateway.host.desk();
-        desk.decide(id, plan_digest, decision, by).map(|_| ())
+        let approvals = self.gateway.host.approvals();
+        approvals.decide(id, plan_digest, decision, by).map(|_| ())
     }
 }
 
@@ -157,8 +158,7 @@ fn decision(answer: &ElicitResult, offers: Offers) -> Option<ApprovalDecision> {
         ElicitationAction::Accept => {
             let chosen = answer.content.as_ref()?.get(FIELD)?.as_str()?;
             let mut rows = offers.rows().iter();
-            let row = rows.find(|(choice, _)| choice.as_str() == chosen)?;
-            Some(row.1)
+            rows.find(|decision| decision.as_str() == chosen).copied()
         }
         _ => None,
     }
@@ -171,8 +171,8 @@ pub(super) fn form(approval: &PendingApproval, offers: Offers) -> Option<ElicitR
     let choices = offers
         .rows()
         .iter()
-        .filter(|(choice, _)| approval.choices.contains(choice))
-        .map(|(choice, _)| choice.as_str().to_owned())
+        .filter(|decision| approval.offers(**decision))
+        .map(|decision| decision.as_str().to_owned())
         .collect();
     let choice = EnumSchema::builder(choices)
         .title("Decision")

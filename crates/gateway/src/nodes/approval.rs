@@ -1,7 +1,8 @@
 //! A run on a node that a person allowed: the stored plan and nothing else, once.
 
+use interlock_approvals::ApprovalRefusal;
 use interlock_command::display::Secrets;
-use interlock_host::{DeskError, HostError};
+use interlock_rules::RulesError;
 use interlock_store::{ApprovalDecision, ApprovalEnding, ApprovalError, StoreError};
 use interlock_wire::approval::{ApprovalDetails, SystemRunBinding};
 use interlock_wire::node::{SystemRun, SystemRunPlan};
@@ -32,7 +33,7 @@ pub(crate) fn redeem(
     if id.is_empty() {
         return Err(refusal::MISSING_RUN_ID.error());
     }
-    let approval = gateway.host.desk().approval(id, Secrets::Masked);
+    let approval = gateway.host.approvals().approval(id, Secrets::Masked);
     let approval = approval.map_err(|error| refused(&error))?;
     // By its whole id, and only what was asked about another host.
     let Some(subject) = approval.remote.filter(|_| approval.id == id) else {
@@ -51,7 +52,7 @@ pub(crate) fn redeem(
         Some(_) => {}
     }
     let plan = check_request(&details, run)?;
-    let decision = gateway.host.desk().use_remote(id);
+    let decision = gateway.host.approvals().use_remote(id);
     let decision = decision.map_err(|error| refused(&error))?;
     Ok(approved_run(plan, run, id, decision))
 }
@@ -123,13 +124,13 @@ fn check_request<'a>(
     }
 }
 
-fn refused(error: &DeskError) -> WireError {
+fn refused(error: &ApprovalRefusal) -> WireError {
     match error {
-        DeskError::Host(HostError::Store(StoreError::Approval(
+        ApprovalRefusal::State(RulesError::Store(StoreError::Approval(
             ApprovalError::NotFound { .. } | ApprovalError::Ambiguous { .. },
         ))) => refusal::UNKNOWN_APPROVAL_ID.error(),
-        DeskError::Expired { .. } => refusal::APPROVAL_EXPIRED.error(),
-        DeskError::Host(error) => WireError::unavailable(error.to_string()),
+        ApprovalRefusal::Expired { .. } => refusal::APPROVAL_EXPIRED.error(),
+        ApprovalRefusal::State(error) => WireError::unavailable(error.to_string()),
         error => refusal::APPROVAL_REQUIRED
             .error()
             .with("why", error.to_string()),

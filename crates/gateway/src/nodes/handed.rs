@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_approvals::EVENT_TAIL_CHARS;
 use interlock_host::process::{EndedSession, Followed, SessionStatus};
-use interlock_host::{EVENT_TAIL_CHARS, EndListener, OpenRun};
+use interlock_host::{EndListener, OpenRun};
 use interlock_supervisor::names;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
@@ -97,7 +98,7 @@ impl Nodes {
 /// A node came, or came back: all that it runs for this gateway is looked at.
 pub(crate) async fn reconcile(gateway: Arc<Gateway>, node_id: String) {
     let (reader, of) = (Arc::clone(&gateway), node_id.clone());
-    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
+    let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
     let Ok(Ok(runs)) = runs else {
         tracing::warn!(node = node_id, "its runs cannot be looked up");
         return;
@@ -110,7 +111,7 @@ pub(crate) async fn reconcile(gateway: Arc<Gateway>, node_id: String) {
 /// A node is not asked any more: what became of its runs will not be known here.
 pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
     let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
-    let runs = blocking(move || reader.host.desk().handed_runs(Some(&of))).await;
+    let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
     for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
         if !gateway.nodes.is_awaited(&run.id) {
             record(gateway, run, None, String::new(), EndListener::SessionEvent).await;
@@ -123,7 +124,7 @@ pub(crate) async fn hinted(gateway: &Arc<Gateway>, node_id: &str, run_id: &str) 
     let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
     let id = run_id.to_owned();
     // Only what was handed to this very node.
-    let run = blocking(move || reader.host.desk().handed_run(&of, &id)).await;
+    let run = blocking(move || reader.host.remote_run(&of, &id)).await;
     if let Some(run) = run.ok().and_then(Result::ok).flatten() {
         look(gateway, node_id, run).await;
     }
@@ -272,7 +273,7 @@ pub(crate) fn is_over(standing: &EndedSession) -> bool {
 /// From now on no caller waits for it, and its session has this name.
 pub(crate) async fn to_background(gateway: &Arc<Gateway>, run_id: &str, name: &str) {
     let (writer, id, name) = (Arc::clone(gateway), run_id.to_owned(), name.to_owned());
-    let written = blocking(move || writer.host.desk().handed_to_background(&id, &name)).await;
+    let written = blocking(move || writer.host.remote_run_to_background(&id, &name)).await;
     if let Ok(Err(error)) = written {
         tracing::warn!(%error, run = run_id, "a session on a node is not recorded");
     }
@@ -289,8 +290,9 @@ pub(crate) async fn record(
     let id = run.id.clone();
     let writer = Arc::clone(gateway);
     let recorded = blocking(move || {
-        let desk = writer.host.desk();
-        let recorded = desk.handed_ended(&run, outcome.as_ref(), &tail, listener);
+        let recorded = writer
+            .host
+            .end_remote_run(&run, outcome.as_ref(), &tail, listener);
         writer.events.look_now();
         recorded
     })

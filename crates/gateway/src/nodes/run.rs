@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_command::display::{self, Secrets};
-use interlock_host::{HandedRun, now_ms, record_outcome};
+use interlock_host::{NewRemoteRun, now_ms, record_outcome};
 use interlock_store::{AuditKind, Change, ClaimState, StoreError};
 use interlock_wire::WireError;
 use interlock_wire::node::{
@@ -147,8 +147,8 @@ impl Handed {
 
 impl Handed {
     /// As it is put down.
-    pub(crate) fn run<'a>(&'a self, id: &'a str, node: &'a str) -> HandedRun<'a> {
-        HandedRun {
+    pub(crate) fn run<'a>(&'a self, id: &'a str, node: &'a str) -> NewRemoteRun<'a> {
+        NewRemoteRun {
             id,
             is_approved: self.is_approved,
             agent: &self.agent,
@@ -300,13 +300,13 @@ pub(crate) fn recover(gateway: &Gateway) {
     let store = gateway.host.store();
     let unfinished = store.unfinished_claims().unwrap_or_default();
     // The node itself knows the runs that it keeps.
-    let kept = gateway.host.desk().handed_runs(None).unwrap_or_default();
+    let kept = gateway.host.remote_runs(None).unwrap_or_default();
     let is_kept = |id: &String| kept.iter().any(|run| run.id == *id);
     for claim in unfinished
         .iter()
         .filter(|claim| claim.node.is_some() && !is_kept(&claim.id))
     {
-        if let Err(error) = gateway.host.desk().finish_remote(&claim.id, None) {
+        if let Err(error) = gateway.host.approvals().finish_remote(&claim.id, None) {
             tracing::warn!(%error, run = claim.id, "the end of a run on a node is not recorded");
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::{DENIAL_TEXT, EVENT_TAIL_CHARS};
+use interlock_approvals::{DENIAL_TEXT, EVENT_TAIL_CHARS};
 use interlock_store::{EventKind, NewEvent};
 use interlock_wire::node::{SystemRun, SystemRunResult, event_output};
 use serde_json::{Value, json};

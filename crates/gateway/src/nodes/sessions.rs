@@ -212,7 +212,7 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<Ses
     let reader = Arc::clone(gateway);
     let known = blocking(move || {
         let marks = reader.host.store().stale_marks().ok();
-        (reader.host.desk().handed_runs(None), marks)
+        (reader.host.remote_runs(None), marks)
     });
     let (handed, marks) = known.await.unwrap_or_else(|_| (Ok(Vec::new()), None));
     let handed = handed.unwrap_or_default();

@@ -66,7 +66,7 @@ pub(crate) fn caller(
         Some(name) if !name.is_empty() => format!("agent:{agent}:{name}"),
         _ => match who {
             ProvenCaller::Run(run) => run.session_key.clone(),
-            _ => interlock_host::usual_session_key(agent.as_str()),
+            _ => interlock_approvals::usual_session_key(agent.as_str()),
         },
     };
     match who {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::WaitingEvents;
+use interlock_approvals::WaitingEvents;
 use interlock_store::{EventKind, SessionEvent};
 use serde_json::{Value, json};
 
@@ -19,11 +19,7 @@ pub(super) async fn with_events(
     mut result: ToolResult,
 ) -> Result<ToolResult, CallError> {
     let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
-    let taken = blocking(move || {
-        let desk = reader.host.desk();
-        desk.take_events(&key, MOST, &reader.supervisor)
-    })
-    .await?;
+    let taken = blocking(move || reader.host.take_events(&key, MOST, &reader.supervisor)).await?;
     match taken {
         Ok(events) => add(&mut result, &events),
         // The answer is worth more than its company; they wait for the next one.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use interlock_approvals::ApprovalRefusal;
 use interlock_command::Source;
 use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{DeskError, EndListener, Exec, ExecError, ExecRequest, Running, Yield};
+use interlock_host::{EndListener, Exec, ExecError, ExecRequest, Running, Yield};
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_supervisor::{StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
@@ -116,8 +117,9 @@ impl LocalRun {
                 }
             }
             RunStart::Approved(ApprovedStart { id, held }) => {
-                let desk = gateway.host.desk();
-                let begun = desk.run_approved(&id, &request, &gateway.supervisor);
+                let begun = gateway
+                    .host
+                    .run_approved(&id, &request, &gateway.supervisor);
                 drop(held);
                 match begun {
                     Ok(running) => self.attend(running, receiver),
@@ -172,8 +174,9 @@ impl RunHost for StoredLocalRun {
         let gateway = Arc::clone(&self.gateway);
         let work = move || {
             let gateway = &self.gateway;
-            let desk = gateway.host.desk();
-            let begun = desk.run_left(&id, &gateway.environment, &gateway.supervisor);
+            let begun = gateway
+                .host
+                .resume_run(&id, &gateway.environment, &gateway.supervisor);
             drop(held);
             match begun {
                 Ok(running) => {
@@ -227,7 +230,6 @@ fn finish(gateway: &Gateway, running: Running, cwd: &str, receiver: OutcomeRecei
     let listener = receiver.deliver(outcome);
     let recorded = gateway
         .host
-        .desk()
         .record_end(&ticket, name, waited.as_ref(), listener);
     if let Err(error) = recorded {
         tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
@@ -259,7 +261,7 @@ fn running_report(gateway: &Gateway, started: &StartedRun, cwd: &str) -> Running
 }
 
 fn refusal(gateway: &Gateway, error: &ExecError) -> RunRefusal {
-    if matches!(error, ExecError::Desk(_)) {
+    if matches!(error, ExecError::Approval(_)) {
         gateway.approvals.look_now();
     }
     RunRefusal::of_exec(error)
@@ -279,13 +281,14 @@ fn deliver_refusal(
     }
     // The conversation already has an event about drift. If another process ran it, that process
     // reports it.
-    if let ExecError::Desk(DeskError::Drift { .. } | DeskError::Used { .. }) = error {
+    if let ExecError::Approval(ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }) = error
+    {
         return;
     }
     let text = format!("Exec not run (gateway id={id}): {error}");
     let payload = json!({ "approvalId": id, "code": error.code() });
-    let desk = gateway.host.desk();
-    if let Err(error) = desk.note(session_key, agent, &text, &payload) {
+    let approvals = gateway.host.approvals();
+    if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
         tracing::error!(id, %error, "an approved run was not made, and its session could not be notified");
     }
     gateway.events.look_now();

@@ -22,9 +22,10 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures_util::future::BoxFuture;
+use interlock_approvals::PendingApproval;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_host::{CallerContext, PendingApproval, now_ms, tool_levels};
+use interlock_host::{CallerContext, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde_json::Value;
 use tokio::sync::mpsc;

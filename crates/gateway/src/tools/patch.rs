@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use interlock_approvals::ApprovalRefusal;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::PatchParameters;
-use interlock_host::{DeskError, EndListener, PatchError, PatchOutcome, PatchRequest};
+use interlock_host::{EndListener, PatchError, PatchOutcome, PatchRequest};
 use interlock_patch::PatchSummary;
 use serde_json::{Value, json};
 
@@ -99,8 +100,7 @@ impl PatchRun {
                 } else {
                     EndListener::Caller
                 };
-                let desk = gateway.host.desk();
-                let applied = desk.apply_approved(&id, &request, listener);
+                let applied = gateway.host.apply_approved(&id, &request, listener);
                 drop(held);
                 let conversation = (self.call.agent.as_str(), &*self.call.session_key);
                 deliver(gateway, conversation, &id, applied, receiver);
@@ -127,7 +127,7 @@ impl RunHost for StoredPatch {
             return Box::pin(std::future::ready(()));
         };
         let work = move || {
-            let applied = self.gateway.host.desk().apply_left(&id);
+            let applied = self.gateway.host.resume_patch(&id);
             drop(held);
             let conversation = (self.agent.as_str(), self.session_key.as_str());
             deliver(&self.gateway, conversation, &id, applied, receiver);
@@ -170,8 +170,8 @@ fn deliver(
     {
         let text = format!("Patch not applied (gateway id={id}): {error}");
         let payload = json!({ "approvalId": id, "code": error.code() });
-        let desk = gateway.host.desk();
-        if let Err(error) = desk.note(session_key, agent, &text, &payload) {
+        let approvals = gateway.host.approvals();
+        if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
             tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
         }
     }
@@ -182,8 +182,11 @@ fn deliver(
 /// applied. A used approval is another call's.
 fn is_reported(error: &PatchError) -> bool {
     match error {
-        PatchError::Desk(error) => {
-            matches!(error, DeskError::Drift { .. } | DeskError::Used { .. })
+        PatchError::Approval(error) => {
+            matches!(
+                error,
+                ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }
+            )
         }
         PatchError::Apply(_) => true,
         _ => false,

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::display::Secrets;
-use interlock_host::{DeskError, EndListener, PendingApproval};
+use interlock_host::EndListener;
 use tokio::sync::oneshot;
 
 use super::render::waits_for;
@@ -167,7 +168,7 @@ async fn approve(
             let gateway = Arc::clone(gateway);
             blocking(move || {
                 // An approval that is decided by now is not used: no caller waits for its run.
-                let _ = gateway.host.desk().withdraw(&id);
+                let _ = gateway.host.approvals().withdraw(&id);
                 gateway.approvals.look_now();
             })
             .await?;
@@ -203,7 +204,7 @@ pub(super) async fn carry_out_when_decided(
     held.until_alone().await;
     let id = decision.id;
     let (reader, ended) = (Arc::clone(&gateway), id.clone());
-    let ended = blocking(move || reader.host.desk().ended(&ended)).await;
+    let ended = blocking(move || reader.host.approvals().ended(&ended)).await;
     if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
         return;
     }
@@ -240,7 +241,7 @@ impl AwaitedDecision {
             return Ok(is_decided);
         }
         let (gateway, id) = (Arc::clone(&self.gateway), self.id.clone());
-        let ended = blocking(move || gateway.host.desk().ended(&id)).await??;
+        let ended = blocking(move || gateway.host.approvals().ended(&id)).await??;
         Ok(*self.is_decided.insert(ended.is_some()))
     }
 
@@ -257,9 +258,9 @@ impl AwaitedDecision {
 async fn read_approval(
     gateway: &Arc<Gateway>,
     id: &str,
-) -> Result<Result<PendingApproval, DeskError>, CallError> {
+) -> Result<Result<PendingApproval, ApprovalRefusal>, CallError> {
     let (gateway, id) = (Arc::clone(gateway), id.to_owned());
-    blocking(move || gateway.host.desk().approval(&id, Secrets::Masked)).await
+    blocking(move || gateway.host.approvals().approval(&id, Secrets::Masked)).await
 }
 
 /// Reports again and again what the call waits for, and where to decide.

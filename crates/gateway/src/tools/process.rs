@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use interlock_approvals::usual_session_key;
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
     EndedSession, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionStatus,
     SessionSummary, Stale,
 };
-use interlock_host::usual_session_key;
 use serde_json::{Value, json};
 
 use super::model_text::{KeptEnd, ModelText, fitting_lines, output_room, read_rest};

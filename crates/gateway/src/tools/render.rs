@@ -1,7 +1,7 @@
 //! The one renderer: an outcome as the result of a tool, for programs and for models.
 
+use interlock_approvals::{DENIAL_TEXT, PendingApproval};
 use interlock_command::display::ShownLine;
-use interlock_host::{DENIAL_TEXT, PendingApproval};
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ fn running(report: &RunningReport) -> ToolResult {
 }
 
 fn pending(approval: &PendingApproval, location: &RunLocation) -> ToolResult {
-    let choices = approval.choices.iter().map(|choice| choice.as_str());
+    let choices = approval.offered.iter().map(|decision| decision.as_str());
     let reason = approval.reasons.first().map_or("", String::as_str);
     let mut details = json!({
         "status": "approval-pending",

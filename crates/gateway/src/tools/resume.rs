@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::{HostError, LeftRun};
+use interlock_host::{HostError, ResumableRun};
 
 use super::local_run::StoredLocalRun;
 use super::node_run::StoredNodeRun;
@@ -42,13 +42,12 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
 /// the approval.
 fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<(String, Arc<dyn RunHost>)>, HostError> {
     let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
-    let desk = gateway.host.desk();
-    let local = desk.left_to_run(began, MAX_RESUMED)?;
+    let local = gateway.host.runs_to_resume(began, MAX_RESUMED)?;
     let mut calls: Vec<(String, Arc<dyn RunHost>)> = local
         .into_iter()
-        .map(|left| stored_local(gateway, left))
+        .map(|stored| stored_local(gateway, stored))
         .collect();
-    for id in desk.unclaimed_remote(MAX_RESUMED)? {
+    for id in gateway.host.approvals().unclaimed_remote(MAX_RESUMED)? {
         if let Some(run) = StoredNodeRun::read(gateway, &id) {
             calls.push((id, Arc::new(run)));
         }
@@ -56,14 +55,14 @@ fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<(String, Arc<dyn RunHost>)
     Ok(calls)
 }
 
-fn stored_local(gateway: &Arc<Gateway>, left: LeftRun) -> (String, Arc<dyn RunHost>) {
+fn stored_local(gateway: &Arc<Gateway>, stored: ResumableRun) -> (String, Arc<dyn RunHost>) {
     let gateway = Arc::clone(gateway);
-    let LeftRun {
+    let ResumableRun {
         id,
         agent,
         session_key,
         is_patch,
-    } = left;
+    } = stored;
     if is_patch {
         let patch = StoredPatch {
             gateway,

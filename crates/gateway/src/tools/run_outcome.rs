@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::process::{Followed, SessionStatus};
-use interlock_host::{DeskError, ExecError, PatchError, PendingApproval};
+use interlock_host::{ExecError, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
 use interlock_supervisor::{EndedRun, StartedRun};
@@ -333,7 +334,7 @@ impl RunRefusal {
         Self {
             explains_denial: error.denial_text().is_some(),
             denial_reason: match error {
-                ExecError::Desk(DeskError::Denied { reason, .. }) => Some(reason.clone()),
+                ExecError::Approval(ApprovalRefusal::Denied { reason, .. }) => Some(reason.clone()),
                 _ => None,
             },
             ..refusal

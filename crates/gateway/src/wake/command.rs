@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_host::SessionEvent;
+use interlock_approvals::SessionEvent;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::gateway::Gateway;

@@ -221,7 +221,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
             uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
             session_defaults: Some(SessionDefaults {
                 main_key: "main".to_owned(),
-                main_session_key: interlock_host::usual_session_key(&usual_agent),
+                main_session_key: interlock_approvals::usual_session_key(&usual_agent),
                 default_agent_id: usual_agent,
                 scope: Some("per-sender".to_owned()),
             }),

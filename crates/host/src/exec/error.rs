@@ -1,12 +1,12 @@
 //! Why a request did not become a run.
 
+use interlock_approvals::{ApprovalRefusal, DENIAL_TEXT, UnboundRefusal};
 use interlock_checks::{Mistake, Refusal};
 use interlock_command::InputError;
 use interlock_policy::{ToolRefusal, Verdict};
 use interlock_supervisor::ClientError;
 use interlock_supervisor::cgroup::BadCpus;
 
-use crate::desk::{DENIAL_TEXT, DeskError, UnboundRefusal};
 use crate::local::HostError;
 use crate::prepare::PrepareError;
 use crate::shield::ShieldMissing;
@@ -32,7 +32,7 @@ pub enum ExecError {
     #[error(transparent)]
     Unbound(#[from] UnboundRefusal),
     #[error(transparent)]
-    Desk(#[from] DeskError),
+    Approval(#[from] ApprovalRefusal),
     #[error(transparent)]
     Prepare(#[from] PrepareError),
     #[error("tools.exec.limits.cpus: {0}")]
@@ -55,7 +55,7 @@ impl ExecError {
             Self::Denied(verdict) if verdict.reason.code == "shield-setuid" => "SHIELD_SETUID",
             Self::Denied(_) => "EXEC_DENIED",
             Self::Unbound(_) => "APPROVAL_UNBOUND",
-            Self::Desk(error) => error.code(),
+            Self::Approval(error) => error.code(),
             Self::Prepare(error) => error.code(),
             Self::Limits(_) => "LIMITS_INVALID",
             Self::Shield(error) => error.code(),
@@ -67,7 +67,7 @@ impl ExecError {
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
-            Self::Desk(error) => error.remedy(),
+            Self::Approval(error) => error.remedy(),
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Shield(missing) => Some(missing.remedy()),
@@ -99,10 +99,10 @@ impl ExecError {
         }
     }
 
-    /// What the agent has to know where a person, or what stands in for one, did not let it run.
+    /// What the agent has to know where an approver, or what stands in for one, denied it.
     pub fn denial_text(&self) -> Option<&'static str> {
         match self {
-            Self::Desk(error) if error.is_denial() => Some(DENIAL_TEXT),
+            Self::Approval(error) if error.is_denial() => Some(DENIAL_TEXT),
             _ => None,
         }
     }

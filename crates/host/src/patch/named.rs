@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use interlock_approvals::clock::now;
 use interlock_patch::FileChange;
 use interlock_policy::safe_bin::is_interpreter_like;
 use interlock_policy::{ArgumentRule, Entry, path_matches};
 
-use crate::desk::{granted_files, now};
 use crate::local::{HostError, LocalHost};
 
 /// No path: a rule that it fits names no file.
@@ -46,7 +46,7 @@ impl NamedFiles {
                 named.add_entry(entry, &origin, home);
             }
         }
-        for path in granted_files(host)? {
+        for path in host.approvals().granted_files()? {
             named.add_file(&path, "a grant holds it");
         }
         Ok(named)

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use interlock_approvals::forwarded_run_id;
 use interlock_engine::RunStatus;
 use interlock_supervisor::{EndedRun, SessionState, StartedRun};
 use interlock_transcript::{SessionOutcome, ShownOutput, TextPiece, TranscriptReader};
@@ -13,7 +14,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::answer::EndedSession;
 use super::{MAX_POLL_WAIT, Process, ProcessError, not_found};
-use crate::desk::forwarded_id;
 use crate::hex::hex;
 
 /// By what a gateway's sessions are known as its own. It shows the secret; only this is kept.
@@ -83,7 +83,7 @@ impl Followed {
 impl Process {
     /// The name of the session of a run. `near` is what it was called last.
     pub fn of_run(&self, run_id: &str, near: Option<&str>) -> Result<String, ProcessError> {
-        let id = forwarded_id(run_id);
+        let id = forwarded_run_id(run_id);
         let is_it = |found: &Option<String>| found.as_deref() == Some(id.as_str());
         if let Some(near) = near
             && let Ok(known) = self.known(near)

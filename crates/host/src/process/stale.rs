@@ -1,11 +1,11 @@
 //! Results of a command that was denied since: they can be read, and say that they do not count.
 
+use interlock_approvals::usual_session_key;
 use interlock_store::StaleMarks;
 use interlock_transcript::{SessionRecord, TranscriptStatus};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{LogAnswer, PollAnswer};
-use crate::desk::usual_session_key;
 
 /// In front of what is stale.
 const NOTE: &str = "[stale: this command was denied later; do not rely on this output]";

@@ -56,12 +56,21 @@ fn one_type_is_a_permission() {
 fn permissions_are_made_where_the_verdict_or_the_store_is_asked() {
     for (made, file) in [
         ("Allowed::bind(", "crates/host/src/prepare/judged.rs"),
-        ("Claim::of_approval(", "crates/host/src/desk/approved.rs"),
-        ("Claim::of_grant(", "crates/host/src/desk/ask.rs"),
-        ("Claim::of_forwarded(", "crates/host/src/desk/forwarded.rs"),
+        (
+            "Claim::of_approval(",
+            "crates/host/src/pipeline/approved_run.rs",
+        ),
+        (
+            "Claim::of_grant(",
+            "crates/host/src/pipeline/approved_run.rs",
+        ),
+        (
+            "Claim::of_forwarded(",
+            "crates/host/src/pipeline/node_run.rs",
+        ),
         (
             "PreparedRun::forwarded(",
-            "crates/host/src/desk/forwarded.rs",
+            "crates/host/src/pipeline/node_run.rs",
         ),
         ("PreparedRun::of(", "crates/host/src/exec.rs"),
     ] {

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod approvals;
 mod authority;
 mod bound;
 mod bounded_fuzz;
-mod desk;
 mod exec_refused;
 mod login_path;
 mod parameters;

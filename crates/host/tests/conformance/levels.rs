@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use interlock_approvals::{ApprovalDecision, offered_decisions};
 use interlock_command::Source;
 use interlock_config::{Config, ExecMode};
 use interlock_policy::{
-    AgentId, Allowlist, Ask, BindingKind, Decision, Document, Entry, Fallback, Layer, Levels,
-    Outcome, PolicyParts, PolicySource as LayerSource, Remember, Security, Strictness,
-    auto_allow_skills, entries,
+    AgentId, Allowlist, Ask, BindingKind, Document, Entry, Fallback, Layer, Levels, Outcome,
+    PolicyParts, PolicySource as LayerSource, Remember, Security, Strictness, auto_allow_skills,
+    entries,
 };
 use interlock_programs::VirtualHost;
 use serde_json::{Value, json};
@@ -270,7 +271,7 @@ fn storable() -> Remember {
 }
 
 fn decisions(ask: Ask, remember: &Remember) -> Vec<String> {
-    let offered = Decision::offered(ask, remember).into_iter();
+    let offered = offered_decisions(ask, remember).into_iter();
     offered
         .map(|decision| decision.as_str().to_owned())
         .collect()
@@ -298,7 +299,7 @@ fn offered(row: Row<'_>) -> Option<Answer> {
     let nothing = one_shot
         || unavailable
             .iter()
-            .any(|it| it == Decision::AllowAlways.as_str());
+            .any(|it| it == ApprovalDecision::AllowAlways.as_str());
     let remember = if nothing {
         Remember {
             nothing_because: Some("one-shot".to_owned()),

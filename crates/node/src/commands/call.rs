@@ -124,7 +124,7 @@ pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
         ExecError::Host(_)
         | ExecError::Tool(_)
         | ExecError::Denied(_)
-        | ExecError::Desk(_)
+        | ExecError::Approval(_)
         | ExecError::Supervisor(_) => return None,
     }
     let mut message = error.to_string().replace('\n', " ");

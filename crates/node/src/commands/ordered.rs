@@ -158,7 +158,7 @@ pub(crate) fn end(
     );
     let (process, name) = match found {
         Err(error) if error.code.as_str() == NOT_FOUND && asked.how == EndHow::Cancel => {
-            let known = service.host.desk().forbid_forwarded(&asked.run_id);
+            let known = service.host.forbid_forwarded(&asked.run_id);
             return match known.map_err(|error| WireError::unavailable(error.to_string()))? {
                 NoSession::Never => gone(GoneState::Never, None),
                 NoSession::Starting => gone(GoneState::Starting, None),

@@ -83,7 +83,7 @@ pub(crate) fn prepare(
         session_key: call.session_key.clone(),
         policy_snapshot: None,
     };
-    let handed_out = service.host.desk().hand_out(&plan.digest(), &prepared);
+    let handed_out = service.host.issue_plan(&plan.digest(), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
     let notes = service
         .gateway_is_interlock()

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use interlock_approvals::ApprovalDecision;
 use interlock_config::RemoteDocument;
 use interlock_engine::RunStatus;
 use interlock_host::{
-    CarriedPlan, DriftedPart, EndListener, ExecError, ExecRequest, Forwarded, ForwardedApproval,
-    ForwardedError, PrepareError, RunTicket, Running, Yield,
+    CarriedPlan, DriftedPart, EndListener, ExecError, ExecRequest, ForwardedRun, ForwardedRunError,
+    PrepareError, RunTicket, Running, Yield,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::env;
@@ -167,7 +168,7 @@ pub(super) fn start(
         }
         SentPlan::None | SentPlan::Partial => None,
     };
-    let forwarded = Forwarded {
+    let forwarded = ForwardedRun {
         run_id,
         timeout_ms: params.timeout_ms.filter(|&milliseconds| milliseconds > 0),
         plan: match &digest {
@@ -201,14 +202,12 @@ pub(super) fn start(
         .exec_forwarded(&request, &forwarded, &service.supervisor)
     {
         Ok(running) => Ok(Begun::Running(Box::new(running))),
-        Err(ForwardedError::Exec(ExecError::Prepare(PrepareError::Missing { name, .. })))
-            if how.owner.is_none() =>
-        {
-            Ok(Begun::Not(name))
-        }
+        Err(ForwardedRunError::Exec(ExecError::Prepare(PrepareError::Missing {
+            name, ..
+        }))) if how.owner.is_none() => Ok(Begun::Not(name)),
         Err(error) => {
             tracing::info!(run = run_id, code = error.code(), %error, "not run");
-            if let (Some(_), ForwardedError::Exec(error)) = (how.owner, &error)
+            if let (Some(_), ForwardedRunError::Exec(error)) = (how.owner, &error)
                 && let Some(own) = call::own_words(error)
             {
                 return Err(own.into());
@@ -228,19 +227,22 @@ fn says_approved(params: &SystemRun) -> bool {
 
 /// Only a decision that allows counts. What *always* would store is only for gateways that may
 /// write the document.
-fn approved(service: &NodeService, params: &SystemRun) -> Result<ForwardedApproval, WireError> {
+fn approved(
+    service: &NodeService,
+    params: &SystemRun,
+) -> Result<Option<ApprovalDecision>, WireError> {
     if params.approved == Some(false) {
-        return Ok(ForwardedApproval::No);
+        return Ok(None);
     }
     Ok(match params.approval_decision.as_deref() {
         Some("allow-always") => match service.remote_document() {
-            Ok(RemoteDocument::Write) => ForwardedApproval::Always,
-            Ok(_) => ForwardedApproval::Once,
+            Ok(RemoteDocument::Write) => Some(ApprovalDecision::AllowAlways),
+            Ok(_) => Some(ApprovalDecision::AllowOnce),
             Err(error) => return Err(WireError::unavailable(error.to_string())),
         },
-        Some("allow-once") => ForwardedApproval::Once,
-        None if params.approved == Some(true) => ForwardedApproval::Once,
-        _ => ForwardedApproval::No,
+        Some("allow-once") => Some(ApprovalDecision::AllowOnce),
+        None if params.approved == Some(true) => Some(ApprovalDecision::AllowOnce),
+        _ => None,
     })
 }
 
@@ -267,24 +269,24 @@ fn not_started(name: &str) -> SystemRunResult {
 }
 
 /// The reasons of this machine in the words that gateways know.
-fn refused(error: &ForwardedError) -> NoResult {
+fn refused(error: &ForwardedRunError) -> NoResult {
     let denied = |denial: Denial, message: String| {
         let error = WireError::unavailable(format!("SYSTEM_RUN_DENIED: {message}"));
         NoResult::Denied(denial, error)
     };
     match error {
-        ForwardedError::ApprovalRequired(_) => Denial::APPROVAL_REQUIRED.into(),
-        ForwardedError::PlanUnknown => Denial::PLAN_MISMATCH.into(),
-        ForwardedError::Drift { part, .. } => match part {
+        ForwardedRunError::ApprovalRequired(_) => Denial::APPROVAL_REQUIRED.into(),
+        ForwardedRunError::PlanUnknown => Denial::PLAN_MISMATCH.into(),
+        ForwardedRunError::Drift { part, .. } => match part {
             DriftedPart::Cwd => Denial::CWD_CHANGED.into(),
             DriftedPart::Script => Denial::SCRIPT_CHANGED.into(),
             DriftedPart::Program => Denial::PLAN_MISMATCH.into(),
         },
         // The session hears of that run from the call that started it.
-        ForwardedError::Used => {
+        ForwardedRunError::Used => {
             WireError::unavailable(format!("SYSTEM_RUN_DENIED: {error}")).into()
         }
-        ForwardedError::Exec(error) => match error {
+        ForwardedRunError::Exec(error) => match error {
             ExecError::Denied(verdict) => match verdict.reason.code {
                 "security-deny" => Denial::SECURITY_DENY.into(),
                 "env-rejected" => WireError::invalid(&verdict.reason.message).into(),
@@ -407,8 +409,11 @@ impl WaitedRun {
 impl NodeRunEnd {
     pub(crate) fn record(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
-        let desk = service.host.desk();
-        if let Err(error) = desk.record_end(&self.ticket, session, waited, EndListener::Caller) {
+        if let Err(error) =
+            service
+                .host
+                .record_end(&self.ticket, session, waited, EndListener::Caller)
+        {
             tracing::error!(run = self.ticket.run_id, %error, "the end of a run is not recorded");
         }
     }
@@ -416,8 +421,9 @@ impl NodeRunEnd {
     /// The same when the answer is on its way.
     pub(crate) fn record_later(&self, service: &NodeService) {
         let (session, waited) = (&self.session, self.waited.as_ref());
-        let desk = service.host.desk();
-        desk.record_end_later(&self.ticket, session, waited, EndListener::Caller);
+        service
+            .host
+            .record_end_later(&self.ticket, session, waited, EndListener::Caller);
     }
 }
 

@@ -1,4 +1,4 @@
-//! How an approval ends: by a person's decision, by the fallback, or by its time being up.
+//! How an approval ends: by an approver's decision, by the fallback, or by its time being up.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,18 +7,20 @@ use std::time::Duration;
 use crate::limits::MAX_LEASE_DAYS;
 use crate::pending::ApprovalError;
 
-/// A person's answer.
+/// What an approver decides. This is the only decision enum of the workspace; messages carry its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApprovalDecision {
     AllowOnce,
     /// Also what has the same content, until the session ends.
     AllowSession,
-    /// Once, and entries are stored so that it need not be asked again.
+    /// Once, and entries are stored so that the same needs no further approval.
     AllowAlways,
     /// Also what has the same content in this session, for a time or a number of runs.
     Lease(Lease),
     Deny,
 }
+
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 
 /// How far a lease goes. The approved run itself is the first of its uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,10 +32,15 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// The longest lease that a decision may name.
+    pub const LONGEST: Self = Self {
+        expires_in: Duration::from_secs(MAX_LEASE_DAYS * DAY_SECONDS),
+        max_uses: None,
+    };
+
     /// Refuses what is longer than [`MAX_LEASE_DAYS`].
     pub(crate) fn check(self) -> Result<(), ApprovalError> {
-        const DAY_SECONDS: u64 = 24 * 60 * 60;
-        if self.expires_in <= Duration::from_secs(MAX_LEASE_DAYS * DAY_SECONDS) {
+        if self.expires_in <= Self::LONGEST.expires_in {
             return Ok(());
         }
         let days = self.expires_in.as_secs().div_ceil(DAY_SECONDS);
@@ -56,6 +63,31 @@ impl ApprovalDecision {
         }
     }
 
+    /// The decision that a word names. A lease has terms, and no other decision has any.
+    pub fn from_word(word: &str, lease: Option<Lease>) -> Option<Self> {
+        match (word, lease) {
+            ("lease", Some(lease)) => Some(Self::Lease(lease)),
+            (_, Some(_)) => None,
+            (word, None) => {
+                let mut plain = Self::WITHOUT_TERMS.into_iter();
+                plain.find(|decision| decision.as_str() == word)
+            }
+        }
+    }
+
+    /// The offer that a word names: a lease is offered with the longest terms.
+    pub fn offered_as(word: &str) -> Option<Self> {
+        let lease = (word == "lease").then_some(Lease::LONGEST);
+        Self::from_word(word, lease)
+    }
+
+    const WITHOUT_TERMS: [Self; 4] = [
+        Self::AllowOnce,
+        Self::AllowSession,
+        Self::AllowAlways,
+        Self::Deny,
+    ];
+
     pub fn allows(self) -> bool {
         self != Self::Deny
     }
@@ -70,9 +102,9 @@ impl ApprovalDecision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ApprovalEnding {
     Decision(ApprovalDecision),
-    /// `askFallback` stood in for a person, and allowed.
+    /// `askFallback` stood in for an approver, and allowed.
     FallbackAllow,
-    /// `askFallback` stood in for a person, and denied.
+    /// `askFallback` stood in for an approver, and denied.
     FallbackDeny,
     Expired,
     /// The caller does not want it any more.
@@ -151,7 +183,7 @@ impl ApprovalEnding {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalEnd {
     pub ending: ApprovalEnding,
-    /// None where no person decided.
+    /// None where no approver decided.
     pub decider: Option<String>,
     /// Why it was denied, in the approver's words.
     pub reason: Option<String>,

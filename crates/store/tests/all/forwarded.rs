@@ -4,7 +4,7 @@
 
 use crate::common::{NOW, code, verified};
 use interlock_store::{
-    CLAIM_WINDOW_MS, ClaimState, Claiming, ForwardedClaim, HandedPlan, Store, StoreError,
+    CLAIM_WINDOW_MS, ClaimState, Claiming, ForwardedClaim, IssuedPlan, Store, StoreError,
 };
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn open() -> (tempfile::TempDir, Store) {
 }
 
 fn hand_out(store: &Store, digest: &str, plan: &str, now_ms: i64) -> Result<(), StoreError> {
-    store.change(|change| change.hand_out_plan(digest, plan, now_ms))
+    store.change(|change| change.issue_plan(digest, plan, now_ms))
 }
 
 fn claim(store: &Store, id: &str, now_ms: i64) -> Result<Claiming, StoreError> {
@@ -39,11 +39,11 @@ fn the_first_and_the_newest_plan_under_a_digest_stay_until_they_are_forgotten_or
     drop(store);
     let store = Store::open(directory.path()).unwrap();
     let plan = |digest: &str, now_ms: i64| {
-        let first = store.handed_plan(digest, HandedPlan::First, now_ms);
+        let first = store.issued_plan(digest, IssuedPlan::First, now_ms);
         first.unwrap()
     };
     assert_eq!(plan("a", NOW + 1).as_deref(), Some("first"));
-    let newest = store.handed_plan("a", HandedPlan::Newest, NOW + 1).unwrap();
+    let newest = store.issued_plan("a", IssuedPlan::Newest, NOW + 1).unwrap();
     assert_eq!(newest.as_deref(), Some("second"));
     assert_eq!(plan("b", NOW), None);
     // Counted from the last time that it was handed out.
@@ -51,7 +51,7 @@ fn the_first_and_the_newest_plan_under_a_digest_stay_until_they_are_forgotten_or
     assert_eq!(plan("a", over - 1).as_deref(), Some("first"));
     assert_eq!(plan("a", over), None);
     store
-        .change(|change| change.forget_handed_plan("a"))
+        .change(|change| change.forget_issued_plan("a"))
         .unwrap();
     assert_eq!(plan("a", NOW), None);
     hand_out(&store, "a", "third", NOW + 2).unwrap();
@@ -70,14 +70,14 @@ fn of_too_many_plans_the_oldest_go() {
     store
         .change(|change| {
             for number in 0..4100 {
-                change.hand_out_plan(&format!("d{number}"), "plan", NOW + number)?;
+                change.issue_plan(&format!("d{number}"), "plan", NOW + number)?;
             }
             Ok::<_, StoreError>(())
         })
         .unwrap();
     let is_kept = |number: i64| {
         store
-            .handed_plan(&format!("d{number}"), HandedPlan::First, NOW)
+            .issued_plan(&format!("d{number}"), IssuedPlan::First, NOW)
             .unwrap()
             .is_some()
     };

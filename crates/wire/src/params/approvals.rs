@@ -63,7 +63,7 @@ params! {
     ExecApprovalResolve for "exec.approval.resolve" {
         required {
             id "id": String = TEXT,
-            /// See [`crate::approval::WireDecision`]; a word that is none is answered `invalid
+            /// See [`crate::approval::DecisionWord`]; a word that is none is answered `invalid
             /// decision`.
             decision "decision": String = TEXT,
         }

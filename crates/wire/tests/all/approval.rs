@@ -4,7 +4,7 @@
 
 use interlock_wire::approval::{
     ApprovalAccepted, ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRequested,
-    ApprovalResolved, WireDecision, allowed_decisions,
+    ApprovalResolved, DecisionWord, allowed_decisions,
 };
 
 #[test]
@@ -40,7 +40,7 @@ fn a_question_has_its_properties_in_order() {
     );
     let resolved = ApprovalResolved {
         id: "a".into(),
-        decision: WireDecision::AllowOnce,
+        decision: DecisionWord::ALLOW_ONCE,
         resolved_by: Some("cli".into()),
         ts: 3,
         request: details,
@@ -76,15 +76,15 @@ fn a_question_is_answered_in_two_phases() {
 #[test]
 fn decisions_are_words_and_only_these() {
     for decision in [
-        WireDecision::AllowOnce,
-        WireDecision::AllowAlways,
-        WireDecision::AllowSession,
-        WireDecision::Deny,
+        DecisionWord::ALLOW_ONCE,
+        DecisionWord::ALLOW_ALWAYS,
+        DecisionWord::ALLOW_SESSION,
+        DecisionWord::DENY,
     ] {
-        assert_eq!(WireDecision::parse(decision.as_str()), Some(decision));
+        assert_eq!(DecisionWord::parse(decision.as_str()), Some(decision));
         assert_eq!(serde_json::to_value(decision).unwrap(), decision.as_str());
-        assert_eq!(decision.allows(), decision != WireDecision::Deny);
+        assert_eq!(decision.allows(), decision != DecisionWord::DENY);
     }
-    assert_eq!(WireDecision::parse("ALLOW-ONCE"), None);
-    assert_eq!(WireDecision::parse(""), None);
+    assert_eq!(DecisionWord::parse("ALLOW-ONCE"), None);
+    assert_eq!(DecisionWord::parse(""), None);
 }

@@ -4,11 +4,12 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use interlock_command::display::Secrets;
-use interlock_host::{
-    ApprovalDecision, Choice, DecisionBy, Lease, LocalHost, OutsideRuns, PendingApproval, Stored,
+use interlock_approvals::{
+    ApprovalDecision, DecisionBy, Lease, OutsideRuns, PendingApproval, StoredDecision,
     process_name, requester_has_ended,
 };
+use interlock_command::display::Secrets;
+use interlock_host::LocalHost;
 use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 
@@ -78,8 +79,7 @@ pub(super) fn pending(
 
 /// Settles what earlier processes left behind, and says what cannot be known of it.
 fn tidy(host: &LocalHost) -> Result<(), Failure> {
-    let desk = host.desk();
-    for recovered in desk.recover(&supervisor(host)?)? {
+    for recovered in host.recover(&supervisor(host)?)? {
         if recovered.outcome.is_none() {
             let run = if recovered.is_approved {
                 "approved run"
@@ -92,7 +92,7 @@ fn tidy(host: &LocalHost) -> Result<(), Failure> {
             ));
         }
     }
-    desk.forget_old()?;
+    host.forget_old()?;
     Ok(())
 }
 
@@ -222,7 +222,7 @@ pub(in super::super) fn answer(
     words: DecisionWords<'_>,
     surface: &str,
     outside: OutsideRuns,
-) -> Result<Stored, Failure> {
+) -> Result<StoredDecision, Failure> {
     let DecisionWords {
         decision,
         form,
@@ -230,8 +230,8 @@ pub(in super::super) fn answer(
     } = words;
     check_shown(approval, decision)?;
     let surface = format!("{surface}:{}", process_name());
-    let desk = host.desk();
-    desk.seen(&approval.id, &surface)?;
+    let approvals = host.approvals();
+    approvals.seen(&approval.id, &surface)?;
     let by = DecisionBy {
         decider: &decider(),
         surface: &surface,
@@ -240,7 +240,7 @@ pub(in super::super) fn answer(
         outside,
     };
     let (id, digest) = (&approval.id, &approval.plan_digest);
-    Ok(desk.decide_in_form(id, digest, decision, form, by)?)
+    Ok(approvals.decide_in_form(id, digest, decision, form, by)?)
 }
 
 /// Refuses to allow what cannot be shown whole.
@@ -248,7 +248,7 @@ pub(super) fn check_shown(
     approval: &PendingApproval,
     decision: ApprovalDecision,
 ) -> Result<(), Failure> {
-    if decision == ApprovalDecision::Deny || approval.choices.contains(&Choice::AllowOnce) {
+    if decision == ApprovalDecision::Deny || approval.offers(ApprovalDecision::AllowOnce) {
         return Ok(());
     }
     let message = format!(
@@ -262,7 +262,7 @@ pub(super) fn check_shown(
 pub(in super::super) fn told(
     approval: &PendingApproval,
     decision: ApprovalDecision,
-    stored: &Stored,
+    stored: &StoredDecision,
 ) -> String {
     let what = match decision {
         ApprovalDecision::AllowOnce | ApprovalDecision::AllowAlways => "allowed once",

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use interlock_host::{Grant, LocalHost, OutsideRuns, now_ms};
+use interlock_approvals::{Grant, OutsideRuns};
+use interlock_host::{LocalHost, now_ms};
 use serde_json::{Value, json};
 
 use super::super::{CommandOutcome, decider};
@@ -11,7 +12,7 @@ use crate::args::{ApprovalsGrantsArguments, ApprovalsRevokeArguments};
 use crate::output::{self, Paint, line};
 
 pub(super) fn list(host: &LocalHost, arguments: &ApprovalsGrantsArguments) -> CommandOutcome {
-    let grants = host.desk().grants()?;
+    let grants = host.approvals().grants()?;
     if arguments.json {
         let grants: Vec<Value> = grants.iter().map(as_json).collect();
         output::print_json(&json!({ "grants": grants }));
@@ -34,8 +35,8 @@ pub(super) fn revoke(
     arguments: &ApprovalsRevokeArguments,
     outside: OutsideRuns,
 ) -> CommandOutcome {
-    let desk = host.desk();
-    let grant = desk.revoke_grant(&arguments.id, &decider(), outside)?;
+    let approvals = host.approvals();
+    let grant = approvals.revoke_grant(&arguments.id, &decider(), outside)?;
     if arguments.json {
         output::print_json(&json!({ "revoked": as_json(&grant) }));
     } else {

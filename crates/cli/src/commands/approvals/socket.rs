@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use interlock_host::companion::{SocketToken, socket_path};
-use interlock_host::{LocalHost, OutsideRuns};
+use interlock_approvals::OutsideRuns;
+use interlock_approvals::companion::{SocketToken, socket_path};
+use interlock_host::LocalHost;
 use serde_json::json;
 
 use super::super::CommandOutcome;
@@ -17,7 +18,7 @@ pub(super) fn run(
 ) -> CommandOutcome {
     let path = socket_path(host.state_dir());
     let token = if arguments.token {
-        Some(host.make_socket_token(outside)?)
+        Some(host.approvals().make_socket_token(outside)?)
     } else {
         None
     };

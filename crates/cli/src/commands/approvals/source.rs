@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use interlock_command::display::Secrets;
-use interlock_host::{
-    ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, LocalHost, OutsideRuns,
-    PendingApproval, Stored, UnreadableApproval, now_ms, read_summaries,
+use interlock_approvals::{
+    ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, OutsideRuns, PendingApproval,
+    StoredDecision, UnreadableApproval, read_summaries,
 };
+use interlock_command::display::Secrets;
+use interlock_host::{LocalHost, now_ms};
 use interlock_policy::{AlwaysForm, Entry};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ pub(super) struct WaitingApprovals {
 
 /// What a decision did.
 pub(super) struct DecisionAnswer {
-    pub stored: Stored,
+    pub stored: StoredDecision,
     /// What the approver should know where nothing begins what was allowed.
     pub unawaited: Option<String>,
 }
@@ -72,7 +73,7 @@ impl<'a> ApprovalSource<'a> {
     pub(super) fn waiting(&self, limit: usize) -> Result<WaitingApprovals, Failure> {
         match self {
             Self::Here(host) => {
-                let page = host.desk().pending(0, limit)?;
+                let page = host.approvals().pending(0, limit)?;
                 Ok(WaitingApprovals {
                     total: page.unexpired,
                     approvals: page.approvals,
@@ -99,7 +100,7 @@ impl<'a> ApprovalSource<'a> {
         secrets: Secrets,
     ) -> Result<PendingApproval, Failure> {
         match self {
-            Self::Here(host) => Ok(host.desk().approval(reference, secrets)?),
+            Self::Here(host) => Ok(host.approvals().approval(reference, secrets)?),
             Self::Gateway(remote) => remote.approval(reference, secrets),
         }
     }
@@ -128,7 +129,7 @@ impl<'a> ApprovalSource<'a> {
     /// How one ended that waits no longer.
     pub(super) fn ended(&self, id: &str) -> String {
         let ended = match self {
-            Self::Here(host) => host.desk().ended(id).map_err(Failure::from),
+            Self::Here(host) => host.approvals().ended(id).map_err(Failure::from),
             Self::Gateway(remote) => remote
                 .approval(id, Secrets::Masked)
                 .map(|approval| approval.ended),
@@ -236,7 +237,7 @@ impl RemoteInbox {
         Ok(DecisionAnswer {
             unawaited: is_unawaited
                 .then(|| format!("nothing waits for {id} any more, so nothing runs now")),
-            stored: Stored {
+            stored: StoredDecision {
                 again: resolved.again,
                 ended: ApprovalEnd {
                     ending: ApprovalEnding::Decision(decision),

@@ -19,8 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use interlock_host::companion::CompanionListener;
-use interlock_host::{ApprovalSummary, LocalHost, OutsideRuns, PendingApproval};
+use interlock_approvals::companion::CompanionListener;
+use interlock_approvals::{ApprovalSummary, OutsideRuns, PendingApproval};
+use interlock_host::LocalHost;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::super::CommandOutcome;
@@ -55,11 +56,11 @@ pub(super) fn run(
     // The socket is for programs of this machine, and brings what waits on this machine.
     let listener = match (&source, arguments.no_listen) {
         (ApprovalSource::Here(host), false) => {
-            Some((CompanionListener::bind(host, outside)?, *host))
+            Some((CompanionListener::bind(host.approvals(), outside)?, *host))
         }
         _ => None,
     };
-    let mut desk = Window {
+    let mut window = Window {
         source,
         outside,
         listener,
@@ -72,17 +73,17 @@ pub(super) fn run(
     let filter = Filter::parse(&arguments.filter.join(" "));
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.json || arguments.plain || !is_terminal {
-        plain::run(&mut desk, arguments.json, &filter)?;
+        plain::run(&mut window, arguments.json, &filter)?;
     } else {
-        screen::run(&mut desk, filter, !arguments.no_bell)?;
+        screen::run(&mut window, filter, !arguments.no_bell)?;
     }
-    Ok(match desk.signal.load(Ordering::Relaxed) {
+    Ok(match window.signal.load(Ordering::Relaxed) {
         0 => ExitCode::SUCCESS,
         signal => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
     })
 }
 
-/// The desk as it is seen from here.
+/// The pending approvals as they are seen from here.
 struct Window<'a> {
     source: ApprovalSource<'a>,
     outside: OutsideRuns,
@@ -124,7 +125,7 @@ impl Window<'_> {
     fn look(&mut self, filter: &Filter) -> Result<WatchLook, Failure> {
         // Hosts that bring an approval learn that it came; its content is read from the store.
         if let Some((listener, host)) = &mut self.listener {
-            listener.look(host)?;
+            listener.look(host.approvals())?;
         }
         let (waiting, outage) = self.waiting()?;
         let ids: BTreeSet<String> = waiting.iter().map(|one| one.id.clone()).collect();

@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 
-use interlock_host::{AuditHead, now_ms};
+use interlock_approvals::AuditHead;
+use interlock_host::now_ms;
 use serde_json::{Value, json};
 
 use super::super::CommandOutcome;

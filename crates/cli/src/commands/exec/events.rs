@@ -1,7 +1,8 @@
 //! Undelivered events of the session, which this call delivers: ends and denials that no call
 //! waited for.
 
-use interlock_host::{LocalHost, WaitingEvents, usual_session_key};
+use interlock_approvals::{WaitingEvents, usual_session_key};
+use interlock_host::LocalHost;
 use interlock_policy::AgentId;
 use interlock_supervisor::SupervisorClient;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ impl<'a> UndeliveredEvents<'a> {
         json: bool,
     ) -> Self {
         let session_key = usual_session_key(agent.as_str());
-        let waiting = host.desk().waiting_events(&session_key, AT_ONCE, client);
+        let waiting = host.waiting_events(&session_key, AT_ONCE, client);
         let told = Self {
             host,
             session_key,
@@ -64,7 +65,7 @@ impl<'a> UndeliveredEvents<'a> {
             output::print_json(&result);
             return;
         }
-        let event = |event: &interlock_host::SessionEvent| {
+        let event = |event: &interlock_approvals::SessionEvent| {
             json!({
                 "createdAtMs": event.created_at_ms,
                 "id": event.id,
@@ -84,6 +85,9 @@ impl<'a> UndeliveredEvents<'a> {
 
     /// Events are better delivered twice than not at all.
     fn delivered(&self) {
-        let _ = self.host.desk().delivered(&self.session_key, &self.events);
+        let _ = self
+            .host
+            .approvals()
+            .delivered(&self.session_key, &self.events);
     }
 }

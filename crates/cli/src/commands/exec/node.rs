@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::time::Duration;
 
+use interlock_approvals::{PendingApproval, usual_session_key};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
 use interlock_config::{Host, YIELD_MS};
+use interlock_host::LocalHost;
 use interlock_host::process::signal_named;
-use interlock_host::{LocalHost, PendingApproval, usual_session_key};
 use interlock_policy::{AgentId, Ask, quote};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
@@ -232,13 +233,13 @@ impl PendingNodeCall<'_> {
         if self.is_asked {
             return None;
         }
-        let desk = self.host.desk();
-        let page = desk.pending(0, QUESTIONS).ok()?;
+        let approvals = self.host.approvals();
+        let page = approvals.pending(0, QUESTIONS).ok()?;
         let new = page.approvals.into_iter().map(|one| one.id);
         let new: Vec<String> = new.filter(|id| !self.others.contains(id)).collect();
         let mut questions = new
             .iter()
-            .filter_map(|id| desk.approval(id, Secrets::Masked).ok());
+            .filter_map(|id| approvals.approval(id, Secrets::Masked).ok());
         let own = questions
             .find(|one| one.requester == self.requester && one.session_key == self.session_key);
         let Some(own) = own else {

@@ -10,12 +10,12 @@ pub struct NoticeWatch {
 }
 
 pub fn begin(host: &LocalHost, ticket: &RunTicket) -> Option<NoticeWatch> {
-    let notice = host.desk().running_notice(ticket)?;
+    let notice = host.running_event(ticket)?;
     let (end, ended) = channel::<()>();
     std::thread::spawn(move || {
         if ended.recv_timeout(notice.after()) == Err(RecvTimeoutError::Timeout) {
             // Whether it could be said changes nothing for the run.
-            let _ = notice.announce();
+            let _ = notice.publish();
         }
     });
     Some(NoticeWatch { _end: end })

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_host::{ApprovalSummary, LocalHost, read_summaries, requester_at_home};
+use interlock_approvals::{ApprovalSummary, read_summaries, requester_at_home};
+use interlock_host::LocalHost;
 use serde_json::json;
 
 use crate::args::StateArguments;

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_approvals::{
+    ApprovalRefusal, NOTES, PendingApproval, RemoteApproval, RemoteRunFacts,
+};
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
-use interlock_host::{
-    DeskError, EndListener, ExecError, HostError, NOTES, PendingApproval, RemoteQuestion,
-    RemoteRunFacts, SessionValues, route,
-};
+use interlock_host::{EndListener, ExecError, HostError, SessionValues, route};
 use interlock_policy::Security;
 use interlock_wire::approval::{
-    ApprovalDetails, DEFAULT_TIMEOUT_MS, SystemRunBinding, WireDecision, allowed_decisions,
+    ApprovalDetails, DEFAULT_TIMEOUT_MS, DecisionWord, SystemRunBinding, allowed_decisions,
 };
 use interlock_wire::node::extension::PlanNotes;
 use interlock_wire::node::{SYSTEM_RUN, SystemRun, SystemRunPrepared};
@@ -52,7 +52,9 @@ impl NodeRun {
             },
             Ok(Err(error)) => {
                 let refusal = match &error {
-                    DeskError::Host(error) => RunRefusal::failed(error.code(), error.to_string()),
+                    ApprovalRefusal::State(error) => {
+                        RunRefusal::failed(error.code(), error.to_string())
+                    }
                     error => RunRefusal::denied(error.code(), error.to_string()),
                 };
                 ToolOutcome::Refused(refusal.with_remedy(error.remedy()).on(&self.node))
@@ -91,8 +93,8 @@ impl NodeRun {
             }
             // The conversation already has the event of a denial.
             Ok(Err(error)) => {
-                let is_used = matches!(error, DeskError::Used { .. });
-                let refusal = RunRefusal::of_exec(&ExecError::Desk(error)).on(&self.node);
+                let is_used = matches!(error, ApprovalRefusal::Used { .. });
+                let refusal = RunRefusal::of_exec(&ExecError::Approval(error)).on(&self.node);
                 let listener = receiver.deliver(ToolOutcome::Refused(refusal.about(&id)));
                 if listener == EndListener::Caller && !is_used {
                     self.mark_outcome_delivered(&id).await;
@@ -107,16 +109,20 @@ impl NodeRun {
 
     /// Claims the approval for the stored plan. A call that is not the one that was asked about
     /// claims nothing. Waits for the disk.
-    fn claim(&self, id: &str) -> Result<ApprovedRun, DeskError> {
-        let approval = self.gateway.host.desk().approval(id, Secrets::Masked)?;
+    fn claim(&self, id: &str) -> Result<ApprovedRun, ApprovalRefusal> {
+        let approval = self
+            .gateway
+            .host
+            .approvals()
+            .approval(id, Secrets::Masked)?;
         let short_id = approval.short_id.clone();
         let stored = StoredNodeRun::of_approval(&self.gateway, approval);
         let stored = stored.filter(|stored| stored.is_call_of(self));
         let Some(stored) = stored else {
             let what = "the call";
-            return Err(DeskError::Mismatch { short_id, what });
+            return Err(ApprovalRefusal::Mismatch { short_id, what });
         };
-        let decision = self.gateway.host.desk().use_remote(id)?;
+        let decision = self.gateway.host.approvals().use_remote(id)?;
         let run_it = wire_approval::approved_run(stored.plan(), &self.run, id, decision);
         Ok(match self.current() {
             Ok(current) => ApprovedRun::Ready(Box::new(current), run_it),
@@ -129,7 +135,10 @@ impl NodeRun {
     }
 
     /// Stores the approval of a plan. Waits for the disk.
-    fn store_approval(&self, prepared: &SystemRunPrepared) -> Result<PendingApproval, DeskError> {
+    fn store_approval(
+        &self,
+        prepared: &SystemRunPrepared,
+    ) -> Result<PendingApproval, ApprovalRefusal> {
         let (plan, notes) = (&prepared.plan, prepared.interlock.as_ref().map(readable));
         let env = self.run.env.clone().unwrap_or_default();
         let ask = match &notes {
@@ -139,7 +148,7 @@ impl NodeRun {
         let command = plan.command_preview.as_ref().unwrap_or(&plan.command_text);
         let mut allowed = allowed_decisions(ask.as_deref());
         if !prepared.keeps_always() {
-            allowed.retain(|decision| *decision != WireDecision::AllowAlways);
+            allowed.retain(|decision| *decision != DecisionWord::ALLOW_ALWAYS);
         }
         let mut warnings = vec![format!("runs on the node {}", self.node.name())];
         if let Some(notes) = &notes {
@@ -163,7 +172,7 @@ impl NodeRun {
             allowed_decisions: allowed.clone(),
             ..ApprovalDetails::default()
         };
-        let desk = self.gateway.host.desk();
+        let approvals = self.gateway.host.approvals();
         let mut subject = json!(details);
         subject[RemoteRunFacts::NODE_NAME_KEY] = self.node.name().into();
         subject[REPLAY] = json!(NodeReplay::of_run(self));
@@ -171,7 +180,7 @@ impl NodeRun {
         if let Some(notes) = notes {
             subject[NOTES] = json!(notes);
         }
-        let approval = RemoteQuestion {
+        let approval = RemoteApproval {
             id: None,
             subject: &subject,
             agent: self.call.agent.as_str(),
@@ -180,10 +189,10 @@ impl NodeRun {
             node: Some(&self.node.id),
             requester: &self.call.requester,
             expires_in_ms: DEFAULT_TIMEOUT_MS,
-            offers_always: allowed.contains(&WireDecision::AllowAlways),
+            offers_always: allowed.contains(&DecisionWord::ALLOW_ALWAYS),
         };
-        let created = desk.ask_remote(&approval, |_| {})?;
-        created.ok_or_else(|| DeskError::Damaged {
+        let created = approvals.request_remote(&approval, |_| {})?;
+        created.ok_or_else(|| ApprovalRefusal::Damaged {
             short_id: String::new(),
             problem: "it has no id of its own".to_owned(),
         })
@@ -274,7 +283,7 @@ impl NodeRun {
     /// The caller has the outcome: no event repeats it.
     pub(super) async fn mark_outcome_delivered(&self, id: &str) {
         let (gateway, id) = (Arc::clone(&self.gateway), id.to_owned());
-        let _ = blocking(move || gateway.host.desk().mark_outcome_delivered(&id)).await;
+        let _ = blocking(move || gateway.host.approvals().mark_outcome_delivered(&id)).await;
     }
 }
 
@@ -318,7 +327,10 @@ pub(super) fn able(gateway: &Gateway, rules: &GatewayNodes, node_id: &str) -> Op
 
 /// What was allowed will not run.
 pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &Value) {
-    let finished = gateway.host.desk().finish_remote(approval, Some(outcome));
+    let finished = gateway
+        .host
+        .approvals()
+        .finish_remote(approval, Some(outcome));
     if let Err(error) = finished {
         tracing::warn!(%error, run = approval, "the end of a run is not recorded");
     }

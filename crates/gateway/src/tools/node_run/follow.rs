@@ -185,10 +185,7 @@ impl NodeRun {
     async fn record_start(&self, id: &str, handed: &Handed) -> Result<OpenRun, WireError> {
         let (gateway, node_id) = (Arc::clone(&self.gateway), self.node.id.clone());
         let (id, handed) = (id.to_owned(), handed.clone());
-        let opened = blocking(move || {
-            let desk = gateway.host.desk();
-            desk.hand_over(&handed.run(&id, &node_id))
-        });
+        let opened = blocking(move || gateway.host.start_remote_run(&handed.run(&id, &node_id)));
         let opened = opened.await?;
         opened.map_err(|error| WireError::unavailable(error.to_string()))
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::display::Secrets;
-use interlock_host::{CallerContext, PendingApproval, is_too_late, now_ms};
+use interlock_host::{CallerContext, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_wire::approval::ApprovalDetails;
 use interlock_wire::node::{SystemRun, SystemRunPlan};
@@ -106,7 +107,11 @@ impl StoredNodeRun {
     /// The run of an approval that was asked for before this process began. `None` where a client
     /// asked, which runs what is allowed by itself, or where the approval cannot be read.
     pub(in crate::tools) fn read(gateway: &Arc<Gateway>, id: &str) -> Option<Self> {
-        let approval = gateway.host.desk().approval(id, Secrets::Masked).ok()?;
+        let approval = gateway
+            .host
+            .approvals()
+            .approval(id, Secrets::Masked)
+            .ok()?;
         let stored = Self::of_approval(gateway, approval)?;
         (stored.created_at_ms < gateway.started_at_ms).then_some(stored)
     }
@@ -205,14 +210,12 @@ impl StoredNodeRun {
     async fn abandon(&self, approved: ApprovedStart, reason: &'static str) {
         let stored = self.clone();
         let claimed = blocking(move || {
-            let desk = stored.gateway.host.desk();
-            let decision = desk.use_remote(&stored.id)?;
+            let approvals = stored.gateway.host.approvals();
+            let decision = approvals.use_remote(&stored.id)?;
             let outcome = json!({ "message": reason, "status": "refused" });
             give_up(&stored.gateway, &stored.id, &outcome);
             let (plan, run) = (&stored.plan, &stored.replay.run);
-            Ok::<_, interlock_host::DeskError>(wire_approval::approved_run(
-                plan, run, &stored.id, decision,
-            ))
+            Ok::<_, ApprovalRefusal>(wire_approval::approved_run(plan, run, &stored.id, decision))
         });
         let claimed = claimed.await;
         drop(approved);

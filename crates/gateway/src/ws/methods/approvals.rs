@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_command::display::Secrets;
-use interlock_host::{
-    Choice, DecisionBy, DeskError, HostError, PendingApproval, ViewDetail, ViewLabel, now_ms,
+use interlock_approvals::{
+    ApprovalDecision, ApprovalRefusal, DecisionBy, PendingApproval, ViewDetail, ViewLabel,
     requester_has_ended, summary_to_send,
 };
+use interlock_command::display::Secrets;
+use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
-use interlock_store::{
-    ApprovalDecision as Decided, ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError,
-};
+use interlock_rules::RulesError;
+use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError};
 use interlock_wire::approval::{
     ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
-    ApprovalResolved, WireDecision,
+    ApprovalResolved, DecisionWord,
 };
 use interlock_wire::method::require;
 use interlock_wire::params;
@@ -22,7 +22,7 @@ use interlock_wire::{Event, OperatorScope, Request, WireError, event, refusal};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::{Context, MethodAnswer, read, unavailable, work};
+use super::{Context, MethodAnswer, approvals_unavailable, read, work};
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
 
@@ -62,7 +62,7 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
 fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
-        decision: decision(ended.ending).unwrap_or(WireDecision::Deny),
+        decision: decision(ended.ending).unwrap_or(DecisionWord::DENY),
         resolved_by: ended.decider.clone(),
         ts: now_ms(),
         request: details(approval),
@@ -75,15 +75,13 @@ fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) 
 }
 
 /// What was decided, in the words of the protocol. Expiry is no decision.
-fn decision(ending: ApprovalEnding) -> Option<WireDecision> {
+fn decision(ending: ApprovalEnding) -> Option<DecisionWord> {
     match ending {
-        ApprovalEnding::Decision(Decided::AllowOnce | Decided::Lease(_))
-        | ApprovalEnding::FallbackAllow => Some(WireDecision::AllowOnce),
-        ApprovalEnding::Decision(Decided::AllowSession) => Some(WireDecision::AllowSession),
-        ApprovalEnding::Decision(Decided::AllowAlways) => Some(WireDecision::AllowAlways),
-        ApprovalEnding::Decision(Decided::Deny) | ApprovalEnding::FallbackDeny => {
-            Some(WireDecision::Deny)
+        ApprovalEnding::Decision(ApprovalDecision::Lease(_)) | ApprovalEnding::FallbackAllow => {
+            Some(DecisionWord::ALLOW_ONCE)
         }
+        ApprovalEnding::Decision(decision) => DecisionWord::parse(decision.as_str()),
+        ApprovalEnding::FallbackDeny => Some(DecisionWord::DENY),
         ApprovalEnding::Expired | ApprovalEnding::Withdrawn => None,
     }
 }
@@ -103,14 +101,9 @@ fn requested(approval: &PendingApproval) -> ApprovalRequested {
 
 /// A question as clients know it: what another host said, or what this one found.
 fn details(approval: &PendingApproval) -> ApprovalDetails {
-    let decisions = |choice: &Choice| match choice {
-        Choice::AllowOnce => Some(WireDecision::AllowOnce),
-        Choice::AllowAlways => Some(WireDecision::AllowAlways),
-        Choice::AllowSession => Some(WireDecision::AllowSession),
-        Choice::Deny => Some(WireDecision::Deny),
-        Choice::Lease => None,
-    };
-    let allowed: Vec<WireDecision> = approval.choices.iter().filter_map(decisions).collect();
+    // A lease has no word that every client knows.
+    let word = |decision: &ApprovalDecision| DecisionWord::parse(decision.as_str());
+    let allowed: Vec<DecisionWord> = approval.offered.iter().filter_map(word).collect();
     let remote = approval.remote.as_ref();
     if let Some(mut details) = remote.and_then(|said| ApprovalDetails::deserialize(said).ok()) {
         details.command.clone_from(&approval.command.text);
@@ -182,10 +175,10 @@ fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
 }
 
 fn find_with(gateway: &Gateway, id: &str, secrets: Secrets) -> Result<PendingApproval, WireError> {
-    match gateway.host.desk().approval(id, secrets) {
+    match gateway.host.approvals().approval(id, secrets) {
         Ok(approval) => Ok(approval),
         // It may be shown already, and not be written yet.
-        Err(DeskError::Host(HostError::Store(StoreError::Approval(_)))) => {
+        Err(ApprovalRefusal::State(RulesError::Store(StoreError::Approval(_)))) => {
             let shown = gateway.approvals.pending(id);
             shown.map(Arc::unwrap_or_clone).ok_or_else(not_found)
         }
@@ -193,7 +186,7 @@ fn find_with(gateway: &Gateway, id: &str, secrets: Secrets) -> Result<PendingApp
     }
 }
 
-pub(super) fn unreadable(error: &DeskError) -> WireError {
+pub(super) fn unreadable(error: &ApprovalRefusal) -> WireError {
     let wire = WireError::unavailable(error.to_string()).with("code", error.code());
     match error.remedy() {
         Some(remedy) => wire.with("remediation", remedy),
@@ -235,8 +228,10 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
     let asked: params::ExecApprovalList = read(request)?;
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let desk = gateway.host.desk();
-        let page = desk.pending(0, MOST).map_err(|error| unavailable(&error))?;
+        let approvals = gateway.host.approvals();
+        let page = approvals
+            .pending(0, MOST)
+            .map_err(|error| approvals_unavailable(&error))?;
         if asked.summary == Some(true) {
             // A row of a list is no prompt: nothing counts as shown by this.
             let rows: Vec<Value> = page.approvals.iter().map(summary_to_send).collect();
@@ -245,7 +240,7 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
         let mut listed = Vec::new();
         for summary in page.approvals {
             // What cannot be read is no reason to hide the rest.
-            let Ok(approval) = desk.approval(&summary.id, Secrets::Masked) else {
+            let Ok(approval) = approvals.approval(&summary.id, Secrets::Masked) else {
                 continue;
             };
             if approval.ended.is_none() && may_see(&client, &approval) {
@@ -302,7 +297,7 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer
 pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAnswer {
     let params: params::ExecApprovalResolve = read(request)?;
     let decision = match params.decision.as_str() {
-        "lease" => Decided::Lease(Lease {
+        "lease" => ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_millis(params.expires_in_ms.ok_or_else(|| {
                 WireError::params(
                     "exec.approval.resolve",
@@ -314,13 +309,8 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
                 .and_then(|uses| u32::try_from(uses).ok())
                 .and_then(std::num::NonZeroU32::new),
         }),
-        word => match WireDecision::parse(word) {
-            Some(WireDecision::AllowOnce) => Decided::AllowOnce,
-            Some(WireDecision::AllowAlways) => Decided::AllowAlways,
-            Some(WireDecision::AllowSession) => Decided::AllowSession,
-            Some(WireDecision::Deny) => Decided::Deny,
-            None => return Err(refusal::INVALID_DECISION.error()),
-        },
+        word => ApprovalDecision::from_word(word, None)
+            .ok_or_else(|| refusal::INVALID_DECISION.error())?,
     };
     let form = match &params.form {
         None => AlwaysForm::Exact,
@@ -341,7 +331,7 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
                     .with("remediation", "read it first: exec.approval.get"),
             );
         }
-        if decision != Decided::Deny && !approval.choices.contains(&Choice::AllowOnce) {
+        if decision != ApprovalDecision::Deny && !approval.offers(ApprovalDecision::AllowOnce) {
             let message = "not all of it can be shown, so it can only be denied";
             return Err(WireError::invalid(message).with("reason", "APPROVAL_NOT_SHOWN"));
         }
@@ -357,10 +347,11 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
             has_shown: true,
             outside: gateway.outside,
         };
-        let stored = gateway
-            .host
-            .desk()
-            .decide_in_form(&approval.id, digest, decision, form, by);
+        let stored =
+            gateway
+                .host
+                .approvals()
+                .decide_in_form(&approval.id, digest, decision, form, by);
         let stored = stored.map_err(|error| refused(&error))?;
         // Foreign clients read `ok`; the rest is for an inbox of Interlock.
         let answer = json!({
@@ -382,10 +373,10 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
     .await
 }
 
-fn refused(error: &DeskError) -> WireError {
-    let DeskError::Host(HostError::Store(StoreError::Approval(problem))) = error else {
+fn refused(error: &ApprovalRefusal) -> WireError {
+    let ApprovalRefusal::State(RulesError::Store(StoreError::Approval(problem))) = error else {
         return match error {
-            DeskError::NotOffered { choice, .. } if *choice == "allow-always" => {
+            ApprovalRefusal::NotOffered { choice, .. } if *choice == "allow-always" => {
                 refusal::APPROVAL_ALLOW_ALWAYS_UNAVAILABLE
                     .error()
                     .with("why", error.to_string())

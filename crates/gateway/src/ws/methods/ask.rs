@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::{RemoteQuestion, RemoteRunFacts, companion, now_ms};
+use interlock_approvals::{RemoteApproval, RemoteRunFacts, companion};
+use interlock_host::now_ms;
 use interlock_wire::approval::{
-    ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, RESERVED_ID_PREFIX,
-    SystemRunBinding, WireDecision, allowed_decisions,
+    ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, DecisionWord,
+    RESERVED_ID_PREFIX, SystemRunBinding, allowed_decisions,
 };
 use interlock_wire::{Request, Response, WireError, params, refusal};
 use serde_json::json;
@@ -150,7 +151,7 @@ async fn ask(
     let details = asked_details(&params, &host, command);
     let offers_always = details
         .allowed_decisions
-        .contains(&WireDecision::AllowAlways);
+        .contains(&DecisionWord::ALLOW_ALWAYS);
     let expires_in_ms = params
         .timeout_ms
         .unwrap_or(DEFAULT_TIMEOUT_MS)
@@ -170,7 +171,7 @@ async fn ask(
     let answers = Arc::clone(answers);
     work(context, move |gateway| {
         let is_shown = is_watched || companion::is_listening(gateway.host.state_dir());
-        let question = RemoteQuestion {
+        let question = RemoteApproval {
             id: params.id.as_deref(),
             subject: &subject,
             agent: details.agent_id.as_deref().unwrap_or("main"),
@@ -201,19 +202,22 @@ async fn ask(
 /// that. Returns its id.
 fn put_down(
     gateway: &Gateway,
-    question: &RemoteQuestion<'_>,
+    question: &RemoteApproval<'_>,
     shown: Option<&Arc<Answers>>,
 ) -> Result<String, WireError> {
     let mut shown_as = None;
-    let asked = gateway.host.desk().ask_remote(question, |approval| {
-        if let Some(answers) = shown {
-            let answers = Arc::clone(answers);
-            let answer = move |ended| answers.end(ended);
-            gateway.approvals.when_ended(&approval.id, answer);
-            gateway.approvals.tell(gateway, approval.clone());
-            shown_as = Some(approval.id.clone());
-        }
-    });
+    let asked = gateway
+        .host
+        .approvals()
+        .request_remote(question, |approval| {
+            if let Some(answers) = shown {
+                let answers = Arc::clone(answers);
+                let answer = move |ended| answers.end(ended);
+                gateway.approvals.when_ended(&approval.id, answer);
+                gateway.approvals.tell(gateway, approval.clone());
+                shown_as = Some(approval.id.clone());
+            }
+        });
     match asked {
         Ok(Some(asked)) => Ok(asked.id),
         Ok(None) => Err(refusal::APPROVAL_ALREADY_PENDING.error()),
@@ -231,7 +235,7 @@ async fn withdraw(context: Context<'_>, asked: AskedApproval) -> MethodAnswer {
     let AskedApproval { accepted, .. } = asked;
     let id = accepted.id.clone();
     work(context, move |gateway| {
-        let withdrawn = gateway.host.desk().withdraw(&id);
+        let withdrawn = gateway.host.approvals().withdraw(&id);
         withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
     })
     .await?;
@@ -272,7 +276,7 @@ fn asked_details(
         .next()
         .is_some()
     {
-        allowed.retain(|decision| *decision != WireDecision::AllowAlways);
+        allowed.retain(|decision| *decision != DecisionWord::ALLOW_ALWAYS);
     }
     let plan = params.system_run_plan.clone();
     ApprovalDetails {

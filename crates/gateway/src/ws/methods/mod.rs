@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_host::{HostError, RoleToken, TokenRole, now_ms};
+use interlock_rules::RulesError;
 use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
 use interlock_wire::params::{self, Params};
 use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
@@ -156,6 +157,10 @@ pub(crate) async fn work<T: Send + 'static>(
 }
 
 pub(crate) fn unavailable(error: &HostError) -> WireError {
+    WireError::unavailable(error.to_string()).with("code", error.code())
+}
+
+pub(crate) fn approvals_unavailable(error: &RulesError) -> WireError {
     WireError::unavailable(error.to_string()).with("code", error.code())
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use interlock_host::{AuditKind, HostError, now_ms};
+use interlock_approvals::AuditKind;
+use interlock_host::{HostError, now_ms};
 use interlock_policy::{AgentId, Ask, Levels};
 use interlock_wire::node::extension::{
     ExplainAsked, ForwardedCallFacts, INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded,
@@ -394,7 +395,7 @@ pub(super) async fn explain(context: Context<'_>, request: &Request) -> MethodAn
     };
     let name = agent.clone();
     let policy_layer = work(context, move |gateway| {
-        let key = interlock_host::usual_session_key(name.as_str());
+        let key = interlock_approvals::usual_session_key(name.as_str());
         let layer = layer_of(gateway, &name, &key, call_ask)?;
         serde_json::to_value(layer).map_err(|error| WireError::unavailable(error.to_string()))
     })

@@ -1,12 +1,13 @@
 //! The gateway itself: how it is, who is there, what it logs, what it has put down.
 
-use interlock_host::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, now_ms};
+use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
+use interlock_host::now_ms;
 use interlock_wire::params;
 use interlock_wire::{OperatorScope, Request, WireError};
 use serde_json::{Value, json};
 
 use super::tools::{config, named};
-use super::{Context, MethodAnswer, presence, read, unavailable, work};
+use super::{Context, MethodAnswer, approvals_unavailable, presence, read, unavailable, work};
 use crate::gateway::Gateway;
 
 /// Log lines, and bytes of them, where the caller does not say.
@@ -25,8 +26,8 @@ pub(super) async fn status(context: Context<'_>, request: &Request) -> MethodAns
     let is_admin = context.client.scopes.allow(OperatorScope::Admin);
     work(context, move |gateway| {
         let config = config(gateway)?;
-        let pending = gateway.host.desk().pending(0, 1);
-        let pending = pending.map_err(|error| unavailable(&error))?;
+        let pending = gateway.host.approvals().pending(0, 1);
+        let pending = pending.map_err(|error| approvals_unavailable(&error))?;
         let supervisors = gateway.supervisor.supervisors();
         let serving = supervisors.iter().find(|about| !about.draining);
         let running: usize = supervisors.iter().map(|about| about.running).sum();
@@ -69,8 +70,9 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnsw
         let config = config(gateway)?;
         let (agent, session_key) = named(&config, None, event.session_key.as_deref())?;
         let payload = json!({ "who": who, "reason": event.reason, "tags": event.tags });
-        let desk = gateway.host.desk();
-        desk.note(&session_key, agent.as_str(), &event.text, &payload)
+        let approvals = gateway.host.approvals();
+        approvals
+            .note(&session_key, agent.as_str(), &event.text, &payload)
             .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
         gateway.events.look_now();
         Ok(json!({ "ok": true }))
@@ -149,14 +151,14 @@ fn list(
     let mut records: Vec<Value> = Vec::new();
     let mut looked = 0;
     while looked < LOOKED_THROUGH {
-        let page = gateway.host.desk().audit_log(&AuditFilter {
+        let page = gateway.host.approvals().audit_log(&AuditFilter {
             kind,
             agent: asked.agent_id.clone(),
             since_ms: asked.after.map(|after| time(after).saturating_add(1)),
             from_seq: cursor,
             ..AuditFilter::default()
         });
-        let page = page.map_err(|error| unavailable(&error))?;
+        let page = page.map_err(|error| approvals_unavailable(&error))?;
         if page.is_empty() {
             cursor = None;
             break;
@@ -201,15 +203,19 @@ pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> Met
         })?),
     };
     work(context, move |gateway| {
-        let verified = gateway.host.desk().audit_verify(head.as_ref());
-        Ok(match verified.map_err(|error| unavailable(&error))? {
-            AuditVerification::Intact(head) => json!({ "intact": true, "head": head.to_string() }),
-            AuditVerification::Broken(broken) => json!({
-                "intact": false,
-                "seq": broken.seq,
-                "problem": broken.to_string(),
-            }),
-        })
+        let verified = gateway.host.approvals().audit_verify(head.as_ref());
+        Ok(
+            match verified.map_err(|error| approvals_unavailable(&error))? {
+                AuditVerification::Intact(head) => {
+                    json!({ "intact": true, "head": head.to_string() })
+                }
+                AuditVerification::Broken(broken) => json!({
+                    "intact": false,
+                    "seq": broken.seq,
+                    "problem": broken.to_string(),
+                }),
+            },
+        )
     })
     .await
 }
@@ -218,8 +224,8 @@ pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> Met
 pub(super) async fn audit_head(context: Context<'_>, request: &Request) -> MethodAnswer {
     read::<params::AuditHead>(request)?;
     work(context, |gateway| {
-        let head = gateway.host.desk().audit_head();
-        let head = head.map_err(|error| unavailable(&error))?;
+        let head = gateway.host.approvals().audit_head();
+        let head = head.map_err(|error| approvals_unavailable(&error))?;
         Ok(json!({ "seq": head.seq, "hash": head.hash.to_string(), "head": head.to_string() }))
     })
     .await

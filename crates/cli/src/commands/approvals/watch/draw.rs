@@ -1,10 +1,10 @@
 //! What the inbox looks like: the list above, the selected approval below, keys at the bottom.
 
-use interlock_command::{HighlightStyle as Part, highlight};
-use interlock_host::{
-    ApprovalDecision, Choice, ViewDetail, ViewLabel, ViewLine, ViewTone, now_ms,
-    requester_has_ended,
+use interlock_approvals::{
+    ApprovalDecision, Lease, ViewDetail, ViewLabel, ViewLine, ViewTone, requester_has_ended,
 };
+use interlock_command::{HighlightStyle as Part, highlight};
+use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -256,20 +256,20 @@ fn offered(inbox: &Inbox) -> String {
     };
     let mut words = Vec::new();
     let names = [
-        (Choice::AllowOnce, "o once"),
-        (Choice::AllowSession, "s session"),
+        (ApprovalDecision::AllowOnce, "o once"),
+        (ApprovalDecision::AllowSession, "s session"),
         (
-            Choice::AllowAlways,
+            ApprovalDecision::AllowAlways,
             match open.approval.always_form {
                 AlwaysForm::Project => "a always for this project",
                 _ => "a always",
             },
         ),
-        (Choice::Lease, "l lease"),
-        (Choice::Deny, "d/D deny"),
+        (ApprovalDecision::Lease(Lease::LONGEST), "l lease"),
+        (ApprovalDecision::Deny, "d/D deny"),
     ];
-    for (choice, name) in names {
-        if open.approval.choices.contains(&choice) {
+    for (decision, name) in names {
+        if open.approval.offers(decision) {
             words.push(name);
         }
     }

@@ -1,6 +1,6 @@
 //! Which of the approvals that wait are shown.
 
-use interlock_host::ApprovalSummary;
+use interlock_approvals::ApprovalSummary;
 
 /// Words that must all fit: `agent:NAME`, `host:NAME` (a node's id or name too), and any other text, which
 /// is looked for in the command, the conversation and the short id. Upper case does not matter.

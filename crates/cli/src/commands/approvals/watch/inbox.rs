@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use interlock_host::{ApprovalDecision, ApprovalSummary, Choice, PendingApproval};
+use interlock_approvals::{ApprovalDecision, ApprovalSummary, PendingApproval};
 use interlock_policy::AlwaysForm;
 
 use super::filter::Filter;
@@ -88,16 +88,6 @@ impl Wish {
         Self {
             reason: (!reason.is_empty()).then(|| reason.to_owned()),
             ..Self::plain(ApprovalDecision::Deny)
-        }
-    }
-
-    pub fn choice(&self) -> Choice {
-        match self.decision {
-            ApprovalDecision::AllowOnce => Choice::AllowOnce,
-            ApprovalDecision::AllowSession => Choice::AllowSession,
-            ApprovalDecision::AllowAlways => Choice::AllowAlways,
-            ApprovalDecision::Lease(_) => Choice::Lease,
-            ApprovalDecision::Deny => Choice::Deny,
         }
     }
 
@@ -295,7 +285,11 @@ impl Inbox {
     }
 
     /// The approval that a key may decide now in this way, or why it may not.
-    pub fn decidable(&self, choice: Choice, now: Instant) -> Result<&PendingApproval, String> {
+    pub fn decidable(
+        &self,
+        decision: ApprovalDecision,
+        now: Instant,
+    ) -> Result<&PendingApproval, String> {
         let open = match &self.selection {
             Selection::Nothing => return Err("nothing waits".to_owned()),
             Selection::Ended { short_id, how, .. } => {
@@ -308,16 +302,16 @@ impl Inbox {
         if now < open.decides_from {
             return Err("it has just appeared: look first".to_owned());
         }
-        if !open.approval.choices.contains(&choice) {
+        if !open.approval.offers(decision) {
             let why = open.approval.no_always.as_deref();
-            let why = why.filter(|_| choice == Choice::AllowAlways);
+            let why = why.filter(|_| decision == ApprovalDecision::AllowAlways);
             return Err(format!(
                 "{} is not offered: {}",
-                choice.as_str(),
+                decision.as_str(),
                 why.unwrap_or("nothing of it can be pinned")
             ));
         }
-        if choice != Choice::Deny && !open.is_command_seen {
+        if decision != ApprovalDecision::Deny && !open.is_command_seen {
             return Err("the command goes on below: read it first (PgDn)".to_owned());
         }
         Ok(&open.approval)
@@ -326,7 +320,7 @@ impl Inbox {
 
 /// The forms of *always* that an approval offers, the narrowest first.
 pub(super) fn always_forms(approval: &PendingApproval) -> Vec<AlwaysForm> {
-    if !approval.choices.contains(&Choice::AllowAlways) {
+    if !approval.offers(ApprovalDecision::AllowAlways) {
         return Vec::new();
     }
     let wider = approval.wider.iter().map(|wider| wider.form);

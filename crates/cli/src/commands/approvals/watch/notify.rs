@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use interlock_host::ApprovalSummary;
+use interlock_approvals::ApprovalSummary;
 
 /// A program that takes longer is ended, so that it does not delay the notice of the next approval.
 const MOST_TIME: Duration = Duration::from_secs(10);

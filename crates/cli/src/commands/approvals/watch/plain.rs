@@ -6,10 +6,10 @@ use std::num::NonZeroU32;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use interlock_command::display::Secrets;
-use interlock_host::{
+use interlock_approvals::{
     ApprovalDecision, ApprovalSummary, Lease, PendingApproval, requester_has_ended,
 };
+use interlock_command::display::Secrets;
 use interlock_policy::AlwaysForm;
 use serde_json::{Value, json};
 

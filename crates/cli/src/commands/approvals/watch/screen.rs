@@ -5,8 +5,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
+use interlock_approvals::{ApprovalDecision, Lease, PendingApproval};
 use interlock_command::display::Secrets;
-use interlock_host::{ApprovalDecision, Choice, Lease, PendingApproval};
 use interlock_policy::AlwaysForm;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::cursor::Show;
@@ -237,15 +237,17 @@ fn look(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
         }
         WatchKey::Character('l') => {
             let mode = Mode::Leasing(USUAL_LEASE.to_owned());
-            enter(inbox, Choice::Lease, |_| mode);
+            enter(inbox, ApprovalDecision::Lease(Lease::LONGEST), |_| mode);
             return Then::GoOn;
         }
         WatchKey::Character('D') => {
-            enter(inbox, Choice::Deny, |_| Mode::Denying(String::new()));
+            enter(inbox, ApprovalDecision::Deny, |_| {
+                Mode::Denying(String::new())
+            });
             return Then::GoOn;
         }
         WatchKey::Character('A') => {
-            enter(inbox, Choice::AllowAlways, |approval| {
+            enter(inbox, ApprovalDecision::AllowAlways, |approval| {
                 Mode::Choosing(always_forms(approval))
             });
             return Then::GoOn;
@@ -268,8 +270,12 @@ fn move_by(window: &Window<'_>, inbox: &mut Inbox, step: isize) -> Then {
 }
 
 /// Asks for more before the selected approval is decided in this way, if it may be.
-fn enter(inbox: &mut Inbox, choice: Choice, mode: impl FnOnce(&PendingApproval) -> Mode) {
-    match inbox.decidable(choice, Instant::now()) {
+fn enter(
+    inbox: &mut Inbox,
+    decision: ApprovalDecision,
+    mode: impl FnOnce(&PendingApproval) -> Mode,
+) {
+    match inbox.decidable(decision, Instant::now()) {
         Ok(approval) => inbox.mode = mode(approval),
         Err(why) => inbox.message = line(&why),
     }
@@ -292,7 +298,7 @@ fn include_equal(inbox: &mut Inbox) {
 /// Decides at once, or asks once more where the decision is broad.
 fn want(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
     let is_for_equal = inbox.is_for_equal();
-    let approval = match inbox.decidable(wish.choice(), Instant::now()) {
+    let approval = match inbox.decidable(wish.decision, Instant::now()) {
         Ok(approval) => approval,
         Err(why) => {
             inbox.message = line(&why);
@@ -317,7 +323,7 @@ fn want(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
 
 /// For the plan whose digest is on the screen, and for those that were found to ask the same.
 fn decide(window: &Window<'_>, inbox: &mut Inbox, wish: &Wish, ids: &[String]) {
-    let said = match inbox.decidable(wish.choice(), Instant::now()) {
+    let said = match inbox.decidable(wish.decision, Instant::now()) {
         Ok(selected) => decide_each(window, selected, wish, ids),
         Err(why) => why,
     };

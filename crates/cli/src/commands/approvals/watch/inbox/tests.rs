@@ -1,12 +1,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use interlock_approvals::Lease;
 use interlock_command::display::{Secrets, command};
 
 use super::*;
 
 fn approval(name: &str) -> PendingApproval {
     PendingApproval {
-        view: interlock_host::ApprovalView::default(),
+        view: interlock_approvals::ApprovalView::default(),
         id: format!("id-{name}"),
         short_id: name.to_owned(),
         plan_digest: format!("digest-{name}"),
@@ -21,7 +22,7 @@ fn approval(name: &str) -> PendingApproval {
         always: Vec::new(),
         always_form: interlock_policy::AlwaysForm::Exact,
         no_always: Some("no reason".to_owned()),
-        choices: vec![Choice::AllowOnce, Choice::Deny],
+        offered: vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny],
         diff: None,
         requester: "caller".to_owned(),
         created_at_ms: 0,
@@ -68,8 +69,8 @@ fn read_all(inbox: &mut Inbox) {
     }
 }
 
-fn decided(inbox: &Inbox, choice: Choice, now: Instant) -> Option<&str> {
-    let approval = inbox.decidable(choice, now).ok();
+fn decided(inbox: &Inbox, decision: ApprovalDecision, now: Instant) -> Option<&str> {
+    let approval = inbox.decidable(decision, now).ok();
     approval.map(|approval| approval.short_id.as_str())
 }
 
@@ -79,7 +80,7 @@ fn the_selection_follows_the_approval_and_not_the_place() {
     let mut inbox = looking_at("b", &["a", "b", "c"], now);
     for names in [&["b", "c"][..], &["x", "y", "b"], &["b"]] {
         assert_eq!(inbox.update(rows(names)), None);
-        assert_eq!(decided(&inbox, Choice::AllowOnce, now), Some("b"));
+        assert_eq!(decided(&inbox, ApprovalDecision::AllowOnce, now), Some("b"));
     }
 }
 
@@ -95,8 +96,8 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
     inbox.ended("deny by another".to_owned());
     assert_eq!(inbox.mode, Mode::Looking);
     let later = now + Duration::from_hours(1);
-    for choice in [Choice::AllowOnce, Choice::Deny] {
-        let why = inbox.decidable(choice, later).unwrap_err();
+    for decision in [ApprovalDecision::AllowOnce, ApprovalDecision::Deny] {
+        let why = inbox.decidable(decision, later).unwrap_err();
         assert!(why.contains("deny by another"), "{why}");
     }
     // The next one stands where it stood; moving up leads to the one before.
@@ -104,7 +105,7 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
     assert_eq!(inbox.neighbour(-1).as_deref(), Some("id-a"));
     inbox.open(approval("c"), Chosen::ByPerson, later);
     read_all(&mut inbox);
-    assert_eq!(decided(&inbox, Choice::Deny, later), Some("c"));
+    assert_eq!(decided(&inbox, ApprovalDecision::Deny, later), Some("c"));
 }
 
 #[test]
@@ -115,8 +116,11 @@ fn what_appears_by_itself_takes_no_keys_for_a_moment() {
     assert_eq!(inbox.first().as_deref(), Some("id-a"));
     inbox.open(approval("a"), Chosen::ByItself, now);
     read_all(&mut inbox);
-    assert_eq!(decided(&inbox, Choice::Deny, now), None);
-    assert_eq!(decided(&inbox, Choice::Deny, now + UNEXPECTED), Some("a"));
+    assert_eq!(decided(&inbox, ApprovalDecision::Deny, now), None);
+    assert_eq!(
+        decided(&inbox, ApprovalDecision::Deny, now + UNEXPECTED),
+        Some("a")
+    );
     // Only where nothing was looked at before.
     inbox.update(rows(&["b"]));
     assert_eq!(inbox.first(), None);
@@ -127,20 +131,26 @@ fn what_was_not_read_to_its_end_can_be_denied_but_not_allowed() {
     let now = Instant::now();
     let mut inbox = looking_at("a", &["a"], now);
     inbox.reveal(approval("a"), true);
-    assert_eq!(decided(&inbox, Choice::AllowOnce, now), None);
-    assert_eq!(decided(&inbox, Choice::Deny, now), Some("a"));
+    assert_eq!(decided(&inbox, ApprovalDecision::AllowOnce, now), None);
+    assert_eq!(decided(&inbox, ApprovalDecision::Deny, now), Some("a"));
     // Nothing is taken over from another approval.
     inbox.reveal(approval("z"), true);
-    assert_eq!(decided(&inbox, Choice::Deny, now), Some("a"));
+    assert_eq!(decided(&inbox, ApprovalDecision::Deny, now), Some("a"));
 }
 
 #[test]
 fn only_what_is_offered_is_taken() {
     let now = Instant::now();
     let inbox = looking_at("a", &["a"], now);
-    let why = inbox.decidable(Choice::AllowAlways, now).unwrap_err();
+    let why = inbox
+        .decidable(ApprovalDecision::AllowAlways, now)
+        .unwrap_err();
     assert!(why.contains("no reason"), "{why}");
-    assert!(inbox.decidable(Choice::Lease, now).is_err());
+    assert!(
+        inbox
+            .decidable(ApprovalDecision::Lease(Lease::LONGEST), now)
+            .is_err()
+    );
 }
 
 #[test]
@@ -213,7 +223,10 @@ fn what_the_filter_hides_is_neither_selected_nor_decided() {
         let names: Vec<&str> = inbox.rows.iter().map(|row| row.short_id.as_str()).collect();
         assert_eq!(names, shown, "{text}");
         if !shown.contains(&"c") {
-            assert!(inbox.decidable(Choice::Deny, now).is_err(), "{text}");
+            assert!(
+                inbox.decidable(ApprovalDecision::Deny, now).is_err(),
+                "{text}"
+            );
             assert!(inbox.equal_ids().is_empty(), "{text}");
         }
         inbox.set_filter(Filter::default());

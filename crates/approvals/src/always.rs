@@ -1,0 +1,73 @@
+//! What *always* would store, as it is stored beside the approval.
+
+use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The forms that an approver may choose from. A form that is not in here is not stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AlwaysForms {
+    /// What is stored where no other form is chosen.
+    pub(crate) exact: Vec<Entry>,
+    /// The form of those: exact, or for this project.
+    #[serde(default, skip_serializing_if = "AlwaysForm::is_exact")]
+    pub(crate) form: AlwaysForm,
+    #[serde(default)]
+    pub(crate) wider: Vec<Wider>,
+    #[serde(default)]
+    pub(crate) not_wider: Vec<NotWider>,
+}
+
+impl AlwaysForms {
+    /// Reads what is stored beside an approval. A value that cannot be read offers nothing.
+    pub(crate) fn read(stored: Option<&Value>) -> Self {
+        let Some(stored) = stored else {
+            return Self::default();
+        };
+        let read = match stored {
+            // Stored before there were forms.
+            Value::Array(_) => serde_json::from_value(stored.clone()).map(|exact| Self {
+                exact,
+                ..Self::default()
+            }),
+            other => serde_json::from_value(other.clone()),
+        };
+        read.unwrap_or_default()
+    }
+
+    /// The form that a decision means: without a choice, the one that was shown first.
+    pub(crate) fn chosen(&self, form: AlwaysForm) -> AlwaysForm {
+        if form.is_exact() { self.form } else { form }
+    }
+
+    /// The entries of a form; none where it is not offered.
+    pub(crate) fn entries(&self, form: AlwaysForm) -> &[Entry] {
+        match self.chosen(form) {
+            chosen if chosen == self.form => &self.exact,
+            other => {
+                let mut wider = self.wider.iter();
+                wider
+                    .find(|wider| wider.form == other)
+                    .map_or(&[], |wider| &wider.entries)
+            }
+        }
+    }
+
+    /// Why a form is not offered, as far as it was said.
+    pub(crate) fn why_not(&self, form: AlwaysForm) -> Option<&str> {
+        let word = match form {
+            AlwaysForm::Exact => return None,
+            AlwaysForm::Project => {
+                return Some(
+                    "no file of a project decides what it runs, or more than that decides",
+                );
+            }
+            AlwaysForm::Leading(_) => "leading",
+            AlwaysForm::Program => "program",
+        };
+        let mut not_wider = self.not_wider.iter();
+        let not = not_wider.find(|not| not.form == word)?;
+        Some(&not.why)
+    }
+}

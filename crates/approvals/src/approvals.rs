@@ -1,0 +1,81 @@
+//! The handle over the approvals of one host: the store that keeps them and the settings that they
+//! depend on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_config::{ConfigError, ConfigFile};
+use interlock_store::{ApprovalEnd, PendingPage, Store};
+
+use crate::clock::now;
+use interlock_rules::RulesError;
+
+/// The host name of runs on this machine; nodes have names of their own.
+pub const THIS_HOST: &str = "gateway";
+
+/// The first pause between two looks; each is longer than the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// What approvals need to know of the owner's config.
+pub trait ApprovalSettings: fmt::Debug + Send + Sync {
+    /// The config in force.
+    fn config(&self) -> Result<Arc<ConfigFile>, ConfigError>;
+}
+
+/// The approvals of one host.
+#[derive(Debug, Clone, Copy)]
+pub struct Approvals<'a> {
+    pub(crate) store: &'a Store,
+    settings: &'a dyn ApprovalSettings,
+}
+
+impl<'a> Approvals<'a> {
+    pub fn new(store: &'a Store, settings: &'a dyn ApprovalSettings) -> Self {
+        Self { store, settings }
+    }
+
+    pub(crate) fn config(self) -> Result<Arc<ConfigFile>, ConfigError> {
+        self.settings.config()
+    }
+
+    /// A page of pending approvals, the one that expires first in front.
+    pub fn pending(self, offset: usize, limit: usize) -> Result<PendingPage, RulesError> {
+        let now = now();
+        self.expire(now)?;
+        Ok(self.store.pending_approvals(now, offset, limit)?)
+    }
+
+    /// Ends approvals that were not decided in time.
+    pub fn expire_due(self) -> Result<(), RulesError> {
+        self.expire(now())
+    }
+
+    /// How an approval ended, if it has. One whose time is up is ended by this.
+    pub fn ended(self, id: &str) -> Result<Option<ApprovalEnd>, RulesError> {
+        let approval = self.store.approval(id)?;
+        if approval.ended.is_some() || now() < approval.request.expires_at_ms {
+            return Ok(approval.ended);
+        }
+        self.expire(now())?;
+        Ok(self.store.approval(id)?.ended)
+    }
+
+    /// Waits until an approval has ended; `None` when it has not in this time.
+    pub fn wait(self, id: &str, timeout: Duration) -> Result<Option<ApprovalEnd>, RulesError> {
+        let until = Instant::now().checked_add(timeout);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if let Some(ended) = self.ended(id)? {
+                return Ok(Some(ended));
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
+            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+        }
+    }
+}

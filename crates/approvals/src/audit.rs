@@ -1,0 +1,43 @@
+//! The audit records of this host: reading, checking and exporting them.
+
+use std::io::{self, Write};
+
+use interlock_store::{
+    ApprovalsStore as _, AuditFilter, AuditHead, AuditRecord, AuditVerification,
+};
+
+use crate::approvals::Approvals;
+use interlock_rules::RulesError;
+
+impl Approvals<'_> {
+    pub fn audit_log(self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, RulesError> {
+        Ok(self.store.audit_log(filter)?)
+    }
+
+    /// The last record, to be kept where no account of this machine can change it.
+    pub fn audit_head(self) -> Result<AuditHead, RulesError> {
+        Ok(self.store.audit_head()?)
+    }
+
+    /// Checks every record; with a head that was kept elsewhere, also that none was cut off. Behind
+    /// records that are intact, the approvals document must be the one that they wrote last.
+    pub fn audit_verify(self, head: Option<&AuditHead>) -> Result<AuditVerification, RulesError> {
+        let store = self.store;
+        let verified = store.verify_audit(head)?;
+        if matches!(verified, AuditVerification::Intact(_)) {
+            store.document()?;
+        }
+        Ok(verified)
+    }
+
+    /// Writes every record as a line of JSON, and the head as the last one.
+    pub fn audit_export(self, out: &mut impl Write) -> Result<io::Result<()>, RulesError> {
+        for line in self.store.audit_export()? {
+            let line = line?;
+            if let Err(error) = writeln!(out, "{line}") {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+}

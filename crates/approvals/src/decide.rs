@@ -1,0 +1,499 @@
+//! Decisions: who may decide, and what a decision stores.
+
+use interlock_command::display::ShownLine;
+use interlock_config::ConfigFile;
+use interlock_policy::{ALLOW_ALWAYS, AlwaysForm, Document, Entry};
+use interlock_store::{
+    Approval, ApprovalAnswer, ApprovalDecision, ApprovalEnd, ApprovalEnding, Author, Change,
+    Decided, Delivery, DeliveryState, FallbackAnswer, MAX_DENY_REASON_BYTES, StoreError,
+    StoredDocument,
+};
+
+use crate::always::AlwaysForms;
+use crate::approvals::Approvals;
+use crate::clock::now;
+use crate::content;
+use crate::error::ApprovalRefusal;
+use crate::events::{DenialReason, NotifySettings, queue_denial};
+use crate::manifests::allowed_manifests;
+use crate::origin::OutsideRuns;
+use crate::patch_plan::{ONCE, PATCH_BINDING};
+use crate::pending::stored_plan;
+use crate::remote::REMOTE;
+use crate::stored_verdict::StoredVerdict;
+use interlock_rules::{RulesError, parse_stored};
+
+/// That many approvals are expired in one change.
+const EXPIRE_AT_ONCE: usize = 100;
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Entries that decisions may store for one agent. A document with more is read by no owner.
+const MAX_REMEMBERED: usize = 1000;
+
+/// Who decides, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct DecisionBy<'a> {
+    /// Who decides, as other surfaces show it.
+    pub decider: &'a str,
+    /// Where the approval was shown.
+    pub surface: &'a str,
+    /// Why the approver denies it; the caller reads it. Other decisions have none.
+    pub reason: Option<&'a str>,
+    /// The surface itself knows that it showed it: that is recorded together with the decision.
+    pub has_shown: bool,
+    pub outside: OutsideRuns,
+}
+
+/// What a decision did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredDecision {
+    /// The same decision had been made before.
+    pub again: bool,
+    /// By this decision, where it is the first.
+    pub ended: ApprovalEnd,
+    /// Entries of `allow-always`, as they stand in the document now.
+    pub entries: Vec<Entry>,
+    /// How much `allow-always` stored.
+    pub form: Option<AlwaysForm>,
+}
+
+impl Approvals<'_> {
+    /// Records that a surface shows an approval: without this nothing can be decided there.
+    pub fn seen(self, id: &str, surface: &str) -> Result<(), RulesError> {
+        self.store.record_delivery(id, &seen(surface))?;
+        Ok(())
+    }
+
+    /// Decides an approval that was shown. The digest is that of the plan that was shown. What
+    /// `allow-always` stores is on the disk together with the decision, or neither is.
+    pub fn decide(
+        self,
+        id: &str,
+        plan_digest: &str,
+        decision: ApprovalDecision,
+        by: DecisionBy<'_>,
+    ) -> Result<StoredDecision, ApprovalRefusal> {
+        self.decide_in_form(id, plan_digest, decision, AlwaysForm::Exact, by)
+    }
+
+    /// As [`Self::decide`]. `form` says how much `allow-always` stores; it must be one that was
+    /// shown. Success means that it is stored, by this decision or by the same one before.
+    pub fn decide_in_form(
+        self,
+        id: &str,
+        plan_digest: &str,
+        decision: ApprovalDecision,
+        form: AlwaysForm,
+        by: DecisionBy<'_>,
+    ) -> Result<StoredDecision, ApprovalRefusal> {
+        let author = Author::new(by.decider)?;
+        // A config that cannot be read has no settings for events; a remembered entry must have
+        // its expiry.
+        let config = match decision {
+            ApprovalDecision::AllowAlways => Some(self.config()?),
+            ApprovalDecision::Deny => self.config().ok(),
+            _ => None,
+        };
+        let reason = by.reason.filter(|_| decision == ApprovalDecision::Deny);
+        let reason = reason.and_then(deny_reason);
+        let given = GivenDecision {
+            plan_digest,
+            decision,
+            reason: reason.as_deref(),
+            form,
+            by,
+            author: &author,
+            config: config.as_deref(),
+        };
+        match self.give(id, &given) {
+            Ok((stored, false)) => Ok(stored),
+            Ok((stored, true)) => self.expire(now()).map(|()| stored).map_err(Into::into),
+            Err(error) => {
+                self.expire(now())?;
+                // If something stands in for an approver, that has decided by now.
+                match error {
+                    ApprovalRefusal::Expired { .. } => {
+                        self.give(id, &given).map(|(stored, _)| stored)
+                    }
+                    error => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Also says whether there are approvals that were not decided in time.
+    fn give(
+        self,
+        id: &str,
+        decision: &GivenDecision<'_>,
+    ) -> Result<(StoredDecision, bool), ApprovalRefusal> {
+        let mut contents = None;
+        loop {
+            let given = self.store.change(|change| {
+                let approval = change.asked(id)?;
+                // Files are not read while others wait to write.
+                if contents.is_none() && decision.keeps_contents(&approval) {
+                    return Ok(Err(approval));
+                }
+                let stored = decision.store(change, &approval)?;
+                content::keep(change, contents.as_deref().unwrap_or_default())?;
+                let is_any_due = !change.overdue_approvals(now(), 1)?.is_empty();
+                Ok::<_, ApprovalRefusal>(Ok((stored, is_any_due)))
+            })?;
+            match given {
+                Ok(given) => return Ok(given),
+                Err(approval) => {
+                    let request = &approval.request;
+                    let kept = self.store.pinned_scripts(&approval.id)?;
+                    let verdict = StoredVerdict::of_approval(&approval);
+                    let manifests = allowed_manifests(&request.agent, &verdict.binding, &kept);
+                    let scripts = content::contents(&stored_plan(&approval)?);
+                    contents = Some([scripts, manifests].concat());
+                }
+            }
+        }
+    }
+
+    /// Ends approvals that were not decided in time: by `askFallback` where that allows, else as
+    /// expired. Everything that looks at approvals begins with this, so where nothing is due it
+    /// costs the same however many wait.
+    pub(crate) fn expire(self, now_ms: i64) -> Result<(), RulesError> {
+        let store = self.store;
+        while !store.overdue_approvals(now_ms, 1)?.is_empty() {
+            self.expire_some(now_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Ends an approval that its caller does not want any more. Decided ones stay as they are.
+    pub fn withdraw(self, id: &str) -> Result<(), ApprovalRefusal> {
+        let _ = self.store.withdraw(id, now())?;
+        Ok(())
+    }
+
+    /// The same where it matters who came first: how it was decided, if it was before this.
+    pub fn withdraw_undecided(self, id: &str) -> Result<Option<ApprovalEnd>, ApprovalRefusal> {
+        match self.store.withdraw(id, now())? {
+            Decided::Lost { winner } => Ok(Some(winner)),
+            Decided::Won | Decided::Same => Ok(None),
+        }
+    }
+
+    /// The same change queues the events for the sessions of expired approvals.
+    fn expire_some(self, now_ms: i64) -> Result<(), RulesError> {
+        Ok(self.store.change(|change| {
+            let mut left = 0;
+            for id in change.overdue_approvals(now_ms, EXPIRE_AT_ONCE)? {
+                if StoredVerdict::of_approval(&change.approval(&id)?)
+                    .fallback
+                    .allows()
+                {
+                    let allow = true;
+                    let id = &id;
+                    let _ = change.decide_by_fallback(&FallbackAnswer { id, allow, now_ms })?;
+                } else {
+                    left += 1;
+                }
+            }
+            // Those are the first now.
+            for one in &change.expire_due(now_ms, left)? {
+                let approval = change.approval(&one.id)?;
+                let notify = self.notify_settings(&one.agent);
+                queue_denial(
+                    change,
+                    &approval,
+                    DenialReason::of("approval-timeout"),
+                    notify,
+                )?;
+            }
+            Ok::<_, StoreError>(())
+        })?)
+    }
+
+    /// For callers who know that no surface can show an approval: `askFallback` decides at once.
+    /// May not be used while an approver could still decide.
+    pub fn fall_back(self, id: &str) -> Result<(), ApprovalRefusal> {
+        let store = self.store;
+        let approval = store.approval(id)?;
+        let fallback = StoredVerdict::of_approval(&approval).fallback;
+        let allow = fallback.allows();
+        let answer = FallbackAnswer {
+            id: &approval.id,
+            allow,
+            now_ms: now(),
+        };
+        let notify = self.notify_settings(&approval.request.agent);
+        let decided = store.change(|change| {
+            let decided = change.decide_by_fallback(&answer)?;
+            if decided == Decided::Won && !allow {
+                queue_denial(
+                    change,
+                    &approval,
+                    DenialReason::of("fallback-denied"),
+                    notify,
+                )?;
+            }
+            Ok::<_, StoreError>(decided)
+        })?;
+        decided
+            .into_result()
+            .map_err(interlock_store::StoreError::from)?;
+        if allow {
+            return Ok(());
+        }
+        Err(ApprovalRefusal::FallbackDenied {
+            short_id: approval.short_id,
+            reason: fallback.into_reason(),
+        })
+    }
+}
+
+/// A decision as the approver gave it.
+struct GivenDecision<'a> {
+    plan_digest: &'a str,
+    decision: ApprovalDecision,
+    /// As it is stored.
+    reason: Option<&'a str>,
+    form: AlwaysForm,
+    by: DecisionBy<'a>,
+    author: &'a Author,
+    /// None where it cannot be read, or is not needed.
+    config: Option<&'a ConfigFile>,
+}
+
+impl GivenDecision<'_> {
+    /// What was shown of scripts is remembered, except where another host runs them; a patch has none.
+    fn keeps_contents(&self, approval: &Approval) -> bool {
+        let binding = approval.request.binding.as_str();
+        self.decision != ApprovalDecision::Deny && ![REMOTE, PATCH_BINDING].contains(&binding)
+    }
+
+    fn store(
+        &self,
+        change: &Change<'_>,
+        approval: &Approval,
+    ) -> Result<StoredDecision, ApprovalRefusal> {
+        let (decision, by) = (self.decision, self.by);
+        let form = AlwaysForms::read(approval.request.always.as_ref()).chosen(self.form);
+        check_offered(approval, decision, form)?;
+        let is_always = decision == ApprovalDecision::AllowAlways;
+        let now = now();
+        let answer = ApprovalAnswer {
+            id: &approval.id,
+            decision,
+            decider: by.decider,
+            surface: by.surface,
+            reason: self.reason,
+            plan_digest: Some(self.plan_digest),
+            now_ms: now,
+        };
+        let said = is_always.then(|| form.to_string());
+        let decided = change.decide_with(&answer, said.as_deref(), by.has_shown)?;
+        let again = decided == Decided::Same;
+        decided.into_result().map_err(StoreError::from)?;
+        let agent = &approval.request.agent;
+        let exec = self.config.map(|config| config.config().exec_for(agent));
+        let days = exec.as_ref().and_then(|exec| exec.grant_expiry_days);
+        if decision == ApprovalDecision::Deny && !again {
+            let why = DenialReason {
+                code: "user-denied",
+                words: self.reason,
+            };
+            queue_denial(change, approval, why, NotifySettings::of(exec))?;
+        }
+        let is_local = approval.request.binding != REMOTE;
+        let entries = match (is_always && is_local, again) {
+            (false, _) => Vec::new(),
+            (true, false) => store_entries(change, approval, form, self.author, expiry(days))?,
+            (true, true) => stored_before(change, approval, form)?,
+        };
+        let ended = ApprovalEnd {
+            ending: ApprovalEnding::Decision(decision),
+            decider: Some(by.decider.to_owned()),
+            reason: self.reason.map(str::to_owned),
+            at_ms: now,
+        };
+        Ok(StoredDecision {
+            again,
+            ended,
+            entries,
+            form: is_always.then_some(form),
+        })
+    }
+}
+
+/// The approver's words as they are stored and shown: on one line, without characters that a
+/// terminal obeys, and cut where they are too long. `None` where they say nothing.
+fn deny_reason(words: &str) -> Option<String> {
+    let shown = ShownLine::new(&words.trim().replace(['\n', '\r'], " "));
+    let shown = shown.as_str();
+    let mut length = shown.len().min(MAX_DENY_REASON_BYTES);
+    while !shown.is_char_boundary(length) {
+        length -= 1;
+    }
+    let kept = shown[..length].trim_end();
+    (!kept.is_empty()).then(|| kept.to_owned())
+}
+
+/// Remembered approvals may have an end.
+fn expiry(days: Option<u64>) -> Option<u64> {
+    days.map(|days| {
+        let now = u64::try_from(now()).unwrap_or_default();
+        now.saturating_add(days.saturating_mul(DAY_MS))
+    })
+}
+
+fn seen(surface: &str) -> Delivery {
+    Delivery {
+        surface: surface.to_owned(),
+        state: DeliveryState::Seen,
+        at_ms: now(),
+        detail: None,
+    }
+}
+
+fn check_offered(
+    approval: &Approval,
+    decision: ApprovalDecision,
+    form: AlwaysForm,
+) -> Result<(), ApprovalRefusal> {
+    let not_offered = |choice: &str, why: &str| {
+        Err(ApprovalRefusal::NotOffered {
+            short_id: approval.short_id.clone(),
+            choice: choice.to_owned(),
+            why: why.to_owned(),
+        })
+    };
+    let word = decision.as_str();
+    match decision {
+        ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
+            if approval.request.binding == "unbound" =>
+        {
+            not_offered(
+                word,
+                "nothing of it can be pinned, so it is allowed once at most",
+            )
+        }
+        ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
+            if approval.request.binding == PATCH_BINDING =>
+        {
+            not_offered(word, ONCE)
+        }
+        ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
+            if approval.request.binding == REMOTE =>
+        {
+            not_offered(word, "another host keeps no such promise")
+        }
+        // The other host decides what it stores.
+        ApprovalDecision::AllowAlways if approval.request.binding == REMOTE => {
+            match approval.request.always {
+                Some(_) => Ok(()),
+                None => not_offered(word, "the policy of that host asks every time"),
+            }
+        }
+        ApprovalDecision::AllowAlways => {
+            let always = AlwaysForms::read(approval.request.always.as_ref());
+            if always.exact.is_empty() {
+                let why = StoredVerdict::of_approval(approval).no_always;
+                let why = why.as_deref().unwrap_or("nothing could be stored");
+                return not_offered(word, why);
+            }
+            if always.entries(form).is_empty() {
+                let why = always.why_not(form);
+                let why = why.unwrap_or("it is none of the forms that were shown");
+                return not_offered(&format!("{word} as `{form}`"), why);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds what was shown, and nothing else, to the agent's own list.
+fn store_entries(
+    change: &Change<'_>,
+    approval: &Approval,
+    form: AlwaysForm,
+    author: &Author,
+    expires_at: Option<u64>,
+) -> Result<Vec<Entry>, ApprovalRefusal> {
+    let (stored, mut document) = present_document(change)?;
+    let scope = document
+        .agents
+        .entry(approval.request.agent.clone())
+        .or_default();
+    let mut result = Vec::new();
+    for entry in AlwaysForms::read(approval.request.always.as_ref()).entries(form) {
+        let same = |other: &&Entry| other.has_terms_of(entry);
+        if let Some(present) = scope.allowlist.iter().find(same) {
+            result.push(present.clone());
+            continue;
+        }
+        let entry = Entry {
+            id: Some(uuid::Uuid::new_v4().to_string()),
+            command_text: Some(approval.request.preview.clone()),
+            expires_at,
+            ..entry.clone()
+        };
+        check_remembered(&approval.request.agent, &scope.allowlist)?;
+        scope.allowlist.push(entry.clone());
+        result.push(entry);
+    }
+    let hash = stored.as_ref().map(|stored| stored.hash.as_str());
+    change.replace_document_as(author, hash, &document.to_json())?;
+    Ok(result)
+}
+
+/// Whether one more entry may be stored by a decision.
+pub fn check_remembered(agent: &str, allowlist: &[Entry]) -> Result<(), ApprovalRefusal> {
+    let is_remembered = |entry: &&Entry| entry.source.as_deref() == Some(ALLOW_ALWAYS);
+    if allowlist.iter().filter(is_remembered).count() < MAX_REMEMBERED {
+        return Ok(());
+    }
+    Err(ApprovalRefusal::TooManyEntries {
+        agent: agent.to_owned(),
+        most: MAX_REMEMBERED,
+    })
+}
+
+/// What the same decision stored earlier. That it is there is not taken for granted: the earlier
+/// decision may have been for another form, and entries may have been removed since.
+fn stored_before(
+    change: &Change<'_>,
+    approval: &Approval,
+    form: AlwaysForm,
+) -> Result<Vec<Entry>, ApprovalRefusal> {
+    let (_, document) = present_document(change)?;
+    let scope = document.agents.get(&approval.request.agent);
+    let list = scope.map_or(&[][..], |scope| &scope.allowlist);
+    let always = AlwaysForms::read(approval.request.always.as_ref());
+    let wanted = always.entries(form).iter().map(|entry| {
+        let mut list = list.iter();
+        list.find(|other| {
+            let timeless = Entry {
+                expires_at: None,
+                ..(*other).clone()
+            };
+            timeless.has_terms_of(entry)
+        })
+        .cloned()
+    });
+    wanted
+        .collect::<Option<Vec<Entry>>>()
+        .ok_or_else(|| ApprovalRefusal::NothingStored {
+            short_id: approval.short_id.clone(),
+            form: form.to_string(),
+        })
+}
+
+fn present_document(
+    change: &Change<'_>,
+) -> Result<(Option<StoredDocument>, Document), ApprovalRefusal> {
+    let stored = change.document()?;
+    let document = match &stored {
+        Some(stored) => parse_stored(stored)?,
+        None => Document::cautious(),
+    };
+    Ok((stored, document))
+}

@@ -1,0 +1,391 @@
+//! The events of a conversation about its runs: a run takes long, ended, or was denied.
+//!
+//! Events are written in the transaction of what they report, so each is there once and none is
+//! missing. A conversation gets them on its next call, unless a client subscribes to them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_config::ConfigFile;
+use interlock_config::types::ExecConfig;
+use interlock_store::{
+    Approval, Change, EventKind, NewEvent, OpenRun, SessionEvent, Store, StoreError, WaitingEvents,
+};
+use serde_json::{Value, json};
+
+use crate::approvals::Approvals;
+use crate::claim::gateway_run_id;
+use crate::clock::now;
+use crate::remote::REMOTE;
+use interlock_rules::RulesError;
+
+/// Characters of output that an event shows: the last ones.
+pub const EVENT_TAIL_CHARS: usize = 400;
+
+/// Characters of a command in an event.
+const COMMAND_CHARS: usize = 1000;
+
+/// What the agent of a run that was denied has to know.
+pub const DENIAL_TEXT: &str =
+    "no output exists for this command; do not reuse output of earlier runs; do not retry";
+
+/// Of what the config wants a conversation to be notified.
+#[derive(Debug, Clone, Copy)]
+pub struct NotifySettings {
+    on_exit: bool,
+    on_empty_success: bool,
+    running_after: Option<Duration>,
+}
+
+impl NotifySettings {
+    /// For runs of which no conversation is notified.
+    pub const NOTHING: Self = Self {
+        on_exit: false,
+        on_empty_success: false,
+        running_after: None,
+    };
+
+    /// Loads the settings of an agent. A config that cannot be read must not keep an end from being
+    /// recorded.
+    pub fn load(config: &Path, agent: &str) -> Self {
+        let config = ConfigFile::load(config).ok();
+        Self::of(config.map(|config| config.config().exec_for(agent)))
+    }
+
+    /// The settings of one agent; without a config, the defaults.
+    pub fn of(exec: Option<ExecConfig>) -> Self {
+        let exec = exec.unwrap_or_default();
+        Self {
+            on_exit: exec.notifies_on_exit(),
+            on_empty_success: exec.notifies_on_empty_success(),
+            running_after: exec.running_notice(),
+        }
+    }
+}
+
+/// The session key of a call that names none.
+pub fn usual_session_key(agent: &str) -> String {
+    format!("agent:{agent}:main")
+}
+
+impl Approvals<'_> {
+    /// The session got these events, and they are not offered again.
+    pub fn delivered(self, session_key: &str, events: &WaitingEvents) -> Result<(), RulesError> {
+        let last = events.events.last().map_or(0, |event| event.id);
+        let store = self.store;
+        store.mark_delivered(session_key, last, events.dropped, now())?;
+        Ok(())
+    }
+
+    /// Events of all sessions after this id, for subscribers.
+    pub fn events_after(self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, RulesError> {
+        Ok(self.store.events_after(id, limit)?)
+    }
+
+    /// Stores a line of an operator for a session. It waits for the session's next call.
+    pub fn note(
+        self,
+        session_key: &str,
+        agent: &str,
+        text: &str,
+        payload: &Value,
+    ) -> Result<(), RulesError> {
+        let run_id = uuid::Uuid::new_v4().to_string();
+        let event = NewEvent {
+            session_key,
+            agent,
+            kind: EventKind::Note,
+            run_id: &run_id,
+            text,
+            payload,
+            wakes: false,
+            now_ms: now(),
+        };
+        self.store.change(|change| change.append_event(&event))?;
+        Ok(())
+    }
+
+    /// The caller of an approval got its outcome in the result of its own call.
+    pub fn mark_outcome_delivered(self, approval: &str) -> Result<(), RulesError> {
+        let store = self.store;
+        let id = store.approval(approval)?.id;
+        store.mark_run_events_delivered(&id, now())?;
+        Ok(())
+    }
+
+    /// Queues the event of every approved run among these that takes long and has no such event yet.
+    pub fn announce_due(self, runs: &[OpenRun]) -> Result<(), RulesError> {
+        let unannounced = |run: &&OpenRun| run.approval_id.is_some() && !run.announced;
+        for run in runs.iter().filter(unannounced) {
+            let notify = self.notify_settings(&run.agent);
+            let Some(after) = notify.running_after else {
+                continue;
+            };
+            let due = run.started_at_ms.saturating_add(milliseconds(after));
+            if due <= now() {
+                announce(self.store, &run.id, after, notify.on_exit)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of what the conversations of an agent are notified. A config that cannot be read must not
+    /// keep an end from being recorded.
+    pub fn notify_settings(self, agent: &str) -> NotifySettings {
+        let config = self.config().ok();
+        NotifySettings::of(config.map(|config| config.config().exec_for(agent)))
+    }
+}
+
+/// Announces an approved run that takes long. The caller that waits for the run calls
+/// [`RunningEvent::publish`] after [`RunningEvent::after`]; a run that has ended by then, or was
+/// announced before, is left alone.
+#[derive(Debug)]
+pub struct RunningEvent {
+    store: Arc<Store>,
+    run_id: String,
+    after: Duration,
+    wakes: bool,
+}
+
+impl RunningEvent {
+    /// For a run that was just started; `None` where the config wants no such event.
+    pub fn new(store: Arc<Store>, run_id: &str, notify: NotifySettings) -> Option<Self> {
+        Some(Self {
+            store,
+            run_id: run_id.to_owned(),
+            after: notify.running_after?,
+            wakes: notify.on_exit,
+        })
+    }
+
+    /// Since the start of the run.
+    pub fn after(&self) -> Duration {
+        self.after
+    }
+
+    /// Queues the event; `false` where it was not needed.
+    pub fn publish(&self) -> Result<bool, RulesError> {
+        Ok(announce(&self.store, &self.run_id, self.after, self.wakes)?)
+    }
+}
+
+fn announce(store: &Store, run_id: &str, after: Duration, wakes: bool) -> Result<bool, StoreError> {
+    store.change(|change| {
+        let Some(run) = change.announce_run(run_id)? else {
+            return Ok(false);
+        };
+        let text = format!(
+            "Exec running ({}, >{}s): {}",
+            place(&run, run.session.as_deref()),
+            after.as_secs_f64(),
+            clipped_command(&run.command)
+        );
+        let mut payload = payload(&run);
+        payload["startedAtMs"] = run.started_at_ms.into();
+        queue(change, &run, EventKind::Running, &text, &payload, wakes)
+    })
+}
+
+/// How a run ended, as far as its session is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionRunEnd<'a> {
+    /// None: unknown.
+    pub outcome: Option<&'a Value>,
+    /// The last of its output.
+    pub tail: &'a str,
+    pub notify: NotifySettings,
+}
+
+/// Queues the event for the end of a run where the session is to be notified: of an approved run
+/// always, of a background run where the config wants it, and of a silent success only where that
+/// is wanted, too.
+pub fn queue_finished(
+    change: &Change<'_>,
+    run: &OpenRun,
+    end: &SessionRunEnd<'_>,
+) -> Result<(), StoreError> {
+    // The gateway notifies the conversation, which is its own.
+    if gateway_run_id(&run.id).is_some() {
+        return Ok(());
+    }
+    let code = end.outcome.and_then(|outcome| outcome["exitCode"].as_i64());
+    let tail = end.tail.trim();
+    let is_silent_success = code == Some(0) && tail.is_empty();
+    let is_wanted = end.notify.on_exit && (!is_silent_success || end.notify.on_empty_success);
+    let is_background = run.session.is_some();
+    if run.approval_id.is_none() && !(is_background && is_wanted) {
+        return Ok(());
+    }
+    let status = end.outcome.and_then(|outcome| outcome["status"].as_str());
+    if status == Some("not-started") {
+        return queue_denied(
+            change,
+            run,
+            DenialReason::of("invoke-failed"),
+            end.notify.on_exit,
+        );
+    }
+    let how = match (status, code) {
+        (Some("timed-out"), _) => "timeout".to_owned(),
+        (Some("signaled"), _) => {
+            let signal = end.outcome.and_then(|outcome| outcome["signal"].as_i64());
+            format!("signal {}", signal.unwrap_or_default())
+        }
+        (_, Some(code)) => format!("code {code}"),
+        _ => "outcome unknown".to_owned(),
+    };
+    let session = end.outcome.and_then(|outcome| outcome["session"].as_str());
+    let place = place(run, session.or(run.session.as_deref()));
+    let mut text = format!("Exec finished ({place}, {how})");
+    if !tail.is_empty() {
+        text.push('\n');
+        text.push_str(tail);
+    }
+    let mut payload = payload(run);
+    payload["exitCode"] = code.into();
+    payload["output"] = tail.into();
+    payload["outcome"] = end.outcome.cloned().unwrap_or_default();
+    payload["session"] = session.or(run.session.as_deref()).into();
+    payload["success"] = (code == Some(0)).into();
+    payload["timedOut"] = (status == Some("timed-out")).into();
+    let wakes = end.notify.on_exit;
+    queue(change, run, EventKind::Finished, &text, &payload, wakes)?;
+    Ok(())
+}
+
+/// Why something was denied: the code of it, and the approver's own words where there are any.
+#[derive(Debug, Clone, Copy)]
+pub struct DenialReason<'a> {
+    pub code: &'static str,
+    pub words: Option<&'a str>,
+}
+
+impl DenialReason<'_> {
+    /// A denial without words of an approver.
+    pub fn of(code: &'static str) -> Self {
+        Self { code, words: None }
+    }
+}
+
+/// Queues that an approval did not become a run, and marks earlier results of the command as stale.
+pub fn queue_denial(
+    change: &Change<'_>,
+    approval: &Approval,
+    reason: DenialReason<'_>,
+    notify: NotifySettings,
+) -> Result<(), StoreError> {
+    let request = &approval.request;
+    // What cannot be read was never run.
+    let plan: Value = serde_json::from_str(&request.plan).unwrap_or_default();
+    // A caller that named another host, and no conversation, waits for the decision itself.
+    if request.binding == REMOTE && plan["sessionKey"].is_null() {
+        return Ok(());
+    }
+    let run = OpenRun {
+        id: approval.id.clone(),
+        approval_id: Some(approval.id.clone()),
+        agent: request.agent.clone(),
+        session_key: request.session_key.clone(),
+        host: request.host.clone(),
+        node: request.node.clone(),
+        command: request.preview.clone(),
+        waiter: String::new(),
+        started_at_ms: now(),
+        session: None,
+        announced: false,
+    };
+    queue_denied(change, &run, reason, notify.on_exit)?;
+    // By the text as it was written, not as it is shown.
+    match plan["command"].as_str() {
+        Some(command) => change.mark_stale(&request.session_key, command, now()),
+        None => Ok(()),
+    }
+}
+
+fn queue_denied(
+    change: &Change<'_>,
+    run: &OpenRun,
+    reason: DenialReason<'_>,
+    wakes: bool,
+) -> Result<(), StoreError> {
+    let words = reason.words.map(|words| format!("\nReason: {words}"));
+    let text = format!(
+        "Exec denied ({}, {}): {}{}\n{DENIAL_TEXT}",
+        place(run, None),
+        reason.code,
+        clipped_command(&run.command),
+        words.unwrap_or_default(),
+    );
+    let mut payload = payload(run);
+    payload["reason"] = reason.code.into();
+    if let Some(words) = reason.words {
+        payload["message"] = words.into();
+    }
+    queue(change, run, EventKind::Denied, &text, &payload, wakes)?;
+    Ok(())
+}
+
+/// Where it ran and what it is called.
+fn place(run: &OpenRun, session: Option<&str>) -> String {
+    let at = match &run.node {
+        Some(node) => format!("node={node} id={}", run.id),
+        None => format!("{} id={}", run.host, run.id),
+    };
+    match session {
+        Some(session) => format!("{at}, session={session}"),
+        None => at,
+    }
+}
+
+fn payload(run: &OpenRun) -> Value {
+    json!({
+        "approvalId": run.approval_id,
+        "command": clipped_command(&run.command),
+        "host": run.host,
+        "node": run.node,
+        "runId": run.id,
+        "sessionKey": run.session_key,
+    })
+}
+
+/// Whether it is new.
+fn queue(
+    change: &Change<'_>,
+    run: &OpenRun,
+    kind: EventKind,
+    text: &str,
+    payload: &Value,
+    wakes: bool,
+) -> Result<bool, StoreError> {
+    let appended = change.append_event(&NewEvent {
+        session_key: &run.session_key,
+        agent: &run.agent,
+        kind,
+        run_id: &run.id,
+        text,
+        payload,
+        wakes,
+        now_ms: now(),
+    })?;
+    Ok(appended.is_some())
+}
+
+/// The last characters of an output, as many as an event shows.
+pub fn last_characters(text: &str) -> String {
+    let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+    text.chars().skip(skip).collect()
+}
+
+/// The command in as many characters as an event has room for.
+pub fn clipped_command(command: &str) -> String {
+    match command.char_indices().nth(COMMAND_CHARS) {
+        Some((at, _)) => format!("{}…", &command[..at]),
+        None => command.to_owned(),
+    }
+}
+
+fn milliseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}

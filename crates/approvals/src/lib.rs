@@ -1,0 +1,76 @@
+//! Who decided what? Approvals, decisions, grants, claims, events and the approval socket of one
+//! host, over its store.
+//!
+//! Read in this order: `approvals` (the handle that every surface holds), `pending` (one approval as
+//! an approver reads it) with `view`, `content` (what changed in a script), `manifests` (what
+//! changed in the files that decide what a project's programs do) and `patch_plan` (a patch of
+//! protected files); `create` (how an approval is stored) and `stored_verdict` (what it keeps of
+//! the judge's verdict); `decide` (who may decide, and what a decision stores) with `always`,
+//! `fallback` and `origin`; `grants`; `claim` (the single use of an approval); `events` (what a
+//! conversation is notified of); `remote` (approvals of runs that another host makes); `exchange`
+//! (approvals as an inbox on another machine gets them); `audit`; [`companion`] (the approval
+//! socket).
+//!
+//! Nothing in this crate starts a run or plans one: a decision becomes a run in the pipeline of the
+//! host, which holds a [`Claim`].
+
+#![forbid(unsafe_code)]
+
+mod always;
+mod approvals;
+mod audit;
+mod claim;
+pub mod clock;
+pub mod companion;
+mod content;
+mod create;
+mod decide;
+mod error;
+mod events;
+mod exchange;
+mod fallback;
+mod grants;
+mod hex;
+mod manifests;
+mod origin;
+mod patch_plan;
+mod pending;
+mod process;
+mod remote;
+mod stored_verdict;
+mod view;
+
+pub use approvals::{ApprovalSettings, Approvals, THIS_HOST};
+pub use claim::{
+    Claim, ClaimRefusal, check_allowed, check_claim, forwarded_run_id, gateway_run_id,
+};
+
+pub use content::{ScriptDiff, pinned_scripts};
+pub use create::{EXPIRES_AFTER_MS, NewApproval, UnboundRefusal, check_bound, offered_decisions};
+pub use decide::{DecisionBy, StoredDecision, check_remembered};
+pub use error::ApprovalRefusal;
+pub use events::{
+    DENIAL_TEXT, DenialReason, EVENT_TAIL_CHARS, NotifySettings, RunningEvent, SessionRunEnd,
+    clipped_command, last_characters, queue_denial, queue_finished, usual_session_key,
+};
+pub use exchange::{UnreadableApproval, read_summaries, summary_to_send};
+pub use manifests::{add_manifest_names, read_manifests};
+pub use origin::OutsideRuns;
+pub use patch_plan::{
+    PATCH_BINDING, PatchDiff, PatchPlan, PatchSource, ProtectedFile, stored_patch_plan,
+};
+pub use pending::{PendingApproval, shown_command, stored_plan};
+pub use process::{process_lives, process_name, requester_at_home, requester_has_ended};
+pub use remote::{NOTES, RemoteApproval};
+pub use stored_verdict::{ResumeFacts, RunManner, StoredCaller, StoredVerdict, verdict_reasons};
+pub use view::{
+    ApprovalView, MESSAGE_BYTES, RUNS_ELSEWHERE, RemoteRunFacts, ViewBlock, ViewDetail, ViewField,
+    ViewLabel, ViewLine, ViewPart, ViewTone, add_scripts, build_view,
+};
+
+/// The vocabulary of the store that surfaces need to show and decide approvals and to read the audit.
+pub use interlock_store::{
+    ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter, AuditHead,
+    AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind, Grant, Lease, PendingPage,
+    SessionEvent, WaitingEvents,
+};

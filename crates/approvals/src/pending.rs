@@ -1,0 +1,305 @@
+//! An approval as an approver is shown it.
+
+use interlock_command::display::{self, Secrets, ShownLine, ShownText};
+use interlock_plan::{BindingKind, BoundRole, RunPlan};
+use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
+use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Lease, PinnedScript};
+use serde_json::{Value, json};
+
+use crate::always::AlwaysForms;
+use crate::approvals::Approvals;
+use crate::content::ScriptDiff;
+use crate::error::ApprovalRefusal;
+use crate::manifests::{ManifestState, add_projects, manifest_diff};
+use crate::patch_plan::{PATCH_BINDING, read_patch};
+use crate::process::requester_at_home;
+use crate::remote::{REMOTE, read_remote};
+use crate::stored_verdict::StoredVerdict;
+use crate::view::{ApprovalView, MESSAGE_BYTES, ViewBlock, ViewLabel, add_scripts, build_view};
+
+/// One approval, with everything that the decision depends on.
+#[derive(Debug, Clone)]
+pub struct PendingApproval {
+    pub id: String,
+    pub short_id: String,
+    /// Sent with the decision: it names what was shown.
+    pub plan_digest: String,
+    pub agent: String,
+    pub session_key: String,
+    pub host: String,
+    /// On one line, for lists and messages.
+    pub command: ShownText,
+    /// All that an approver reads; every surface shows this.
+    pub view: ApprovalView,
+    /// Overrides and all: the directory it would run in.
+    pub cwd: String,
+    /// Native, file, project, text or unbound.
+    pub binding: String,
+    pub binding_reason: String,
+    /// Why an approver has to decide: the deciding rule first.
+    pub reasons: Vec<String>,
+    /// What *always* would store where no other form is chosen.
+    pub always: Vec<Entry>,
+    /// The form of that: exact, or for this project.
+    pub always_form: AlwaysForm,
+    /// Wider forms that may be chosen instead, and those that may not, with the reason.
+    pub wider: Vec<Wider>,
+    pub not_wider: Vec<NotWider>,
+    /// Why *always* would store nothing.
+    pub no_always: Option<String>,
+    /// The decisions that a prompt offers. An offered lease has the longest terms that may be chosen.
+    pub offered: Vec<ApprovalDecision>,
+    /// How its script differs from what was last allowed; of a patch, all that it changes.
+    pub diff: Option<ScriptDiff>,
+    pub requester: String,
+    pub created_at_ms: i64,
+    pub expires_at_ms: i64,
+    pub ended: Option<ApprovalEnd>,
+    pub node: Option<String>,
+    /// The subject of an approval of another host; nothing of it runs here.
+    pub remote: Option<Value>,
+}
+
+impl Approvals<'_> {
+    /// An approval by its id, its short id or the beginning of its id.
+    pub fn approval(
+        self,
+        reference: &str,
+        secrets: Secrets,
+    ) -> Result<PendingApproval, ApprovalRefusal> {
+        let approval = self.store.approval(reference)?;
+        if approval.request.binding == REMOTE {
+            return read_remote(approval, secrets);
+        }
+        if approval.request.binding == PATCH_BINDING {
+            return read_patch(approval);
+        }
+        let plan = stored_plan(&approval)?;
+        let verdict = StoredVerdict::of_approval(&approval);
+        let scripts = self.store.pinned_scripts(&approval.id)?;
+        let agent = &approval.request.agent;
+        let manifests = self
+            .manifests(agent, &verdict.binding, &scripts)
+            .map_err(ApprovalRefusal::from)?;
+        let diff = match (self.script_diff(&plan)?, manifest_diff(&manifests)) {
+            (Some(script), Some(manifests)) => Some(script.join(&manifests)),
+            (script, manifests) => script.or(manifests),
+        };
+        let kept = KeptFiles {
+            scripts: &scripts,
+            manifests: &manifests,
+        };
+        Ok(read((approval, verdict), plan, diff, &kept, secrets))
+    }
+}
+
+impl PendingApproval {
+    /// Whether a prompt offers this decision; the terms of a lease do not matter.
+    pub fn offers(&self, decision: ApprovalDecision) -> bool {
+        let mut offered = self.offered.iter();
+        offered.any(|one| one.as_str() == decision.as_str())
+    }
+
+    /// For programs: what surfaces send and print.
+    pub fn to_json(&self) -> Value {
+        let offered = self.offered.iter();
+        let choices: Vec<&str> = offered.map(|decision| decision.as_str()).collect();
+        let diff = self.diff.as_ref().map(|diff| {
+            json!({
+                "text": diff.text,
+                "added": diff.added,
+                "removed": diff.removed,
+                "leftOutLines": diff.left_out,
+            })
+        });
+        let mut value = json!({
+            "id": self.id,
+            "shortId": self.short_id,
+            "planDigest": self.plan_digest,
+            "agent": self.agent,
+            "sessionKey": self.session_key,
+            "host": self.host,
+            "command": self.command.text,
+            "maskedSecrets": self.view.masked_secrets,
+            "view": self.view.bounded(MESSAGE_BYTES),
+            "cwd": self.cwd,
+            "binding": self.binding,
+            "bindingReason": self.binding_reason,
+            "reasons": self.reasons,
+            "always": self.always,
+            "alwaysForm": self.always_form,
+            "alwaysWider": self.wider,
+            "alwaysNotWider": self.not_wider,
+            "alwaysNotOffered": self.no_always,
+            "choices": choices,
+            "diff": diff,
+            "requester": requester_at_home(&self.requester).0,
+            "createdAtMs": self.created_at_ms,
+            "expiresAtMs": self.expires_at_ms,
+        });
+        if let Some(node) = &self.node {
+            value["node"] = node.as_str().into();
+        }
+        value
+    }
+}
+
+/// What was kept with an approval for its approvers.
+struct KeptFiles<'a> {
+    scripts: &'a [PinnedScript],
+    manifests: &'a [ManifestState],
+}
+
+fn read(
+    (approval, verdict): (Approval, StoredVerdict),
+    plan: RunPlan,
+    diff: Option<ScriptDiff>,
+    kept: &KeptFiles<'_>,
+    secrets: Secrets,
+) -> PendingApproval {
+    let request = approval.request;
+    let AlwaysForms {
+        exact: always,
+        form: always_form,
+        wider,
+        not_wider,
+    } = AlwaysForms::read(request.always.as_ref());
+    let command = shown_command(&plan.command, secrets);
+    let mut view = build_view(&plan, &verdict.manner, secrets);
+    let reasons = verdict.reasons();
+    add_session(&mut view, &request.session_key);
+    add_reasons(&mut view, &reasons);
+    add_binding(&mut view, &request.binding, &verdict.binding.reason);
+    add_projects(&mut view, &verdict.binding, kept.manifests);
+    add_held(&mut view, &plan);
+    let is_whole = add_scripts(&mut view, &plan, kept.scripts);
+    add_diff(&mut view, diff.as_ref());
+    PendingApproval {
+        view,
+        offered: if is_whole {
+            offered(&request.binding, !always.is_empty())
+        } else {
+            // What no approver can read, none may allow.
+            vec![ApprovalDecision::Deny]
+        },
+        no_always: always
+            .is_empty()
+            .then(|| verdict.no_always.unwrap_or_default()),
+        reasons,
+        binding_reason: verdict.binding.reason,
+        id: approval.id,
+        short_id: approval.short_id,
+        plan_digest: request.plan_digest,
+        agent: request.agent,
+        session_key: request.session_key,
+        host: request.host,
+        command,
+        cwd: plan.cwd.canonical,
+        binding: request.binding,
+        always,
+        always_form,
+        wider,
+        not_wider,
+        requester: request.requester,
+        created_at_ms: request.created_at_ms,
+        expires_at_ms: request.expires_at_ms,
+        ended: approval.ended,
+        diff,
+        node: request.node,
+        remote: None,
+    }
+}
+
+pub(crate) fn add_session(view: &mut ApprovalView, session_key: &str) {
+    view.field(ViewLabel::Session, session_key);
+}
+
+pub(crate) fn add_reasons(view: &mut ApprovalView, reasons: &[String]) {
+    for reason in reasons {
+        view.field(ViewLabel::Why, reason);
+    }
+}
+
+pub(crate) fn add_binding(view: &mut ApprovalView, kind: &str, reason: &str) {
+    view.field(ViewLabel::Binding, &format!("{kind}: {reason}"));
+    if kind == "unbound" {
+        let warning = "UNBOUND: what runs may be other code than what is shown";
+        view.warning(ViewLabel::Binding, warning);
+    }
+}
+
+/// Files that are held by their content where that is not shown: what a text or a project's program reads.
+fn add_held(view: &mut ApprovalView, plan: &RunPlan) {
+    if plan.binding.kind == BindingKind::File {
+        return;
+    }
+    let scripts = plan.binding.files.iter();
+    for script in scripts.filter(|bound| bound.role == BoundRole::Script) {
+        let hash = script.file.sha256.as_deref().unwrap_or_default();
+        let hash = hash.get(..16).unwrap_or(hash);
+        let text = format!(
+            "holds {} as it is now, sha256 {hash}…",
+            script.file.canonical
+        );
+        view.field(ViewLabel::Binding, &text);
+    }
+}
+
+fn add_diff(view: &mut ApprovalView, diff: Option<&ScriptDiff>) {
+    let Some(diff) = diff else {
+        return;
+    };
+    let title = format!(
+        "since it was last allowed: {} lines added, {} removed",
+        diff.added, diff.removed
+    );
+    view.block(ViewBlock {
+        label: ViewLabel::Diff,
+        title: ShownLine::new(&title),
+        lines: diff.text.lines().map(ShownLine::new).collect(),
+        left_out_lines: diff.left_out,
+        is_diff: true,
+    });
+}
+
+/// A command on one line, as approvers and events show it.
+pub fn shown_command(command: &str, secrets: Secrets) -> ShownText {
+    display::command(command, secrets).unwrap_or_else(|bytes| ShownText {
+        text: format!("[a command of {bytes} bytes]"),
+        masked: 0,
+        spelled_out: 0,
+        left_out: bytes,
+    })
+}
+
+/// The stored plan, if it is still the one whose digest was approved.
+pub fn stored_plan(approval: &Approval) -> Result<RunPlan, ApprovalRefusal> {
+    let damaged = |problem: String| ApprovalRefusal::Damaged {
+        short_id: approval.short_id.clone(),
+        problem,
+    };
+    let plan: RunPlan = serde_json::from_str(&approval.request.plan)
+        .map_err(|error| damaged(format!("its plan cannot be read: {error}")))?;
+    if plan.digest().as_str() == approval.request.plan_digest {
+        Ok(plan)
+    } else {
+        Err(damaged("its plan does not match its digest".to_owned()))
+    }
+}
+
+/// Nothing can be pinned of what is unbound: it is allowed for this once, if at all.
+fn offered(binding: &str, offers_always: bool) -> Vec<ApprovalDecision> {
+    if binding == "unbound" {
+        return vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny];
+    }
+    let mut offered = vec![
+        ApprovalDecision::AllowOnce,
+        ApprovalDecision::AllowSession,
+        ApprovalDecision::Lease(Lease::LONGEST),
+    ];
+    if offers_always {
+        offered.push(ApprovalDecision::AllowAlways);
+    }
+    offered.push(ApprovalDecision::Deny);
+    offered
+}

@@ -1,0 +1,228 @@
+//! Approvals of runs that another host makes: they are stored and decided here, and nothing of them
+//! runs here.
+
+use interlock_command::display::{Secrets, ShownText};
+use interlock_store::{
+    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval,
+};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use crate::approvals::Approvals;
+use crate::claim::check_claim;
+use crate::clock::now;
+use crate::error::ApprovalRefusal;
+use crate::hex::hex;
+use crate::pending::{PendingApproval, add_binding, add_reasons, add_session, shown_command};
+use crate::process::process_name;
+use crate::stored_verdict::StoredVerdict;
+use crate::view::{ViewLabel, build_remote_view};
+use interlock_rules::RulesError;
+
+/// The binding of such an approval: the other host binds it.
+pub(crate) const REMOTE: &str = "remote";
+
+/// The property of a subject that holds what the other host itself says of it, where that is known:
+/// `binding`, `bindingReason`, `reasons`, `always`, `noAlways`. Approvers read it.
+pub const NOTES: &str = "notes";
+
+/// An approval that another host, or a client for it, requests.
+#[derive(Debug, Clone)]
+pub struct RemoteApproval<'a> {
+    /// An id that the caller has chosen.
+    pub id: Option<&'a str>,
+    /// All that it said, as it is stored and given back; approvers are shown its `command`.
+    pub subject: &'a Value,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub host: &'a str,
+    pub node: Option<&'a str>,
+    pub requester: &'a str,
+    pub expires_in_ms: u64,
+    /// Whether *always* can be kept by the other host.
+    pub offers_always: bool,
+}
+
+impl Approvals<'_> {
+    /// Stores the approval, and says how it stands. `None` if its id is taken.
+    ///
+    /// `show` gets it a little earlier, when only the write to the disk is left: approvers may read
+    /// it meanwhile, and a decision waits until it is written. Should the write fail, this fails,
+    /// and the surfaces must withdraw the approval.
+    pub fn request_remote(
+        self,
+        requested: &RemoteApproval<'_>,
+        show: impl FnOnce(&PendingApproval),
+    ) -> Result<Option<PendingApproval>, ApprovalRefusal> {
+        let plan = requested.subject.to_string();
+        let now = now();
+        let config = self.config()?;
+        let most = config.config().exec_for(requested.agent).most_pending();
+        let life = i64::try_from(requested.expires_in_ms).unwrap_or(i64::MAX);
+        let preview = command(requested.subject, Secrets::Masked);
+        let plan_digest = digest(&plan);
+        let request = ApprovalRequest {
+            content_digest: plan_digest.clone(),
+            plan_digest,
+            plan,
+            verdict: StoredVerdict::of_reason(None, "another host asks").to_value(),
+            binding: REMOTE.to_owned(),
+            preview: preview.text.clone(),
+            agent: requested.agent.to_owned(),
+            session_key: requested.session_key.to_owned(),
+            host: requested.host.to_owned(),
+            node: requested.node.map(str::to_owned),
+            requester: requested.requester.to_owned(),
+            created_at_ms: now,
+            expires_at_ms: now.saturating_add(life),
+            always: requested.offers_always.then(|| json!([])),
+        };
+        self.store.change(|change| {
+            change.check_pending(requested.agent, most, now)?;
+            let CreatedApproval { id, short_id } = match requested.id {
+                Some(id) if change.has_approval(id)? => return Ok(None),
+                Some(id) => change.create_approval_as(id, &request)?,
+                None => change.create_approval(&request)?,
+            };
+            let approval = Approval {
+                id,
+                short_id,
+                request,
+                deliveries: Vec::new(),
+                ended: None,
+                claim: None,
+            };
+            let subject = requested.subject.clone();
+            let pending = pending(approval, subject, preview, Secrets::Masked);
+            show(&pending);
+            Ok(Some(pending))
+        })
+    }
+
+    /// Takes the one use of what was allowed to another host, and says what was decided. It is on
+    /// the disk when this returns: no caller gets it twice.
+    pub fn use_remote(self, id: &str) -> Result<ApprovalDecision, ApprovalRefusal> {
+        let store = self.store;
+        let approval = store.approval(id)?;
+        let short_id = approval.short_id.clone();
+        let ending = approval.ended.as_ref().map(|ended| ended.ending);
+        let Some(ApprovalEnding::Decision(decision)) = ending.filter(|ending| ending.allows())
+        else {
+            return Err(match &approval.ended {
+                None => ApprovalRefusal::Undecided { short_id },
+                Some(ended) => match ended.ending {
+                    ApprovalEnding::Expired => ApprovalRefusal::Expired { short_id },
+                    ApprovalEnding::Decision(ApprovalDecision::Deny) => {
+                        ApprovalRefusal::denied(short_id, ended)
+                    }
+                    ending => ApprovalRefusal::Ended {
+                        short_id,
+                        why: ending.as_str().to_owned(),
+                    },
+                },
+            });
+        };
+        let digest = &approval.request.plan_digest;
+        let claiming = store.claim(&approval.id, digest, process_name(), now())?;
+        check_claim(claiming, &short_id)?;
+        Ok(decision)
+    }
+
+    /// The ids of approvals of runs on nodes that may still run; at most so many. For a gateway
+    /// that starts, and goes on where another process of it stopped.
+    pub fn unclaimed_remote(self, most: usize) -> Result<Vec<String>, RulesError> {
+        Ok(self.store.unclaimed_on_nodes(REMOTE, most)?)
+    }
+
+    /// Records what became of a run that another host made.
+    pub fn finish_remote(self, id: &str, outcome: Option<&Value>) -> Result<(), RulesError> {
+        let store = self.store;
+        match outcome {
+            Some(outcome) => store.finish_claim(id, outcome, now())?,
+            None => store.mark_unknown(id, now())?,
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn read_remote(
+    approval: Approval,
+    secrets: Secrets,
+) -> Result<PendingApproval, ApprovalRefusal> {
+    let request = &approval.request;
+    let subject: Value = serde_json::from_str(&request.plan)
+        .ok()
+        .filter(|_| digest(&request.plan) == request.plan_digest)
+        .ok_or_else(|| ApprovalRefusal::Damaged {
+            short_id: approval.short_id.clone(),
+            problem: "its question cannot be read".to_owned(),
+        })?;
+    let command = command(&subject, secrets);
+    Ok(pending(approval, subject, command, secrets))
+}
+
+fn command(subject: &Value, secrets: Secrets) -> ShownText {
+    shown_command(subject["command"].as_str().unwrap_or_default(), secrets)
+}
+
+fn pending(
+    approval: Approval,
+    subject: Value,
+    command: ShownText,
+    secrets: Secrets,
+) -> PendingApproval {
+    let request = approval.request;
+    let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
+    let notes = &subject[NOTES];
+    let said = |name: &str| notes[name].as_str();
+    let mut offered = vec![ApprovalDecision::AllowOnce];
+    if request.always.is_some() {
+        offered.push(ApprovalDecision::AllowAlways);
+    }
+    offered.push(ApprovalDecision::Deny);
+    let binding = said("binding").unwrap_or(REMOTE).to_owned();
+    let binding_reason = said("bindingReason").unwrap_or("bound by the host that runs it");
+    let reasons: Vec<String> = serde_json::from_value(notes["reasons"].clone())
+        .unwrap_or_else(|_| vec!["another host asks".to_owned()]);
+    let mut view = build_remote_view(&subject, notes, request.node.as_deref(), secrets);
+    view.field(ViewLabel::Agent, &request.agent);
+    add_session(&mut view, &request.session_key);
+    add_reasons(&mut view, &reasons);
+    add_binding(&mut view, &binding, binding_reason);
+    PendingApproval {
+        view,
+        command,
+        cwd: text("cwd"),
+        binding,
+        binding_reason: binding_reason.to_owned(),
+        reasons,
+        // Shown, and stored by the other host.
+        always: serde_json::from_value(notes["always"].clone()).unwrap_or_default(),
+        always_form: serde_json::from_value(notes["alwaysForm"].clone()).unwrap_or_default(),
+        wider: Vec::new(),
+        not_wider: Vec::new(),
+        no_always: request.always.is_none().then(|| {
+            said("noAlways")
+                .unwrap_or("the policy of that host asks every time")
+                .to_owned()
+        }),
+        offered,
+        id: approval.id,
+        short_id: approval.short_id,
+        plan_digest: request.plan_digest,
+        agent: request.agent,
+        session_key: request.session_key,
+        host: request.host,
+        requester: request.requester,
+        created_at_ms: request.created_at_ms,
+        expires_at_ms: request.expires_at_ms,
+        ended: approval.ended,
+        diff: None,
+        node: request.node,
+        remote: Some(subject),
+    }
+}
+
+fn digest(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes()))
+}

@@ -1,0 +1,224 @@
+//! What an approver reads: one value for every surface.
+//!
+//! `build` makes it from the stored plan, never from the request. `lines` is the one text form; a
+//! terminal adds colors to it, and a program gets the value itself as JSON. Everything in it is a
+//! [`ShownLine`], so nothing that an agent names can look like a field of the prompt.
+
+mod build;
+mod lines;
+mod remote;
+mod scripts;
+
+use interlock_command::display::ShownLine;
+use serde::{Deserialize, Serialize};
+
+pub use build::build_view;
+pub use lines::{ViewDetail, ViewLine};
+pub(crate) use remote::build_remote_view;
+pub use remote::{RUNS_ELSEWHERE, RemoteRunFacts};
+pub use scripts::add_scripts;
+
+/// In a message, of each text.
+pub const MESSAGE_BYTES: usize = 64 * 1024;
+
+/// A whole plan, in the order in which it is read: what runs first, then where and how, then why an
+/// approver has to decide and what holds it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalView {
+    pub parts: Vec<ViewPart>,
+    /// Secrets in it that are masked. A surface offers to reveal them before it offers to allow.
+    pub masked_secrets: usize,
+}
+
+/// One fact, or one text of several lines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "type")]
+pub enum ViewPart {
+    Field(ViewField),
+    Block(ViewBlock),
+}
+
+/// A labelled fact on one line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewField {
+    pub label: ViewLabel,
+    pub value: ShownLine,
+    #[serde(default, skip_serializing_if = "ViewTone::is_plain")]
+    pub tone: ViewTone,
+}
+
+/// A labelled text. Every line of it is marked as a line of a text where it is printed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewBlock {
+    pub label: ViewLabel,
+    /// What the text is: a path with its hash, a number of lines.
+    pub title: ShownLine,
+    pub lines: Vec<ShownLine>,
+    /// Lines behind those above that are not in this value. The title's file has them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out_lines: usize,
+    /// The lines are those of a difference, with `+` and `-` in front.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_diff: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// How much a reader should mind a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ViewTone {
+    #[default]
+    Plain,
+    /// The run can do more than its words say.
+    Warning,
+}
+
+impl ViewTone {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_plain(&self) -> bool {
+        *self == Self::Plain
+    }
+}
+
+/// What a part is about. Only Interlock names parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ViewLabel {
+    /// The command as the caller wrote it.
+    Command,
+    /// What it becomes: expanded words, the shell that reads the text.
+    Runs,
+    Directory,
+    /// An environment override with its value.
+    Env,
+    Host,
+    Terminal,
+    Stdin,
+    Time,
+    Limits,
+    Background,
+    Sandbox,
+    Shield,
+    /// The user of the run, where that is not the user of Interlock.
+    User,
+    Agent,
+    Session,
+    Why,
+    Binding,
+    Race,
+    /// A file of the project that decides what runs.
+    Manifest,
+    /// The content of a bound script.
+    Script,
+    /// How a script differs from what was last allowed.
+    Diff,
+    /// What a patch changes.
+    Patch,
+    Note,
+}
+
+impl ViewLabel {
+    /// As a prompt prints it; at most eight letters.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Command => "command",
+            Self::Runs => "runs",
+            Self::Directory => "in",
+            Self::Env => "env",
+            Self::Host => "on",
+            Self::Terminal => "terminal",
+            Self::Stdin => "stdin",
+            Self::Time => "time",
+            Self::Limits => "limits",
+            Self::Background => "waits",
+            Self::Sandbox => "sandbox",
+            Self::Shield => "shield",
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::Session => "session",
+            Self::Why => "why",
+            Self::Binding => "binding",
+            Self::Race => "race",
+            Self::Manifest => "manifest",
+            Self::Script => "script",
+            Self::Diff => "changed",
+            Self::Patch => "patch",
+            Self::Note => "note",
+        }
+    }
+}
+
+impl ApprovalView {
+    pub fn field(&mut self, label: ViewLabel, value: &str) {
+        self.toned(label, value, ViewTone::Plain);
+    }
+
+    pub fn warning(&mut self, label: ViewLabel, value: &str) {
+        self.toned(label, value, ViewTone::Warning);
+    }
+
+    fn toned(&mut self, label: ViewLabel, value: &str, tone: ViewTone) {
+        self.parts.push(ViewPart::Field(ViewField {
+            label,
+            value: ShownLine::new(value),
+            tone,
+        }));
+    }
+
+    pub fn block(&mut self, block: ViewBlock) {
+        self.parts.push(ViewPart::Block(block));
+    }
+
+    /// The same with at most so many bytes of each text, and four times as many of all of them: for
+    /// messages, which have an end. What is left out is counted.
+    #[must_use]
+    pub fn bounded(&self, bytes: usize) -> Self {
+        let mut view = self.clone();
+        let mut all = bytes.saturating_mul(4);
+        for part in &mut view.parts {
+            let ViewPart::Block(block) = part else {
+                continue;
+            };
+            let mut left = bytes.min(all);
+            let fits = |line: &&ShownLine| match left.checked_sub(line.as_str().len() + 1) {
+                Some(rest) => {
+                    left = rest;
+                    true
+                }
+                None => false,
+            };
+            let kept = block.lines.iter().take_while(fits).count();
+            all = all.saturating_sub(bytes.min(all) - left);
+            block.left_out_lines += block.lines.len() - kept;
+            block.lines.truncate(kept);
+        }
+        view
+    }
+
+    /// Lines of texts that this value does not hold.
+    pub fn left_out_lines(&self) -> usize {
+        let blocks = self.parts.iter().map(|part| match part {
+            ViewPart::Block(block) => block.left_out_lines,
+            ViewPart::Field(_) => 0,
+        });
+        blocks.sum()
+    }
+
+    /// The values of one kind of field, in order.
+    pub fn values(&self, label: ViewLabel) -> impl Iterator<Item = &ShownLine> {
+        self.parts.iter().filter_map(move |part| match part {
+            ViewPart::Field(field) if field.label == label => Some(&field.value),
+            _ => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

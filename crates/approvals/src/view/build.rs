@@ -1,0 +1,211 @@
+//! From a stored plan to what an approver reads. Nothing here looks at the request: what is shown
+//! is what will run.
+
+use interlock_command::display::{self, Secrets, ShownLine};
+use interlock_plan::{PlanAction, PlanProgram, PlanStdin, RunPlan};
+use interlock_policy::quote;
+
+use super::{ApprovalView, ViewBlock, ViewLabel};
+use crate::stored_verdict::RunManner;
+
+/// The sentence that stands wherever input of the caller reaches the program.
+const CAN_TYPE: &str = "the caller can type into the program";
+
+/// Everything that the plan holds. The caller adds why an approver has to decide, and what *always*
+/// would store.
+pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> ApprovalView {
+    let mut view = ApprovalView::default();
+    add_command(&mut view, &plan.command, secrets);
+    program(&mut view, plan, secrets);
+    directory(&mut view, plan);
+    for name in &plan.overrides {
+        let value = plan.env.get(name).map_or("", String::as_str);
+        add_env(&mut view, name, value, secrets);
+    }
+    let terminal = plan
+        .pty
+        .map(|size| format!("{} by {}", size.columns, size.rows));
+    let stdin_is_open = plan.stdin == PlanStdin::Pipe;
+    add_input(
+        &mut view,
+        &ViewInput {
+            terminal,
+            stdin_is_open,
+        },
+    );
+    add_time(&mut view, plan.timeout_ms, manner.wait_ms);
+    limits(&mut view, manner);
+    view.field(ViewLabel::Sandbox, "none");
+    if plan.shield.is_shielded() {
+        view.field(ViewLabel::Shield, plan.shield.words());
+    } else {
+        view.warning(ViewLabel::Shield, plan.shield.words());
+    }
+    if let Some(account) = &plan.account {
+        view.field(ViewLabel::User, &account.user);
+    }
+    race(&mut view, plan);
+    view.field(ViewLabel::Agent, &plan.agent_id);
+    view
+}
+
+/// The command on one line where it has one, else as a text of its own.
+pub(super) fn add_command(view: &mut ApprovalView, text: &str, secrets: Secrets) {
+    let (lines, masked) = display::command_lines(text, secrets);
+    view.masked_secrets += masked;
+    match lines.as_slice() {
+        [only] => view.field(ViewLabel::Command, only.as_str()),
+        _ => view.block(ViewBlock {
+            label: ViewLabel::Command,
+            title: ShownLine::new(&format!("{} lines", lines.len())),
+            lines,
+            left_out_lines: 0,
+            is_diff: false,
+        }),
+    }
+}
+
+/// One override or assignment.
+pub(super) fn add_env(view: &mut ApprovalView, name: &str, value: &str, secrets: Secrets) {
+    let (shown, masked) = display::named_value(name, value, secrets);
+    view.masked_secrets += masked;
+    view.field(ViewLabel::Env, shown.as_str());
+}
+
+/// The shell that reads the text; or the words that run, where they are not those of the text.
+fn program(view: &mut ApprovalView, plan: &RunPlan, secrets: Secrets) {
+    match &plan.program {
+        PlanProgram::Shell { shell, options, .. } => {
+            let mut words = vec![shell.canonical.clone()];
+            words.extend(options.iter().cloned());
+            words.extend(["-c".to_owned(), "--".to_owned()]);
+            view.field(ViewLabel::Runs, &format!("{} TEXT", quoted(&words)));
+        }
+        PlanProgram::Direct { .. } => {
+            let mut runs = Vec::new();
+            plan.each_action(|action| {
+                if let PlanAction::Execute {
+                    executable,
+                    argv,
+                    env,
+                    cwd,
+                    ..
+                } = action
+                {
+                    let mut words: Vec<String> = env
+                        .iter()
+                        .map(|(name, value)| format!("{name}={}", quote(value)))
+                        .collect();
+                    words.push(quote(&executable.canonical));
+                    words.extend(argv.iter().skip(1).map(|word| quote(word)));
+                    let place = (*cwd != plan.cwd.canonical).then_some(cwd);
+                    runs.push((words.join(" "), place.cloned()));
+                }
+            });
+            for (words, place) in runs {
+                let (lines, masked) = display::command_lines(&words, secrets);
+                view.masked_secrets += masked;
+                let words: Vec<&str> = lines.iter().map(ShownLine::as_str).collect();
+                let mut text = words.join("\\u{A}");
+                if let Some(place) = place {
+                    text += &format!(" (in {})", ShownLine::new(&place));
+                }
+                view.field(ViewLabel::Runs, &text);
+            }
+        }
+    }
+}
+
+fn quoted(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    words.join(" ")
+}
+
+fn directory(view: &mut ApprovalView, plan: &RunPlan) {
+    let cwd = &plan.cwd;
+    view.field(ViewLabel::Directory, &cwd.canonical);
+    if cwd.requested != cwd.canonical {
+        let text = format!("asked for as {}", cwd.requested);
+        view.field(ViewLabel::Directory, &text);
+    }
+    for entered in &plan.directories {
+        view.field(
+            ViewLabel::Directory,
+            &format!("enters {}", entered.canonical),
+        );
+    }
+}
+
+/// How the caller can type into the program.
+pub(super) struct ViewInput {
+    /// The size of the terminal, where that is known.
+    pub terminal: Option<String>,
+    pub stdin_is_open: bool,
+}
+
+pub(super) fn add_input(view: &mut ApprovalView, input: &ViewInput) {
+    if let Some(size) = &input.terminal {
+        let size = if size.is_empty() { "yes" } else { size };
+        view.warning(ViewLabel::Terminal, &format!("{size}: {CAN_TYPE}"));
+    }
+    if input.stdin_is_open {
+        view.warning(ViewLabel::Stdin, &format!("stays open: {CAN_TYPE}"));
+    }
+}
+
+pub(super) fn add_time(view: &mut ApprovalView, timeout_ms: Option<u64>, wait_ms: Option<u64>) {
+    let text = match timeout_ms {
+        Some(ms) => format!("ended after {}", duration(ms)),
+        None => "no limit".to_owned(),
+    };
+    view.field(ViewLabel::Time, &text);
+    if let Some(ms) = wait_ms {
+        let text = match ms {
+            0 => "runs in the background from its start".to_owned(),
+            ms => format!("goes to the background after {}", duration(ms)),
+        };
+        view.field(ViewLabel::Background, &text);
+    }
+}
+
+fn limits(view: &mut ApprovalView, manner: &RunManner) {
+    let mut parts = Vec::new();
+    if let Some(bytes) = manner.memory_bytes {
+        parts.push(format!("{} MiB of memory", bytes.div_ceil(1 << 20)));
+    }
+    if let Some(pids) = manner.pids {
+        parts.push(format!("{pids} processes"));
+    }
+    if let Some(cpus) = manner.cpus {
+        parts.push(format!("{cpus} processors"));
+    }
+    if !parts.is_empty() {
+        view.field(ViewLabel::Limits, &parts.join(", "));
+    }
+}
+
+/// Whether a file could be exchanged between its last check and its use, and why.
+fn race(view: &mut ApprovalView, plan: &RunPlan) {
+    let Some(freedom) = &plan.race_freedom else {
+        return;
+    };
+    if freedom.is_race_free() {
+        view.field(
+            ViewLabel::Race,
+            "race-free: no file can be exchanged meanwhile",
+        );
+    }
+    for risk in freedom.risks() {
+        view.warning(ViewLabel::Race, &format!("not race-free: {risk}"));
+    }
+}
+
+/// Milliseconds in the largest unit that says them exactly.
+fn duration(ms: u64) -> String {
+    match ms {
+        ms if ms > 0 && ms % 3_600_000 == 0 => format!("{} h", ms / 3_600_000),
+        ms if ms > 0 && ms % 60_000 == 0 => format!("{} min", ms / 60_000),
+        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
+        ms => format!("{ms} ms"),
+    }
+}

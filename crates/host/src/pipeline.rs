@@ -1,0 +1,31 @@
+//! From an approval to a run, and from a run to its end.
+//!
+//! Read in this order: `approved_run` (the stored plan of an approval, once, if all is as it was),
+//! `approved_patch` (the same for patches of protected files), `resume` (the same for runs whose
+//! caller is gone), `node_run` (runs that a gateway forwards to this host), `remote_run` (runs that
+//! another host makes), `run_records` (the audit records of a run), `recovery` (ends of runs without
+//! a waiting caller), `events` (the events of a conversation, after those ends).
+
+mod approved_patch;
+mod approved_run;
+mod events;
+mod node_run;
+mod recovery;
+mod remote_run;
+mod resume;
+mod run_records;
+
+pub use node_run::{
+    ApproverNotes, CarriedPlan, DriftedPart, ForwardedRun, ForwardedRunError, NoSession,
+    PreparedPlan,
+};
+pub use recovery::RecoveredRun;
+pub use remote_run::NewRemoteRun;
+pub use resume::{ResumableRun, is_too_late};
+pub use run_records::{EndListener, RunTicket, record_outcome};
+
+pub(crate) use approved_patch::PatchApproval;
+pub(crate) use approved_run::use_grant;
+pub(crate) use recovery::settle;
+pub(crate) use resume::resume_facts;
+pub(crate) use run_records::{record_closed, record_verdict, started_record};

@@ -1,0 +1,547 @@
+//! Runs that a gateway forwards to this host. The policy of this host judges them like any other.
+//! Where it wants an approval, the gateway has one: that counts for a plan that this host made and
+//! issued, if all of it still holds, and once for each run id.
+
+use interlock_approvals::clock::now;
+use interlock_approvals::{
+    ApprovalView, Claim, MESSAGE_BYTES, NewApproval, RunManner, add_manifest_names, add_scripts,
+    build_view, check_bound, check_remembered, forwarded_run_id, pinned_scripts, process_name,
+    usual_session_key, verdict_reasons,
+};
+use interlock_checks::{preflight, refusal};
+use interlock_command::display::Secrets;
+use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
+use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
+use interlock_store::{
+    ApprovalDecision, ClaimState, Claiming, ForwardedClaim, IssuedPlan, StoreError,
+};
+use interlock_supervisor::SupervisorClient;
+use serde_json::{Value, json};
+
+use super::approved_run::check_pins;
+use super::run_records::{RunTicket, open_run, record_closed, record_verdict};
+use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running, is_open};
+use crate::local::{HostError, LocalHost};
+use crate::permission::Permission;
+use crate::prepare::{PreparedRun, prepare, turn_pagers_off};
+
+/// Stands for the approval, whose id only the gateway knows.
+const GATEWAY: &str = "gateway";
+
+/// In place of the digest of a plan that there never was.
+const CANCELLED: &str = "cancelled";
+
+/// What the gateway says of a run besides the command.
+#[derive(Debug, Clone, Copy)]
+pub struct ForwardedRun<'a> {
+    /// Chosen by the gateway, never executed twice.
+    pub run_id: &'a str,
+    /// None: no limit.
+    pub timeout_ms: Option<u64>,
+    pub plan: CarriedPlan<'a>,
+    /// What an approver decided, as the gateway says. `None`: no approver has.
+    pub approved: Option<ApprovalDecision>,
+    /// The owner of the session, if the gateway handles it later; see
+    /// [`crate::process::owner_digest`].
+    pub owner: Option<&'a str>,
+}
+
+impl ForwardedRun<'_> {
+    /// Whether an approver allowed it, as the gateway says.
+    fn is_approved(&self) -> bool {
+        self.approved.is_some_and(ApprovalDecision::allows)
+    }
+}
+
+/// The plan that a forwarded run carries. A run that carries one, or says that it was approved, must
+/// be one of the plans that this host issued, under every policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CarriedPlan<'a> {
+    /// Neither a plan nor an approval: the policy alone decides.
+    None,
+    /// The gateway says that it was approved and names no plan, or what it names is no plan of a node.
+    Missing,
+    /// By the digest under which it was issued, which covers every field of it.
+    Digest(&'a str),
+}
+
+/// Why a forwarded run was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum ForwardedRunError {
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error("approval required: {0}")]
+    ApprovalRequired(String),
+    #[error("the run carries no plan that this host handed out")]
+    PlanUnknown,
+    #[error("changed since the plan was made: {what}")]
+    Drift { part: DriftedPart, what: String },
+    #[error("run id was used already; it is not run again")]
+    Used,
+}
+
+/// What of a plan no longer holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriftedPart {
+    Cwd,
+    /// A file whose content is bound.
+    Script,
+    /// What is started, or how.
+    Program,
+}
+
+impl From<HostError> for ForwardedRunError {
+    fn from(error: HostError) -> Self {
+        Self::Exec(error.into())
+    }
+}
+
+impl From<StoreError> for ForwardedRunError {
+    fn from(error: StoreError) -> Self {
+        HostError::from(error).into()
+    }
+}
+
+impl ForwardedRunError {
+    /// Stable, for programs.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Exec(error) => error.code(),
+            Self::ApprovalRequired(_) => "APPROVAL_REQUIRED",
+            Self::PlanUnknown => "APPROVAL_REQUEST_MISMATCH",
+            Self::Drift { .. } => "APPROVAL_DRIFT",
+            Self::Used => "APPROVAL_USED",
+        }
+    }
+}
+
+/// What an approver should know of a plan besides its words.
+#[derive(Debug, Clone, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApproverNotes {
+    ask: Ask,
+    binding: &'static str,
+    binding_reason: String,
+    cwd: String,
+    reasons: Vec<String>,
+    /// What *always* would store here, or why nothing.
+    always: Vec<Entry>,
+    no_always: Option<String>,
+    /// What an approver reads of the plan itself. The gateway masks what is secret in it.
+    view: ApprovalView,
+}
+
+/// A plan for a gateway, which shows it and sends it back.
+#[derive(Debug)]
+pub struct PreparedPlan {
+    plan: RunPlan,
+    is_bound: bool,
+    notes: ApproverNotes,
+}
+
+impl PreparedPlan {
+    pub fn plan(&self) -> &RunPlan {
+        &self.plan
+    }
+
+    /// Whether an approval can hold the plan to its files.
+    pub fn is_bound(&self) -> bool {
+        self.is_bound
+    }
+
+    /// Notes for the approver.
+    pub fn notes(&self) -> &ApproverNotes {
+        &self.notes
+    }
+}
+
+impl LocalHost {
+    /// Makes the plan of a request, with everything pinned that an approval would hold on to. It
+    /// says nothing about whether it may run. What could not be bound gets one only if the policy
+    /// allows it without an approval.
+    pub fn prepare_forwarded(&self, request: &ExecRequest<'_>) -> Result<PreparedPlan, ExecError> {
+        let judged = self.judge(request)?;
+        // An approver should not have to decide about a command that cannot work.
+        let analysis = &judged.evaluation.analysis;
+        if let Some(refusal) = refusal(analysis) {
+            return Err(refusal.into());
+        }
+        if !is_open(&judged.levels)
+            && let Some(mistake) = preflight(analysis)
+        {
+            return Err(mistake.into());
+        }
+        let asked = self.judge(&asking(request))?;
+        let verdict = &asked.evaluation.verdict;
+        let exec = asked.config.config().exec_for(request.agent.as_str());
+        let is_bound = match check_bound(&verdict.binding, &exec) {
+            Ok(()) => true,
+            Err(_) if judged.evaluation.verdict.outcome.is_allow() => false,
+            Err(refusal) => return Err(refusal.into()),
+        };
+        let plan = self.pinned(request, &asked, verdict.transport)?;
+        let approval = NewApproval {
+            plan: &plan,
+            verdict: &judged.evaluation.verdict,
+            ask: judged.levels.ask.value(),
+            session_key: &session_key(request),
+            requester: request.requester,
+            resume: None,
+            manner: RunManner::default(),
+            scripts: Vec::new(),
+        };
+        let binding = &verdict.binding;
+        let notes = ApproverNotes {
+            ask: approval.ask,
+            binding: binding.kind.as_str(),
+            binding_reason: binding.reason.clone(),
+            cwd: plan.cwd.canonical.clone(),
+            reasons: verdict_reasons(approval.verdict),
+            always: approval.always_entries(),
+            no_always: approval.no_always(),
+            view: plan_view(&plan, verdict),
+        };
+        Ok(PreparedPlan {
+            plan,
+            is_bound,
+            notes,
+        })
+    }
+
+    /// The plan as an approval would bind it.
+    fn pinned(
+        &self,
+        request: &ExecRequest<'_>,
+        asked: &JudgedRequest,
+        transport: Transport,
+    ) -> Result<RunPlan, ExecError> {
+        let verdict = Verdict {
+            outcome: Outcome::Ask,
+            transport,
+            ..asked.evaluation.verdict.clone()
+        };
+        let path = self.path(request.agent, request.caller)?;
+        let settings = self.run_settings(request, &path)?;
+        Ok(prepare(&asked.evaluation.analysis, &verdict, &settings)?)
+    }
+
+    /// Runs what a gateway forwards, if the policy of this host allows it, or asks and the gateway's
+    /// approval is for a plan of this host. Nothing that a gateway says helps against a deny.
+    pub fn exec_forwarded(
+        &self,
+        request: &ExecRequest<'_>,
+        forwarded: &ForwardedRun<'_>,
+        supervisor: &SupervisorClient,
+    ) -> Result<Running, ForwardedRunError> {
+        let agent = request.agent.as_str();
+        let judged = match self.judge_forwarded(request) {
+            Err(ExecError::Tool(refusal)) => {
+                self.store()
+                    .change(|change| record_closed(change, request))?;
+                return Err(ExecError::from(refusal).into());
+            }
+            judged => judged?,
+        };
+        let verdict = &judged.evaluation.verdict;
+        let permitted = self.permitted(request, &judged, forwarded);
+        let (mut plan, proof) = match permitted {
+            Ok(permitted) => permitted,
+            Err(error) => {
+                self.store().change(|change| {
+                    // What an approver allowed gets no second try at the same check. Other runs
+                    // must not make the plan go that an approval is bound to.
+                    if let (ForwardedRunError::Drift { .. }, CarriedPlan::Digest(digest)) =
+                        (&error, forwarded.plan)
+                        && forwarded.is_approved()
+                    {
+                        change.forget_issued_plan(digest)?;
+                    }
+                    let code = Some(error.code());
+                    record_verdict(change, request, verdict, code)
+                })?;
+                return Err(error);
+            }
+        };
+        plan.timeout_ms = forwarded.timeout_ms;
+        let (plan, allowed) = PreparedRun::forwarded(plan, proof).into_parts();
+        let mut manner = judged.manner(request)?;
+        manner.owner = forwarded.owner.map(str::to_owned);
+        let session_key = session_key(request);
+        let ticket = RunTicket {
+            run_id: forwarded_run_id(forwarded.run_id),
+            agent: plan.agent_id.clone(),
+            is_claimed: true,
+        };
+        let claim = self.store().change(|change| {
+            record_verdict(change, request, verdict, None)?;
+            let run = (ticket.run_id.as_str(), agent, session_key.as_str());
+            let claim = Claim::of_forwarded(change, run, &plan)?;
+            if claim.is_ok() {
+                open_run(change, &ticket, Some(GATEWAY), &plan, &session_key)?;
+            }
+            Ok::<_, StoreError>(claim)
+        })?;
+        let Ok(claim) = claim else {
+            return Err(ForwardedRunError::Used);
+        };
+        let permission = match allowed {
+            Some(allowed) => Permission::Verdict(allowed),
+            None => {
+                if forwarded.approved == Some(ApprovalDecision::AllowAlways) {
+                    self.remember(request, &judged, &plan)?;
+                }
+                Permission::Claim(claim)
+            }
+        };
+        Ok(self.order(plan, permission, manner, ticket, (supervisor, None))?)
+    }
+
+    /// The verdict with what the gateway adds. By that it can only become stricter: where this host
+    /// refuses a miss without asking, no gateway makes it a matter of an approval.
+    fn judge_forwarded(&self, request: &ExecRequest<'_>) -> Result<JudgedRequest, ExecError> {
+        let judged = self.judge(request)?;
+        let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
+        if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
+            let own = self.judge(&ExecRequest {
+                gateway: None,
+                ..same(request)
+            })?;
+            if own.evaluation.verdict.outcome == Outcome::Deny {
+                return Ok(own);
+            }
+        }
+        Ok(judged)
+    }
+
+    /// The plan that may run, with the verdict's proof or, without one, by the gateway's approval.
+    fn permitted(
+        &self,
+        request: &ExecRequest<'_>,
+        judged: &JudgedRequest,
+        forwarded: &ForwardedRun<'_>,
+    ) -> Result<(RunPlan, Option<Proof>), ForwardedRunError> {
+        let fresh = match self.plan(request, judged) {
+            Err(error @ ExecError::Denied(_)) => return Err(error.into()),
+            fresh => fresh,
+        };
+        // The plan is looked up before its files are read: the caller chooses the paths of an unknown
+        // plan.
+        let stored = match forwarded.plan {
+            CarriedPlan::None => None,
+            CarriedPlan::Missing => return Err(ForwardedRunError::PlanUnknown),
+            CarriedPlan::Digest(digest) => {
+                let stored = self.issued_plan(digest, forwarded.is_approved())?;
+                Some(stored.ok_or(ForwardedRunError::PlanUnknown)?)
+            }
+        };
+        let mut plan = match &stored {
+            // Said first: what changed since may be why there can be no fresh plan.
+            Some(stored) => {
+                let mut unchanged = self.unchanged(request, stored)?;
+                let fresh = fresh?.into_plan();
+                // A stored plan was pinned as one that needs an approval. Where an entry allows it, the paths that the entry was judged by are pinned too.
+                let is_direct = |plan: &RunPlan| matches!(plan.program, PlanProgram::Direct { .. });
+                let by_entry = judged.evaluation.verdict.by_allowlist;
+                if by_entry && is_direct(&unchanged) && is_direct(&fresh) {
+                    unchanged.program = fresh.program;
+                }
+                unchanged
+            }
+            None => fresh?.into_plan(),
+        };
+        if let Outcome::Allow(proof) = judged.evaluation.verdict.outcome {
+            if judged.evaluation.verdict.by_allowlist {
+                turn_pagers_off(&mut plan);
+            }
+            return Ok((plan, Some(proof)));
+        }
+        match (forwarded.is_approved(), stored) {
+            (true, Some(_)) => Ok((plan, None)),
+            _ => {
+                let reason = &judged.evaluation.verdict.reason;
+                Err(ForwardedRunError::ApprovalRequired(reason.message.clone()))
+            }
+        }
+    }
+
+    /// The plan that was issued under this digest. What was approved is the first one: the same words,
+    /// prepared once more, must not change what an approver was shown. What the policy
+    /// allows by itself is held to the newest one, so that a program that was built anew runs.
+    fn issued_plan(
+        &self,
+        digest: &str,
+        is_approved: bool,
+    ) -> Result<Option<RunPlan>, ForwardedRunError> {
+        let which = if is_approved {
+            IssuedPlan::First
+        } else {
+            IssuedPlan::Newest
+        };
+        let stored = self.store().issued_plan(digest, which, now())?;
+        // What cannot be read was written by another version: it must be prepared again.
+        Ok(stored.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    /// The plan of the request, made anew, if it is the one that was issued: the same program
+    /// files, the same directory, the same content of bound files.
+    fn unchanged(
+        &self,
+        request: &ExecRequest<'_>,
+        stored: &RunPlan,
+    ) -> Result<RunPlan, ForwardedRunError> {
+        let drift = |part, what: String| ForwardedRunError::Drift { part, what };
+        let path = self.path(request.agent, request.caller)?;
+        if let Err(found) = stored.cwd.check() {
+            return Err(drift(DriftedPart::Cwd, found.to_string()));
+        }
+        if let Err(found) = stored.binding.check(&path) {
+            return Err(drift(DriftedPart::Script, found.to_string()));
+        }
+        if let Err(found) = check_pins(stored, &path) {
+            return Err(drift(DriftedPart::Program, found.to_string()));
+        }
+        let transport = match stored.program {
+            PlanProgram::Direct { .. } => Transport::Direct,
+            PlanProgram::Shell { .. } => Transport::Shell,
+        };
+        let asked = self.judge(&asking(request))?;
+        let fresh = self.pinned(request, &asked, transport)?;
+        let same_words = (&fresh.agent_id, &fresh.session_key, &fresh.command)
+            == (&stored.agent_id, &stored.session_key, &stored.command);
+        if !same_words {
+            return Err(ForwardedRunError::PlanUnknown);
+        }
+        let place = |cwd: &PinnedDirectory| (cwd.canonical.clone(), cwd.device, cwd.inode);
+        if place(&fresh.cwd) != place(&stored.cwd) {
+            return Err(drift(
+                DriftedPart::Cwd,
+                "the working directory is another".to_owned(),
+            ));
+        }
+        if fresh.binding != stored.binding {
+            let what = "the files that it reads are others".to_owned();
+            return Err(drift(DriftedPart::Script, what));
+        }
+        if fresh.program != stored.program {
+            let what = "a name leads to another program".to_owned();
+            return Err(drift(DriftedPart::Program, what));
+        }
+        Ok(fresh)
+    }
+
+    /// Stores what *always* means, where there is something to store.
+    fn remember(
+        &self,
+        request: &ExecRequest<'_>,
+        judged: &JudgedRequest,
+        plan: &RunPlan,
+    ) -> Result<(), HostError> {
+        let session_key = session_key(request);
+        let approval = NewApproval {
+            plan,
+            verdict: &judged.evaluation.verdict,
+            ask: judged.levels.ask.value(),
+            session_key: &session_key,
+            requester: request.requester,
+            resume: None,
+            manner: RunManner::default(),
+            scripts: Vec::new(),
+        };
+        let agent = request.agent.as_str();
+        for entry in approval.always_entries() {
+            let (document, _) = self.document()?;
+            let own = document.agents.get(agent);
+            let own = own.map_or(&[][..], |scope| &scope.allowlist);
+            if let Err(error) = check_remembered(agent, own) {
+                tracing::warn!(%error, "what was always allowed is not stored");
+                return Ok(());
+            }
+            self.rules().add_entry(agent, &entry)?;
+        }
+        Ok(())
+    }
+}
+
+impl LocalHost {
+    /// Keeps a plan that a gateway gets, bound or not, under the digest by which it is recognized.
+    pub fn issue_plan(&self, digest: &str, prepared: &PreparedPlan) -> Result<(), HostError> {
+        let plan = serde_json::to_string(&prepared.plan).unwrap_or_default();
+        let store = self.store();
+        Ok(store.change(|change| change.issue_plan(digest, &plan, now()))?)
+    }
+}
+
+/// What is known of a forwarded run that has no session.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NoSession {
+    /// It has not run, and never will.
+    Never,
+    /// It is about to have one.
+    Starting,
+    /// It is over and its session was forgotten; with how it ended, where that is known.
+    Over(Option<Value>),
+}
+
+impl LocalHost {
+    /// Sees to it that a run without a session is not started later, by an order that was under way
+    /// all the time: its id is used up by this.
+    pub fn forbid_forwarded(&self, run_id: &str) -> Result<NoSession, HostError> {
+        let id = forwarded_run_id(run_id);
+        let agent = interlock_policy::AgentId::MAIN;
+        Ok(self.store().change(|change| {
+            let claiming = change.claim_forwarded(&ForwardedClaim {
+                id: &id,
+                digest: CANCELLED,
+                agent,
+                session_key: &usual_session_key(agent),
+                claimer: process_name(),
+                now_ms: now(),
+            })?;
+            Ok::<_, StoreError>(match claiming {
+                Claiming::Claimed => {
+                    let outcome = json!({ "code": CANCELLED, "status": "not-started" });
+                    change.finish_claim(&id, &outcome, now())?;
+                    NoSession::Never
+                }
+                Claiming::AlreadyClaimed { state, .. } => match state {
+                    ClaimState::Unfinished => NoSession::Starting,
+                    ClaimState::Finished { outcome, .. } => NoSession::Over(Some(outcome)),
+                    ClaimState::Unknown { .. } => NoSession::Over(None),
+                },
+                Claiming::NotAllowed(_) => NoSession::Over(None),
+            })
+        })?)
+    }
+}
+
+/// What this host knows of a plan that another one shows.
+fn plan_view(plan: &RunPlan, verdict: &Verdict) -> ApprovalView {
+    let mut view = build_view(plan, &RunManner::default(), Secrets::Revealed);
+    add_manifest_names(&mut view, verdict);
+    add_scripts(&mut view, plan, &pinned_scripts(plan));
+    view.bounded(MESSAGE_BYTES)
+}
+
+/// The same request as one that needs an approval, so that all is looked into that an approval binds.
+fn asking<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
+    ExecRequest {
+        ask: Some(Ask::Always),
+        ..same(request)
+    }
+}
+
+fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
+    ExecRequest {
+        source: request.source.clone(),
+        cwd: request.cwd.clone(),
+        env: request.env.clone(),
+        ..*request
+    }
+}
+
+fn session_key(request: &ExecRequest<'_>) -> String {
+    match request.session_key {
+        Some(key) if !key.is_empty() => key.to_owned(),
+        _ => format!("agent:{}:main", request.agent),
+    }
+}

@@ -1,0 +1,256 @@
+//! Ends of runs without a waiting caller: of background runs, and of those that a crash left
+//! behind.
+
+use std::time::{Duration, Instant};
+
+use interlock_approvals::clock::now;
+use interlock_approvals::{NotifySettings, SessionRunEnd, gateway_run_id, process_lives};
+use interlock_store::{OpenRun, Store, StoreError};
+use interlock_supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
+use interlock_transcript::{SessionOutcome, TranscriptStatus};
+use serde_json::{Value, json};
+
+use super::events::output_tail;
+use super::run_records::end_run;
+use crate::local::{HostError, LocalHost};
+
+/// How long one request for the end of a session waits.
+const WATCH: Duration = Duration::from_secs(30);
+
+/// How long a session that has ended may take to write that down.
+const SETTLING: Duration = Duration::from_secs(5);
+
+/// What was found out about one run. None of them is run again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecoveredRun {
+    /// The approval's id where it allowed this run.
+    pub run_id: String,
+    pub session_key: String,
+    /// Its name in the background, if it came so far.
+    pub session: Option<String>,
+    pub is_approved: bool,
+    /// `None`: unknown.
+    pub outcome: Option<Value>,
+}
+
+impl RecoveredRun {
+    /// The id that a gateway gave it, if a gateway forwarded it.
+    pub fn forwarded_run(&self) -> Option<&str> {
+        gateway_run_id(&self.run_id)
+    }
+}
+
+impl LocalHost {
+    /// Records the end of every run that no caller waits for any more: as its session reports where
+    /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
+    /// alone. Each end is recorded once, even if several processes look at the same time.
+    pub fn recover(&self, supervisor: &SupervisorClient) -> Result<Vec<RecoveredRun>, HostError> {
+        let store = self.store();
+        let mut runs = store.open_runs()?;
+        self.approvals().announce_due(&runs)?;
+        runs.retain(|run| is_here(run) && is_unattended(run));
+        if runs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sessions = supervisor.list();
+        let mut recovered = Vec::new();
+        for mut run in runs {
+            let session = sessions.iter().find(|listed| is_session_of(&run, listed));
+            if let (None, Some(listed)) = (&run.session, session) {
+                // It outlived its waiter.
+                let name = &listed.session.name;
+                store.change(|change| change.to_background(&run.id, name))?;
+                run.session = Some(name.clone());
+            }
+            let outcome = match session.map(|listed| listed.state) {
+                Some(SessionState::Running) => continue,
+                Some(SessionState::Ended) => session.and_then(|listed| outcome(&listed.status)),
+                Some(SessionState::Lost) | None => None,
+            };
+            recovered.extend(self.close_run(&run, supervisor.place(), outcome)?);
+        }
+        Ok(recovered)
+    }
+
+    /// Records the end of one background session, when it has ended; for callers that watch it.
+    /// `None` where it still runs, or its end is recorded already.
+    pub fn finish_background(
+        &self,
+        session: &str,
+        supervisor: &SupervisorClient,
+    ) -> Result<Option<RecoveredRun>, HostError> {
+        match self.store().background_run(session)? {
+            Some(run) => self.settle_run(&run, supervisor.place()),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits until a background session has ended and records that; blocks as long as it takes.
+    pub fn await_background(
+        &self,
+        session: &str,
+        supervisor: &SupervisorClient,
+    ) -> Result<Option<RecoveredRun>, HostError> {
+        while let Ok(link) = supervisor.session(session) {
+            let waited = link.wait(u64::MAX, WATCH);
+            if waited.map_or(true, |standing| standing.ended) {
+                break;
+            }
+        }
+        let until = Instant::now() + SETTLING;
+        loop {
+            let found = self.finish_background(session, supervisor)?;
+            if found.is_some() || self.store().background_run(session)?.is_none() {
+                return Ok(found);
+            }
+            if Instant::now() >= until {
+                // Its files say that it runs, but no process runs it: then it is lost.
+                let mut recovered = self.recover(supervisor)?.into_iter();
+                return Ok(recovered.find(|one| one.session.as_deref() == Some(session)));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The same for all background runs of one session key, as far as their files tell.
+    pub(super) fn settle_session(
+        &self,
+        session_key: &str,
+        supervisor: &SupervisorClient,
+    ) -> Result<(), HostError> {
+        let mut runs = self.store().open_runs_of(session_key)?;
+        self.approvals().announce_due(&runs)?;
+        runs.retain(is_here);
+        let unattended = || runs.iter().filter(|run| is_unattended(run));
+        if unattended().any(|run| run.session.is_none()) {
+            self.recover(supervisor)?;
+            return Ok(());
+        }
+        for run in unattended() {
+            self.settle_run(run, supervisor.place())?;
+        }
+        Ok(())
+    }
+
+    /// Forgets approvals, claims and grants that are over for a day, and events that are old. The
+    /// audit keeps its records.
+    pub fn forget_old(&self) -> Result<(), HostError> {
+        let store = self.store();
+        store.purge(now())?;
+        store.purge_events(now())?;
+        store.purge_stale(now())?;
+        Ok(self.rules().forget_uses()?)
+    }
+
+    fn settle_run(
+        &self,
+        run: &OpenRun,
+        place: &SupervisorPaths,
+    ) -> Result<Option<RecoveredRun>, HostError> {
+        let notify = || self.approvals().notify_settings(&run.agent);
+        Ok(settle(self.store(), run, place, notify)?)
+    }
+
+    fn close_run(
+        &self,
+        run: &OpenRun,
+        place: &SupervisorPaths,
+        outcome: Option<Value>,
+    ) -> Result<Option<RecoveredRun>, HostError> {
+        let notify = self.approvals().notify_settings(&run.agent);
+        Ok(close(self.store(), run, place, outcome, notify)?)
+    }
+}
+
+/// Records the end of a background run if its files tell of it, or are gone.
+pub(crate) fn settle(
+    store: &Store,
+    run: &OpenRun,
+    place: &SupervisorPaths,
+    notify: impl FnOnce() -> NotifySettings,
+) -> Result<Option<RecoveredRun>, StoreError> {
+    let Some(name) = &run.session else {
+        return Ok(None);
+    };
+    let directory = place.session(name);
+    let outcome = match TranscriptStatus::read(&directory) {
+        Ok(status) if !is_of(run, &status) => None,
+        Ok(status) if !status.outcome.is_final() => return Ok(None),
+        Ok(status) => outcome(&status),
+        Err(_) if !TranscriptStatus::path(&directory).exists() => None,
+        // The file is damaged: a caller that asks the supervisor gets a better answer.
+        Err(_) => return Ok(None),
+    };
+    close(store, run, place, outcome, notify())
+}
+
+fn close(
+    store: &Store,
+    run: &OpenRun,
+    place: &SupervisorPaths,
+    outcome: Option<Value>,
+    notify: NotifySettings,
+) -> Result<Option<RecoveredRun>, StoreError> {
+    let tail = match (&outcome, &run.session) {
+        (Some(_), Some(name)) => output_tail(place, name),
+        _ => String::new(),
+    };
+    let how = SessionRunEnd {
+        outcome: outcome.as_ref(),
+        tail: &tail,
+        notify,
+    };
+    let is_first = store.change(|change| end_run(change, &run.id, &how))?;
+    Ok(is_first.then(|| RecoveredRun {
+        run_id: run.id.clone(),
+        session_key: run.session_key.clone(),
+        session: run.session.clone(),
+        is_approved: run.approval_id.is_some(),
+        outcome,
+    }))
+}
+
+/// Others are looked after by the host that makes them.
+fn is_here(run: &OpenRun) -> bool {
+    run.node.is_none()
+}
+
+/// In the background, or left behind by its waiter.
+fn is_unattended(run: &OpenRun) -> bool {
+    run.session.is_some() || !process_lives(&run.waiter)
+}
+
+fn is_session_of(run: &OpenRun, listed: &ListedSession) -> bool {
+    match (&listed.session.run_id, &run.session) {
+        (Some(id), _) => *id == run.id,
+        (None, Some(name)) => *name == listed.session.name,
+        (None, None) => false,
+    }
+}
+
+/// Names are given away again: what lies there may be another run.
+fn is_of(run: &OpenRun, status: &TranscriptStatus) -> bool {
+    let session = status.session.as_ref();
+    let id = session.and_then(|session| session.run_id.as_ref());
+    id.is_none_or(|id| *id == run.id)
+}
+
+/// None where the end was not observed.
+fn outcome(status: &TranscriptStatus) -> Option<Value> {
+    let mut value = match status.outcome {
+        SessionOutcome::Exited { code } => json!({ "exitCode": code, "status": "exited" }),
+        SessionOutcome::Signalled { signal } => json!({ "signal": signal, "status": "signaled" }),
+        SessionOutcome::TimedOut { .. } => json!({ "status": "timed-out" }),
+        SessionOutcome::Running | SessionOutcome::Lost => return None,
+    };
+    if let Some(ended) = status.ended_ms {
+        value["durationMs"] = ended.saturating_sub(status.started_ms).into();
+    }
+    value["outputBytes"] = status.totals.bytes.into();
+    value["session"] = status
+        .session
+        .as_ref()
+        .map(|session| session.name.clone())
+        .into();
+    Some(value)
+}

@@ -1,0 +1,413 @@
+//! The audit records of a run: the verdict, the start, the end.
+
+use std::collections::BTreeMap;
+
+use interlock_approvals::clock::now;
+use interlock_approvals::{
+    NotifySettings, SessionRunEnd, THIS_HOST, clipped_command, gateway_run_id, process_name,
+    queue_finished, shown_command,
+};
+use interlock_command::Source;
+use interlock_command::display::{self, Secrets};
+use interlock_engine::RunStatus;
+use interlock_plan::RunPlan;
+use interlock_policy::{Verdict, quote};
+use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
+use interlock_supervisor::{ClientError, SupervisorPaths, Waited};
+use serde_json::{Value, json};
+
+use super::events::ended_tail;
+use crate::exec::ExecRequest;
+use crate::local::{HostError, LocalHost};
+use crate::prepare::command_text;
+
+/// A run that was started, until its end is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "the caller that waits for a run records its end"]
+pub struct RunTicket {
+    /// The approval's id where it allowed this run.
+    pub run_id: String,
+    pub(crate) agent: String,
+    /// There is a claim that wants an outcome.
+    pub(crate) is_claimed: bool,
+}
+
+impl RunTicket {
+    /// Whether an event notifies the conversation of its end: of a run that was approved here.
+    fn has_event(&self) -> bool {
+        self.is_claimed && gateway_run_id(&self.run_id).is_none()
+    }
+}
+
+/// Writes a verdict, and by which code the run was refused in spite of it; and the use of the
+/// entries that allow it.
+pub(crate) fn record_verdict(
+    change: &Change<'_>,
+    request: &ExecRequest<'_>,
+    verdict: &Verdict,
+    refused: Option<&str>,
+) -> Result<(), StoreError> {
+    let agent = request.agent.as_str();
+    let shown = RecordedCommand::of(&request.source);
+    let (env, env_is_exact) = recorded_env(&request.env);
+    if refused.is_none() {
+        for used in &verdict.entries {
+            change.use_entry(&EntryUse {
+                entry: used.key.clone(),
+                used_at_ms: now(),
+                command: shown.text.clone(),
+                resolved: used.resolved.clone(),
+            })?;
+        }
+    }
+    let segments: Vec<Value> = verdict
+        .segments
+        .iter()
+        .map(|judged| {
+            json!({
+                "canonical": judged.canonical,
+                "reason": judged.reason.code,
+                "satisfiedBy": judged.satisfied_by,
+            })
+        })
+        .collect();
+    let workspace = request.caller.workspace();
+    let record = json!({
+        "agent": agent,
+        "argv": shown.argv,
+        "ask": request.ask,
+        "binding": verdict.binding.kind,
+        "command": shown.text,
+        "cwd": request.cwd,
+        "env": env,
+        "exact": shown.is_exact && env_is_exact,
+        "input": request.input(),
+        "reason": verdict.reason,
+        "refused": refused,
+        "segments": segments,
+        "transport": verdict.transport,
+        "verdict": verdict.outcome,
+        "workspace": (!workspace.is_empty()).then_some(workspace),
+    });
+    change.append(AuditKind::Verdict, &record, now())?;
+    Ok(())
+}
+
+/// In place of a value that is a secret.
+const MASKED: &str = "***";
+
+/// The overrides of a call as the audit holds them, and whether these are all of their values.
+fn recorded_env(env: &BTreeMap<String, String>) -> (BTreeMap<&str, &str>, bool) {
+    let mut is_exact = true;
+    let pairs = env.iter().map(|(name, value)| {
+        let text = format!("{name}={} :", quote(value));
+        let shown = display::command(&text, Secrets::Masked);
+        if shown.is_ok_and(|shown| shown.text == text) {
+            (name.as_str(), value.as_str())
+        } else {
+            is_exact = false;
+            (name.as_str(), MASKED)
+        }
+    });
+    (pairs.collect(), is_exact)
+}
+
+/// A command as the audit holds it: without secrets.
+struct RecordedCommand {
+    text: String,
+    /// The argument vector of a request, where nothing of it had to be hidden.
+    argv: Option<Vec<String>>,
+    /// The text is all of the command, as it was.
+    is_exact: bool,
+}
+
+impl RecordedCommand {
+    fn of(source: &Source) -> Self {
+        let command = command_text(source);
+        let shown = display::command(&command, Secrets::Masked);
+        let is_exact = shown.as_ref().is_ok_and(|shown| shown.text == command);
+        Self {
+            text: shown.map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text),
+            argv: match source {
+                Source::Argv(argv) if is_exact => Some(argv.clone()),
+                _ => None,
+            },
+            is_exact,
+        }
+    }
+}
+
+/// Writes that the tool is closed to an agent, so that nothing was judged.
+pub(crate) fn record_closed(
+    change: &Change<'_>,
+    request: &ExecRequest<'_>,
+) -> Result<(), StoreError> {
+    let record = json!({
+        "agent": request.agent.as_str(),
+        "command": RecordedCommand::of(&request.source).text,
+        "cwd": request.cwd,
+        "refused": "TOOL_DENIED",
+        "verdict": "deny",
+    });
+    change.append(AuditKind::Verdict, &record, now())?;
+    Ok(())
+}
+
+/// Writes the start of a run that the policy allows by itself; claims write their own.
+pub(crate) fn started_record(
+    change: &Change<'_>,
+    ticket: &RunTicket,
+    plan: &RunPlan,
+    session_key: &str,
+) -> Result<(), StoreError> {
+    let record = json!({
+        "agent": ticket.agent,
+        "digest": plan.digest().as_str(),
+        "shield": plan.shield.words(),
+        "runId": ticket.run_id,
+    });
+    change.append(AuditKind::RunStarted, &record, now())?;
+    open_run(change, ticket, None, plan, session_key)
+}
+
+/// From now on the run wants an end, whichever process learns of it.
+pub(crate) fn open_run(
+    change: &Change<'_>,
+    ticket: &RunTicket,
+    approval_id: Option<&str>,
+    plan: &RunPlan,
+    session_key: &str,
+) -> Result<(), StoreError> {
+    change.open_run(&NewRun {
+        id: &ticket.run_id,
+        approval_id,
+        agent: &ticket.agent,
+        session_key,
+        host: THIS_HOST,
+        node: None,
+        command: &clipped_command(&shown_command(&plan.command, Secrets::Masked).text),
+        waiter: process_name(),
+        now_ms: now(),
+    })?;
+    Ok(())
+}
+
+/// Records the end of a run, in its claim or by itself, and the event for its session. `false` if
+/// another process has.
+pub(super) fn end_run(
+    change: &Change<'_>,
+    run_id: &str,
+    end: &SessionRunEnd<'_>,
+) -> Result<bool, StoreError> {
+    let Some(run) = change.close_run(run_id)? else {
+        return Ok(false);
+    };
+    let is_claimed = run.approval_id.is_some();
+    record_outcome(change, run_id, &run.agent, is_claimed, end.outcome)?;
+    queue_finished(change, &run, end)?;
+    Ok(true)
+}
+
+/// Writes how a run ended, where that is known: in its claim, if there is one, or by itself.
+pub fn record_outcome(
+    change: &Change<'_>,
+    run_id: &str,
+    agent: &str,
+    is_claimed: bool,
+    outcome: Option<&Value>,
+) -> Result<(), StoreError> {
+    let state = match (is_claimed, outcome) {
+        (true, Some(outcome)) => return change.finish_claim(run_id, outcome, now()),
+        (true, None) => return change.mark_unknown(run_id, now()),
+        (false, Some(_)) => "finished",
+        (false, None) => "unknown",
+    };
+    let record = json!({
+        "agent": agent,
+        "outcome": outcome,
+        "runId": run_id,
+        "state": state,
+    });
+    change.append(AuditKind::RunEnded, &record, now())?;
+    Ok(())
+}
+
+/// Who learns of the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndListener {
+    /// The caller waits, and gets it in its result: no event repeats it.
+    Caller,
+    /// No caller waits: the session gets an event.
+    SessionEvent,
+}
+
+impl LocalHost {
+    /// Records how a run ended, or that it went to the background under this session's name. What
+    /// cannot be written now, since others hold the database, is an error, and is written later all
+    /// the same if this process lives.
+    pub fn record_end(
+        &self,
+        ticket: &RunTicket,
+        session: &str,
+        waited: Result<&Waited, &ClientError>,
+        listener: EndListener,
+    ) -> Result<(), HostError> {
+        let record = self.run_end_record(ticket, session, waited, listener);
+        let later = self.later();
+        Ok(later.change_now(move |change| record.write(change), not_recorded(ticket))?)
+    }
+
+    /// The same a moment later, for callers that do not wait for it. A process that is killed
+    /// before leaves a run whose end is not recorded; see [`LocalHost::recover`].
+    pub fn record_end_later(
+        &self,
+        ticket: &RunTicket,
+        session: &str,
+        waited: Result<&Waited, &ClientError>,
+        listener: EndListener,
+    ) {
+        let record = self.run_end_record(ticket, session, waited, listener);
+        let later = self.later();
+        later.change(move |change| record.write(change), not_recorded(ticket));
+    }
+
+    fn run_end_record(
+        &self,
+        ticket: &RunTicket,
+        session: &str,
+        waited: Result<&Waited, &ClientError>,
+        listener: EndListener,
+    ) -> RunEndRecord {
+        let outcome = match waited {
+            Ok(Waited::Ended(ended)) => {
+                let outcome = &ended.outcome;
+                let duration = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
+                let mut value = status(outcome.status);
+                value["durationMs"] = duration.into();
+                value["outputBytes"] = ended.totals.bytes.into();
+                value["session"] = session.into();
+                Some(value)
+            }
+            Ok(Waited::Yielded) => {
+                return RunEndRecord::Background {
+                    ticket: ticket.clone(),
+                    session: session.to_owned(),
+                };
+            }
+            Err(_) => None,
+        };
+        let tail = match waited {
+            Ok(Waited::Ended(ended)) if ticket.has_event() => {
+                ended_tail(ended, &SupervisorPaths::new(self.state_dir()), session)
+            }
+            _ => String::new(),
+        };
+        self.end_of(ticket, outcome, tail, listener)
+    }
+
+    fn end_of(
+        &self,
+        ticket: &RunTicket,
+        outcome: Option<Value>,
+        tail: String,
+        listener: EndListener,
+    ) -> RunEndRecord {
+        let has_event = ticket.has_event();
+        RunEndRecord::Ended {
+            run_id: ticket.run_id.clone(),
+            outcome,
+            tail,
+            notify: if has_event {
+                self.approvals().notify_settings(&ticket.agent)
+            } else {
+                NotifySettings::NOTHING
+            },
+            is_known: has_event && listener == EndListener::Caller,
+        }
+    }
+
+    /// Records that an order did not become a run, or that it is unknown whether it did.
+    pub(crate) fn failed_start(
+        &self,
+        ticket: &RunTicket,
+        error: &ClientError,
+    ) -> Result<(), HostError> {
+        let is_known = matches!(
+            error,
+            ClientError::Refused(_) | ClientError::NotStarted(_) | ClientError::StillThere(_)
+        );
+        let outcome = json!({
+            "code": error.code(),
+            "message": error.to_string(),
+            "status": "not-started",
+        });
+        let outcome = is_known.then_some(outcome);
+        let record = self.end_of(ticket, outcome, String::new(), EndListener::SessionEvent);
+        Ok(self.store().change(|change| record.write(change))?)
+    }
+}
+
+fn not_recorded(ticket: &RunTicket) -> impl FnOnce(&StoreError) + Send + 'static {
+    let run_id = ticket.run_id.clone();
+    move |error| tracing::error!(run = run_id, %error, "the end of a run is not recorded")
+}
+
+/// The last report of the process that waited for a run.
+#[derive(Debug)]
+enum RunEndRecord {
+    Ended {
+        run_id: String,
+        outcome: Option<Value>,
+        tail: String,
+        notify: NotifySettings,
+        /// No event has to repeat it.
+        is_known: bool,
+    },
+    Background {
+        ticket: RunTicket,
+        session: String,
+    },
+}
+
+impl RunEndRecord {
+    fn write(&self, change: &Change<'_>) -> Result<(), StoreError> {
+        match self {
+            Self::Ended {
+                run_id,
+                outcome,
+                tail,
+                notify,
+                is_known,
+            } => {
+                let how = SessionRunEnd {
+                    outcome: outcome.as_ref(),
+                    tail,
+                    notify: *notify,
+                };
+                end_run(change, run_id, &how)?;
+                if *is_known {
+                    change.mark_run_events_delivered(run_id, now())?;
+                }
+            }
+            Self::Background { ticket, session } => {
+                let record = json!({
+                    "agent": ticket.agent,
+                    "runId": ticket.run_id,
+                    "session": session,
+                    "state": "background",
+                });
+                change.to_background(&ticket.run_id, session)?;
+                change.append(AuditKind::RunStarted, &record, now())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn status(status: RunStatus) -> Value {
+    match status {
+        RunStatus::Exited(code) => json!({ "exitCode": code, "status": "exited" }),
+        RunStatus::Signaled(signal) => json!({ "signal": signal, "status": "signaled" }),
+        RunStatus::TimedOut => json!({ "status": "timed-out" }),
+    }
+}
