@@ -339,7 +339,7 @@ mod tests {
             row[key] = json!(7);
             let read = StoredVerdict::read(&row);
             assert!(read.fallback.allows(), "{key}");
-            assert_eq!(read.reasons().is_empty(), false, "{key}");
+            assert!(!read.reasons().is_empty(), "{key}");
         }
     }
 
