@@ -5,7 +5,7 @@
 //! host ──connect──► companion        both check the peer
 //!      ◄── hello ──                  protocol and nonce of the companion
 //!      ─── hello ─►                  protocol and nonce of the host
-//!      ─ request ─►                  what is asked; from here on every line is authenticated
+//!      ─ request ─►                  the approval; from here on every line is authenticated
 //!      ◄ received, shown, reveal, answer
 //!      ─ revealed, result, ended ─►
 //! ```

@@ -1,4 +1,4 @@
-//! What stands in for an approver who cannot be asked or does not decide: the judge's own decision,
+//! What stands in for an approver who cannot be reached or does not decide: the judge's own decision,
 //! stored with the approval as a typed value. A value that this version does not know is a denial.
 
 use interlock_policy::Verdict;

@@ -1,4 +1,4 @@
-//! Bytes as people and JSON take them.
+//! Bytes as hexadecimal digits.
 
 use std::fmt::Write as _;
 

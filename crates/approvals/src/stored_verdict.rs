@@ -43,7 +43,7 @@ pub struct StoredVerdict {
         skip_serializing_if = "Option::is_none"
     )]
     pub no_always: Option<String>,
-    /// What stands in for an approver who cannot be asked or does not decide in time.
+    /// What stands in for an approver who cannot be reached or does not decide in time.
     #[serde(rename = "fallbackDecision", deserialize_with = "read_fallback")]
     pub(crate) fallback: StoredFallback,
     /// Set where this host starts the run by itself once it is allowed. No surface shows it.
@@ -339,7 +339,7 @@ mod tests {
             row[key] = json!(7);
             let read = StoredVerdict::read(&row);
             assert!(read.fallback.allows(), "{key}");
-            assert_eq!(read.reasons().is_empty(), false, "{key}");
+            assert!(!read.reasons().is_empty(), "{key}");
         }
     }
 

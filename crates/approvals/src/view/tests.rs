@@ -1,3 +1,5 @@
+//! The text form of a view, and what a hostile text cannot do in it.
+
 use super::*;
 
 fn view() -> ApprovalView {

@@ -1,3 +1,5 @@
+//! What makes a line believed, and what does not.
+
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -117,7 +119,7 @@ fn an_answer_fits_its_question_only() {
     let one = ask(&mut twin, "one");
     opened(&mut twins, &one, NOW).unwrap();
     let said = answer(&mut twins);
-    // The same nonces, another question.
+    // The same nonces, another approval.
     let mut swapped = make(Side::Host).unwrap();
     ask(&mut swapped, "two");
     assert_eq!(
@@ -125,7 +127,7 @@ fn an_answer_fits_its_question_only() {
         Err(CompanionWireError::Mac)
     );
     opened(&mut twin, &said, NOW).unwrap();
-    // And nothing is answered before it was asked.
+    // And nothing is decided before a request.
     let early = companion.seal(&FromCompanion::Shown {}, NOW);
     assert_eq!(early.unwrap_err(), CompanionWireError::Mac);
     assert_eq!(opened(&mut host, &said, NOW), Err(CompanionWireError::Mac));
