@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use interlock_policy::safe_bin::{
-    Profiles, SafeBinProfile, SafeBinView, check, in_trusted_dir, is_interpreter_like, trusted_dirs,
+    Profiles, SafeBinProfile, SafeBinView, check, is_interpreter_like,
 };
+use interlock_programs::{in_trusted_dir, trusted_dirs};
 use serde_json::Value;
 
 use crate::comparison::{Answer, Comparison, Direction, Row, strings, unreadable};

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
-use interlock_policy::safe_bin::{
-    Profiles, check, in_trusted_dir, is_interpreter_like, trusted_dirs,
-};
+use interlock_policy::safe_bin::{Profiles, check, is_interpreter_like};
+use interlock_programs::{in_trusted_dir, trusted_dirs};
 use proptest::prelude::*;
 
 const BINS: [&str; 8] = ["cut", "uniq", "head", "tail", "tr", "wc", "grep", "sort"];

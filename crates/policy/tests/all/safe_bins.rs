@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use interlock_policy::safe_bin::{
-    Profiles, SafeBinProfile, SafeBinRefusal, SafeBinView, always_refused, check, in_trusted_dir,
-    is_interpreter_like, trusted_dirs,
+    Profiles, SafeBinProfile, SafeBinRefusal, SafeBinView, always_refused, check,
+    is_interpreter_like,
 };
+use interlock_programs::{in_trusted_dir, trusted_dirs};
 use serde_json::Value;
 
 fn owned<W: AsRef<str>>(words: &[W]) -> Vec<String> {
