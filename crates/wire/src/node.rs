@@ -72,6 +72,7 @@ impl NodeInvokeRequest {
 macro_rules! command_params {
     ($($name:ident for $command:expr;)*) => {
         $(impl Params for $name {
+            type Answer = Value;
             const METHOD: &'static str = $command;
             const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
         })*
