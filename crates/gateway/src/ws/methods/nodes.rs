@@ -19,6 +19,7 @@ use interlock_wire::results::{
     NodeInvoked, NodePolicyReport, NodeRenamed, Relayed,
 };
 use interlock_wire::{WireError, refusal};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Context, pairing::PairingFailure, store_failed, work};
@@ -137,35 +138,52 @@ pub(super) async fn invoke(
     let key = OnceKey::new(name, "node.invoke", asked);
     let (gateway, client) = (Arc::clone(context.gateway), Arc::clone(context.client));
     let work = async move {
-        match invoke_once(&gateway, &client, params).await {
-            Ok(payload) => (StatusCode::OK, json!({ "payload": payload })),
-            Err(error) => (StatusCode::OK, json!({ "failed": error })),
-        }
+        let outcome = match invoke_once(&gateway, &client, params).await {
+            Ok(invoked) => InvokeOutcome {
+                payload: Some(invoked),
+                failed: None,
+            },
+            Err(error) => InvokeOutcome {
+                payload: None,
+                failed: Some(error),
+            },
+        };
+        (StatusCode::OK, json!(outcome))
     };
     let once = &context.gateway.once;
     let answer = once.run(Some(key), had_effect, work).await;
-    let (_, mut answer) = answer
+    let (_, answer) = answer
         .map_err(|reused| WireError::invalid(reused.to_string()).with("reason", KeyReused::CODE))?;
-    if let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].take()) {
-        return Err(error);
-    }
-    match answer.get_mut("payload") {
-        Some(payload) => serde_json::from_value(payload.take())
-            .map_err(|error| WireError::unavailable(error.to_string())),
-        None => Err(WireError::unavailable(
+    let outcome = serde_json::from_value::<InvokeOutcome>(answer).unwrap_or_default();
+    match (outcome.failed, outcome.payload) {
+        (Some(error), _) => Err(error),
+        (None, Some(invoked)) => Ok(invoked),
+        (None, None) => Err(WireError::unavailable(
             "the call broke off; whether it had an effect is not known",
         )),
     }
 }
 
+/// What is kept of an invocation for the same key: its result or its error.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct InvokeOutcome {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<NodeInvoked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<WireError>,
+}
+
 /// Whether an answer stands for something that the node did, or may have done: not where it was never
 /// asked, nor where its policy said no.
 fn had_effect((_, answer): &once::OnceAnswer) -> bool {
-    let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].clone()) else {
+    let failed = answer.get("failed").map(WireError::deserialize);
+    let Some(Ok(error)) = failed else {
         return true;
     };
-    let said = error.details.as_ref();
-    match said.and_then(|details| details["nodeError"]["message"].as_str()) {
+    let told = error
+        .detail("nodeError")
+        .and_then(|told| told.get("message"));
+    match told.and_then(Value::as_str) {
         Some(words) => !words.starts_with("SYSTEM_RUN_D"),
         None => extension::is_lost(&error) && error.detail_code() != Some("NOT_CONNECTED"),
     }
