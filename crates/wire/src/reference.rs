@@ -70,7 +70,7 @@ fn section(
     if contract.shape.fields.is_empty() {
         page.push_str("\nNo parameters.\n");
     } else {
-        page.push_str("\n| parameter | type | |\n| --- | --- | --- |\n");
+        page.push_str("\n| parameter | type | required | meaning |\n| --- | --- | --- | --- |\n");
         descriptions.parameters(page, "", &contract.shape, params);
     }
     let result = (contract.result_schema)(results).to_value();
@@ -91,10 +91,10 @@ impl Descriptions {
     ) {
         for field in shape.fields {
             let own = schema.and_then(|schema| schema.get("properties")?.get(field.name));
-            let required = if field.required { "required. " } else { "" };
+            let required = if field.required { "yes" } else { "" };
             let _ = writeln!(
                 page,
-                "| `{parent}{}` | {} | {required}{} |",
+                "| `{parent}{}` | {} | {required} | {} |",
                 field.name,
                 kind_name(&field.kind),
                 describe(own)
@@ -155,9 +155,8 @@ fn kind_name(kind: &PropertyKind) -> String {
         PropertyKind::Exactly(number) => number.to_string(),
         PropertyKind::List(kind, usize::MAX) => format!("list of: {}", kind_name(kind)),
         PropertyKind::List(kind, most) => format!("list of at most {most}: {}", kind_name(kind)),
-        PropertyKind::Map(PropertyKind::Any) => "object".to_owned(),
+        PropertyKind::Map(PropertyKind::Any) | PropertyKind::Object(_) => "object".to_owned(),
         PropertyKind::Map(kind) => format!("object of: {}", kind_name(kind)),
-        PropertyKind::Object(_) => "object".to_owned(),
         PropertyKind::AnyOf(kinds) => {
             let kinds: Vec<String> = kinds.iter().map(kind_name).collect();
             kinds.join(" or ")
@@ -172,16 +171,18 @@ fn fields(page: &mut String, schema: Option<&Value>) {
         return;
     };
     let required = schema.and_then(|schema| schema.get("required")?.as_array());
-    page.push_str("\n| field | type | |\n| --- | --- | --- |\n");
+    page.push_str("\n| field | type | absent | meaning |\n| --- | --- | --- | --- |\n");
     for (name, field) in properties {
         let is_required = required.is_some_and(|names| names.iter().any(|one| one == name));
-        let absent = if is_required { "" } else { "may be absent. " };
-        let _ = writeln!(
-            page,
-            "| `{name}` | {} | {absent}{} |",
-            type_name(field),
-            describe(Some(field))
-        );
+        let kind = type_name(field);
+        // A field that may be absent is never written as null.
+        let (kind, absent) = match kind.strip_suffix(" or null") {
+            Some(kind) if !is_required => (kind, "may be"),
+            _ if !is_required => (kind.as_str(), "may be"),
+            _ => (kind.as_str(), ""),
+        };
+        let described = describe(Some(field));
+        let _ = writeln!(page, "| `{name}` | {kind} | {absent} | {described} |");
     }
 }
 

@@ -58,7 +58,12 @@ object! {
         }
     }
 }
-params! { ExecApprovalWaitDecision for "exec.approval.waitDecision" -> Value { required { id "id": String = TEXT, } } }
+params! {
+    /// Waits for the decision of an approval.
+    ExecApprovalWaitDecision for "exec.approval.waitDecision" -> Value {
+        required { id "id": String = TEXT, }
+    }
+}
 params! {
     /// Decides. The optional ones are additions of Interlock.
     ExecApprovalResolve for "exec.approval.resolve" -> Value {
@@ -109,15 +114,25 @@ const FILE: ObjectSchema = ObjectSchema {
     open: true,
 };
 
-params! { ExecApprovalsGet for "exec.approvals.get" -> ApprovalsDocument {} }
 params! {
+    /// The gateway's approvals document.
+    ExecApprovalsGet for "exec.approvals.get" -> ApprovalsDocument {}
+}
+params! {
+    /// Replaces the gateway's approvals document.
     ExecApprovalsSet for "exec.approvals.set" -> ApprovalsDocument {
         required { file "file": Value = PropertyKind::Object(&FILE), }
         optional { base_hash "baseHash": String = TEXT, }
     }
 }
-params! { ExecApprovalsNodeGet for "exec.approvals.node.get" -> Relayed<ApprovalsDocument> { required { node_id "nodeId": String = TEXT, } } }
 params! {
+    /// A node's approvals document.
+    ExecApprovalsNodeGet for "exec.approvals.node.get" -> Relayed<ApprovalsDocument> {
+        required { node_id "nodeId": String = TEXT, }
+    }
+}
+params! {
+    /// Replaces a node's approvals document.
     ExecApprovalsNodeSet for "exec.approvals.node.set" -> Relayed<ApprovalsDocument> {
         required {
             node_id "nodeId": String = TEXT,

@@ -28,9 +28,20 @@ const TASK_STATUS: PropertyKind = PropertyKind::AnyOf(&[
     PropertyKind::Word("timed_out"),
 ]);
 
-params! { Health for "health" -> HealthReport { optional { probe "probe": bool = PropertyKind::Boolean, } } }
-params! { Status for "status" -> GatewayStatus { optional { include_channel_summary "includeChannelSummary": bool = PropertyKind::Boolean, } } }
 params! {
+    /// Says that the gateway is alive.
+    Health for "health" -> HealthReport {
+        optional { probe "probe": bool = PropertyKind::Boolean, }
+    }
+}
+params! {
+    /// How the gateway stands.
+    Status for "status" -> GatewayStatus {
+        optional { include_channel_summary "includeChannelSummary": bool = PropertyKind::Boolean, }
+    }
+}
+params! {
+    /// All tools.
     ToolsCatalog for "tools.catalog" -> ToolCatalog {
         optional {
             agent_id "agentId": String = TEXT,
@@ -39,12 +50,14 @@ params! {
     }
 }
 params! {
+    /// The tools that an agent may call.
     ToolsEffective for "tools.effective" -> EffectiveTools {
         required { session_key "sessionKey": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
     }
 }
 params! {
+    /// Calls a tool, as an agent would.
     ToolsInvoke for "tools.invoke" -> ToolInvoked {
         required { name "name": String = TEXT, }
         optional {
@@ -57,14 +70,19 @@ params! {
         }
     }
 }
-params! { ConfigGet for "config.get" -> ConfigSnapshot {} }
 params! {
+    /// The config, without its secrets.
+    ConfigGet for "config.get" -> ConfigSnapshot {}
+}
+params! {
+    /// Replaces the whole config.
     ConfigSet for "config.set" -> ConfigWritten {
         required { raw "raw": String = TEXT, }
         optional { base_hash "baseHash": String = TEXT, }
     }
 }
 params! {
+    /// Changes keys of the config: a value is set, null takes one away, objects are merged.
     ConfigPatch for "config.patch" -> ConfigWritten {
         required { raw "raw": String = TEXT, }
         optional {
@@ -77,9 +95,16 @@ params! {
         }
     }
 }
-params! { ConfigSchema for "config.schema" -> ConfigKeys {} }
-params! { AgentsList for "agents.list" -> AgentListing {} }
 params! {
+    /// The keys that the config may have.
+    ConfigSchema for "config.schema" -> ConfigKeys {}
+}
+params! {
+    /// The agents that the config names.
+    AgentsList for "agents.list" -> AgentListing {}
+}
+params! {
+    /// The conversations that were used, set, or have undelivered events, the latest first.
     SessionsList for "sessions.list" -> SessionListing {
         optional {
             limit "limit": u64 = POSITIVE,
@@ -113,6 +138,7 @@ params! {
     }
 }
 params! {
+    /// The background sessions as tasks.
     TasksList for "tasks.list" -> Value {
         optional {
             /// One word or a list of them.
@@ -124,14 +150,21 @@ params! {
         }
     }
 }
-params! { TasksGet for "tasks.get" -> Value { required { task_id "taskId": String = TEXT, } } }
 params! {
+    /// One task.
+    TasksGet for "tasks.get" -> Value {
+        required { task_id "taskId": String = TEXT, }
+    }
+}
+params! {
+    /// Ends a task.
     TasksCancel for "tasks.cancel" -> Value {
         required { task_id "taskId": String = TEXT, }
         optional { reason "reason": String = STRING, }
     }
 }
 params! {
+    /// The newest lines of the gateway's log.
     LogsTail for "logs.tail" -> LogTail {
         optional {
             cursor "cursor": u64 = COUNT,
@@ -160,7 +193,9 @@ params! {
 params! {
     /// Verifies the whole audit chain, and that it still contains a published head. An Interlock
     /// extension.
-    AuditVerify for "audit.verify" -> AuditChainReport { optional { head "head": String = TEXT, } }
+    AuditVerify for "audit.verify" -> AuditChainReport {
+        optional { head "head": String = TEXT, }
+    }
 }
 params! {
     /// The head of the audit chain, to be kept elsewhere. An Interlock extension.
@@ -181,7 +216,9 @@ params! {
 }
 params! {
     /// Background and foreground sessions of all agents. An Interlock extension.
-    ProcessList for "process.list" -> Value { optional { agent_id "agentId": String = TEXT, } }
+    ProcessList for "process.list" -> Value {
+        optional { agent_id "agentId": String = TEXT, }
+    }
 }
 params! {
     /// New output after an offset, and the state of the session. An Interlock extension. It moves

@@ -26,7 +26,12 @@ params! {
         }
     }
 }
-params! { NodeDescribe for "node.describe" -> NodeDescription { required { node_id "nodeId": String = TEXT, } } }
+params! {
+    /// One node.
+    NodeDescribe for "node.describe" -> NodeDescription {
+        required { node_id "nodeId": String = TEXT, }
+    }
+}
 params! {
     /// The policy that an Interlock node has for an agent. An Interlock extension.
     NodePolicy for "node.policy" -> NodePolicyReport {
@@ -52,6 +57,7 @@ params! {
     }
 }
 params! {
+    /// Gives a node another name.
     NodeRename for "node.rename" -> NodeRenamed {
         required {
             node_id "nodeId": String = TEXT,

@@ -28,11 +28,30 @@ params! {
         }
     }
 }
-params! { NodePairList for "node.pair.list" -> NodePairListing {} }
-params! { NodePairApprove for "node.pair.approve" -> NodePairApproved { required { request_id "requestId": String = TEXT, } } }
-params! { NodePairReject for "node.pair.reject" -> NodePairRejected { required { request_id "requestId": String = TEXT, } } }
-params! { NodePairRemove for "node.pair.remove" -> NodePairRemoved { required { node_id "nodeId": String = TEXT, } } }
 params! {
+    /// The nodes whose commands wait for approval, and those that have it.
+    NodePairList for "node.pair.list" -> NodePairListing {}
+}
+params! {
+    /// Lets the commands of a node be used. What the commands can do decides which scopes it takes.
+    NodePairApprove for "node.pair.approve" -> NodePairApproved {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Refuses the commands of a node.
+    NodePairReject for "node.pair.reject" -> NodePairRejected {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Takes the approval of a node back.
+    NodePairRemove for "node.pair.remove" -> NodePairRemoved {
+        required { node_id "nodeId": String = TEXT, }
+    }
+}
+params! {
+    /// Whether a token is that of a node's pairing.
     NodePairVerify for "node.pair.verify" -> NodePairVerified {
         required {
             node_id "nodeId": String = TEXT,
@@ -40,11 +59,30 @@ params! {
         }
     }
 }
-params! { DevicePairList for "device.pair.list" -> DevicePairListing {} }
-params! { DevicePairApprove for "device.pair.approve" -> DeviceApproved { required { request_id "requestId": String = TEXT, } } }
-params! { DevicePairReject for "device.pair.reject" -> DeviceRejected { required { request_id "requestId": String = TEXT, } } }
-params! { DevicePairRemove for "device.pair.remove" -> DeviceRemoved { required { device_id "deviceId": String = TEXT, } } }
 params! {
+    /// The devices that wait for approval, and those that have it.
+    DevicePairList for "device.pair.list" -> DevicePairListing {}
+}
+params! {
+    /// Lets a device connect.
+    DevicePairApprove for "device.pair.approve" -> DeviceApproved {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Refuses a device.
+    DevicePairReject for "device.pair.reject" -> DeviceRejected {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Forgets a device, and ends its connections.
+    DevicePairRemove for "device.pair.remove" -> DeviceRemoved {
+        required { device_id "deviceId": String = TEXT, }
+    }
+}
+params! {
+    /// Gives a device another name.
     DevicePairRename for "device.pair.rename" -> DeviceRenamed {
         required {
             device_id "deviceId": String = TEXT,
@@ -63,6 +101,7 @@ params! {
     }
 }
 params! {
+    /// Makes a token of a device worth nothing.
     DeviceTokenRevoke for "device.token.revoke" -> DeviceTokenRevoked {
         required {
             device_id "deviceId": String = TEXT,
@@ -97,4 +136,7 @@ params! {
         }
     }
 }
-params! { SystemPresence for "system-presence" -> Vec<ClientPresence> {} }
+params! {
+    /// The clients that are connected.
+    SystemPresence for "system-presence" -> Vec<ClientPresence> {}
+}

@@ -124,7 +124,7 @@ pub(crate) async fn call(
         SystemPresence => now(|context, params| Ok(system::who_is_there(context, params))),
         SystemEvent => system::event,
         SkillsBins => now(system::skill_programs),
-        LogsTail => now(|context, params| Ok(system::logs(context, params))),
+        LogsTail => now(|context, params| Ok(system::logs(context, &params))),
         AuditList => system::audit_list,
         AuditVerify => system::audit_verify,
         AuditHead => system::audit_head,

@@ -46,7 +46,7 @@ pub(super) async fn status(
             uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
             clients: gateway.hub.count(),
             agents: config.config().agents.list.len().max(1),
-            default_agent_id: Some(config.config().default_agent_id().to_owned()),
+            default_agent_id: Some(config.config().default_agent_id()),
             approvals: ApprovalCounts {
                 pending: pending.unexpired,
             },
@@ -100,7 +100,7 @@ pub(super) fn skill_programs(
 }
 
 /// `logs.tail`.
-pub(super) fn logs(context: Context<'_>, asked: params::LogsTail) -> LogTail {
+pub(super) fn logs(context: Context<'_>, asked: &params::LogsTail) -> LogTail {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let tail = context.gateway.logs.tail(
         asked.cursor,

@@ -47,7 +47,7 @@ pub(super) async fn agents(
             agents.insert(0, entry(AgentId::MAIN, None));
         }
         Ok(AgentListing {
-            default_id: config.config().default_agent_id().to_owned(),
+            default_id: config.config().default_agent_id(),
             main_key: "main".to_owned(),
             scope: "per-sender".to_owned(),
             agents,
