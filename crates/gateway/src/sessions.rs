@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use interlock_config::{Config, Host};
 use interlock_host::{Elevation, SessionValues};
 use interlock_policy::{Ask, Security};
-use interlock_wire::results::SessionSettings;
+use interlock_wire::results::SessionOverrides;
 
 /// Sessions that are remembered to have been used, besides what the store knows.
 const MAX_SEEN: usize = 4_096;
@@ -116,8 +116,8 @@ fn is_among<'a>(sender: &str, mut list: impl Iterator<Item = &'a str>) -> bool {
 }
 
 /// The values as clients know them.
-pub(crate) fn view(values: &SessionValues) -> SessionSettings {
-    SessionSettings {
+pub(crate) fn view(values: &SessionValues) -> SessionOverrides {
+    SessionOverrides {
         label: values.label.clone(),
         elevated_level: values.elevated.map(|level| level.as_str().to_owned()),
         exec_host: values.host.map(|host| host.as_str().to_owned()),

@@ -86,14 +86,14 @@ struct StatusNode {
 /// The pending approvals of a gateway elsewhere, as far as they are shown here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct WaitingApprovals {
+struct RemotePendingApprovals {
     total: u64,
-    approvals: Vec<WaitingApproval>,
+    approvals: Vec<RemotePendingApproval>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct WaitingApproval {
+struct RemotePendingApproval {
     short_id: String,
     agent: String,
     preview: String,
@@ -184,7 +184,7 @@ impl StatusFacts {
         self.json.agents = agents.iter().map(|id| json!({ "id": id })).collect();
         self.row("agents", agents.join(", "));
         let waiting = gateway.call("exec.approval.list", &json!({ "summary": true }))?;
-        let waiting: WaitingApprovals = serde_json::from_value(waiting).unwrap_or_default();
+        let waiting: RemotePendingApprovals = serde_json::from_value(waiting).unwrap_or_default();
         self.waiting(state, waiting.total);
         for one in waiting.approvals.iter().take(SHOWN_APPROVALS) {
             let (id, agent) = (one_line(&one.short_id), one_line(&one.agent));

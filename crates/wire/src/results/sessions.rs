@@ -17,12 +17,12 @@ pub struct SessionListing {
     pub sessions: Vec<SessionEntry>,
 }
 
-/// One conversation. The first six fields are those of [`SessionSettings`].
+/// One conversation. The first six fields are those of [`SessionOverrides`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionEntry {
     #[serde(flatten)]
-    pub settings: SessionSettings,
+    pub settings: SessionOverrides,
     pub key: String,
     /// `direct`, always.
     pub kind: String,
@@ -35,7 +35,7 @@ pub struct SessionEntry {
 /// What a conversation is set to; null where the config decides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SessionSettings {
+pub struct SessionOverrides {
     pub label: Option<String>,
     pub elevated_level: Option<String>,
     pub exec_host: Option<String>,
@@ -52,7 +52,7 @@ pub struct SessionPatched {
     /// The database of the gateway.
     pub path: String,
     pub key: String,
-    pub entry: SessionSettings,
+    pub entry: SessionOverrides,
 }
 
 /// A directive was followed.
@@ -63,7 +63,7 @@ pub struct SessionDirected {
     pub key: String,
     /// The settings in one line, for the channel that it was typed in.
     pub text: String,
-    pub entry: SessionSettings,
+    pub entry: SessionOverrides,
 }
 
 /// The event `sessions.changed`.
