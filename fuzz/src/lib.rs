@@ -266,8 +266,7 @@ pub fn frame(data: &[u8]) {
     let Frame::Request(request) = frame else {
         return;
     };
-    let entries = interlock_wire::params::ALL.iter();
-    let entry = entries.clone().find(|entry| entry.method == request.method);
+    let entry = interlock_wire::method::contracts().find(|entry| entry.method == request.method);
     let (Some(entry), Some(params)) = (entry, &request.params) else {
         return;
     };

@@ -34,6 +34,11 @@ fn the_page_of_the_command_line_is_up_to_date() {
 }
 
 #[test]
+fn the_page_of_the_protocol_is_up_to_date() {
+    compare("protocol.md", &interlock_wire::reference::protocol_page());
+}
+
+#[test]
 fn the_page_of_the_config_is_up_to_date() {
     compare("config.md", &interlock_config::schema::reference_page());
 }

@@ -10,7 +10,10 @@ use interlock_gateway::GatewayInfo;
 use interlock_host::LocalHost;
 use interlock_wire::Connect;
 use interlock_wire::hello::Challenge;
-use interlock_wire::params::Auth;
+use interlock_wire::params::{Auth, Params};
+use interlock_wire::results::Relayed;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
@@ -225,8 +228,9 @@ impl GatewayClient {
         };
         let params = params(&mut client)?;
         let hello = client.call("connect", &params)?;
-        let connection = hello["server"]["connId"].as_str().unwrap_or_default();
-        connection.clone_into(&mut client.connection);
+        let greeting: Greeting =
+            serde_json::from_value(hello).map_err(|error| unreadable("connect", &error))?;
+        client.connection = greeting.server.conn_id;
         // An answer may take as long as what it is about.
         let Patient(stream) = client.socket.get_ref();
         stream
@@ -238,9 +242,9 @@ impl GatewayClient {
     /// The first message of a gateway to a client over the network.
     fn challenge(&mut self) -> Result<Challenge, Failure> {
         loop {
-            let mut frame = self.next()?;
-            if frame["event"] == "connect.challenge" {
-                let challenge = serde_json::from_value(frame["payload"].take());
+            let frame = self.next()?;
+            if frame.event.as_deref() == Some("connect.challenge") {
+                let challenge = serde_json::from_value(frame.payload);
                 return challenge.map_err(|error| {
                     Failure::refused("GATEWAY_UNREACHABLE", format!("its challenge: {error}"))
                 });
@@ -251,6 +255,18 @@ impl GatewayClient {
     /// The name under which this connection asks: approvals that it causes have it.
     pub fn requester(&self) -> String {
         format!("ws:{}", self.connection)
+    }
+
+    /// Calls a method and reads its result.
+    pub fn request<P: Params>(&mut self, params: &P) -> Result<P::Answer, CallFailure> {
+        read_result::<P>(self.request_json(params)?)
+    }
+
+    /// Calls a method for a command that prints the result as it came: a gateway of another version
+    /// may say more than is known here.
+    pub fn request_json<P: Params>(&mut self, params: &P) -> Result<Value, CallFailure> {
+        let params = serde_json::to_value(params).map_err(|error| unreadable(P::METHOD, &error))?;
+        self.call(P::METHOD, &params)
     }
 
     /// Calls a method and waits for its final answer.
@@ -274,9 +290,9 @@ impl GatewayClient {
         let id = self.send(method, params)?;
         loop {
             let frame = self.next()?;
-            if frame["type"] == "event" {
-                let name = frame["event"].as_str().unwrap_or_default();
-                if !hear(name, &frame["payload"]) {
+            if frame.kind == "event" {
+                let name = frame.event.as_deref().unwrap_or_default();
+                if !hear(name, &frame.payload) {
                     return Ok(());
                 }
             } else if let Some(Err(refused)) = answer(frame, &id) {
@@ -294,7 +310,7 @@ impl GatewayClient {
         Ok(id)
     }
 
-    fn next(&mut self) -> Result<Value, CallFailure> {
+    fn next(&mut self) -> Result<IncomingFrame, CallFailure> {
         loop {
             let Message::Text(text) = self.socket.read().map_err(|error| gone(&error))? else {
                 continue;
@@ -315,23 +331,88 @@ fn gone(error: &tungstenite::Error) -> CallFailure {
     }
 }
 
+/// The result of a method that came as JSON.
+pub fn read_result<P: Params>(result: Value) -> Result<P::Answer, CallFailure> {
+    serde_json::from_value(result).map_err(|error| unreadable(P::METHOD, &error))
+}
+
+/// What is known of a result that the gateway handed on.
+pub fn read_relayed<P, T>(result: &Relayed<T>) -> Result<T, CallFailure>
+where
+    P: Params<Answer = Relayed<T>>,
+    T: DeserializeOwned,
+{
+    result.read().map_err(|error| unreadable(P::METHOD, &error))
+}
+
+/// The gateway is of another version, or another program, and its result is of another shape.
+fn unreadable(method: &str, error: &serde_json::Error) -> CallFailure {
+    CallFailure {
+        detail: None,
+        message: format!("the result of {method} cannot be read: {error}"),
+        remedy: None,
+        pairing_request: None,
+    }
+}
+
+/// A message of the gateway, as far as it is known here: a gateway of another version may say more.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct IncomingFrame {
+    #[serde(rename = "type")]
+    kind: Value,
+    id: Value,
+    ok: Value,
+    event: Option<String>,
+    payload: Value,
+    error: Option<IncomingError>,
+}
+
+/// The error of a response.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct IncomingError {
+    message: Value,
+    details: Value,
+}
+
+impl IncomingError {
+    fn detail(&self, name: &str) -> Option<String> {
+        self.details.get(name)?.as_str().map(str::to_owned)
+    }
+}
+
+/// What of `hello-ok` is used here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Greeting {
+    server: GreetingServer,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct GreetingServer {
+    conn_id: String,
+}
+
 /// The final answer to a request, if this is it.
-fn answer(mut frame: Value, id: &str) -> Option<Result<Value, CallFailure>> {
-    let is_accepted = frame["payload"]["status"] == "accepted";
-    if frame["type"] != "res" || frame["id"] != id || is_accepted {
+fn answer(frame: IncomingFrame, id: &str) -> Option<Result<Value, CallFailure>> {
+    let status = frame.payload.get("status");
+    let is_accepted = status.is_some_and(|status| status == "accepted");
+    if frame.kind != "res" || frame.id != id || is_accepted {
         return None;
     }
-    if frame["ok"] == true {
-        return Some(Ok(frame["payload"].take()));
+    if frame.ok == true {
+        return Some(Ok(frame.payload));
     }
-    let error = &frame["error"];
-    let detail = |name: &str| error["details"][name].as_str().map(str::to_owned);
+    let error = frame.error.unwrap_or_default();
+    let code = error.detail("code");
+    let needs_pairing = code.as_deref() == Some("PAIRING_REQUIRED");
     Some(Err(CallFailure {
-        detail: detail("code").or_else(|| detail("reason")),
-        message: error["message"].as_str().unwrap_or("refused").to_owned(),
-        remedy: detail("remediation"),
-        pairing_request: detail("requestId")
-            .filter(|_| detail("code").as_deref() == Some("PAIRING_REQUIRED")),
+        detail: code.or_else(|| error.detail("reason")),
+        remedy: error.detail("remediation"),
+        pairing_request: error.detail("requestId").filter(|_| needs_pairing),
+        message: error.message.as_str().unwrap_or("refused").to_owned(),
     }))
 }
 

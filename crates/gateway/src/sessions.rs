@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use interlock_config::{Config, Host};
 use interlock_host::{Elevation, SessionValues};
 use interlock_policy::{Ask, Security};
-use serde_json::{Value, json};
+use interlock_wire::results::SessionOverrides;
 
 /// Sessions that are remembered to have been used, besides what the store knows.
 const MAX_SEEN: usize = 4_096;
@@ -116,15 +116,15 @@ fn is_among<'a>(sender: &str, mut list: impl Iterator<Item = &'a str>) -> bool {
 }
 
 /// The values as clients know them.
-pub(crate) fn view(values: &SessionValues) -> Value {
-    json!({
-        "label": values.label,
-        "elevatedLevel": values.elevated.map(Elevation::as_str),
-        "execHost": values.host.map(Host::as_str),
-        "execSecurity": values.security.map(Security::as_str),
-        "execAsk": values.ask.map(Ask::as_str),
-        "execNode": values.node,
-    })
+pub(crate) fn view(values: &SessionValues) -> SessionOverrides {
+    SessionOverrides {
+        label: values.label.clone(),
+        elevated_level: values.elevated.map(|level| level.as_str().to_owned()),
+        exec_host: values.host.map(|host| host.as_str().to_owned()),
+        exec_security: values.security.map(|level| level.as_str().to_owned()),
+        exec_ask: values.ask.map(|level| level.as_str().to_owned()),
+        exec_node: values.node.clone(),
+    }
 }
 
 /// The values as a person reads them.

@@ -386,8 +386,8 @@ async fn frame(
 
 /// Whether the gateway says that the token of the device would do in place of what was shown.
 pub(crate) fn wants_device_token(error: &WireError) -> bool {
-    let details = error.details.as_deref();
-    details.is_some_and(|details| details["canRetryWithDeviceToken"] == true)
+    let told = error.detail("canRetryWithDeviceToken");
+    told.is_some_and(|told| told == true)
 }
 
 /// What a refusal means for a node.
@@ -408,8 +408,7 @@ impl GatewayRefusal {
     pub(crate) fn of(error: &WireError) -> Self {
         let detail = error.detail_code();
         if detail == Some("PAIRING_REQUIRED") {
-            let details = error.details.as_deref();
-            let request_id = details.and_then(|details| details["requestId"].as_str());
+            let request_id = error.detail("requestId").and_then(|id| id.as_str());
             return Self::Pairing {
                 request_id: request_id.map(str::to_owned),
             };

@@ -109,9 +109,13 @@ impl WireError {
 
     /// What programs decide by: `details.code`, else `details.reason`.
     pub fn detail_code(&self) -> Option<&str> {
-        let details = self.details.as_ref()?;
-        let text = |name| details.get(name).and_then(Value::as_str);
+        let text = |name| self.detail(name).and_then(Value::as_str);
         text("code").or_else(|| text("reason"))
+    }
+
+    /// One property of the details.
+    pub fn detail(&self, name: &str) -> Option<&Value> {
+        self.details.as_ref()?.get(name)
     }
 }
 

@@ -66,7 +66,9 @@ pub struct Event {
 }
 
 /// How often presence and health have changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 pub struct StateVersion {
     pub presence: u64,
     pub health: u64,

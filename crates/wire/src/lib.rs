@@ -2,8 +2,8 @@
 //!
 //! Types and rules of the protocol; no sockets, no clock, no files. Read in this order: [`frame`]
 //! (what one WebSocket message is), [`error`] and [`refusal`] (how requests are refused),
-//! [`schema`] and [`params`] (what a method takes), [`method`], [`scope`] and [`event`] (who may
-//! call and hear what), [`identity`] (who a device is), [`hello`] (the first messages to a client),
+//! [`schema`] and [`params`] (what a method takes), [`results`] (what it returns), [`contract`],
+//! [`method`], [`scope`] and [`event`] (who may call and hear what), [`identity`] (who a device is), [`hello`] (the first messages to a client),
 //! [`node`] (how a command runs on another machine), [`approval`] (how approvers are asked),
 //! [`json`] (which texts are refused at every transport).
 //!
@@ -14,6 +14,7 @@
 
 pub mod approval;
 pub mod close;
+pub mod contract;
 pub mod error;
 pub mod event;
 pub mod frame;
@@ -24,7 +25,9 @@ pub mod json;
 pub mod method;
 pub mod node;
 pub mod params;
+pub mod reference;
 pub mod refusal;
+pub mod results;
 pub mod schema;
 pub mod scope;
 pub mod secret;

@@ -1,6 +1,10 @@
 //! The methods, and who may call them.
 
+use schemars::JsonSchema;
+
+use crate::contract::MethodContract;
 use crate::error::WireError;
+use crate::params::{self, Params};
 use crate::scope::{OperatorScope, Role, Scopes};
 
 /// Who may call a method.
@@ -12,98 +16,115 @@ pub enum MethodAccess {
     Node,
 }
 
-/// A method by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A method: its name, who may call it, its parameters and its result.
+#[derive(Debug, Clone, Copy)]
 pub struct Method {
     pub name: &'static str,
     pub access: MethodAccess,
+    pub contract: MethodContract,
 }
 
-const fn anyone(name: &'static str) -> Method {
-    let access = MethodAccess::Anyone;
-    Method { name, access }
+impl Method {
+    const fn new<P: Params + JsonSchema>(access: MethodAccess) -> Self {
+        Self {
+            name: P::METHOD,
+            access,
+            contract: MethodContract::of::<P>(),
+        }
+    }
 }
 
-const fn node(name: &'static str) -> Method {
-    let access = MethodAccess::Node;
-    Method { name, access }
+const fn anyone<P: Params + JsonSchema>() -> Method {
+    Method::new::<P>(MethodAccess::Anyone)
 }
 
-const fn operator(scope: OperatorScope, name: &'static str) -> Method {
-    let access = MethodAccess::Operator(scope);
-    Method { name, access }
+const fn node<P: Params + JsonSchema>() -> Method {
+    Method::new::<P>(MethodAccess::Node)
+}
+
+const fn operator<P: Params + JsonSchema>(scope: OperatorScope) -> Method {
+    Method::new::<P>(MethodAccess::Operator(scope))
 }
 
 /// Every method but `connect`, which is only the first request.
 pub const METHODS: &[Method] = &[
     // Says only that the gateway is alive.
-    anyone("health"),
-    operator(OperatorScope::Read, "status"),
-    operator(OperatorScope::Read, "agents.list"),
-    operator(OperatorScope::Read, "config.get"),
-    operator(OperatorScope::Read, "logs.tail"),
-    operator(OperatorScope::Read, "node.describe"),
-    operator(OperatorScope::Read, "node.list"),
-    operator(OperatorScope::Read, "node.policy"),
-    operator(OperatorScope::Read, "process.list"),
-    operator(OperatorScope::Read, "process.log"),
-    operator(OperatorScope::Read, "process.poll"),
-    operator(OperatorScope::Read, "process.subscribe"),
-    operator(OperatorScope::Read, "process.unsubscribe"),
-    operator(OperatorScope::Read, "sessions.list"),
-    operator(OperatorScope::Read, "system-presence"),
-    operator(OperatorScope::Read, "tasks.get"),
-    operator(OperatorScope::Read, "tasks.list"),
-    operator(OperatorScope::Read, "tools.catalog"),
-    operator(OperatorScope::Read, "tools.effective"),
+    anyone::<params::Health>(),
+    operator::<params::Status>(OperatorScope::Read),
+    operator::<params::AgentsList>(OperatorScope::Read),
+    operator::<params::ConfigGet>(OperatorScope::Read),
+    operator::<params::LogsTail>(OperatorScope::Read),
+    operator::<params::NodeDescribe>(OperatorScope::Read),
+    operator::<params::NodeList>(OperatorScope::Read),
+    operator::<params::NodePolicy>(OperatorScope::Read),
+    operator::<params::ProcessList>(OperatorScope::Read),
+    operator::<params::ProcessLog>(OperatorScope::Read),
+    operator::<params::ProcessPoll>(OperatorScope::Read),
+    operator::<params::ProcessSubscribe>(OperatorScope::Read),
+    operator::<params::ProcessUnsubscribe>(OperatorScope::Read),
+    operator::<params::SessionsList>(OperatorScope::Read),
+    operator::<params::SystemPresence>(OperatorScope::Read),
+    operator::<params::TasksGet>(OperatorScope::Read),
+    operator::<params::TasksList>(OperatorScope::Read),
+    operator::<params::ToolsCatalog>(OperatorScope::Read),
+    operator::<params::ToolsEffective>(OperatorScope::Read),
     // Tell about the chain, nothing of what is in it.
-    operator(OperatorScope::Read, "audit.head"),
-    operator(OperatorScope::Read, "audit.verify"),
+    operator::<params::AuditHead>(OperatorScope::Read),
+    operator::<params::AuditVerify>(OperatorScope::Read),
     // Looks for files of the node.
-    operator(OperatorScope::Write, "node.explain"),
-    operator(OperatorScope::Write, "node.invoke"),
-    operator(OperatorScope::Write, "process.kill"),
-    operator(OperatorScope::Write, "process.perform"),
-    operator(OperatorScope::Write, "process.write"),
+    operator::<params::NodeExplain>(OperatorScope::Write),
+    operator::<params::NodeInvoke>(OperatorScope::Write),
+    operator::<params::ProcessKill>(OperatorScope::Write),
+    operator::<params::ProcessPerform>(OperatorScope::Write),
+    operator::<params::ProcessWrite>(OperatorScope::Write),
     // Shows the values of a session; to change them takes as much as `sessions.patch`.
-    operator(OperatorScope::Write, "sessions.directive"),
-    operator(OperatorScope::Write, "tasks.cancel"),
-    operator(OperatorScope::Write, "tools.invoke"),
-    operator(OperatorScope::Approvals, "exec.approval.get"),
-    operator(OperatorScope::Approvals, "exec.approval.list"),
-    operator(OperatorScope::Approvals, "exec.approval.request"),
-    operator(OperatorScope::Approvals, "exec.approval.resolve"),
-    operator(OperatorScope::Approvals, "exec.approval.waitDecision"),
+    operator::<params::SessionsDirective>(OperatorScope::Write),
+    operator::<params::TasksCancel>(OperatorScope::Write),
+    operator::<params::ToolsInvoke>(OperatorScope::Write),
+    operator::<params::ExecApprovalGet>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalList>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalRequest>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalResolve>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalWaitDecision>(OperatorScope::Approvals),
     // Approving what a node may do needs more, by what it may do then: see `pairing_scopes`.
-    operator(OperatorScope::Pairing, "device.pair.approve"),
-    operator(OperatorScope::Pairing, "device.pair.list"),
-    operator(OperatorScope::Pairing, "device.pair.reject"),
-    operator(OperatorScope::Pairing, "device.pair.remove"),
-    operator(OperatorScope::Pairing, "device.pair.rename"),
-    operator(OperatorScope::Pairing, "device.token.revoke"),
-    operator(OperatorScope::Pairing, "device.token.rotate"),
-    operator(OperatorScope::Pairing, "node.pair.approve"),
-    operator(OperatorScope::Pairing, "node.pair.list"),
-    operator(OperatorScope::Pairing, "node.pair.reject"),
-    operator(OperatorScope::Pairing, "node.pair.remove"),
-    operator(OperatorScope::Pairing, "node.pair.request"),
-    operator(OperatorScope::Pairing, "node.pair.verify"),
-    operator(OperatorScope::Pairing, "node.rename"),
+    operator::<params::DevicePairApprove>(OperatorScope::Pairing),
+    operator::<params::DevicePairList>(OperatorScope::Pairing),
+    operator::<params::DevicePairReject>(OperatorScope::Pairing),
+    operator::<params::DevicePairRemove>(OperatorScope::Pairing),
+    operator::<params::DevicePairRename>(OperatorScope::Pairing),
+    operator::<params::DeviceTokenRevoke>(OperatorScope::Pairing),
+    operator::<params::DeviceTokenRotate>(OperatorScope::Pairing),
+    operator::<params::NodePairApprove>(OperatorScope::Pairing),
+    operator::<params::NodePairList>(OperatorScope::Pairing),
+    operator::<params::NodePairReject>(OperatorScope::Pairing),
+    operator::<params::NodePairRemove>(OperatorScope::Pairing),
+    operator::<params::NodePairRequest>(OperatorScope::Pairing),
+    operator::<params::NodePairVerify>(OperatorScope::Pairing),
+    operator::<params::NodeRename>(OperatorScope::Pairing),
     // Holds the text of commands of every agent.
-    operator(OperatorScope::Admin, "audit.list"),
-    operator(OperatorScope::Admin, "config.patch"),
-    operator(OperatorScope::Admin, "config.schema"),
-    operator(OperatorScope::Admin, "config.set"),
-    operator(OperatorScope::Admin, "exec.approvals.get"),
-    operator(OperatorScope::Admin, "exec.approvals.node.get"),
-    operator(OperatorScope::Admin, "exec.approvals.node.set"),
-    operator(OperatorScope::Admin, "exec.approvals.set"),
-    operator(OperatorScope::Admin, "sessions.patch"),
-    operator(OperatorScope::Admin, "system-event"),
-    node("node.event"),
-    node("node.invoke.result"),
-    node("skills.bins"),
+    operator::<params::AuditList>(OperatorScope::Admin),
+    operator::<params::ConfigPatch>(OperatorScope::Admin),
+    operator::<params::ConfigSchema>(OperatorScope::Admin),
+    operator::<params::ConfigSet>(OperatorScope::Admin),
+    operator::<params::ExecApprovalsGet>(OperatorScope::Admin),
+    operator::<params::ExecApprovalsNodeGet>(OperatorScope::Admin),
+    operator::<params::ExecApprovalsNodeSet>(OperatorScope::Admin),
+    operator::<params::ExecApprovalsSet>(OperatorScope::Admin),
+    operator::<params::SessionsPatch>(OperatorScope::Admin),
+    operator::<params::SystemEvent>(OperatorScope::Admin),
+    node::<params::NodeEvent>(),
+    node::<params::NodeInvokeResult>(),
+    node::<params::SkillsBins>(),
 ];
+
+/// The first request of every connection. It has no row in [`METHODS`], because no role calls it
+/// later.
+pub const CONNECT: MethodContract = MethodContract::of::<params::Connect>();
+
+/// The contract of every method, `connect` included.
+pub fn contracts() -> impl Iterator<Item = &'static MethodContract> {
+    std::iter::once(&CONNECT).chain(METHODS.iter().map(|method| &method.contract))
+}
 
 /// The row of a method.
 pub fn find(name: &str) -> Option<&'static Method> {

@@ -72,6 +72,7 @@ impl NodeInvokeRequest {
 macro_rules! command_params {
     ($($name:ident for $command:expr;)*) => {
         $(impl Params for $name {
+            type Answer = Value;
             const METHOD: &'static str = $command;
             const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
         })*
@@ -226,8 +227,12 @@ pub struct SystemRunPrepared {
 impl SystemRunPrepared {
     /// Whether the node would store what *always* means, as far as it says.
     pub fn keeps_always(&self) -> bool {
-        let asks_always = |policy: &Value| policy["ask"] == "always";
-        let stores_nothing = |coverage: &Value| coverage["complete"] == false;
+        let asks_always = |policy: &Value| policy.get("ask").is_some_and(|ask| ask == "always");
+        let stores_nothing = |coverage: &Value| {
+            coverage
+                .get("complete")
+                .is_some_and(|complete| complete == false)
+        };
         match &self.interlock {
             Some(notes) => !notes.always.is_empty(),
             None => {

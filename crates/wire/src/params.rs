@@ -1,9 +1,11 @@
-//! The parameters of each method: one table per method, which gives both the check and the type.
+//! The parameters of each method: one table per method, which gives both the check and the type,
+//! and names the type of the method's result (see [`crate::results`]).
 //!
 //! A property that is not in the table is refused, so a client never believes that an unsupported
 //! property had an effect. Every table accepts what clients of either generation of the protocol
 //! send.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
@@ -25,7 +27,15 @@ macro_rules! object {
         }
     ) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Default, serde::Serialize, serde::Deserialize)]
+        #[derive(
+            Debug,
+            Clone,
+            PartialEq,
+            Default,
+            serde::Serialize,
+            serde::Deserialize,
+            schemars::JsonSchema,
+        )]
         pub struct $name {
             $($(
                 $(#[$rdoc])*
@@ -59,12 +69,13 @@ macro_rules! object {
     };
 }
 
-/// An [`object`] that is the parameters of a method.
+/// An [`object`] that is the parameters of a method, and the type of the method's result.
 macro_rules! params {
-    ($(#[$meta:meta])* $name:ident for $method:literal { $($rest:tt)* }) => {
+    ($(#[$meta:meta])* $name:ident for $method:literal -> $answer:ty { $($rest:tt)* }) => {
         object! { $(#[$meta])* $name { $($rest)* } }
 
         impl $crate::params::Params for $name {
+            type Answer = $answer;
             const METHOD: &'static str = $method;
             const SHAPE: $crate::schema::ObjectSchema = Self::SHAPE;
         }
@@ -85,6 +96,10 @@ pub use pairing::*;
 
 /// The parameters of a method.
 pub trait Params: Serialize + DeserializeOwned {
+    /// The result of the method. A gateway writes all of it; a client reads what it knows, because
+    /// the gateway may be of another version.
+    type Answer: Serialize + DeserializeOwned + JsonSchema;
+
     const METHOD: &'static str;
     const SHAPE: ObjectSchema;
 }
@@ -114,91 +129,3 @@ where
 {
     T::deserialize(deserializer).map(Some)
 }
-
-/// One method, for who wants to go through all of them.
-#[derive(Debug, Clone, Copy)]
-pub struct MethodEntry {
-    pub method: &'static str,
-    pub shape: ObjectSchema,
-    /// Reads parameters and writes them again.
-    pub rewrite: fn(&RawValue) -> Result<Value, WireError>,
-}
-
-impl MethodEntry {
-    const fn of<P: Params>() -> Self {
-        Self {
-            method: P::METHOD,
-            shape: P::SHAPE,
-            rewrite: |raw| {
-                let params = read::<P>(Some(raw))?;
-                serde_json::to_value(params).map_err(|error| WireError::invalid(error.to_string()))
-            },
-        }
-    }
-}
-
-/// Every method whose parameters are known here.
-pub const ALL: &[MethodEntry] = &[
-    MethodEntry::of::<Connect>(),
-    MethodEntry::of::<Health>(),
-    MethodEntry::of::<Status>(),
-    MethodEntry::of::<NodeList>(),
-    MethodEntry::of::<NodeDescribe>(),
-    MethodEntry::of::<NodeExplain>(),
-    MethodEntry::of::<NodePolicy>(),
-    MethodEntry::of::<NodeRename>(),
-    MethodEntry::of::<NodeInvoke>(),
-    MethodEntry::of::<NodeInvokeResult>(),
-    MethodEntry::of::<NodeEvent>(),
-    MethodEntry::of::<NodePairRequest>(),
-    MethodEntry::of::<NodePairList>(),
-    MethodEntry::of::<NodePairApprove>(),
-    MethodEntry::of::<NodePairReject>(),
-    MethodEntry::of::<NodePairRemove>(),
-    MethodEntry::of::<NodePairVerify>(),
-    MethodEntry::of::<DevicePairList>(),
-    MethodEntry::of::<DevicePairApprove>(),
-    MethodEntry::of::<DevicePairReject>(),
-    MethodEntry::of::<DevicePairRemove>(),
-    MethodEntry::of::<DevicePairRename>(),
-    MethodEntry::of::<DeviceTokenRotate>(),
-    MethodEntry::of::<DeviceTokenRevoke>(),
-    MethodEntry::of::<ExecApprovalRequest>(),
-    MethodEntry::of::<ExecApprovalWaitDecision>(),
-    MethodEntry::of::<ExecApprovalResolve>(),
-    MethodEntry::of::<ExecApprovalList>(),
-    MethodEntry::of::<ExecApprovalGet>(),
-    MethodEntry::of::<ExecApprovalsGet>(),
-    MethodEntry::of::<ExecApprovalsSet>(),
-    MethodEntry::of::<ExecApprovalsNodeGet>(),
-    MethodEntry::of::<ExecApprovalsNodeSet>(),
-    MethodEntry::of::<ToolsCatalog>(),
-    MethodEntry::of::<ToolsEffective>(),
-    MethodEntry::of::<ToolsInvoke>(),
-    MethodEntry::of::<ConfigGet>(),
-    MethodEntry::of::<ConfigSet>(),
-    MethodEntry::of::<ConfigPatch>(),
-    MethodEntry::of::<ConfigSchema>(),
-    MethodEntry::of::<SystemEvent>(),
-    MethodEntry::of::<SystemPresence>(),
-    MethodEntry::of::<SkillsBins>(),
-    MethodEntry::of::<AgentsList>(),
-    MethodEntry::of::<SessionsList>(),
-    MethodEntry::of::<SessionsPatch>(),
-    MethodEntry::of::<TasksList>(),
-    MethodEntry::of::<TasksGet>(),
-    MethodEntry::of::<TasksCancel>(),
-    MethodEntry::of::<LogsTail>(),
-    MethodEntry::of::<AuditList>(),
-    MethodEntry::of::<AuditVerify>(),
-    MethodEntry::of::<AuditHead>(),
-    MethodEntry::of::<SessionsDirective>(),
-    MethodEntry::of::<ProcessList>(),
-    MethodEntry::of::<ProcessPoll>(),
-    MethodEntry::of::<ProcessLog>(),
-    MethodEntry::of::<ProcessWrite>(),
-    MethodEntry::of::<ProcessKill>(),
-    MethodEntry::of::<ProcessPerform>(),
-    MethodEntry::of::<ProcessSubscribe>(),
-    MethodEntry::of::<ProcessUnsubscribe>(),
-];

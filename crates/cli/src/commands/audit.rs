@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
 use interlock_host::{LocalHost, now_ms};
+use interlock_wire::results::AuditEntry;
 use serde_json::{Value, json};
 
 use super::approvals::milliseconds;
@@ -50,13 +51,13 @@ fn log(host: &LocalHost, arguments: &AuditLogArguments) -> CommandOutcome {
         known_agent(host, agent)?;
     }
     records.reverse();
-    let records: Vec<Value> = records.iter().map(record_json).collect();
+    let records: Vec<AuditEntry> = records.iter().map(entry).collect();
     tell_records(&records, arguments.json);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Records as [`record_json`] makes them, the newest last.
-fn tell_records(records: &[Value], json: bool) {
+/// The newest record is last.
+fn tell_records(records: &[AuditEntry], json: bool) {
     if json {
         output::print_json(&json!({ "records": records }));
         return;
@@ -66,10 +67,10 @@ fn tell_records(records: &[Value], json: bool) {
         .iter()
         .map(|record| {
             vec![
-                record["seq"].to_string(),
-                time(record["timeMs"].as_i64().unwrap_or_default()),
-                line(record["kind"].as_str().unwrap_or_default()),
-                paint.dim(&line(&summary(&record["body"]))),
+                record.seq.to_string(),
+                time(record.time_ms),
+                line(&record.kind),
+                paint.dim(&line(&summary(&record.body))),
             ]
         })
         .collect();
@@ -111,14 +112,14 @@ fn kind(word: &str) -> Result<AuditKind, Failure> {
     })
 }
 
-fn record_json(record: &AuditRecord) -> Value {
-    json!({
-        "seq": record.seq,
-        "timeMs": record.time_ms,
-        "kind": record.kind.as_str(),
-        "body": record.body,
-        "hash": record.hash.to_string(),
-    })
+fn entry(record: &AuditRecord) -> AuditEntry {
+    AuditEntry {
+        seq: record.seq,
+        time_ms: record.time_ms,
+        kind: record.kind.as_str().to_owned(),
+        body: record.body.clone(),
+        hash: record.hash.to_string(),
+    }
 }
 
 /// The fields that tell a reader most, in this order, where a record has them.
@@ -144,7 +145,7 @@ const TOLD: &[&str] = &[
 
 fn summary(body: &Value) -> String {
     let field = |name: &&str| {
-        let text = body[*name].as_str()?;
+        let text = body.get(*name)?.as_str()?;
         Some(format!("{name}={}", interlock_policy::quote(text)))
     };
     let parts: Vec<String> = TOLD.iter().filter_map(field).collect();

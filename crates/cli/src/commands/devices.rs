@@ -2,12 +2,17 @@
 
 use std::process::ExitCode;
 
-use serde_json::{Value, json};
+use interlock_wire::node::NodePairRequested;
+use interlock_wire::params::{
+    DevicePairApprove, DevicePairList, DevicePairReject, DevicePairRemove, DeviceTokenRevoke,
+    DeviceTokenRotate, Params,
+};
+use interlock_wire::results::{DevicePairListing, DevicePairRequested, PairedDeviceEntry};
 
 use super::{CommandOutcome, open, outside_runs};
-use crate::args::{DevicesCommand, DevicesTokenArguments, StateArguments};
+use crate::args::{DevicesCommand, StateArguments};
 use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
+use crate::gateway_client::{GatewayClient, read_result};
 use crate::output::{self, line};
 
 pub fn run(state: &StateArguments, command: &DevicesCommand) -> CommandOutcome {
@@ -16,99 +21,100 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> CommandOutcome {
         outside_runs(host.state_dir())?;
     }
     let mut gateway = GatewayClient::connect(state, &host)?;
-    let known = gateway.call("device.pair.list", &json!({}))?;
     match command {
         DevicesCommand::List(arguments) => {
-            list(state, &known, arguments.json);
+            let known = gateway.request_json(&DevicePairList::default())?;
+            if arguments.json {
+                output::print_json(&known);
+            } else {
+                list(state, &read_result::<DevicePairList>(known)?);
+            }
         }
         DevicesCommand::Approve(arguments) => {
-            let request = waiting(&known, &arguments.id)?;
-            let params = json!({ "requestId": request["requestId"] });
-            let answer = gateway.call("device.pair.approve", &params)?;
-            let device = text(&answer["device"]["deviceId"]);
-            done(
-                arguments.json,
-                &answer,
-                &format!("device {device} may connect"),
-            );
+            let request_id = waiting(&mut gateway, &arguments.id)?;
+            let params = DevicePairApprove { request_id };
+            perform(&mut gateway, &params, arguments.json, |answer| {
+                format!("device {} may connect", one_line(&answer.device.device_id))
+            })?;
         }
         DevicesCommand::Reject(arguments) => {
-            let request = waiting(&known, &arguments.id)?;
-            let params = json!({ "requestId": request["requestId"] });
-            let answer = gateway.call("device.pair.reject", &params)?;
-            let device = text(&answer["deviceId"]);
-            done(
-                arguments.json,
-                &answer,
-                &format!("device {device} was turned away"),
-            );
+            let request_id = waiting(&mut gateway, &arguments.id)?;
+            let params = DevicePairReject { request_id };
+            perform(&mut gateway, &params, arguments.json, |answer| {
+                format!("device {} was turned away", one_line(&answer.device_id))
+            })?;
         }
         DevicesCommand::Remove(arguments) => {
-            let device = find(&known, &arguments.device)?;
-            let params = json!({ "deviceId": device["deviceId"] });
-            let answer = gateway.call("device.pair.remove", &params)?;
-            let device = text(&answer["deviceId"]);
-            done(
-                arguments.json,
-                &answer,
-                &format!("device {device} is forgotten"),
-            );
+            let device_id = find(&mut gateway, &arguments.device)?;
+            let params = DevicePairRemove { device_id };
+            perform(&mut gateway, &params, arguments.json, |answer| {
+                format!("device {} is forgotten", one_line(&answer.device_id))
+            })?;
         }
         DevicesCommand::Rotate(arguments) => {
-            let answer = gateway.call("device.token.rotate", &token(&known, arguments)?)?;
+            let params = DeviceTokenRotate {
+                device_id: find(&mut gateway, &arguments.device)?,
+                role: arguments.role.clone(),
+                scopes: None,
+            };
+            let answer = gateway.request_json(&params)?;
             if arguments.json {
                 output::print_json(&answer);
             } else {
-                output::print(&format!("{}\n", text(&answer["token"])));
+                let answer = read_result::<DeviceTokenRotate>(answer)?;
+                output::print(&format!("{}\n", one_line(answer.token.expose())));
                 output::note("interlock: kept nowhere, so keep it; the old token is worth nothing");
             }
         }
         DevicesCommand::Revoke(arguments) => {
-            let answer = gateway.call("device.token.revoke", &token(&known, arguments)?)?;
-            done(arguments.json, &answer, "the token is worth nothing now");
+            let params = DeviceTokenRevoke {
+                device_id: find(&mut gateway, &arguments.device)?,
+                role: arguments.role.clone(),
+            };
+            perform(&mut gateway, &params, arguments.json, |_| {
+                "the token is worth nothing now".to_owned()
+            })?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn token(known: &Value, arguments: &DevicesTokenArguments) -> Result<Value, Failure> {
-    let device = find(known, &arguments.device)?;
-    Ok(json!({ "deviceId": device["deviceId"], "role": arguments.role }))
-}
-
-/// Says what was done: in words, or as the gateway answered.
-pub(super) fn done(json: bool, answer: &Value, said: &str) {
+/// Calls a method and says what it did: in words, or as the gateway answered.
+pub(super) fn perform<P: Params>(
+    gateway: &mut GatewayClient,
+    params: &P,
+    json: bool,
+    said: impl FnOnce(&P::Answer) -> String,
+) -> Result<(), Failure> {
+    let answer = gateway.request_json(params)?;
     if json {
-        output::print_json(answer);
+        output::print_json(&answer);
     } else {
+        let said = said(&read_result::<P>(answer)?);
         output::print(&format!("{said}\n"));
     }
+    Ok(())
 }
 
-fn list(state: &StateArguments, known: &Value, json: bool) {
-    if json {
-        output::print_json(known);
-        return;
-    }
+fn list(state: &StateArguments, known: &DevicePairListing) {
     let mut rows = Vec::new();
-    for device in rows_of(&known["paired"]) {
-        let roles = rows_of(&device["roles"]);
-        let roles: Vec<String> = roles.iter().map(text).collect();
+    for device in &known.paired {
+        let roles: Vec<String> = device.roles.iter().map(|role| one_line(role)).collect();
         rows.push(vec![
-            short(&device["deviceId"]),
-            text(&device["displayName"]),
-            text(&device["platform"]),
+            short_id(&device.device_id),
+            one_line_or_empty(device.display_name.as_deref()),
+            one_line_or_empty(device.platform.as_deref()),
             roles.join(", "),
         ]);
     }
-    for request in rows_of(&known["pending"]) {
-        let id = short(&request["requestId"]);
+    for request in &known.pending {
+        let id = short_id(&request.request_id);
         let approve = state.in_command(&format!("interlock devices approve {id}"));
         rows.push(vec![
-            short(&request["deviceId"]),
-            text(&request["displayName"]),
-            text(&request["platform"]),
-            format!("waits as {}: {approve}", text(&request["role"])),
+            short_id(&request.device_id),
+            one_line_or_empty(request.display_name.as_deref()),
+            one_line_or_empty(request.platform.as_deref()),
+            format!("waits as {}: {approve}", one_line(&request.role)),
         ]);
     }
     if rows.is_empty() {
@@ -118,42 +124,67 @@ fn list(state: &StateArguments, known: &Value, json: bool) {
     }
 }
 
-fn find<'a>(known: &'a Value, asked: &str) -> Result<&'a Value, Failure> {
-    pick(&known["paired"], asked, &["deviceId"], "device")
+/// The id of a paired device.
+fn find(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
+    let known = gateway.request(&DevicePairList::default())?;
+    Ok(pick(&known.paired, asked, "device")?.device_id.clone())
 }
 
-fn waiting<'a>(known: &'a Value, asked: &str) -> Result<&'a Value, Failure> {
-    pick(
-        &known["pending"],
-        asked,
-        &["requestId", "deviceId"],
-        "request",
-    )
+/// The id of a request that waits.
+fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
+    let known = gateway.request(&DevicePairList::default())?;
+    Ok(pick(&known.pending, asked, "request")?.request_id.clone())
+}
+
+/// A row that an operator names by an id or by its name.
+pub(super) trait NamedRow {
+    fn ids(&self) -> Vec<&str>;
+    fn name(&self) -> Option<&str>;
+}
+
+impl NamedRow for PairedDeviceEntry {
+    fn ids(&self) -> Vec<&str> {
+        vec![&self.device_id]
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+}
+
+impl NamedRow for DevicePairRequested {
+    fn ids(&self) -> Vec<&str> {
+        vec![&self.request_id, &self.device_id]
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+}
+
+impl NamedRow for NodePairRequested {
+    fn ids(&self) -> Vec<&str> {
+        vec![&self.request_id, &self.node_id]
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
 }
 
 /// The row that is meant: by a whole id, by its name, by the beginning of an id.
-pub(super) fn pick<'a>(
-    rows: &'a Value,
+pub(super) fn pick<'a, R: NamedRow>(
+    rows: &'a [R],
     asked: &str,
-    ids: &[&str],
     what: &str,
-) -> Result<&'a Value, Failure> {
-    let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
-    let is = |row: &&Value, test: &dyn Fn(&str) -> bool| {
-        let mut values = ids.iter().filter_map(|id| row[*id].as_str());
-        values.any(test)
-    };
-    let ways: [&dyn Fn(&&Value) -> bool; 3] = [
-        &|row| is(row, &|id| id == asked),
-        &|row| {
-            row["displayName"]
-                .as_str()
-                .is_some_and(|name| name == asked)
-        },
-        &|row| asked.len() >= 4 && is(row, &|id| id.starts_with(asked)),
+) -> Result<&'a R, Failure> {
+    let ways: [&dyn Fn(&R) -> bool; 3] = [
+        &|row| row.ids().contains(&asked),
+        &|row| row.name() == Some(asked),
+        &|row| asked.len() >= 4 && row.ids().iter().any(|id| id.starts_with(asked)),
     ];
     for way in ways {
-        let found: Vec<&Value> = rows.iter().filter(|row| way(row)).collect();
+        let found: Vec<&R> = rows.iter().filter(|row| way(row)).collect();
         match found.as_slice() {
             [] => {}
             [one] => return Ok(one),
@@ -168,17 +199,17 @@ pub(super) fn pick<'a>(
         .with_hint("list them: interlock devices list, interlock nodes status"))
 }
 
-pub(super) fn rows_of(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
+/// Text of a stranger, as a terminal may show it in one line.
+pub(super) fn one_line(text: &str) -> String {
+    line(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Text of a stranger, as a terminal may show it in one line.
-pub(super) fn text(value: &Value) -> String {
-    let text = value.as_str().map(line).unwrap_or_default();
-    text.replace('\n', "\\n").replace('\t', "\\t")
+/// The same of a text that may be missing.
+pub(super) fn one_line_or_empty(text: Option<&str>) -> String {
+    text.map(one_line).unwrap_or_default()
 }
 
 /// Enough of an id to name it.
-pub(super) fn short(value: &Value) -> String {
-    text(value).chars().take(12).collect()
+pub(super) fn short_id(id: &str) -> String {
+    one_line(id).chars().take(12).collect()
 }

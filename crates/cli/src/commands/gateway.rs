@@ -14,7 +14,8 @@ use interlock_host::{HostError, LocalHost, PathSource, TokenRole};
 use interlock_plan::RunAccount;
 use interlock_policy::{AgentId, quote};
 use rustix::process::{Resource, Rlimit};
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -186,10 +187,12 @@ fn tell_ready(
     ready: &ReadyGateway,
 ) {
     if arguments.json {
-        let mut line = json!(ready.info);
-        line["port"] = ready.info.address.port().into();
-        line["url"] = ready.info.url().into();
-        line["ready"] = true.into();
+        let line = json!(ReadyGatewayJson {
+            info: &ready.info,
+            port: ready.info.address.port(),
+            url: ready.info.url(),
+            ready: true,
+        });
         // One line, so that programs can wait for it.
         output::print_bytes(format!("{line}\n").as_bytes());
     } else {
@@ -259,6 +262,29 @@ fn about_certificate(info: &GatewayInfo) -> String {
     )
 }
 
+/// The line that says that a gateway is ready, for programs.
+#[derive(Serialize)]
+struct ReadyGatewayJson<'a> {
+    #[serde(flatten)]
+    info: &'a GatewayInfo,
+    port: u16,
+    url: String,
+    ready: bool,
+}
+
+/// A gateway that runs, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunningGatewayJson<'a> {
+    #[serde(flatten)]
+    info: &'a GatewayInfo,
+    running: bool,
+    port: u16,
+    url: String,
+    supervisor_pid: Option<i32>,
+    service: Value,
+}
+
 fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> CommandOutcome {
     let host = open(state)?;
     let Some(info) = running(host.state_dir()) else {
@@ -276,13 +302,14 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Command
     let supervisors = supervisor(&host)?.supervisors();
     let supervisor = supervisors.iter().find(|about| !about.draining);
     if arguments.json {
-        let mut value = json!(info);
-        value["running"] = true.into();
-        value["port"] = info.address.port().into();
-        value["url"] = info.url().into();
-        value["supervisorPid"] = supervisor.map(|about| about.pid).into();
-        value["service"] = service::status(&host, ServiceKind::Gateway);
-        output::print_json(&value);
+        output::print_json(&RunningGatewayJson {
+            info: &info,
+            running: true,
+            port: info.address.port(),
+            url: info.url(),
+            supervisor_pid: supervisor.map(|about| about.pid),
+            service: service::status(&host, ServiceKind::Gateway),
+        });
     } else {
         output::print(&format!(
             "a gateway of version {} runs (pid {}) at {}, socket {}\n{}",

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use interlock_host::{LocalHost, OPERATOR_TOKEN_PREFIX};
 use interlock_node::{
-    Fingerprint, GatewayTarget, NodeError, NodeFile, NodeOptions, NodeStanding, NotAFingerprint,
-    PASSWORD_VARIABLES, Secret, TOKEN_VARIABLES, TargetError,
+    Fingerprint, GatewayTarget, NodeError, NodeFile, NodeInfo, NodeOptions, NodeStanding,
+    NotAFingerprint, PASSWORD_VARIABLES, Secret, TOKEN_VARIABLES, TargetError,
 };
-use serde_json::json;
+use serde::Serialize;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway::{self, end_with_signals};
@@ -240,17 +241,28 @@ fn failed(error: &NodeError) -> Failure {
     }
 }
 
+/// The node of this machine, for programs.
+#[derive(Serialize)]
+struct NodeStatusJson {
+    #[serde(flatten)]
+    info: Option<NodeInfo>,
+    running: bool,
+    node: Option<NodeFile>,
+    service: Value,
+}
+
 fn status(state: &StateArguments, arguments: &NodeStatusArguments) -> CommandOutcome {
     let host = open(state)?;
     let file = NodeFile::read(host.state_dir());
     let info = interlock_node::running(host.state_dir());
     let code = ExitCode::from(u8::from(info.is_none()));
     if arguments.json {
-        let mut value = info.as_ref().map_or_else(|| json!({}), |info| json!(info));
-        value["running"] = info.is_some().into();
-        value["node"] = json!(file);
-        value["service"] = service::status(&host, ServiceKind::Node);
-        output::print_json(&value);
+        output::print_json(&NodeStatusJson {
+            running: info.is_some(),
+            info,
+            node: file,
+            service: service::status(&host, ServiceKind::Node),
+        });
         return Ok(code);
     }
     let Some(info) = info else {

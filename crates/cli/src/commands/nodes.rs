@@ -8,10 +8,14 @@ mod remote;
 use std::process::ExitCode;
 
 use interlock_host::{LocalHost, TokenRole};
-use interlock_wire::node::NodeListing;
-use serde_json::{Value, json};
+use interlock_wire::node::{NodeEntry, NodeListing, SYSTEM_RUN};
+use interlock_wire::params::{
+    NodeDescribe, NodeInvoke, NodeList, NodePairApprove, NodePairList, NodePairReject,
+    NodePairRemove, NodeRename,
+};
+use serde_json::{Map, Value};
 
-use super::devices::{done, pick, rows_of, short, text};
+use super::devices::{one_line, one_line_or_empty, perform, pick, short_id};
 use super::role_tokens::RoleTokens;
 use super::{CommandOutcome, open, outside_runs};
 use crate::args::{
@@ -19,7 +23,7 @@ use crate::args::{
     NodesListArguments, StateArguments,
 };
 use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
+use crate::gateway_client::{GatewayClient, read_result};
 use crate::output::{self, line};
 
 pub(super) use allowlist::{add_entry, remove_entry};
@@ -52,32 +56,34 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> CommandOutcome {
         NodesCommand::Status(arguments) => status(state, &mut gateway, arguments)?,
         NodesCommand::Describe(arguments) => {
             let id = resolve(&mut gateway, &arguments.node)?;
-            let node = gateway.call("node.describe", &json!({ "nodeId": id }))?;
+            let node = gateway.request_json(&NodeDescribe { node_id: id })?;
             describe(&node, arguments.json);
         }
         NodesCommand::Rename(arguments) => {
             let id = resolve(&mut gateway, &arguments.node)?;
-            let params = json!({ "nodeId": id, "displayName": arguments.name });
-            let answer = gateway.call("node.rename", &params)?;
-            let name = text(&answer["displayName"]);
-            done(
-                arguments.json,
-                &answer,
-                &format!("the node is called {name} now"),
-            );
+            let params = NodeRename {
+                node_id: id,
+                display_name: arguments.name.clone(),
+            };
+            perform(&mut gateway, &params, arguments.json, |answer| {
+                let name = one_line_or_empty(answer.display_name.as_deref());
+                format!("the node is called {name} now")
+            })?;
         }
         NodesCommand::Remove(arguments) => {
-            let id = resolve(&mut gateway, &arguments.node)?;
-            let answer = gateway.call("node.pair.remove", &json!({ "nodeId": id }))?;
-            let said = "nothing of the node is approved any more";
-            done(arguments.json, &answer, said);
+            let node_id = resolve(&mut gateway, &arguments.node)?;
+            let params = NodePairRemove { node_id };
+            perform(&mut gateway, &params, arguments.json, |_| {
+                "nothing of the node is approved any more".to_owned()
+            })?;
         }
         NodesCommand::Approve(arguments) => approve(&mut gateway, arguments)?,
         NodesCommand::Reject(arguments) => {
-            let request = waiting(&mut gateway, &arguments.id)?;
-            let params = json!({ "requestId": request["requestId"] });
-            let answer = gateway.call("node.pair.reject", &params)?;
-            done(arguments.json, &answer, "its commands stay unused");
+            let request_id = waiting(&mut gateway, &arguments.id)?;
+            let params = NodePairReject { request_id };
+            perform(&mut gateway, &params, arguments.json, |_| {
+                "its commands stay unused".to_owned()
+            })?;
         }
         NodesCommand::Invoke(arguments) => invoke(&mut gateway, arguments)?,
         // It needs no gateway.
@@ -148,12 +154,9 @@ pub(super) fn resolve_named(
     gateway: &mut GatewayClient,
     asked: &str,
 ) -> Result<NamedNode, Failure> {
-    let listed = gateway.call("node.list", &json!({ "named": asked }))?;
-    let listed: NodeListing = serde_json::from_value(listed).map_err(|error| {
-        Failure::refused(
-            "GATEWAY_REFUSED",
-            format!("its nodes cannot be read: {error}"),
-        )
+    let listed = gateway.request(&NodeList {
+        named: Some(asked.to_owned()),
+        ..NodeList::default()
     })?;
     match listed.nodes.as_slice() {
         [node] => Ok(NamedNode {
@@ -180,16 +183,13 @@ pub(super) fn resolve_named(
 
 /// The node that runs commands when none is named: the only one that is connected and can.
 pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
-    let can_run = |node: &Value| {
-        let mut commands = rows_of(&node["commands"]).iter();
-        commands.any(|command| command == "system.run")
-    };
+    let can_run = |node: &NodeEntry| node.commands.iter().any(|command| command == SYSTEM_RUN);
     let mut able = connected(gateway)?;
     able.retain(can_run);
     match able.as_slice() {
         [one] => Ok(NamedNode {
-            id: one["nodeId"].as_str().unwrap_or_default().to_owned(),
-            name: one["displayName"].as_str().map(str::to_owned),
+            id: one.node_id.clone(),
+            name: one.display_name.clone(),
         }),
         [] => Err(Failure::refused(
             "NODE_NOT_CONNECTED",
@@ -203,41 +203,43 @@ pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
 }
 
 /// All nodes that are connected, page by page.
-pub(in crate::commands) fn connected(gateway: &mut GatewayClient) -> Result<Vec<Value>, Failure> {
+pub(in crate::commands) fn connected(
+    gateway: &mut GatewayClient,
+) -> Result<Vec<NodeEntry>, Failure> {
     let mut nodes = Vec::new();
-    let mut params = json!({ "connected": true });
+    let mut params = NodeList {
+        connected: Some(true),
+        ..NodeList::default()
+    };
     for _ in 0..MOST_PAGES {
-        let mut listed = gateway.call("node.list", &params)?;
-        if let Value::Array(page) = listed["nodes"].take() {
-            nodes.extend(page);
-        }
-        match listed["nextCursor"].take() {
-            Value::Null => break,
-            cursor => params["cursor"] = cursor,
+        let listed = gateway.request(&params)?;
+        nodes.extend(listed.nodes);
+        params.cursor = listed.next_cursor;
+        if params.cursor.is_none() {
+            break;
         }
     }
     Ok(nodes)
 }
 
-fn page(gateway: &mut GatewayClient, arguments: &NodesListArguments) -> Result<Value, Failure> {
-    let mut params = json!({ "limit": arguments.limit });
-    if let Some(cursor) = &arguments.cursor {
-        params["cursor"] = cursor.as_str().into();
+/// The page that a command names.
+fn page(arguments: &NodesListArguments) -> NodeList {
+    NodeList {
+        limit: Some(arguments.limit),
+        cursor: arguments.cursor.clone(),
+        connected: arguments.connected.then_some(true),
+        named: None,
     }
-    if arguments.connected {
-        params["connected"] = true.into();
-    }
-    Ok(gateway.call("node.list", &params)?)
 }
 
 /// Says how to go on where this was not all.
 fn note_rest(
     state: &StateArguments,
     command: &str,
-    listed: &Value,
+    listed: &NodeListing,
     arguments: &NodesListArguments,
 ) {
-    let Some(cursor) = listed["nextCursor"].as_str() else {
+    let Some(cursor) = &listed.next_cursor else {
         return;
     };
     let connected = if arguments.connected {
@@ -252,8 +254,8 @@ fn note_rest(
     );
     output::note(&format!(
         "{} of {} nodes; go on: {}",
-        rows_of(&listed["nodes"]).len(),
-        listed["total"],
+        listed.nodes.len(),
+        listed.total,
         state.in_command(&go_on)
     ));
 }
@@ -263,39 +265,44 @@ fn list(
     gateway: &mut GatewayClient,
     arguments: &NodesListArguments,
 ) -> Result<(), Failure> {
-    let listed = page(gateway, arguments)?;
+    let listed = gateway.request_json(&page(arguments))?;
     if arguments.json {
         output::print_json(&listed);
         return Ok(());
     }
+    let listed = read_result::<NodeList>(listed)?;
     output::print(&table(&listed));
     note_rest(state, "interlock nodes list", &listed, arguments);
     Ok(())
 }
 
-fn table(listed: &Value) -> String {
-    let rows: Vec<Vec<String>> = rows_of(&listed["nodes"]).iter().map(row).collect();
+fn table(listed: &NodeListing) -> String {
+    let rows: Vec<Vec<String>> = listed.nodes.iter().map(row).collect();
     if rows.is_empty() {
         return "no nodes\n".to_owned();
     }
     output::table(&rows, "")
 }
 
-fn row(node: &Value) -> Vec<String> {
-    let standing = match (node["connected"] == true, node["paired"] == true) {
+fn row(node: &NodeEntry) -> Vec<String> {
+    let standing = match (node.connected, node.paired) {
         (true, true) => "connected",
         (true, false) => "connected, not approved",
         (false, true) => "away",
         (false, false) => "away, not approved",
     };
-    let commands: Vec<String> = rows_of(&node["commands"]).iter().map(text).collect();
     vec![
-        short(&node["nodeId"]),
-        text(&node["displayName"]),
-        text(&node["platform"]),
+        short_id(&node.node_id),
+        one_line_or_empty(node.display_name.as_deref()),
+        one_line_or_empty(node.platform.as_deref()),
         standing.to_owned(),
-        commands.join(" "),
+        words(&node.commands),
     ]
+}
+
+fn words(commands: &[String]) -> String {
+    let commands: Vec<String> = commands.iter().map(|command| one_line(command)).collect();
+    commands.join(" ")
 }
 
 fn status(
@@ -303,28 +310,29 @@ fn status(
     gateway: &mut GatewayClient,
     arguments: &NodesListArguments,
 ) -> Result<(), Failure> {
-    let listed = page(gateway, arguments)?;
-    let pairing = gateway.call("node.pair.list", &json!({}))?;
+    let listed = gateway.request_json(&page(arguments))?;
+    let pairing = gateway.request_json(&NodePairList::default())?;
     if arguments.json {
-        let mut known = json!({
-            "nodes": listed["nodes"],
-            "total": listed["total"],
-            "pending": pairing["pending"],
-        });
+        // The rows are printed as they came.
+        let part = |value: &Value, name: &str| value.get(name).cloned().unwrap_or_default();
+        let mut known = Map::new();
+        known.insert("nodes".to_owned(), part(&listed, "nodes"));
+        known.insert("total".to_owned(), part(&listed, "total"));
+        known.insert("pending".to_owned(), part(&pairing, "pending"));
         if let Some(cursor) = listed.get("nextCursor") {
-            known["nextCursor"] = cursor.clone();
+            known.insert("nextCursor".to_owned(), cursor.clone());
         }
         output::print_json(&known);
         return Ok(());
     }
+    let listed = read_result::<NodeList>(listed)?;
     let mut out = table(&listed);
-    for request in rows_of(&pairing["pending"]) {
-        let id = short(&request["requestId"]);
-        let commands: Vec<String> = rows_of(&request["commands"]).iter().map(text).collect();
+    for request in &read_result::<NodePairList>(pairing)?.pending {
+        let id = short_id(&request.request_id);
         out += &format!(
             "{} waits for approval of: {}\n  {}\n",
-            text(&request["displayName"]),
-            commands.join(" "),
+            one_line_or_empty(request.display_name.as_deref()),
+            words(&request.commands),
             state.in_command(&format!("interlock nodes approve {id}"))
         );
     }
@@ -338,6 +346,8 @@ fn describe(node: &Value, json: bool) {
         output::print_json(node);
         return;
     }
+    // Every field is shown, known or not.
+    let text = |value: &Value| one_line_or_empty(value.as_str());
     let mut rows = Vec::new();
     for (name, value) in node.as_object().into_iter().flatten() {
         let shown = match value {
@@ -350,34 +360,30 @@ fn describe(node: &Value, json: bool) {
     output::print(&output::table(&rows, ""));
 }
 
-fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<Value, Failure> {
-    let pairing = gateway.call("node.pair.list", &json!({}))?;
-    pick(
-        &pairing["pending"],
-        asked,
-        &["requestId", "nodeId"],
-        "request",
-    )
-    .cloned()
+/// The id of a request that waits.
+fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
+    let pairing = gateway.request(&NodePairList::default())?;
+    Ok(pick(&pairing.pending, asked, "request")?.request_id.clone())
 }
 
 fn approve(gateway: &mut GatewayClient, arguments: &NodesApproveArguments) -> Result<(), Failure> {
-    let request = waiting(gateway, &arguments.id)?;
-    let params = json!({ "requestId": request["requestId"] });
-    let mut answer = gateway.call("node.pair.approve", &params)?;
-    // For older programs; here it would only be another secret on the screen.
-    if let Some(node) = answer["node"].as_object_mut() {
-        node.remove("token");
+    let request_id = waiting(gateway, &arguments.id)?;
+    let mut answer = gateway.request_json(&NodePairApprove { request_id })?;
+    if arguments.json {
+        // For older programs; here it would only be another secret on the screen.
+        if let Some(Value::Object(node)) = answer.get_mut("node") {
+            node.remove("token");
+        }
+        output::print_json(&answer);
+        return Ok(());
     }
-    let node = &answer["node"];
-    let commands: Vec<String> = rows_of(&node["commands"]).iter().map(text).collect();
-    let said = format!(
-        "approved {} ({}): {}",
-        text(&node["displayName"]),
-        short(&node["nodeId"]),
-        commands.join(" ")
-    );
-    done(arguments.json, &answer, &said);
+    let node = read_result::<NodePairApprove>(answer)?.node;
+    output::print(&format!(
+        "approved {} ({}): {}\n",
+        one_line_or_empty(node.display_name.as_deref()),
+        short_id(&node.node_id),
+        words(&node.commands)
+    ));
     Ok(())
 }
 
@@ -390,22 +396,18 @@ fn invoke(gateway: &mut GatewayClient, arguments: &NodesInvokeArguments) -> Resu
     };
     let id = resolve(gateway, &arguments.node)?;
     let key = format!("cli-{}-{}", std::process::id(), interlock_host::now_ms());
-    let mut call = json!({
-        "nodeId": id,
-        "command": arguments.command,
-        "idempotencyKey": key,
-    });
-    if let Some(params) = params {
-        call["params"] = params;
-    }
-    if let Some(timeout) = arguments.timeout_ms {
-        call["timeoutMs"] = timeout.into();
-    }
-    let answer = gateway.call("node.invoke", &call)?;
-    output::print_json(if arguments.json {
-        &answer
+    let call = NodeInvoke {
+        node_id: id,
+        command: arguments.command.clone(),
+        idempotency_key: key,
+        params,
+        timeout_ms: arguments.timeout_ms,
+        ..NodeInvoke::default()
+    };
+    if arguments.json {
+        output::print_json(&gateway.request_json(&call)?);
     } else {
-        &answer["payload"]
-    });
+        output::print_json(&gateway.request(&call)?.payload);
+    }
     Ok(())
 }

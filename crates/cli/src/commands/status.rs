@@ -5,10 +5,14 @@ use std::process::ExitCode;
 use interlock_gateway::running;
 use interlock_host::{LocalHost, now_ms, plan_shield};
 use interlock_policy::{AgentId, EVERY_AGENT, VerdictShield};
+use interlock_wire::node::NodeListing;
+use interlock_wire::params::{self, NodeList, NodePairList};
+use interlock_wire::results::NodePairListing;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::approvals::duration;
-use super::devices::{rows_of, short, text};
+use super::devices::{one_line, one_line_or_empty, short_id};
 use super::{CommandOutcome, configured_host, known_agents, open};
 use crate::args::{StateArguments, StatusArguments};
 use crate::failure::Failure;
@@ -40,18 +44,66 @@ pub fn run(state: &StateArguments, arguments: &StatusArguments) -> CommandOutcom
         status.finish(state);
     }
     if arguments.json {
-        output::print_json(&status.value);
+        output::print_json(&status.json);
     } else {
         output::print(&output::table(&status.rows, ""));
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The facts for programs. Those of the machine itself are not told of a gateway elsewhere.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusJson {
+    version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state_dir: Option<String>,
+    gateway: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<usize>,
+    agents: Vec<Value>,
+    pending: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<Vec<StatusNode>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shield: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<Vec<Value>>,
+    next: Vec<String>,
+}
+
+/// One node, for programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusNode {
+    node_id: String,
+    display_name: Option<String>,
+    connected: bool,
+}
+
+/// The pending approvals of a gateway elsewhere, as far as they are shown here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RemotePendingApprovals {
+    total: u64,
+    approvals: Vec<RemotePendingApproval>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RemotePendingApproval {
+    short_id: String,
+    agent: String,
+    preview: String,
+}
+
 /// The same facts for people and for programs.
 #[derive(Default)]
 struct StatusFacts {
     rows: Vec<Vec<String>>,
-    value: Value,
+    json: StatusJson,
     next: Vec<String>,
     has_gateway: bool,
 }
@@ -68,10 +120,10 @@ impl StatusFacts {
 
     fn gateway(&mut self, state: &StateArguments, host: &LocalHost) {
         let version = env!("CARGO_PKG_VERSION");
-        self.value["version"] = version.into();
-        self.value["stateDir"] = host.state_dir().display().to_string().into();
+        self.json.version = version;
+        self.json.state_dir = Some(host.state_dir().display().to_string());
         let Some(info) = running(host.state_dir()) else {
-            self.value["gateway"] = json!({ "running": false });
+            self.json.gateway = json!({ "running": false });
             self.row("gateway", "does not run".to_owned());
             let run = state.in_command("interlock gateway run");
             self.next.push(format!("serve agents: {run}"));
@@ -93,7 +145,7 @@ impl StatusFacts {
             let step = format!("the gateway is not of this version ({version}): {restart}");
             self.next.push(step);
         }
-        self.value["gateway"] = json!({
+        self.json.gateway = json!({
             "running": true,
             "url": info.url(),
             "pid": info.pid,
@@ -110,40 +162,40 @@ impl StatusFacts {
         remote: &RemoteGateway,
     ) -> Result<(), Failure> {
         let mut gateway = GatewayClient::connect_running(state, host)?;
-        let told = gateway.call("status", &json!({}))?;
+        let told = gateway.request(&params::Status::default())?;
         let url = remote.target.url();
-        let age = duration(told["uptimeMs"].as_u64().unwrap_or_default());
-        self.value["version"] = env!("CARGO_PKG_VERSION").into();
-        self.value["gateway"] = json!({
+        let age = duration(told.uptime_ms);
+        self.json.version = env!("CARGO_PKG_VERSION");
+        self.json.gateway = json!({
             "running": true,
             "remote": true,
             "url": url,
-            "version": told["version"],
-            "startedAtMs": told["startedAtMs"],
+            "version": told.version,
+            "startedAtMs": told.started_at_ms,
         });
-        let version = text(&told["version"]);
+        let version = one_line_or_empty(told.version.as_deref());
         self.row("gateway", format!("{url} (version {version}, since {age})"));
-        let running = told["runs"]["running"].as_u64().unwrap_or_default();
-        self.value["running"] = running.into();
+        let running = told.runs.running;
+        self.json.running = Some(running);
         self.row("runs", format!("{running} running"));
-        let listed = gateway.call("agents.list", &json!({}))?;
-        let agents = rows_of(&listed["agents"]).iter();
-        let agents: Vec<String> = agents.map(|agent| text(&agent["id"])).collect();
-        self.value["agents"] = agents.iter().map(|id| json!({ "id": id })).collect();
+        let listed = gateway.request(&params::AgentsList::default())?;
+        let agents = listed.agents.iter().map(|agent| one_line(&agent.id));
+        let agents: Vec<String> = agents.collect();
+        self.json.agents = agents.iter().map(|id| json!({ "id": id })).collect();
         self.row("agents", agents.join(", "));
         let waiting = gateway.call("exec.approval.list", &json!({ "summary": true }))?;
-        let total = waiting["total"].as_u64().unwrap_or_default();
-        self.waiting(state, total);
-        for one in rows_of(&waiting["approvals"]).iter().take(SHOWN_APPROVALS) {
-            let (id, agent) = (text(&one["shortId"]), text(&one["agent"]));
+        let waiting: RemotePendingApprovals = serde_json::from_value(waiting).unwrap_or_default();
+        self.waiting(state, waiting.total);
+        for one in waiting.approvals.iter().take(SHOWN_APPROVALS) {
+            let (id, agent) = (one_line(&one.short_id), one_line(&one.agent));
             self.row(
                 "approvals",
-                format!("{id}  {agent}: {}", text(&one["preview"])),
+                format!("{id}  {agent}: {}", one_line(&one.preview)),
             );
         }
-        let nodes = gateway.call("node.list", &json!({}))?;
-        let pairing = gateway.call("node.pair.list", &json!({}))?;
-        self.listed_nodes(state, &nodes, &pairing);
+        let nodes = gateway.request(&NodeList::default())?;
+        let pairing = gateway.request(&NodePairList::default())?;
+        self.listed_nodes(state, nodes, &pairing);
         let here = state.in_command("interlock --local status");
         self.next.push(format!("see this machine: {here}"));
         self.tell_next();
@@ -152,7 +204,7 @@ impl StatusFacts {
 
     /// How many approvals wait.
     fn waiting(&mut self, state: &StateArguments, count: u64) {
-        self.value["pending"] = count.into();
+        self.json.pending = count;
         match count {
             0 => self.row("approvals", "nothing waits for a decision".to_owned()),
             count => {
@@ -177,7 +229,7 @@ impl StatusFacts {
             values.push(json!({ "id": name, "tokens": count }));
         }
         self.row("agents", shown.join(", "));
-        self.value["agents"] = values.into();
+        self.json.agents = values;
         Ok(())
     }
 
@@ -202,8 +254,8 @@ impl StatusFacts {
             return;
         }
         let listed = GatewayClient::connect_running(state, host).and_then(|mut gateway| {
-            let nodes = gateway.call("node.list", &json!({}))?;
-            let pairing = gateway.call("node.pair.list", &json!({}))?;
+            let nodes = gateway.request(&NodeList::default())?;
+            let pairing = gateway.request(&NodePairList::default())?;
             Ok((nodes, pairing))
         });
         let (listed, pairing) = match listed {
@@ -213,41 +265,43 @@ impl StatusFacts {
                 return;
             }
         };
-        self.listed_nodes(state, &listed, &pairing);
+        self.listed_nodes(state, listed, &pairing);
     }
 
-    fn listed_nodes(&mut self, state: &StateArguments, listed: &Value, pairing: &Value) {
-        let nodes = rows_of(&listed["nodes"]);
-        if nodes.is_empty() {
+    fn listed_nodes(
+        &mut self,
+        state: &StateArguments,
+        listed: NodeListing,
+        pairing: &NodePairListing,
+    ) {
+        if listed.nodes.is_empty() {
             self.row("nodes", "none".to_owned());
         }
-        let mut values = Vec::new();
-        for node in nodes {
-            let is_connected = node["connected"] == true;
-            let standing = if is_connected { "connected" } else { "away" };
+        let mut nodes = Vec::new();
+        for node in listed.nodes {
+            let standing = if node.connected { "connected" } else { "away" };
             let named = format!(
                 "{} ({})",
-                text(&node["displayName"]),
-                short(&node["nodeId"])
+                one_line_or_empty(node.display_name.as_deref()),
+                short_id(&node.node_id)
             );
-            if values.len() < SHOWN_NODES {
+            if nodes.len() < SHOWN_NODES {
                 self.row("nodes", format!("{named}: {standing}"));
             }
-            values.push(json!({
-                "nodeId": node["nodeId"],
-                "displayName": node["displayName"],
-                "connected": is_connected,
-            }));
+            nodes.push(StatusNode {
+                node_id: node.node_id,
+                display_name: node.display_name,
+                connected: node.connected,
+            });
         }
-        let total = listed["total"].as_u64().unwrap_or_default();
-        let further = total.saturating_sub(SHOWN_NODES as u64);
+        let further = listed.total.saturating_sub(SHOWN_NODES);
         if further > 0 {
             let look = state.in_command("interlock nodes list");
             self.row("nodes", format!("and {further} more: {look}"));
         }
-        self.value["nodes"] = values.into();
-        self.value["nodesTotal"] = listed["total"].clone();
-        if !rows_of(&pairing["pending"]).is_empty() {
+        self.json.nodes = Some(nodes);
+        self.json.nodes_total = Some(listed.total);
+        if !pairing.pending.is_empty() {
             let look = state.in_command("interlock nodes status");
             self.next.push(format!("nodes wait to be let in: {look}"));
         }
@@ -260,7 +314,7 @@ impl StatusFacts {
             Ok(shield) => shield.words().to_owned(),
             Err(missing) => missing.to_string(),
         };
-        self.value["shield"] = words.clone().into();
+        self.json.shield = Some(words.clone());
         self.row("shield", words);
         Ok(())
     }
@@ -301,7 +355,7 @@ impl StatusFacts {
                 "host": exec_host,
             }));
         }
-        self.value["policy"] = values.into();
+        self.json.policy = Some(values);
         Ok(())
     }
 
@@ -317,6 +371,6 @@ impl StatusFacts {
             self.row("next", step.clone());
             self.next.push(step);
         }
-        self.value["next"] = self.next.clone().into();
+        self.json.next.clone_from(&self.next);
     }
 }

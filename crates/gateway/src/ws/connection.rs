@@ -213,10 +213,13 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
         snapshot: HelloSnapshot {
             // Nodes have no use for it, and no right to know who else is there.
             presence: match client.role {
-                Role::Operator => methods::presence(gateway),
+                Role::Operator => methods::presence(gateway)
+                    .iter()
+                    .map(|one| serde_json::json!(one))
+                    .collect(),
                 Role::Node => Vec::new(),
             },
-            health: methods::health(gateway),
+            health: serde_json::json!(methods::health(gateway)),
             state_version: gateway.state_version(),
             uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
             session_defaults: Some(SessionDefaults {

@@ -336,8 +336,10 @@ fn pair(
             is_new,
         } => {
             if is_new {
-                let mut payload = json!(request);
-                payload["isRepair"] = (approved.is_some()).into();
+                let payload = DevicePairEvent {
+                    request: &request,
+                    is_repair: approved.is_some(),
+                };
                 tell(
                     gateway,
                     interlock_wire::event::DEVICE_PAIR_REQUESTED,
@@ -372,8 +374,17 @@ fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
     ranges.any(|range| crate::access::cidr::contains(range, address))
 }
 
-fn tell(gateway: &Gateway, name: &str, payload: &serde_json::Value) {
+fn tell(gateway: &Gateway, name: &str, payload: &impl serde::Serialize) {
     if let Ok(event) = Event::new(name, payload) {
         gateway.hub.broadcast(&event);
     }
+}
+
+/// The payload of the event by which operators learn that a device waits.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DevicePairEvent<'a> {
+    #[serde(flatten)]
+    request: &'a interlock_store::PairingRequest,
+    is_repair: bool,
 }

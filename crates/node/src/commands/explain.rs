@@ -3,12 +3,15 @@
 
 use interlock_config::UnboundApprovals;
 use interlock_host::{NO_CALLER_CONTEXT, now_ms, plan_shield};
-use interlock_policy::{CallerInput, Outcome, RunRequest, can_be_approved, env, evaluate};
+use interlock_policy::{
+    CallerInput, Levels, Outcome, RunRequest, Verdict, can_be_approved, env, evaluate,
+};
 use interlock_rules::SessionLevels;
 use interlock_wire::WireError;
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::ExplainAsked;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::call;
 use crate::serve::NodeService;
@@ -64,16 +67,35 @@ pub(crate) fn explain(
     let asks_about_unbound = exec.unbound_approvals == Some(UnboundApprovals::Ask);
     let is_refused =
         verdict.outcome == Outcome::Ask && !can_be_approved(&verdict.binding, asks_about_unbound);
-    let mut explained = json!(verdict);
-    explained["agentId"] = agent.as_str().into();
-    explained["cwd"] = evaluation.analysis.cwd.as_str().into();
-    explained["policy"] = json!(policy.levels);
-    explained["shield"] = shield.into();
-    explained["version"] = env!("CARGO_PKG_VERSION").into();
-    if is_refused {
+    let told = ExplainedVerdict {
+        verdict,
+        agent_id: agent.as_str(),
+        cwd: &evaluation.analysis.cwd,
+        policy: &policy.levels,
+        shield,
+        version: env!("CARGO_PKG_VERSION"),
+        approval_refused: is_refused.then_some("APPROVAL_UNBOUND"),
+    };
+    let mut explained =
+        serde_json::to_value(told).map_err(|error| WireError::unavailable(error.to_string()))?;
+    if is_refused && let Value::Object(fields) = &mut explained {
         // `ask` always means that an approver can say yes.
-        explained["verdict"] = "refused".into();
-        explained["approvalRefused"] = "APPROVAL_UNBOUND".into();
+        fields.insert("verdict".to_owned(), "refused".into());
     }
     Ok(explained)
+}
+
+/// The verdict, and what it depends on. A gateway reads it as a `NodeExplanation`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplainedVerdict<'a> {
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+    agent_id: &'a str,
+    cwd: &'a str,
+    policy: &'a Levels,
+    shield: String,
+    version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    approval_refused: Option<&'static str>,
 }

@@ -251,6 +251,7 @@ pub struct RunHasEnded {
 macro_rules! extension_params {
     ($($name:ident for $command:expr;)*) => {
         $(impl Params for $name {
+            type Answer = Value;
             const METHOD: &'static str = $command;
             const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
         })*

@@ -1,5 +1,6 @@
 //! What would run, as a node prepared it and approvers allow it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -8,7 +9,7 @@ use crate::hash::sha256_hex;
 use crate::schema::{COUNT, Field, ObjectSchema, PropertyKind, STRING, STRING_OR_NULL, STRINGS};
 
 /// The plan of a run, as nodes and gateways hand it around.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunPlan {
     pub argv: Vec<String>,
@@ -27,7 +28,7 @@ pub struct SystemRunPlan {
 }
 
 /// The script that a plan is bound to.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MutableFileOperand {
     pub argv_index: u64,

@@ -1,9 +1,10 @@
 //! How nodes are listed, and how their pairing is reported.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One node, as `node.list` and `node.describe` show it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeEntry {
     pub node_id: String,
@@ -43,7 +44,7 @@ pub struct NodeEntry {
 pub const MAX_LISTED_NODES: usize = 1_000;
 
 /// The payload of `node.list`: one page of it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeListing {
     pub ts: u64,
@@ -56,7 +57,7 @@ pub struct NodeListing {
 }
 
 /// A node that waits for approval: the event, and an entry of `node.pair.list`.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairRequested {
     pub request_id: String,
@@ -81,7 +82,7 @@ pub struct NodePairRequested {
 }
 
 /// The event that ends it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePairResolved {
     pub request_id: String,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::node::SystemRunPlan;
+use crate::results::{ApprovalsDocument, Relayed};
 use crate::schema::{
     COUNT, Field, ObjectSchema, POSITIVE, PropertyKind, STRING, STRING_OR_NULL, STRINGS, TEXT,
     TEXT_OR_NULL, TEXTS, THREAD_OR_NULL,
@@ -12,7 +13,7 @@ use crate::schema::{
 
 params! {
     /// Asks whether a command may run. What is missing and what is null are the same.
-    ExecApprovalRequest for "exec.approval.request" {
+    ExecApprovalRequest for "exec.approval.request" -> Value {
         optional {
             id "id": String = TEXT,
             command "command": String = TEXT,
@@ -57,10 +58,15 @@ object! {
         }
     }
 }
-params! { ExecApprovalWaitDecision for "exec.approval.waitDecision" { required { id "id": String = TEXT, } } }
+params! {
+    /// Waits for the decision of an approval.
+    ExecApprovalWaitDecision for "exec.approval.waitDecision" -> Value {
+        required { id "id": String = TEXT, }
+    }
+}
 params! {
     /// Decides. The optional ones are additions of Interlock.
-    ExecApprovalResolve for "exec.approval.resolve" {
+    ExecApprovalResolve for "exec.approval.resolve" -> Value {
         required {
             id "id": String = TEXT,
             /// See [`crate::approval::DecisionWord`]; a word that is none is answered `invalid
@@ -83,7 +89,7 @@ params! {
 }
 params! {
     /// The optional one is an addition of Interlock.
-    ExecApprovalList for "exec.approval.list" {
+    ExecApprovalList for "exec.approval.list" -> Value {
         optional {
             /// Only what a list shows of each, for an inbox that opens them one by one.
             summary "summary": bool = PropertyKind::Boolean,
@@ -92,7 +98,7 @@ params! {
 }
 params! {
     /// Reads one approval. The optional ones are additions of Interlock.
-    ExecApprovalGet for "exec.approval.get" {
+    ExecApprovalGet for "exec.approval.get" -> Value {
         required { id "id": String = TEXT, }
         optional {
             /// All that an inbox shows.
@@ -109,16 +115,26 @@ const FILE: ObjectSchema = ObjectSchema {
     open: true,
 };
 
-params! { ExecApprovalsGet for "exec.approvals.get" {} }
 params! {
-    ExecApprovalsSet for "exec.approvals.set" {
+    /// The gateway's approvals document.
+    ExecApprovalsGet for "exec.approvals.get" -> ApprovalsDocument {}
+}
+params! {
+    /// Replaces the gateway's approvals document.
+    ExecApprovalsSet for "exec.approvals.set" -> ApprovalsDocument {
         required { file "file": Value = PropertyKind::Object(&FILE), }
         optional { base_hash "baseHash": String = TEXT, }
     }
 }
-params! { ExecApprovalsNodeGet for "exec.approvals.node.get" { required { node_id "nodeId": String = TEXT, } } }
 params! {
-    ExecApprovalsNodeSet for "exec.approvals.node.set" {
+    /// A node's approvals document.
+    ExecApprovalsNodeGet for "exec.approvals.node.get" -> Relayed<ApprovalsDocument> {
+        required { node_id "nodeId": String = TEXT, }
+    }
+}
+params! {
+    /// Replaces a node's approvals document.
+    ExecApprovalsNodeSet for "exec.approvals.node.set" -> Relayed<ApprovalsDocument> {
         required {
             node_id "nodeId": String = TEXT,
             file "file": Value = PropertyKind::Object(&FILE),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::hello::HelloOk;
 use crate::schema::{COUNT, POSITIVE, PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
@@ -37,7 +38,7 @@ pub const CLIENT_MODES: &[&str] = &[
 
 params! {
     /// The first request.
-    Connect for "connect" {
+    Connect for "connect" -> HelloOk {
         required {
             min_protocol "minProtocol": u64 = POSITIVE,
             max_protocol "maxProtocol": u64 = POSITIVE,
@@ -51,7 +52,7 @@ params! {
             permissions "permissions": BTreeMap<String, bool> = PropertyKind::Map(&PropertyKind::Boolean),
             /// The PATH of a node.
             path_env "pathEnv": String = STRING,
-            /// See [`crate::Role::parse`].
+            /// `operator`, or `node`. Without it, `operator`.
             role "role": String = TEXT,
             scopes "scopes": Vec<String> = TEXTS,
             device "device": Device = PropertyKind::Object(&Device::SHAPE),
@@ -87,7 +88,7 @@ object! {
 }
 
 object! {
-    /// The proof that the client holds the key of a device; see [`crate::identity`].
+    /// The proof that the client holds the key of a device.
     Device {
         required {
             id "id": String = TEXT,

@@ -2,6 +2,11 @@
 
 use serde_json::{Map, Value};
 
+use crate::results::{
+    AgentListing, AuditChainHead, AuditChainReport, AuditPage, ConfigKeys, ConfigSnapshot,
+    ConfigWritten, EffectiveTools, GatewayStatus, HealthReport, LogTail, SessionDirected,
+    SessionListing, SessionPatched, ToolCatalog, ToolInvoked,
+};
 use crate::schema::{COUNT, OPEN, POSITIVE, PropertyKind, STRING, TEXT, TEXT_OR_NULL};
 
 /// What a task can be.
@@ -23,10 +28,21 @@ const TASK_STATUS: PropertyKind = PropertyKind::AnyOf(&[
     PropertyKind::Word("timed_out"),
 ]);
 
-params! { Health for "health" { optional { probe "probe": bool = PropertyKind::Boolean, } } }
-params! { Status for "status" { optional { include_channel_summary "includeChannelSummary": bool = PropertyKind::Boolean, } } }
 params! {
-    ToolsCatalog for "tools.catalog" {
+    /// Says that the gateway is alive.
+    Health for "health" -> HealthReport {
+        optional { probe "probe": bool = PropertyKind::Boolean, }
+    }
+}
+params! {
+    /// How the gateway stands.
+    Status for "status" -> GatewayStatus {
+        optional { include_channel_summary "includeChannelSummary": bool = PropertyKind::Boolean, }
+    }
+}
+params! {
+    /// All tools.
+    ToolsCatalog for "tools.catalog" -> ToolCatalog {
         optional {
             agent_id "agentId": String = TEXT,
             include_plugins "includePlugins": bool = PropertyKind::Boolean,
@@ -34,13 +50,15 @@ params! {
     }
 }
 params! {
-    ToolsEffective for "tools.effective" {
+    /// The tools that an agent may call.
+    ToolsEffective for "tools.effective" -> EffectiveTools {
         required { session_key "sessionKey": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
     }
 }
 params! {
-    ToolsInvoke for "tools.invoke" {
+    /// Calls a tool, as an agent would.
+    ToolsInvoke for "tools.invoke" -> ToolInvoked {
         required { name "name": String = TEXT, }
         optional {
             args "args": Map<String, Value> = OPEN,
@@ -52,15 +70,20 @@ params! {
         }
     }
 }
-params! { ConfigGet for "config.get" {} }
 params! {
-    ConfigSet for "config.set" {
+    /// The config, without its secrets.
+    ConfigGet for "config.get" -> ConfigSnapshot {}
+}
+params! {
+    /// Replaces the whole config.
+    ConfigSet for "config.set" -> ConfigWritten {
         required { raw "raw": String = TEXT, }
         optional { base_hash "baseHash": String = TEXT, }
     }
 }
 params! {
-    ConfigPatch for "config.patch" {
+    /// Changes keys of the config: a value is set, null takes one away, objects are merged.
+    ConfigPatch for "config.patch" -> ConfigWritten {
         required { raw "raw": String = TEXT, }
         optional {
             base_hash "baseHash": String = TEXT,
@@ -72,10 +95,17 @@ params! {
         }
     }
 }
-params! { ConfigSchema for "config.schema" {} }
-params! { AgentsList for "agents.list" {} }
 params! {
-    SessionsList for "sessions.list" {
+    /// The keys that the config may have.
+    ConfigSchema for "config.schema" -> ConfigKeys {}
+}
+params! {
+    /// The agents that the config names.
+    AgentsList for "agents.list" -> AgentListing {}
+}
+params! {
+    /// The conversations that were used, set, or have undelivered events, the latest first.
+    SessionsList for "sessions.list" -> SessionListing {
         optional {
             limit "limit": u64 = POSITIVE,
             offset "offset": u64 = COUNT,
@@ -94,7 +124,7 @@ params! {
 params! {
     /// Overrides of one session. Only settings that concern running commands are accepted. All
     /// other settings are refused, so a client never believes that they had an effect.
-    SessionsPatch for "sessions.patch" {
+    SessionsPatch for "sessions.patch" -> SessionPatched {
         required { key "key": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
         patch {
@@ -108,9 +138,10 @@ params! {
     }
 }
 params! {
-    TasksList for "tasks.list" {
+    /// The background sessions as tasks.
+    TasksList for "tasks.list" -> Value {
         optional {
-            /// One word or a list of them; see [`TasksList::statuses`].
+            /// One word or a list of them.
             status "status": Value = PropertyKind::AnyOf(&[TASK_STATUS, PropertyKind::List(&TASK_STATUS, usize::MAX)]),
             agent_id "agentId": String = TEXT,
             session_key "sessionKey": String = TEXT,
@@ -119,15 +150,22 @@ params! {
         }
     }
 }
-params! { TasksGet for "tasks.get" { required { task_id "taskId": String = TEXT, } } }
 params! {
-    TasksCancel for "tasks.cancel" {
+    /// One task.
+    TasksGet for "tasks.get" -> Value {
+        required { task_id "taskId": String = TEXT, }
+    }
+}
+params! {
+    /// Ends a task.
+    TasksCancel for "tasks.cancel" -> Value {
         required { task_id "taskId": String = TEXT, }
         optional { reason "reason": String = STRING, }
     }
 }
 params! {
-    LogsTail for "logs.tail" {
+    /// The newest lines of the gateway's log.
+    LogsTail for "logs.tail" -> LogTail {
         optional {
             cursor "cursor": u64 = COUNT,
             limit "limit": u64 = PropertyKind::Integer(1, 5000),
@@ -137,7 +175,7 @@ params! {
 }
 params! {
     /// Lists audit records. An Interlock extension.
-    AuditList for "audit.list" {
+    AuditList for "audit.list" -> AuditPage {
         optional {
             agent_id "agentId": String = TEXT,
             session_key "sessionKey": String = TEXT,
@@ -155,15 +193,17 @@ params! {
 params! {
     /// Verifies the whole audit chain, and that it still contains a published head. An Interlock
     /// extension.
-    AuditVerify for "audit.verify" { optional { head "head": String = TEXT, } }
+    AuditVerify for "audit.verify" -> AuditChainReport {
+        optional { head "head": String = TEXT, }
+    }
 }
 params! {
     /// The head of the audit chain, to be kept elsewhere. An Interlock extension.
-    AuditHead for "audit.head" {}
+    AuditHead for "audit.head" -> AuditChainHead {}
 }
 params! {
     /// A slash directive that an operator typed for a session. An Interlock extension.
-    SessionsDirective for "sessions.directive" {
+    SessionsDirective for "sessions.directive" -> SessionDirected {
         required {
             session_key "sessionKey": String = TEXT,
             text "text": String = PropertyKind::Text(1, 4096),
@@ -176,12 +216,14 @@ params! {
 }
 params! {
     /// Background and foreground sessions of all agents. An Interlock extension.
-    ProcessList for "process.list" { optional { agent_id "agentId": String = TEXT, } }
+    ProcessList for "process.list" -> Value {
+        optional { agent_id "agentId": String = TEXT, }
+    }
 }
 params! {
     /// New output after an offset, and the state of the session. An Interlock extension. It moves
     /// no cursor.
-    ProcessPoll for "process.poll" {
+    ProcessPoll for "process.poll" -> Value {
         required { session_id "sessionId": String = TEXT, }
         optional {
             offset "offset": u64 = COUNT,
@@ -191,7 +233,7 @@ params! {
 }
 params! {
     /// Lines of the transcript. An Interlock extension.
-    ProcessLog for "process.log" {
+    ProcessLog for "process.log" -> Value {
         required { session_id "sessionId": String = TEXT, }
         optional {
             offset "offset": u64 = COUNT,
@@ -201,7 +243,7 @@ params! {
 }
 params! {
     /// Input for a background session. An Interlock extension.
-    ProcessWrite for "process.write" {
+    ProcessWrite for "process.write" -> Value {
         required {
             session_id "sessionId": String = TEXT,
             data "data": String = STRING,
@@ -212,7 +254,7 @@ params! {
 params! {
     /// Ends a background session, or sends a signal to its foreground process. An Interlock
     /// extension.
-    ProcessKill for "process.kill" {
+    ProcessKill for "process.kill" -> Value {
         required { session_id "sessionId": String = TEXT, }
         optional { signal "signal": String = TEXT, }
     }
@@ -220,7 +262,7 @@ params! {
 params! {
     /// Any action of the tool `process`, with its arguments, for an operator. An Interlock
     /// extension.
-    ProcessPerform for "process.perform" {
+    ProcessPerform for "process.perform" -> Value {
         required { args "args": Map<String, Value> = OPEN, }
         optional {}
     }
@@ -228,14 +270,14 @@ params! {
 params! {
     /// Sends the output of a background session to this connection until it ends. An Interlock
     /// extension.
-    ProcessSubscribe for "process.subscribe" {
+    ProcessSubscribe for "process.subscribe" -> Value {
         required { session_id "sessionId": String = TEXT, }
         optional { from_offset "fromOffset": u64 = COUNT, }
     }
 }
 params! {
     /// Ends such a subscription. An Interlock extension.
-    ProcessUnsubscribe for "process.unsubscribe" {
+    ProcessUnsubscribe for "process.unsubscribe" -> Value {
         required { session_id "sessionId": String = TEXT, }
     }
 }

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::duplicate_key;
 use serde_json::Value;
 
-use crate::node::MAX_LISTED_NODES;
+use crate::json::duplicate_key;
+use crate::node::{MAX_LISTED_NODES, NodeListing};
+use crate::results::{
+    NodeDescription, NodeEventReceipt, NodeExplanation, NodeInvokeReceipt, NodeInvoked,
+    NodePolicyReport, NodeRenamed, Relayed,
+};
 use crate::schema::{COUNT, OPEN, PropertyKind, STRING, STRINGS, TEXT};
 
 params! {
     /// One page of the nodes, by name.
-    NodeList for "node.list" {
+    NodeList for "node.list" -> NodeListing {
         optional {
             limit "limit": u64 = PropertyKind::Integer(1, MAX_LISTED_NODES as u64),
             /// The `nextCursor` of the page before.
@@ -22,17 +26,22 @@ params! {
         }
     }
 }
-params! { NodeDescribe for "node.describe" { required { node_id "nodeId": String = TEXT, } } }
+params! {
+    /// One node.
+    NodeDescribe for "node.describe" -> NodeDescription {
+        required { node_id "nodeId": String = TEXT, }
+    }
+}
 params! {
     /// The policy that an Interlock node has for an agent. An Interlock extension.
-    NodePolicy for "node.policy" {
+    NodePolicy for "node.policy" -> NodePolicyReport {
         required { node_id "nodeId": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
     }
 }
 params! {
     /// The verdict of an Interlock node on a command, which is not run.
-    NodeExplain for "node.explain" {
+    NodeExplain for "node.explain" -> Relayed<NodeExplanation> {
         required {
             node_id "nodeId": String = TEXT,
             command "command": Vec<String> = STRINGS,
@@ -48,7 +57,8 @@ params! {
     }
 }
 params! {
-    NodeRename for "node.rename" {
+    /// Gives a node another name.
+    NodeRename for "node.rename" -> NodeRenamed {
         required {
             node_id "nodeId": String = TEXT,
             display_name "displayName": String = TEXT,
@@ -57,7 +67,7 @@ params! {
 }
 params! {
     /// Runs one command of a node.
-    NodeInvoke for "node.invoke" {
+    NodeInvoke for "node.invoke" -> NodeInvoked {
         required {
             node_id "nodeId": String = TEXT,
             command "command": String = TEXT,
@@ -76,7 +86,7 @@ params! {
 }
 params! {
     /// A node's answer. Nulls and an object in place of text are accepted, as nodes send them.
-    NodeInvokeResult for "node.invoke.result" {
+    NodeInvokeResult for "node.invoke.result" -> NodeInvokeReceipt {
         required {
             id "id": String = TEXT,
             node_id "nodeId": String = TEXT,
@@ -100,7 +110,7 @@ object! {
 }
 params! {
     /// What a node tells, such as the end of a run.
-    NodeEvent for "node.event" {
+    NodeEvent for "node.event" -> NodeEventReceipt {
         required { event "event": String = TEXT, }
         optional {
             payload "payload": Value = PropertyKind::Any,

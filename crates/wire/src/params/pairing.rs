@@ -1,11 +1,17 @@
 //! Pairing: which devices may connect, and which commands of a node may be used.
 
+use crate::results::{
+    ClientPresence, DeviceApproved, DevicePairListing, DeviceRejected, DeviceRemoved,
+    DeviceRenamed, DeviceTokenRevoked, DeviceTokenRotated, NodePairApproved, NodePairListing,
+    NodePairPending, NodePairRejected, NodePairRemoved, NodePairVerified, SkillPrograms,
+    SystemEventReceipt,
+};
 use crate::schema::{PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
 params! {
     /// Sent by older nodes; the gateway itself asks for newer ones.
-    NodePairRequest for "node.pair.request" {
+    NodePairRequest for "node.pair.request" -> NodePairPending {
         required { node_id "nodeId": String = TEXT, }
         optional {
             display_name "displayName": String = TEXT,
@@ -22,24 +28,62 @@ params! {
         }
     }
 }
-params! { NodePairList for "node.pair.list" {} }
-params! { NodePairApprove for "node.pair.approve" { required { request_id "requestId": String = TEXT, } } }
-params! { NodePairReject for "node.pair.reject" { required { request_id "requestId": String = TEXT, } } }
-params! { NodePairRemove for "node.pair.remove" { required { node_id "nodeId": String = TEXT, } } }
 params! {
-    NodePairVerify for "node.pair.verify" {
+    /// The nodes whose commands wait for approval, and those that have it.
+    NodePairList for "node.pair.list" -> NodePairListing {}
+}
+params! {
+    /// Lets the commands of a node be used. What the commands can do decides which scopes it takes.
+    NodePairApprove for "node.pair.approve" -> NodePairApproved {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Refuses the commands of a node.
+    NodePairReject for "node.pair.reject" -> NodePairRejected {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Takes the approval of a node back.
+    NodePairRemove for "node.pair.remove" -> NodePairRemoved {
+        required { node_id "nodeId": String = TEXT, }
+    }
+}
+params! {
+    /// Whether a token is that of a node's pairing.
+    NodePairVerify for "node.pair.verify" -> NodePairVerified {
         required {
             node_id "nodeId": String = TEXT,
             token "token": Secret = TEXT,
         }
     }
 }
-params! { DevicePairList for "device.pair.list" {} }
-params! { DevicePairApprove for "device.pair.approve" { required { request_id "requestId": String = TEXT, } } }
-params! { DevicePairReject for "device.pair.reject" { required { request_id "requestId": String = TEXT, } } }
-params! { DevicePairRemove for "device.pair.remove" { required { device_id "deviceId": String = TEXT, } } }
 params! {
-    DevicePairRename for "device.pair.rename" {
+    /// The devices that wait for approval, and those that have it.
+    DevicePairList for "device.pair.list" -> DevicePairListing {}
+}
+params! {
+    /// Lets a device connect.
+    DevicePairApprove for "device.pair.approve" -> DeviceApproved {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Refuses a device.
+    DevicePairReject for "device.pair.reject" -> DeviceRejected {
+        required { request_id "requestId": String = TEXT, }
+    }
+}
+params! {
+    /// Forgets a device, and ends its connections.
+    DevicePairRemove for "device.pair.remove" -> DeviceRemoved {
+        required { device_id "deviceId": String = TEXT, }
+    }
+}
+params! {
+    /// Gives a device another name.
+    DevicePairRename for "device.pair.rename" -> DeviceRenamed {
         required {
             device_id "deviceId": String = TEXT,
             label "label": String = PropertyKind::Text(1, 64),
@@ -48,7 +92,7 @@ params! {
 }
 params! {
     /// A new token for a role; the old one is worth nothing from then on.
-    DeviceTokenRotate for "device.token.rotate" {
+    DeviceTokenRotate for "device.token.rotate" -> DeviceTokenRotated {
         required {
             device_id "deviceId": String = TEXT,
             role "role": String = TEXT,
@@ -57,7 +101,8 @@ params! {
     }
 }
 params! {
-    DeviceTokenRevoke for "device.token.revoke" {
+    /// Makes a token of a device worth nothing.
+    DeviceTokenRevoke for "device.token.revoke" -> DeviceTokenRevoked {
         required {
             device_id "deviceId": String = TEXT,
             role "role": String = TEXT,
@@ -66,11 +111,11 @@ params! {
 }
 params! {
     /// Asked by nodes: the programs that skills bring along.
-    SkillsBins for "skills.bins" {}
+    SkillsBins for "skills.bins" -> SkillPrograms {}
 }
 params! {
     /// What a client tells of itself, or a line for a session.
-    SystemEvent for "system-event" {
+    SystemEvent for "system-event" -> SystemEventReceipt {
         required { text "text": String = TEXT, }
         optional {
             session_key "sessionKey": String = TEXT,
@@ -91,4 +136,7 @@ params! {
         }
     }
 }
-params! { SystemPresence for "system-presence" {} }
+params! {
+    /// The clients that are connected.
+    SystemPresence for "system-presence" -> Vec<ClientPresence> {}
+}

@@ -8,3 +8,4 @@ mod identity;
 mod node;
 mod parameters;
 mod protocol;
+mod results;

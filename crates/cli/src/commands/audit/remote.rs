@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use interlock_approvals::AuditHead;
 use interlock_host::now_ms;
-use serde_json::{Value, json};
+use interlock_wire::params::{self, AuditList, AuditVerify, Params};
+use interlock_wire::results::AuditEntry;
 
 use super::super::CommandOutcome;
 use super::super::approvals::milliseconds;
@@ -25,8 +26,8 @@ pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> Command
         }
         AuditCommand::Verify(arguments) => verify(&mut gateway, arguments)?,
         AuditCommand::Head(arguments) => {
-            let answer = call(&mut gateway, "audit.head", &json!({}))?;
-            tell_head(&head(&answer["head"])?, arguments.json);
+            let answer = request(&mut gateway, &params::AuditHead::default())?;
+            tell_head(&head(&answer.head)?, arguments.json);
         }
         // It is refused before it gets here.
         AuditCommand::Export(_) => {
@@ -41,27 +42,24 @@ pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> Command
 fn records(
     gateway: &mut GatewayClient,
     arguments: &AuditLogArguments,
-) -> Result<Vec<Value>, Failure> {
-    let mut params = json!({});
-    if let Some(word) = &arguments.kind {
-        params["kind"] = kind(word)?.as_str().into();
-    }
-    if let Some(agent) = &arguments.agent {
-        params["agentId"] = agent.as_str().into();
-    }
-    if let Some(since) = &arguments.since {
-        let after = now_ms().saturating_sub(milliseconds(since)?);
-        params["after"] = after.saturating_sub(1).into();
-    }
-    let mut records: Vec<Value> = Vec::new();
+) -> Result<Vec<AuditEntry>, Failure> {
+    let kind = arguments.kind.as_deref().map(kind).transpose()?;
+    let since = arguments.since.as_deref().map(milliseconds).transpose()?;
+    let mut params = AuditList {
+        kind: kind.map(|kind| kind.as_str().to_owned()),
+        agent_id: arguments.agent.clone(),
+        after: since.map(|since| now_ms().saturating_sub(since).saturating_sub(1)),
+        ..AuditList::default()
+    };
+    let mut records: Vec<AuditEntry> = Vec::new();
     while records.len() < arguments.limit {
-        params["limit"] = (arguments.limit - records.len()).min(PAGE).into();
-        let mut answer = call(gateway, "audit.list", &params)?;
-        let page = answer["events"].as_array_mut().map(std::mem::take);
-        records.extend(page.unwrap_or_default());
-        match answer["nextCursor"].take() {
-            Value::String(cursor) => params["cursor"] = cursor.into(),
-            _ => break,
+        let wanted = (arguments.limit - records.len()).min(PAGE);
+        params.limit = u64::try_from(wanted).ok();
+        let page = request(gateway, &params)?;
+        records.extend(page.events);
+        params.cursor = page.next_cursor;
+        if params.cursor.is_none() {
+            break;
         }
     }
     records.reverse();
@@ -70,26 +68,25 @@ fn records(
 
 fn verify(gateway: &mut GatewayClient, arguments: &AuditVerifyArguments) -> Result<(), Failure> {
     let earlier = earlier_head(arguments)?;
-    let params = earlier.map_or_else(|| json!({}), |head| json!({ "head": head.to_string() }));
-    let answer = call(gateway, "audit.verify", &params)?;
-    if answer["intact"] != true {
-        let problem = answer["problem"].as_str().unwrap_or("it is not intact");
+    let params = AuditVerify {
+        head: earlier.map(|head| head.to_string()),
+    };
+    let answer = request(gateway, &params)?;
+    if !answer.intact {
+        let problem = answer.problem.as_deref().unwrap_or("it is not intact");
         return Err(broken(visible(problem)));
     }
-    tell_intact(&head(&answer["head"])?, arguments.json);
+    tell_intact(&head(&answer.head.unwrap_or_default())?, arguments.json);
     Ok(())
 }
 
-fn head(told: &Value) -> Result<AuditHead, Failure> {
-    let text = told.as_str().unwrap_or_default();
-    text.parse().map_err(|error| {
+fn head(told: &str) -> Result<AuditHead, Failure> {
+    told.parse().map_err(|error| {
         let message = format!("the head that the gateway says cannot be read: {error}");
         Failure::refused("GATEWAY_REFUSED", message)
     })
 }
 
-fn call(gateway: &mut GatewayClient, method: &str, params: &Value) -> Result<Value, Failure> {
-    gateway
-        .call(method, params)
-        .map_err(CallFailure::into_reported)
+fn request<P: Params>(gateway: &mut GatewayClient, params: &P) -> Result<P::Answer, Failure> {
+    gateway.request(params).map_err(CallFailure::into_reported)
 }

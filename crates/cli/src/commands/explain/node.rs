@@ -5,11 +5,14 @@ use std::process::ExitCode;
 use interlock_command::Source;
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Ask, Levels, quote};
-use serde_json::{Value, json};
+use interlock_wire::params::NodeExplain;
+use interlock_wire::results::NodeExplanation;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::super::{CommandOutcome, level_row, nodes, request};
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
-use crate::gateway_client::GatewayClient;
+use crate::gateway_client::{GatewayClient, read_relayed};
 use crate::output::{self, Paint, line, visible};
 
 pub(super) fn run(
@@ -28,21 +31,18 @@ pub(super) fn run(
     };
     let mut gateway = GatewayClient::connect(state, host)?;
     let node = nodes::resolve_named(&mut gateway, node)?;
-    let mut params = json!({
-        "nodeId": node.id,
-        "agentId": agent.as_str(),
-        "command": command,
-        "env": request::environment(&call.env)?,
-        "pty": arguments.pty,
-        "stdinPipe": arguments.stdin == StdinArgument::Pipe,
-    });
-    if let Some(cwd) = &call.cwd {
-        params["cwd"] = request::utf8(&cwd.clone().into_os_string())?.into();
-    }
-    if let Some(ask) = call.ask {
-        params["ask"] = Ask::from(ask).to_string().into();
-    }
-    let told = match gateway.call("node.explain", &params) {
+    let cwd = call.cwd.clone().map(std::path::PathBuf::into_os_string);
+    let params = NodeExplain {
+        node_id: node.id.clone(),
+        command,
+        agent_id: Some(agent.to_string()),
+        cwd: cwd.map(|cwd| request::utf8(&cwd)).transpose()?,
+        env: Some(request::environment(&call.env)?),
+        pty: Some(arguments.pty),
+        stdin_pipe: Some(arguments.stdin == StdinArgument::Pipe),
+        ask: call.ask.map(|ask| Ask::from(ask).to_string()),
+    };
+    let told = match gateway.request(&params) {
         Ok(told) => told,
         // A node of another program, or of an earlier version: its policy is all that it tells.
         Err(refused) if refused.is_unsupported() => {
@@ -52,11 +52,9 @@ pub(super) fn run(
     };
     let shown = super::shown_command(&source);
     if call.json {
-        let mut told = told;
-        told["command"] = shown.into();
-        told["node"] = node.name.into();
-        output::print_json(&told);
+        output::print_json(&told.with("command", shown).with("node", node.name));
     } else {
+        let told = read_relayed::<NodeExplain, _>(&told)?;
         output::print(&text(&shown, &node, &told, Paint::stdout()));
     }
     Ok(ExitCode::SUCCESS)
@@ -74,7 +72,9 @@ fn unexplained(
     let why = "the node does not tell its verdicts: this is its policy, and it judges when it runs";
     if json {
         let mut value = policy.to_json();
-        value["notExplained"] = why.into();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("notExplained".to_owned(), why.into());
+        }
         output::print_json(&value);
         return Ok(ExitCode::SUCCESS);
     }
@@ -85,17 +85,17 @@ fn unexplained(
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(command: &str, node: &nodes::NamedNode, told: &Value, paint: Paint) -> String {
-    let said = |value: &Value| value.as_str().map(visible).unwrap_or_default();
-    let word = said(&told["verdict"]);
+fn text(command: &str, node: &nodes::NamedNode, told: &NodeExplanation, paint: Paint) -> String {
+    let said = |text: &Option<String>| text.as_deref().map(visible).unwrap_or_default();
+    let word = said(&told.verdict);
     let margin = " ".repeat(word.len() + 2);
     let mut out = format!(
         "{}  {}\n",
         paint.verdict(&word),
         paint.command(&line(command))
     );
-    out += &format!("{margin}{}\n", said(&told["reason"]["message"]));
-    if let Some(origin) = told["reason"]["origin"].as_str() {
+    out += &format!("{margin}{}\n", said(&told.reason.message));
+    if let Some(origin) = &told.reason.origin {
         out += &format!(
             "{margin}{}\n",
             paint.dim(&format!("rule: {}", line(origin)))
@@ -104,32 +104,27 @@ fn text(command: &str, node: &nodes::NamedNode, told: &Value, paint: Paint) -> S
     out += &format!(
         "{margin}on the node {}, in {}\n",
         node.shown(),
-        said(&told["cwd"])
+        said(&told.cwd)
     );
-    let segments: Vec<Vec<String>> = told["segments"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .map(|segment| {
-            let words = segment["argv"].as_array().into_iter().flatten();
-            let words: Vec<String> = words.filter_map(Value::as_str).map(quote).collect();
-            let mark = if segment["satisfiedBy"].is_null() {
-                "miss"
-            } else {
-                "ok"
-            };
-            vec![
-                mark.to_owned(),
-                visible(&words.join(" ")),
-                segment["resolved"].as_str().map_or("-".to_owned(), visible),
-                said(&segment["reason"]["message"]),
-            ]
-        })
-        .collect();
+    let segments = told.segments.iter().map(|segment| {
+        let words: Vec<String> = segment.argv.iter().map(|word| quote(word)).collect();
+        let mark = if segment.satisfied_by.is_null() {
+            "miss"
+        } else {
+            "ok"
+        };
+        vec![
+            mark.to_owned(),
+            visible(&words.join(" ")),
+            segment.resolved.as_deref().map_or("-".to_owned(), visible),
+            said(&segment.reason.message),
+        ]
+    });
+    let segments: Vec<Vec<String>> = segments.collect();
     if !segments.is_empty() {
         out += &format!("\ncommands\n{}", output::table(&segments, "  "));
     }
-    if let Ok(levels) = serde_json::from_value::<Levels>(told["policy"].clone()) {
+    if let Ok(levels) = Levels::deserialize(&told.policy) {
         let rows = [
             level_row("security", &levels.security),
             level_row("ask", &levels.ask),
@@ -137,7 +132,7 @@ fn text(command: &str, node: &nodes::NamedNode, told: &Value, paint: Paint) -> S
         ];
         out += &format!("\npolicy of the node\n{}", output::table(&rows, "  "));
     }
-    let shield = said(&told["shield"]);
+    let shield = said(&told.shield);
     if !shield.starts_with("shielded") {
         out += &format!("shield: {shield}\n");
     }

@@ -48,12 +48,12 @@ pub fn remove_entry(
     let agent = scope(agent)?;
     let mut remote = Remote::read(state, host, asked)?;
     let pattern = |entry: &Value| {
-        entry["pattern"]
-            .as_str()
-            .or(entry.as_str())
-            .map(str::to_owned)
+        let written = entry.get("pattern").unwrap_or(entry);
+        written.as_str().map(str::to_owned)
     };
-    let is_it = |entry: &Value| entry["id"] == which || pattern(entry).as_deref() == Some(which);
+    let is_it = |entry: &Value| {
+        entry.get("id").is_some_and(|id| id == which) || pattern(entry).as_deref() == Some(which)
+    };
     let list = remote.list(&agent, ALLOWLIST)?;
     let removed: Vec<Entry> = list
         .iter()

@@ -7,6 +7,9 @@ use std::process::ExitCode;
 use interlock_config::{Config, Json5Text};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, Joined, Levels, PolicySource};
+use interlock_wire::node::extension::INTERLOCK;
+use interlock_wire::params::{self, ConfigGet, ExecApprovalsNodeGet, NodeDescribe};
+use interlock_wire::results::NodeDescription;
 use serde_json::{Map, Value, json};
 
 use super::remote::{DocumentAsked, Remote};
@@ -14,7 +17,7 @@ use super::{NamedNode, only, resolve_named};
 use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
 use crate::commands::{CommandOutcome, approvals, level_row};
 use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
+use crate::gateway_client::{GatewayClient, read_relayed};
 use crate::output::{self, Paint, line};
 
 /// A node's document as it is now, with its hash.
@@ -42,9 +45,8 @@ enum Defaults {
 
 impl Defaults {
     /// By what the node says it is.
-    fn of(described: &Value) -> Self {
-        let mut caps = described["caps"].as_array().into_iter().flatten();
-        if caps.any(|cap| cap == "interlock") {
+    fn of(described: &NodeDescription) -> Self {
+        if described.node.caps.iter().any(|cap| cap == INTERLOCK) {
             Self::Known
         } else {
             Self::OfTheNode
@@ -72,32 +74,39 @@ fn read(
         Some(node) => resolve_named(&mut gateway, node)?,
         None => only(&mut gateway)?,
     };
-    let id = &node.id;
-    let answer = gateway.call("exec.approvals.node.get", &json!({ "nodeId": id }))?;
-    let described = gateway.call("node.describe", &json!({ "nodeId": id }))?;
-    let text = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
-    let document = known(&answer["file"])?;
+    let node_id = node.id.clone();
+    let stored = gateway.request(&ExecApprovalsNodeGet {
+        node_id: node_id.clone(),
+    })?;
+    let stored = read_relayed::<ExecApprovalsNodeGet, _>(&stored)?;
+    let described = gateway.request(&NodeDescribe {
+        node_id: node_id.clone(),
+    })?;
+    let document = known(&stored.file)?;
     let named = document.agents.keys().map(String::as_str);
     let mut told = BTreeMap::new();
     for agent in named.chain([AgentId::MAIN]).chain(agent) {
-        let params = json!({ "nodeId": id, "agentId": agent });
+        let params = params::NodePolicy {
+            node_id: node_id.clone(),
+            agent_id: Some(agent.to_owned()),
+        };
         // Nodes of others do not tell.
-        let Ok(policy) = gateway.call("node.policy", &params) else {
+        let Ok(report) = gateway.request(&params) else {
             break;
         };
-        if let Ok(levels) = serde_json::from_value(policy["policy"].clone()) {
+        if let Ok(levels) = serde_json::from_value(report.policy) {
             told.insert(agent.to_owned(), levels);
         }
     }
     Ok(Read {
         told,
-        hash: text("hash"),
-        path: text("path"),
-        version: described["version"].as_str().map(str::to_owned),
-        file: answer["file"].clone(),
+        hash: stored.hash.unwrap_or_default(),
+        path: stored.path.unwrap_or_default(),
+        file: stored.file,
+        defaults: Defaults::of(&described),
+        version: described.node.version,
         node,
         document,
-        defaults: Defaults::of(&described),
     })
 }
 
@@ -118,12 +127,12 @@ pub fn get_of_gateway(
     arguments: &ApprovalsGetArguments,
 ) -> CommandOutcome {
     let mut remote = Remote::read(state, host, DocumentAsked::Gateway)?;
-    let answer = remote.gateway.call("config.get", &json!({}))?;
+    let answer = remote.gateway.request(&ConfigGet::default())?;
     let unreadable = |problem: String| {
         let message = format!("the config of {}: {problem}", remote.owner.shown());
         Failure::refused("GATEWAY_REFUSED", message)
     };
-    let config = answer["config"].to_string();
+    let config = answer.config.to_string();
     let config = Json5Text::parse("config", &config)
         .map_err(|problem| unreadable(problem.to_string()))
         .and_then(|text| Config::from_text(&text).map_err(|error| unreadable(error.to_string())))?;
@@ -137,7 +146,7 @@ pub fn get_of_gateway(
             (agent, levels)
         })
         .collect();
-    let hash = remote.hash.as_str().unwrap_or_default();
+    let hash = remote.hash.as_deref().unwrap_or_default();
     if arguments.json {
         let effective: Map<String, Value> = levels
             .iter()
@@ -287,16 +296,16 @@ pub fn set(
         .value();
     let mut remote = Remote::read(state, host, asked)?;
     if let Some(hash) = &arguments.base_hash {
-        remote.hash = json!(hash);
+        remote.hash = Some(hash.clone());
     }
     remote.file = file;
     let answer = remote.replace()?;
     if arguments.json {
-        let mut told = json!({ "hash": answer["hash"] });
+        let mut told = json!({ "hash": answer.hash });
         remote.owner.add_to(&mut told);
         output::print_json(&told);
     } else {
-        let hash = answer["hash"].as_str().map(line).unwrap_or_default();
+        let hash = answer.hash.as_deref().map(line).unwrap_or_default();
         output::print(&format!(
             "approvals document of {} set, hash {hash}\n",
             remote.owner.shown()

@@ -3,6 +3,10 @@
 
 use interlock_host::LocalHost;
 use interlock_policy::{Document, EVERY_AGENT, agent_path, quote};
+use interlock_wire::params::{
+    ExecApprovalsGet, ExecApprovalsNodeGet, ExecApprovalsNodeSet, ExecApprovalsSet,
+};
+use interlock_wire::results::ApprovalsDocument;
 use serde_json::{Value, json};
 
 use super::document::known;
@@ -10,7 +14,7 @@ use super::{NamedNode, resolve_named};
 use crate::args::{DocumentPlace, StateArguments};
 use crate::commands::agent_id;
 use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
+use crate::gateway_client::{GatewayClient, read_relayed};
 use crate::output::line;
 use crate::remote_gateway::RemoteGateway;
 
@@ -55,12 +59,15 @@ impl DocumentOwner {
 
     /// For programs: beside what was done.
     pub(in super::super) fn add_to(&self, told: &mut Value) {
+        let Value::Object(told) = told else { return };
         match self {
             Self::Node(node) => {
-                told["nodeId"] = node.id.as_str().into();
-                told["node"] = node.name.as_deref().into();
+                told.insert("nodeId".to_owned(), node.id.as_str().into());
+                told.insert("node".to_owned(), node.name.as_deref().into());
             }
-            Self::Gateway(url) => told["gateway"] = url.as_str().into(),
+            Self::Gateway(url) => {
+                told.insert("gateway".to_owned(), url.as_str().into());
+            }
         }
     }
 
@@ -72,15 +79,32 @@ impl DocumentOwner {
         }
     }
 
-    /// A call about this document: its method and what names the owner.
-    fn call(&self, verb: &str) -> (String, Value) {
-        match self {
-            Self::Node(node) => (
-                format!("exec.approvals.node.{verb}"),
-                json!({ "nodeId": node.id }),
-            ),
-            Self::Gateway(_) => (format!("exec.approvals.{verb}"), json!({})),
-        }
+    /// The document as it is there.
+    fn read(&self, gateway: &mut GatewayClient) -> Result<ApprovalsDocument, Failure> {
+        let Self::Node(node) = self else {
+            return Ok(gateway.request(&ExecApprovalsGet::default())?);
+        };
+        let node_id = node.id.clone();
+        let stored = gateway.request(&ExecApprovalsNodeGet { node_id })?;
+        Ok(read_relayed::<ExecApprovalsNodeGet, _>(&stored)?)
+    }
+
+    /// Replaces the document that has this hash.
+    fn write(
+        &self,
+        gateway: &mut GatewayClient,
+        file: Value,
+        base_hash: Option<String>,
+    ) -> Result<ApprovalsDocument, Failure> {
+        let Self::Node(node) = self else {
+            return Ok(gateway.request(&ExecApprovalsSet { file, base_hash })?);
+        };
+        let stored = gateway.request(&ExecApprovalsNodeSet {
+            node_id: node.id.clone(),
+            file,
+            base_hash,
+        })?;
+        Ok(read_relayed::<ExecApprovalsNodeSet, _>(&stored)?)
     }
 }
 
@@ -88,7 +112,7 @@ impl DocumentOwner {
 pub(super) struct Remote {
     pub(super) gateway: GatewayClient,
     pub(super) owner: DocumentOwner,
-    pub(super) hash: Value,
+    pub(super) hash: Option<String>,
     pub(super) file: Value,
 }
 
@@ -106,29 +130,29 @@ impl Remote {
                 DocumentOwner::Gateway(url.to_owned())
             }
         };
-        let (method, params) = owner.call("get");
-        let mut answer = gateway.call(&method, &params)?;
+        let stored = owner.read(&mut gateway)?;
         Ok(Self {
             gateway,
             owner,
-            hash: answer["hash"].take(),
-            file: answer["file"].take(),
+            hash: stored.hash,
+            file: stored.file,
         })
     }
 
     /// Writes it back, if it is still the one that was read. Returns what is there then.
     pub(super) fn write(&mut self) -> Result<Document, Failure> {
-        let mut answer = self.replace()?;
-        let file = answer["file"].take();
-        known(if file.is_null() { &self.file } else { &file })
+        let written = self.replace()?.file;
+        known(if written.is_null() {
+            &self.file
+        } else {
+            &written
+        })
     }
 
-    /// Writes it back and returns the answer.
-    pub(super) fn replace(&mut self) -> Result<Value, Failure> {
-        let (method, mut params) = self.owner.call("set");
-        params["file"] = self.file.clone();
-        params["baseHash"] = self.hash.clone();
-        Ok(self.gateway.call(&method, &params)?)
+    /// Writes it back and returns what is there then, as far as the owner says it.
+    pub(super) fn replace(&mut self) -> Result<ApprovalsDocument, Failure> {
+        let (file, hash) = (self.file.clone(), self.hash.clone());
+        self.owner.write(&mut self.gateway, file, hash)
     }
 
     /// A list of an agent's scope, such as `allowlist`; made if it is not there.

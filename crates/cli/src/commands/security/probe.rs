@@ -10,8 +10,9 @@ use interlock_engine::shield::{ShieldKind, probe_shield};
 use interlock_gateway::{GatewayInfo, running};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Ask, Levels, Security};
+use interlock_wire::params::NodePolicy;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::StateArguments;
 use crate::commands::{nodes, open_for_repair};
@@ -160,11 +161,13 @@ fn probe_nodes(
     };
     let (mut told, mut silent) = (0, 0);
     for node in &connected {
-        let text = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
-        let id = text("nodeId");
-        let params = json!({ "nodeId": id, "agentId": AgentId::MAIN });
-        let policy = gateway.call("node.policy", &params).ok();
-        let levels = policy.and_then(|policy| levels(&policy));
+        let params = NodePolicy {
+            node_id: node.node_id.clone(),
+            agent_id: Some(AgentId::MAIN.to_owned()),
+        };
+        let reported = gateway.request(&params).ok();
+        let levels =
+            reported.and_then(|report| serde_json::from_value::<Levels>(report.policy).ok());
         let Some(levels) = levels else {
             silent += 1;
             continue;
@@ -172,8 +175,8 @@ fn probe_nodes(
         told += 1;
         let asks = levels.ask.value() == Ask::Always;
         if levels.security.value() == Security::Full && !asks {
-            let name = Some(text("displayName")).filter(|name| !name.is_empty());
-            let name = name.unwrap_or_else(|| id.clone());
+            let name = node.display_name.clone().filter(|name| !name.is_empty());
+            let name = name.unwrap_or_else(|| node.node_id.clone());
             findings.push(checks::NODE_FULL.finding(
                 FindingSeverity::Warn,
                 name.clone(),
@@ -183,8 +186,4 @@ fn probe_nodes(
         }
     }
     format!("{told} told their policy, {silent} did not")
-}
-
-fn levels(policy: &Value) -> Option<Levels> {
-    serde_json::from_value(policy["policy"].clone()).ok()
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::programs::ENTRY;
@@ -67,22 +67,22 @@ fn call(command: &[String]) -> Result<String, String> {
     let answer = client.request(1, "initialize", &initialize);
     // What it says of itself tells why there is no answer.
     let answer = answer.map_err(|problem| started.with_errors(&problem))?;
-    let server = answer["serverInfo"]["version"]
-        .as_str()
-        .unwrap_or("?")
-        .to_owned();
+    let answer: InitializeResult = serde_json::from_value(answer).unwrap_or_default();
+    let server = answer.server_info.version.unwrap_or_else(|| "?".to_owned());
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
     let listed = client.request(2, "tools/list", &json!({}))?;
-    let tools = listed["tools"].as_array().into_iter().flatten();
-    let tools: Vec<&str> = tools.filter_map(|tool| tool["name"].as_str()).collect();
+    let listed: ToolListResult = serde_json::from_value(listed).unwrap_or_default();
+    let tools: Vec<&str> = listed.tools.iter().map(|tool| tool.name.as_str()).collect();
     if tools.is_empty() {
         return Err("it offers no tools".to_owned());
     }
     if tools.contains(&"process") {
         let call = json!({ "name": "process", "arguments": { "action": "list" } });
         let result = client.request(3, "tools/call", &call)?;
-        if result["isError"] == true {
-            let text = result["content"][0]["text"].as_str().unwrap_or("no reason");
+        let result: ToolCallResult = serde_json::from_value(result).unwrap_or_default();
+        if result.is_error {
+            let first = result.content.first().and_then(|part| part.text.as_deref());
+            let text = first.unwrap_or("no reason");
             return Err(format!("the test call was refused: {}", output::line(text)));
         }
     }
@@ -291,16 +291,66 @@ impl McpCheck {
                 .lines
                 .recv_timeout(left)
                 .map_err(|_| format!("no answer to {method}"))?;
-            let Ok(mut answer) = serde_json::from_str::<Value>(&line) else {
+            let Ok(answer) = serde_json::from_str::<McpAnswer>(&line) else {
                 return Err(format!("not MCP: {}", output::line(&line)));
             };
-            if answer["id"] != id {
+            if answer.id != id {
                 continue;
             }
-            if let Some(message) = answer["error"]["message"].as_str() {
-                return Err(format!("{method}: {}", output::line(message)));
+            if let Some(McpError { message }) = answer.error {
+                return Err(format!("{method}: {}", output::line(&message)));
             }
-            return Ok(answer["result"].take());
+            return Ok(answer.result);
         }
     }
+}
+
+/// What of an MCP answer is looked at.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct McpAnswer {
+    id: Value,
+    result: Value,
+    error: Option<McpError>,
+}
+
+#[derive(Debug, Deserialize)]
+struct McpError {
+    message: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InitializeResult {
+    server_info: McpServerInfo,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct McpServerInfo {
+    version: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToolListResult {
+    tools: Vec<ListedTool>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedTool {
+    name: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ToolCallResult {
+    is_error: bool,
+    content: Vec<ToolContent>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ToolContent {
+    text: Option<String>,
 }

@@ -10,11 +10,14 @@ use interlock_host::now_ms;
 use interlock_rules::record_config_write;
 use interlock_store::Author;
 use interlock_wire::params;
-use interlock_wire::{Request, WireError, refusal};
+use interlock_wire::results::{
+    ConfigIssue, ConfigIssuePlace, ConfigKeys, ConfigSnapshot, ConfigWritten,
+};
+use interlock_wire::{WireError, refusal};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Context, MethodAnswer, read, store_failed, unavailable, work};
+use super::{Context, store_failed, unavailable, work};
 use crate::config_secrets::{self, NothingBehind};
 use crate::gateway::Gateway;
 use crate::limit;
@@ -33,43 +36,50 @@ const AT_START: &[&str] = &[
 ];
 
 /// `config.get`.
-pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::ConfigGet>(request)?;
+pub(super) async fn get(
+    context: Context<'_>,
+    _params: params::ConfigGet,
+) -> Result<ConfigSnapshot, WireError> {
     work(context, |gateway| {
         let path = gateway.host.config_path();
-        let mut answer = json!({
-            "path": path.display().to_string(),
-            "exists": path.exists(),
-        });
+        let snapshot = ConfigSnapshot {
+            path: path.display().to_string(),
+            exists: path.exists(),
+            ..ConfigSnapshot::default()
+        };
         match ConfigFile::load(path) {
             Ok(file) => {
                 let shown = config_secrets::hidden(file.text());
-                answer["valid"] = true.into();
-                answer["raw"] = shown.text().into();
-                answer["parsed"] = shown.value();
-                answer["config"] = shown.value();
-                answer["hash"] = hash(file.text().text()).into();
-                answer["issues"] = json!([]);
+                Ok(ConfigSnapshot {
+                    valid: true,
+                    raw: Some(shown.text().to_owned()),
+                    parsed: Some(shown.value()),
+                    config: shown.value(),
+                    hash: Some(hash(file.text().text())),
+                    ..snapshot
+                })
             }
             // What cannot be read cannot be searched for secrets either. The last good one is in
             // force.
             Err(error) => {
                 let in_force = gateway.host.config().map_err(|error| unavailable(&error))?;
-                answer["valid"] = false.into();
-                answer["raw"] = Value::Null;
-                answer["config"] = config_secrets::hidden(in_force.text()).value();
-                answer["hash"] = std::fs::read(path).ok().map(hash).into();
-                answer["issues"] = issues(&error);
+                Ok(ConfigSnapshot {
+                    config: config_secrets::hidden(in_force.text()).value(),
+                    hash: std::fs::read(path).ok().map(hash),
+                    issues: issues(&error),
+                    ..snapshot
+                })
             }
         }
-        Ok(answer)
     })
     .await
 }
 
 /// `config.set`: the whole text.
-pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ConfigSet = read(request)?;
+pub(super) async fn set(
+    context: Context<'_>,
+    asked: params::ConfigSet,
+) -> Result<ConfigWritten, WireError> {
     limited(context, "config.set")?;
     write(context, asked.base_hash, move |before| {
         let new = Json5Text::parse("interlock.json", &asked.raw).map_err(Diagnostics::from)?;
@@ -81,8 +91,10 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer
 }
 
 /// `config.patch`: a value is set, null takes one away, objects are merged.
-pub(super) async fn patch(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ConfigPatch = read(request)?;
+pub(super) async fn patch(
+    context: Context<'_>,
+    asked: params::ConfigPatch,
+) -> Result<ConfigWritten, WireError> {
     limited(context, "config.patch")?;
     let replaced = asked.replace_paths.unwrap_or_default();
     write(context, asked.base_hash, move |before| {
@@ -99,14 +111,13 @@ pub(super) async fn patch(context: Context<'_>, request: &Request) -> MethodAnsw
 }
 
 /// `config.schema`.
-pub(super) fn schema(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::ConfigSchema>(request)?;
-    Ok(json!({
-        "schema": keys::json_schema(),
-        "uiHints": {},
-        "version": context.gateway.version,
-        "generatedAt": now_ms(),
-    }))
+pub(super) fn schema(context: Context<'_>, _params: params::ConfigSchema) -> ConfigKeys {
+    ConfigKeys {
+        schema: keys::json_schema(),
+        ui_hints: Map::new(),
+        version: context.gateway.version.to_owned(),
+        generated_at: now_ms(),
+    }
 }
 
 /// Why nothing was written.
@@ -148,7 +159,7 @@ async fn write(
     context: Context<'_>,
     base_hash: Option<String>,
     make: impl FnOnce(&Json5Text) -> Made + Send + 'static,
-) -> MethodAnswer {
+) -> Result<ConfigWritten, WireError> {
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let author = Author::new(who).map_err(store_failed)?;
@@ -222,21 +233,21 @@ fn run_users(config: &Value) -> Vec<(Option<Value>, Option<Value>)> {
     users
 }
 
-fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> Value {
+fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> ConfigWritten {
     // Or all of an object with such a key.
     let is_at_start = |key: &&str| {
         let around = format!("{key}.");
         let mut known = AT_START.iter();
         known.any(|prefix| key.starts_with(prefix) || prefix.starts_with(&around))
     };
-    json!({
-        "ok": true,
-        "path": gateway.host.config_path().display().to_string(),
-        "hash": hash(file.text().text()),
-        "config": config_secrets::hidden(file.text()).value(),
-        "changed": keys,
-        "restartRequired": keys.iter().any(is_at_start),
-    })
+    ConfigWritten {
+        ok: true,
+        path: gateway.host.config_path().display().to_string(),
+        hash: hash(file.text().text()),
+        config: config_secrets::hidden(file.text()).value(),
+        changed: keys.iter().map(|key| (*key).to_owned()).collect(),
+        restart_required: keys.iter().any(is_at_start),
+    }
 }
 
 /// Three changes in a minute, for one client.
@@ -345,9 +356,8 @@ fn different(before: &Value, after: &Value) -> Vec<String> {
 
 fn invalid(error: &ConfigError) -> WireError {
     let wire = match error {
-        ConfigError::Invalid(_) => {
-            WireError::invalid(format!("invalid config: {error}")).with("issues", issues(error))
-        }
+        ConfigError::Invalid(_) => WireError::invalid(format!("invalid config: {error}"))
+            .with("issues", json!(issues(error))),
         ConfigError::Edit(_) => WireError::invalid(error.to_string()),
         _ => WireError::unavailable(error.to_string()),
     };
@@ -355,21 +365,25 @@ fn invalid(error: &ConfigError) -> WireError {
 }
 
 /// Every problem with its place.
-fn issues(error: &ConfigError) -> Value {
+fn issues(error: &ConfigError) -> Vec<ConfigIssue> {
     match error {
         ConfigError::Invalid(Diagnostics(problems)) => problems
             .iter()
-            .map(|problem| {
-                json!({
-                    "code": problem.code,
-                    "message": problem.message,
-                    "line": problem.line,
-                    "column": problem.column,
-                    "hint": problem.hint,
-                })
+            .map(|problem| ConfigIssue {
+                code: problem.code.to_owned(),
+                message: problem.message.clone(),
+                place: Some(ConfigIssuePlace {
+                    line: problem.line,
+                    column: problem.column,
+                    hint: problem.hint.clone(),
+                }),
             })
             .collect(),
-        other => json!([{ "code": other.code(), "message": other.to_string() }]),
+        other => vec![ConfigIssue {
+            code: other.code().to_owned(),
+            message: other.to_string(),
+            place: None,
+        }],
     }
 }
 

@@ -2,21 +2,24 @@
 
 use interlock_rules::RulesError;
 use interlock_store::Author;
-use interlock_wire::node::ExecApprovalsSnapshot;
 use interlock_wire::params;
-use interlock_wire::{Request, WireError, refusal};
-use serde_json::json;
+use interlock_wire::results::ApprovalsDocument;
+use interlock_wire::{WireError, refusal};
 
-use super::{Context, MethodAnswer, read, store_failed, unavailable, work};
+use super::{Context, store_failed, unavailable, work};
 use crate::gateway::Gateway;
 
-pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::ExecApprovalsGet>(request)?;
+pub(super) async fn get(
+    context: Context<'_>,
+    _params: params::ExecApprovalsGet,
+) -> Result<ApprovalsDocument, WireError> {
     work(context, snapshot).await
 }
 
-pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let set: params::ExecApprovalsSet = read(request)?;
+pub(super) async fn set(
+    context: Context<'_>,
+    set: params::ExecApprovalsSet,
+) -> Result<ApprovalsDocument, WireError> {
     let hash = set
         .base_hash
         .ok_or_else(|| refusal::APPROVALS_BASE_HASH_REQUIRED.error())?;
@@ -42,14 +45,13 @@ pub(super) async fn set(context: Context<'_>, request: &Request) -> MethodAnswer
 }
 
 /// The document as clients get it.
-fn snapshot(gateway: &Gateway) -> MethodAnswer {
+fn snapshot(gateway: &Gateway) -> Result<ApprovalsDocument, WireError> {
     let shown = gateway.host.rules().shown_document();
     let (file, stored) = shown.map_err(|error| unavailable(&error.into()))?;
-    let snapshot = ExecApprovalsSnapshot {
-        path: gateway.host.store().path().display().to_string(),
-        exists: true,
-        hash: stored.hash,
+    Ok(ApprovalsDocument {
+        path: Some(gateway.host.store().path().display().to_string()),
+        exists: Some(true),
+        hash: Some(stored.hash),
         file,
-    };
-    Ok(json!(snapshot))
+    })
 }

@@ -14,6 +14,7 @@ mod sessions;
 mod system;
 mod tools;
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +22,10 @@ use interlock_host::{HostError, RoleToken, TokenRole, now_ms};
 use interlock_rules::RulesError;
 use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
 use interlock_wire::params::{self, Params};
+use interlock_wire::results::{ClientPresence, HealthReport, PresenceChanged};
 use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::client::Client;
 use super::connection::ping_interval;
@@ -63,6 +65,53 @@ pub(crate) fn waits(method: &str) -> bool {
     WAITING.contains(&method)
 }
 
+/// Has the handler of a method answer a request. Each row ties the parameters, which name the
+/// method and its result, to a handler of exactly these types.
+macro_rules! dispatch {
+    ($context:expr, $request:expr, {
+        $($params:ident => $handler:expr,)*
+    } else $other:expr) => {
+        match $request.method.as_str() {
+            $(
+                <params::$params as Params>::METHOD => {
+                    answer::<params::$params, _>($context, $request, $handler).await
+                }
+            )*
+            _ => $other,
+        }
+    };
+}
+
+/// Reads the parameters, calls the handler and writes its result.
+async fn answer<'a, P: Params, F>(
+    context: Context<'a>,
+    request: &Request,
+    handler: impl FnOnce(Context<'a>, P) -> F,
+) -> Response
+where
+    F: Future<Output = Result<P::Answer, WireError>>,
+{
+    let result = match read(request) {
+        Ok(params) => handler(context, params).await,
+        Err(refused) => Err(refused),
+    };
+    respond(request, result)
+}
+
+/// A handler that answers at once.
+fn now<'a, P: Params>(
+    handler: impl FnOnce(Context<'a>, P) -> Result<P::Answer, WireError>,
+) -> impl FnOnce(Context<'a>, P) -> Ready<Result<P::Answer, WireError>> {
+    |context, params| ready(handler(context, params))
+}
+
+fn respond<T: Serialize>(request: &Request, result: Result<T, WireError>) -> Response {
+    match result {
+        Ok(payload) => Response::success(&request.id, &payload),
+        Err(error) => Response::failed(&request.id, error),
+    }
+}
+
 /// Answers a request. None where the answer was sent already.
 pub(crate) async fn call(
     gateway: &Arc<Gateway>,
@@ -70,57 +119,63 @@ pub(crate) async fn call(
     request: &Request,
 ) -> Option<Response> {
     let context = Context { gateway, client };
-    let answer = match request.method.as_str() {
-        "health" => read::<params::Health>(request).map(|_| health(gateway)),
+    Some(dispatch!(context, request, {
+        Health => now(|context, _| Ok(health(context.gateway))),
+        Status => system::status,
+        SystemPresence => now(|context, params| Ok(system::who_is_there(context, params))),
+        SystemEvent => system::event,
+        SkillsBins => now(system::skill_programs),
+        LogsTail => now(|context, params| Ok(system::logs(context, &params))),
+        AuditList => system::audit_list,
+        AuditVerify => system::audit_verify,
+        AuditHead => system::audit_head,
+        AgentsList => tools::agents,
+        ToolsCatalog => tools::catalog,
+        ToolsEffective => tools::effective,
+        ToolsInvoke => tools::invoke,
+        ConfigGet => config::get,
+        ConfigSet => config::set,
+        ConfigPatch => config::patch,
+        ConfigSchema => now(|context, params| Ok(config::schema(context, params))),
+        SessionsList => sessions::list,
+        SessionsPatch => sessions::patch,
+        SessionsDirective => sessions::directive,
+        ExecApprovalsGet => documents::get,
+        ExecApprovalsSet => documents::set,
+        DevicePairList => pairing::device_list,
+        DevicePairApprove => pairing::device_approve,
+        DevicePairReject => pairing::device_reject,
+        DevicePairRemove => pairing::device_remove,
+        DevicePairRename => pairing::device_rename,
+        DeviceTokenRotate => pairing::token_rotate,
+        DeviceTokenRevoke => pairing::token_revoke,
+        NodePairList => node_pairing::list,
+        NodePairApprove => node_pairing::approve,
+        NodePairReject => node_pairing::reject,
+        NodePairRemove => node_pairing::remove,
+        NodePairRequest => node_pairing::request,
+        NodePairVerify => node_pairing::verify,
+        NodeList => nodes::list,
+        NodeDescribe => nodes::describe,
+        NodePolicy => nodes::policy,
+        NodeExplain => nodes::explain,
+        NodeRename => nodes::rename,
+        NodeInvoke => nodes::invoke,
+        NodeInvokeResult => nodes::result,
+        NodeEvent => nodes::event,
+        ExecApprovalsNodeGet => nodes::approvals_get,
+        ExecApprovalsNodeSet => nodes::approvals_set,
+    } else respond(request, call_untyped(context, request).await?)))
+}
+
+/// Methods whose handlers still make their results by hand.
+async fn call_untyped(context: Context<'_>, request: &Request) -> Option<MethodAnswer> {
+    Some(match request.method.as_str() {
         "exec.approval.request" => ask::request(context, request).await?,
         "exec.approval.waitDecision" => approvals::wait_decision(context, request).await,
         "exec.approval.resolve" => approvals::resolve(context, request).await,
         "exec.approval.list" => approvals::list(context, request).await,
         "exec.approval.get" => approvals::get(context, request).await,
-        "exec.approvals.get" => documents::get(context, request).await,
-        "exec.approvals.set" => documents::set(context, request).await,
-        "device.pair.list" => pairing::device_list(context, request).await,
-        "device.pair.approve" => pairing::device_approve(context, request).await,
-        "device.pair.reject" => pairing::device_reject(context, request).await,
-        "device.pair.remove" => pairing::device_remove(context, request).await,
-        "device.pair.rename" => pairing::device_rename(context, request).await,
-        "device.token.rotate" => pairing::token_rotate(context, request).await,
-        "device.token.revoke" => pairing::token_revoke(context, request).await,
-        "node.list" => nodes::list(context, request).await,
-        "node.describe" => nodes::describe(context, request).await,
-        "node.policy" => nodes::policy(context, request).await,
-        "node.explain" => nodes::explain(context, request).await,
-        "node.rename" => nodes::rename(context, request).await,
-        "node.invoke" => nodes::invoke(context, request).await,
-        "node.invoke.result" => nodes::result(context, request).await,
-        "node.event" => nodes::event(context, request).await,
-        "exec.approvals.node.get" => nodes::approvals_get(context, request).await,
-        "exec.approvals.node.set" => nodes::approvals_set(context, request).await,
-        "node.pair.list" => node_pairing::list(context, request).await,
-        "node.pair.approve" => node_pairing::approve(context, request).await,
-        "node.pair.reject" => node_pairing::reject(context, request).await,
-        "node.pair.remove" => node_pairing::remove(context, request).await,
-        "node.pair.request" => node_pairing::request(context, request).await,
-        "node.pair.verify" => node_pairing::verify(context, request).await,
-        "status" => system::status(context, request).await,
-        "system-presence" => system::who_is_there(context, request),
-        "system-event" => system::event(context, request).await,
-        "skills.bins" => system::skill_programs(context, request),
-        "logs.tail" => system::logs(context, request),
-        "audit.list" => system::audit_list(context, request).await,
-        "audit.verify" => system::audit_verify(context, request).await,
-        "audit.head" => system::audit_head(context, request).await,
-        "agents.list" => tools::agents(context, request).await,
-        "tools.catalog" => tools::catalog(context, request).await,
-        "tools.effective" => tools::effective(context, request).await,
-        "tools.invoke" => tools::invoke(context, request).await,
-        "config.get" => config::get(context, request).await,
-        "config.set" => config::set(context, request).await,
-        "config.patch" => config::patch(context, request).await,
-        "config.schema" => config::schema(context, request),
-        "sessions.list" => sessions::list(context, request).await,
-        "sessions.patch" => sessions::patch(context, request).await,
-        "sessions.directive" => sessions::directive(context, request).await,
         "tasks.list" => processes::tasks(context, request).await,
         "tasks.get" => processes::task_get(context, request).await,
         "tasks.cancel" => processes::task_cancel(context, request).await,
@@ -133,10 +188,6 @@ pub(crate) async fn call(
         "process.subscribe" => processes::subscribe(context, request).await,
         "process.unsubscribe" => processes::unsubscribe(context, request),
         other => Err(WireError::unknown_method(other)),
-    };
-    Some(match answer {
-        Ok(payload) => Response::success(&request.id, &payload),
-        Err(error) => Response::failed(&request.id, error),
     })
 }
 
@@ -224,7 +275,8 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
                 let version = gateway.state_version().presence;
                 if version != published {
                     published = version;
-                    broadcast(&gateway, event::PRESENCE, &json!({ "presence": presence(&gateway) }));
+                    let presence = presence(&gateway);
+                    broadcast(&gateway, event::PRESENCE, &PresenceChanged { presence });
                 }
             }
         }
@@ -265,37 +317,35 @@ pub(crate) fn say_goodbye(gateway: &Gateway, client: &Client) {
     }
 }
 
-pub(crate) fn health(gateway: &Gateway) -> Value {
-    json!({
-        "ok": true,
-        "ts": now_ms(),
-        "uptimeMs": now_ms().saturating_sub(gateway.started_at_ms),
-        "version": gateway.version,
-        "defaultAgentId": gateway.default_agent(),
-        "clients": gateway.hub.count(),
-    })
+pub(crate) fn health(gateway: &Gateway) -> HealthReport {
+    HealthReport {
+        ok: true,
+        ts: now_ms(),
+        uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
+        version: gateway.version.to_owned(),
+        default_agent_id: gateway.default_agent(),
+        clients: gateway.hub.count(),
+    }
 }
 
 /// Who is connected, the newest first.
-pub(crate) fn presence(gateway: &Gateway) -> Vec<Value> {
+pub(crate) fn presence(gateway: &Gateway) -> Vec<ClientPresence> {
     let mut clients = gateway.hub.all();
     clients.sort_by_key(|client| std::cmp::Reverse(client.connected_at_ms));
     clients.truncate(MAX_PRESENCE);
-    let rows = clients.iter().map(|client| {
-        json!({
-            "host": client.name(),
-            "mode": client.program.mode,
-            "version": client.program.version,
-            "platform": client.program.platform,
-            "deviceFamily": client.program.device_family,
-            "instanceId": client.program.instance_id,
-            "deviceId": client.device,
-            "roles": [client.role.as_str()],
-            "scopes": client.scopes.names(),
-            "ip": client.address.map(|address| address.to_string()),
-            "reason": "connect",
-            "ts": client.connected_at_ms,
-        })
+    let rows = clients.iter().map(|client| ClientPresence {
+        host: client.name().to_owned(),
+        mode: client.program.mode.clone(),
+        version: client.program.version.clone(),
+        platform: client.program.platform.clone(),
+        device_family: client.program.device_family.clone(),
+        instance_id: client.program.instance_id.clone(),
+        device_id: client.device.clone(),
+        roles: vec![client.role.as_str().to_owned()],
+        scopes: client.scopes.names(),
+        ip: client.address.map(|address| address.to_string()),
+        reason: "connect".to_owned(),
+        ts: client.connected_at_ms,
     });
     rows.collect()
 }

@@ -2,32 +2,61 @@
 
 use interlock_host::now_ms;
 use interlock_store::{PairedNode, Pairing, PairingRequest};
-use interlock_wire::{Request, WireError, method, params};
-use serde_json::{Value, json};
+use interlock_wire::results::{
+    NodePairApproved, NodePairListing, NodePairPending, NodePairRejected, NodePairRemoved,
+    NodePairVerified, PairedNodeEntry,
+};
+use interlock_wire::{WireError, method, params};
+use serde_json::json;
 
-use super::{Context, MethodAnswer, broadcast, pairing::PairingFailure, read, store_failed, work};
+use super::{Context, broadcast, pairing::PairingFailure, store_failed, work};
 use crate::nodes::known::refresh;
 use crate::nodes::registry::{self, ApprovedNode};
 use crate::nodes::{Platform, handed};
 use crate::pairing;
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::NodePairList>(request)?;
+pub(super) async fn list(
+    context: Context<'_>,
+    _params: params::NodePairList,
+) -> Result<NodePairListing, WireError> {
     work(context, |gateway| {
         let store = gateway.host.store();
         let pending = store
             .pairing_requests(Pairing::Node)
             .map_err(store_failed)?;
-        let pending: Vec<_> = pending.iter().map(registry::listed).collect();
         let paired = store.nodes().map_err(store_failed)?;
-        Ok(json!({ "pending": pending, "paired": paired }))
+        Ok(NodePairListing {
+            pending: pending.iter().map(registry::listed).collect(),
+            paired: paired.into_iter().map(shown).collect(),
+        })
     })
     .await
 }
 
+/// A node as operators see it.
+fn shown(node: PairedNode) -> PairedNodeEntry {
+    PairedNodeEntry {
+        node_id: node.node_id,
+        display_name: node.display_name,
+        platform: node.platform,
+        version: node.version,
+        device_family: node.device_family,
+        caps: node.caps,
+        commands: node.commands,
+        permissions: node.permissions,
+        created_at_ms: node.created_at_ms,
+        approved_at_ms: node.approved_at_ms,
+        last_seen_at_ms: node.last_seen_at_ms,
+        last_connected_at_ms: node.last_connected_at_ms,
+        token: None,
+    }
+}
+
 /// Lets commands of a node be used, from now on and on the connection that it has.
-pub(super) async fn approve(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodePairApprove = read(request)?;
+pub(super) async fn approve(
+    context: Context<'_>,
+    params: params::NodePairApprove,
+) -> Result<NodePairApproved, WireError> {
     let scopes = context.client.scopes.clone();
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
@@ -68,9 +97,13 @@ pub(super) async fn approve(context: Context<'_>, request: &Request) -> MethodAn
         refresh(gateway, &node.node_id);
         registry::resolved(gateway, &params.request_id, &node.node_id, "approved");
         let token = pairing::node_token(&gateway.device_key, &node);
-        let mut shown = json!(node);
-        shown["token"] = json!(token);
-        Ok(json!({ "requestId": params.request_id, "node": shown }))
+        Ok(NodePairApproved {
+            request_id: params.request_id,
+            node: PairedNodeEntry {
+                token: Some(token),
+                ..shown(node)
+            },
+        })
     })
     .await
 }
@@ -99,8 +132,10 @@ fn approved(known: Option<PairedNode>, waiting: PairingRequest, now: u64) -> Pai
     }
 }
 
-pub(super) async fn reject(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodePairReject = read(request)?;
+pub(super) async fn reject(
+    context: Context<'_>,
+    params: params::NodePairReject,
+) -> Result<NodePairRejected, WireError> {
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let waiting = gateway
@@ -123,14 +158,19 @@ pub(super) async fn reject(context: Context<'_>, request: &Request) -> MethodAns
             .map_err(|PairingFailure(error)| error)?;
         let (id, node) = (&waiting.request_id, &waiting.device_id);
         registry::resolved(gateway, id, node, "rejected");
-        Ok(json!({ "requestId": id, "nodeId": node }))
+        Ok(NodePairRejected {
+            request_id: waiting.request_id,
+            node_id: waiting.device_id,
+        })
     })
     .await
 }
 
 /// Takes the approval back, also from a connection that is there.
-pub(super) async fn remove(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodePairRemove = read(request)?;
+pub(super) async fn remove(
+    context: Context<'_>,
+    params: params::NodePairRemove,
+) -> Result<NodePairRemoved, WireError> {
     let who = context.client.name().to_owned();
     let removed = params.node_id.clone();
     let answer = work(context, move |gateway| {
@@ -156,7 +196,7 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> MethodAns
         if let Some(asked) = asked {
             broadcast(gateway, interlock_wire::event::NODE_PAIR_REQUESTED, &asked);
         }
-        Ok(json!({ "nodeId": id }))
+        Ok(NodePairRemoved { node_id: id })
     })
     .await?;
     handed::abandon(context.gateway, &removed).await;
@@ -164,8 +204,10 @@ pub(super) async fn remove(context: Context<'_>, request: &Request) -> MethodAns
 }
 
 /// Asks for a node that does not ask itself.
-pub(super) async fn request(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodePairRequest = read(request)?;
+pub(super) async fn request(
+    context: Context<'_>,
+    params: params::NodePairRequest,
+) -> Result<NodePairPending, WireError> {
     let (asked, is_new) = work(context, move |gateway| {
         let config = gateway.host.config();
         let config = config.map_err(|error| super::unavailable(&error))?;
@@ -199,20 +241,26 @@ pub(super) async fn request(context: Context<'_>, request: &Request) -> MethodAn
         let name = interlock_wire::event::NODE_PAIR_REQUESTED;
         broadcast(context.gateway, name, &asked);
     }
-    Ok(json!({ "status": "pending", "request": asked, "created": is_new }))
+    Ok(NodePairPending {
+        status: "pending".to_owned(),
+        request: asked,
+        created: is_new,
+    })
 }
 
-pub(super) async fn verify(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodePairVerify = read(request)?;
+pub(super) async fn verify(
+    context: Context<'_>,
+    params: params::NodePairVerify,
+) -> Result<NodePairVerified, WireError> {
     work(context, move |gateway| {
         let node = gateway.host.store().node(&params.node_id);
         let node = node.map_err(store_failed)?.filter(|node| {
             let token = pairing::node_token(&gateway.device_key, node);
             token.matches(params.token.expose())
         });
-        Ok(match node {
-            Some(node) => json!({ "ok": true, "node": node }),
-            None => json!({ "ok": false, "node": Value::Null }),
+        Ok(NodePairVerified {
+            ok: node.is_some(),
+            node: node.map(shown),
         })
     })
     .await

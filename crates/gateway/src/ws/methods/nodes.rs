@@ -11,14 +11,19 @@ use interlock_wire::node::extension::{
     ExplainAsked, ForwardedCallFacts, INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded,
 };
 use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET, SYSTEM_RUN,
-    SystemExecApprovalsSet, SystemRun,
+    DEFAULT_INVOKE_TIMEOUT_MS, NodeListing, SYSTEM_EXEC_APPROVALS_GET, SYSTEM_EXEC_APPROVALS_SET,
+    SYSTEM_RUN, SystemExecApprovalsSet, SystemRun,
 };
 use interlock_wire::params;
-use interlock_wire::{Request, WireError, refusal};
+use interlock_wire::results::{
+    ApprovalsDocument, NodeDescription, NodeEventReceipt, NodeExplanation, NodeInvokeReceipt,
+    NodeInvoked, NodePolicyReport, NodeRenamed, Relayed,
+};
+use interlock_wire::{WireError, refusal};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Context, MethodAnswer, pairing::PairingFailure, read, store_failed, work};
+use super::{Context, pairing::PairingFailure, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::known::refresh;
 use crate::nodes::run::{MARGIN, NodeRunOrder};
@@ -50,30 +55,30 @@ pub(super) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     let _ = blocking(move || registry::farewell(&gateway, &client)).await;
 }
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodeList = read(request)?;
-    work(context, move |gateway| {
-        Ok(json!(listing::page(gateway, &params)?))
-    })
-    .await
+pub(super) async fn list(
+    context: Context<'_>,
+    params: params::NodeList,
+) -> Result<NodeListing, WireError> {
+    work(context, move |gateway| listing::page(gateway, &params)).await
 }
 
-pub(super) async fn describe(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodeDescribe = read(request)?;
+pub(super) async fn describe(
+    context: Context<'_>,
+    params: params::NodeDescribe,
+) -> Result<NodeDescription, WireError> {
     work(context, move |gateway| {
         let entry = listing::entry(gateway, &params.node_id).map_err(store_failed)?;
-        let entry = entry.ok_or_else(WireError::unknown_node)?;
-        let mut described = json!({ "ts": now_ms() });
-        if let (Value::Object(all), Value::Object(own)) = (&mut described, json!(entry)) {
-            all.extend(own);
-        }
-        Ok(described)
+        let node = entry.ok_or_else(WireError::unknown_node)?;
+        let ts = now_ms();
+        Ok(NodeDescription { ts, node })
     })
     .await
 }
 
-pub(super) async fn rename(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodeRename = read(request)?;
+pub(super) async fn rename(
+    context: Context<'_>,
+    params: params::NodeRename,
+) -> Result<NodeRenamed, WireError> {
     let name = params.display_name.trim().to_owned();
     if name.is_empty() || name.chars().any(char::is_control) {
         return Err(WireError::params(
@@ -106,14 +111,19 @@ pub(super) async fn rename(context: Context<'_>, request: &Request) -> MethodAns
             .nodes
             .approval_changed(&node.node_id, (&node).into());
         refresh(gateway, &node.node_id);
-        Ok(json!({ "nodeId": node.node_id, "displayName": node.display_name }))
+        Ok(NodeRenamed {
+            node_id: node.node_id,
+            display_name: node.display_name,
+        })
     })
     .await
 }
 
 /// Calls a command of a node. The same key again gets the same answer, and the work is done once.
-pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodeInvoke = read(request)?;
+pub(super) async fn invoke(
+    context: Context<'_>,
+    params: params::NodeInvoke,
+) -> Result<NodeInvoked, WireError> {
     if params.command.trim().starts_with(DOCUMENTS) {
         return Err(refusal::NO_EXEC_APPROVALS_BY_INVOKE.error());
     }
@@ -130,34 +140,52 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAns
     let key = OnceKey::new(name, "node.invoke", asked);
     let (gateway, client) = (Arc::clone(context.gateway), Arc::clone(context.client));
     let work = async move {
-        match invoke_once(&gateway, &client, params).await {
-            Ok(payload) => (StatusCode::OK, json!({ "payload": payload })),
-            Err(error) => (StatusCode::OK, json!({ "failed": error })),
-        }
+        let outcome = match invoke_once(&gateway, &client, params).await {
+            Ok(invoked) => InvokeOutcome {
+                payload: Some(invoked),
+                failed: None,
+            },
+            Err(error) => InvokeOutcome {
+                payload: None,
+                failed: Some(error),
+            },
+        };
+        (StatusCode::OK, json!(outcome))
     };
     let once = &context.gateway.once;
     let answer = once.run(Some(key), had_effect, work).await;
-    let (_, mut answer) = answer
+    let (_, answer) = answer
         .map_err(|reused| WireError::invalid(reused.to_string()).with("reason", KeyReused::CODE))?;
-    if let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].take()) {
-        return Err(error);
-    }
-    match answer.get_mut("payload") {
-        Some(payload) => Ok(payload.take()),
-        None => Err(WireError::unavailable(
+    let outcome = serde_json::from_value::<InvokeOutcome>(answer).unwrap_or_default();
+    match (outcome.failed, outcome.payload) {
+        (Some(error), _) => Err(error),
+        (None, Some(invoked)) => Ok(invoked),
+        (None, None) => Err(WireError::unavailable(
             "the call broke off; whether it had an effect is not known",
         )),
     }
 }
 
+/// What is kept of an invocation for the same key: its result or its error.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct InvokeOutcome {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<NodeInvoked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<WireError>,
+}
+
 /// Whether an answer stands for something that the node did, or may have done: not where it was never
 /// asked, nor where its policy said no.
 fn had_effect((_, answer): &once::OnceAnswer) -> bool {
-    let Ok(error) = serde_json::from_value::<WireError>(answer["failed"].clone()) else {
+    let failed = answer.get("failed").map(WireError::deserialize);
+    let Some(Ok(error)) = failed else {
         return true;
     };
-    let said = error.details.as_ref();
-    match said.and_then(|details| details["nodeError"]["message"].as_str()) {
+    let told = error
+        .detail("nodeError")
+        .and_then(|told| told.get("message"));
+    match told.and_then(Value::as_str) {
         Some(words) => !words.starts_with("SYSTEM_RUN_D"),
         None => extension::is_lost(&error) && error.detail_code() != Some("NOT_CONNECTED"),
     }
@@ -167,7 +195,7 @@ async fn invoke_once(
     gateway: &Arc<Gateway>,
     client: &Arc<Client>,
     params: params::NodeInvoke,
-) -> MethodAnswer {
+) -> Result<NodeInvoked, WireError> {
     let command = params.command.trim().to_owned();
     let node = usable(gateway, &params.node_id, &command, &refusal::NOT_CONNECTED)?;
     let asked = params.timeout_ms.map(Duration::from_millis);
@@ -194,13 +222,13 @@ async fn invoke_once(
         };
         gateway.nodes.invoke(&node, invocation).await?
     };
-    Ok(json!({
-        "ok": true,
-        "nodeId": node.id,
-        "command": command,
-        "payload": payload,
-        "payloadJSON": text,
-    }))
+    Ok(NodeInvoked {
+        ok: true,
+        node_id: node.id.clone(),
+        command,
+        payload,
+        payload_json: text,
+    })
 }
 
 /// A node that is there and whose command may be used.
@@ -272,22 +300,26 @@ fn layer_of(
 }
 
 /// A node's answer.
-pub(super) async fn result(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let result: params::NodeInvokeResult = read(request)?;
+pub(super) async fn result(
+    context: Context<'_>,
+    result: params::NodeInvokeResult,
+) -> Result<NodeInvokeReceipt, WireError> {
     if context.client.device.as_deref() != Some(result.node_id.as_str()) {
         return Err(refusal::NODE_ID_MISMATCH.error());
     }
-    let mut answer = json!({ "ok": true });
     let nodes = &context.gateway.nodes;
-    if !nodes.answered(context.client, result).await {
-        answer["ignored"] = true.into();
-    }
-    Ok(answer)
+    let is_awaited = nodes.answered(context.client, result).await;
+    Ok(NodeInvokeReceipt {
+        ok: true,
+        ignored: (!is_awaited).then_some(true),
+    })
 }
 
 /// What a node tells. It waits for this answer before it goes on.
-pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let event: params::NodeEvent = read(request)?;
+pub(super) async fn event(
+    context: Context<'_>,
+    event: params::NodeEvent,
+) -> Result<NodeEventReceipt, WireError> {
     let node_id = context.client.device.clone().unwrap_or_default();
     let name = event.event.clone();
     if name == INTERLOCK_RUN_ENDED {
@@ -296,16 +328,22 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnsw
             // Before the answer: so many at once as requests are worked on, and no more.
             handed::hinted(context.gateway, &node_id, &run_id).await;
         }
-        return Ok(json!({ "ok": true }));
+        return Ok(NodeEventReceipt {
+            ok: true,
+            ..NodeEventReceipt::default()
+        });
     }
     work(context, move |gateway| {
-        Ok(run::heard(gateway, &node_id, &name, event.into_payload()))
+        let receipt = run::heard(gateway, &node_id, &name, event.into_payload());
+        serde_json::from_value(receipt).map_err(|error| WireError::unavailable(error.to_string()))
     })
     .await
 }
 
-pub(super) async fn approvals_get(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::ExecApprovalsNodeGet = read(request)?;
+pub(super) async fn approvals_get(
+    context: Context<'_>,
+    params: params::ExecApprovalsNodeGet,
+) -> Result<Relayed<ApprovalsDocument>, WireError> {
     document(
         context,
         &params.node_id,
@@ -315,8 +353,10 @@ pub(super) async fn approvals_get(context: Context<'_>, request: &Request) -> Me
     .await
 }
 
-pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::ExecApprovalsNodeSet = read(request)?;
+pub(super) async fn approvals_set(
+    context: Context<'_>,
+    params: params::ExecApprovalsNodeSet,
+) -> Result<Relayed<ApprovalsDocument>, WireError> {
     let set = SystemExecApprovalsSet {
         file: Some(params.file),
         base_hash: params.base_hash,
@@ -331,7 +371,7 @@ pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> Me
     // The node knows its gateway only: who changed it there is known here.
     let record = json!({
         "document": "node",
-        "hash": written["hash"].as_str(),
+        "hash": written.text("hash"),
         "nodeId": params.node_id,
         "who": context.client.name(),
         "device": context.client.device,
@@ -349,8 +389,10 @@ pub(super) async fn approvals_set(context: Context<'_>, request: &Request) -> Me
 }
 
 /// `node.policy`: what the node itself says, with its config as well as its document.
-pub(super) async fn policy(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodePolicy = read(request)?;
+pub(super) async fn policy(
+    context: Context<'_>,
+    params: params::NodePolicy,
+) -> Result<NodePolicyReport, WireError> {
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
     usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
@@ -361,21 +403,24 @@ pub(super) async fn policy(context: Context<'_>, request: &Request) -> MethodAns
     let asked = PolicyAsked {
         agent_id: params.agent_id,
     };
-    let reported: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
-    let levels: Levels = serde_json::from_value(reported["policy"].clone())
-        .map_err(|error| WireError::unavailable(format!("the node's policy: {error}")))?;
-    Ok(json!({
-        "nodeId": node.id,
-        "agentId": reported["agentId"].as_str(),
-        "documentHash": reported["documentHash"].as_str(),
-        "policy": levels,
-        "version": reported["version"].as_str(),
-    }))
+    let reported: NodePolicyReport = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    let unreadable =
+        |error: serde_json::Error| WireError::unavailable(format!("the node's policy: {error}"));
+    let levels: Levels = serde_json::from_value(reported.policy).map_err(unreadable)?;
+    Ok(NodePolicyReport {
+        node_id: node.id.clone(),
+        agent_id: reported.agent_id,
+        document_hash: reported.document_hash,
+        policy: serde_json::to_value(levels).map_err(unreadable)?,
+        version: reported.version,
+    })
 }
 
 /// `node.explain`: the verdict of the node, with what this gateway adds to its policy as for a run.
-pub(super) async fn explain(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::NodeExplain = read(request)?;
+pub(super) async fn explain(
+    context: Context<'_>,
+    params: params::NodeExplain,
+) -> Result<Relayed<NodeExplanation>, WireError> {
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
     usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
@@ -412,9 +457,9 @@ pub(super) async fn explain(context: Context<'_>, request: &Request) -> MethodAn
         policy_layer: serde_json::from_value(policy_layer)
             .map_err(|error| WireError::unavailable(error.to_string()))?,
     };
-    let mut reported: Value = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
-    reported["nodeId"] = node.id.as_str().into();
-    Ok(reported)
+    let reported: Relayed<NodeExplanation> =
+        extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    Ok(reported.with("nodeId", node.id.as_str()))
 }
 
 /// The document of a node, read or written there.
@@ -423,7 +468,7 @@ async fn document(
     node_id: &str,
     command: &str,
     params: Value,
-) -> MethodAnswer {
+) -> Result<Relayed<ApprovalsDocument>, WireError> {
     let gateway = context.gateway;
     let absent = &refusal::NODE_APPROVALS_NOT_CONNECTED;
     let node = usable(gateway, node_id, command, absent)?;
@@ -435,5 +480,5 @@ async fn document(
         idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
     };
     let (payload, _) = gateway.nodes.invoke(&node, invocation).await?;
-    Ok(payload)
+    Ok(Relayed::new(payload))
 }

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use interlock_host::now_ms;
 use interlock_store::{Change, DeviceToken, PairedDevice, Pairing, PairingRequest};
-use interlock_wire::{Close, Request, Scopes, WireError, event, method, params};
-use serde_json::{Value, json};
+use interlock_wire::results::{
+    DeviceApproved, DevicePairListing, DevicePairRequested, DeviceRejected, DeviceRemoved,
+    DeviceRenamed, DeviceTokenEntry, DeviceTokenRevoked, DeviceTokenRotated, PairedDeviceEntry,
+};
+use interlock_wire::{Close, Scopes, WireError, event, method, params};
+use serde_json::json;
 
-use super::{Context, MethodAnswer, broadcast, read, store_failed, work};
+use super::{Context, broadcast, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::handed;
 use crate::nodes::known::refresh;
@@ -15,8 +19,10 @@ use crate::nodes::registry::ApprovedNode;
 use crate::pairing;
 use crate::ws::client::Client;
 
-pub(super) async fn device_list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::DevicePairList>(request)?;
+pub(super) async fn device_list(
+    context: Context<'_>,
+    _params: params::DevicePairList,
+) -> Result<DevicePairListing, WireError> {
     work(context, |gateway| {
         let store = gateway.host.store();
         store
@@ -26,38 +32,72 @@ pub(super) async fn device_list(context: Context<'_>, request: &Request) -> Meth
             .pairing_requests(Pairing::Device)
             .map_err(store_failed)?;
         let paired = store.devices().map_err(store_failed)?;
-        let paired: Vec<Value> = paired.iter().map(shown).collect();
-        Ok(json!({ "pending": pending, "paired": paired }))
+        Ok(DevicePairListing {
+            pending: pending.into_iter().map(requested).collect(),
+            paired: paired.into_iter().map(shown).collect(),
+        })
     })
     .await
 }
 
-/// A device as operators see it: of its tokens only that they are there.
-fn shown(device: &PairedDevice) -> Value {
-    let tokens: Vec<Value> = device
-        .tokens
-        .iter()
-        .map(|(role, token)| {
-            json!({
-                "role": role,
-                "scopes": token.scopes,
-                "createdAtMs": token.created_at_ms,
-                "revoked": token.revoked,
-                "rotatedAtMs": token.rotated_at_ms,
-                // Clients take a token for a good one as long as this is not there.
-                "revokedAtMs": token
-                    .revoked_at_ms
-                    .or(token.revoked.then_some(token.created_at_ms)),
-            })
-        })
-        .collect();
-    let mut value = json!(device);
-    value["tokens"] = tokens.into();
-    value
+/// A device that waits, as operators see it.
+fn requested(request: PairingRequest) -> DevicePairRequested {
+    DevicePairRequested {
+        request_id: request.request_id,
+        device_id: request.device_id,
+        public_key: request.public_key,
+        display_name: request.display_name,
+        platform: request.platform,
+        device_family: request.device_family,
+        version: request.version,
+        client_id: request.client_id,
+        client_mode: request.client_mode,
+        role: request.role,
+        scopes: request.scopes,
+        caps: request.caps,
+        commands: request.commands,
+        permissions: request.permissions,
+        remote_ip: request.remote_ip,
+        reason: request.reason,
+        ts: request.ts,
+    }
 }
 
-pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::DevicePairApprove = read(request)?;
+/// A device as operators see it: of its tokens only that they are there.
+fn shown(device: PairedDevice) -> PairedDeviceEntry {
+    let tokens = device.tokens.into_iter();
+    let tokens = tokens.map(|(role, token)| DeviceTokenEntry {
+        role,
+        scopes: token.scopes,
+        created_at_ms: token.created_at_ms,
+        revoked: token.revoked,
+        rotated_at_ms: token.rotated_at_ms,
+        // Tokens that were revoked by earlier versions have no time of it.
+        revoked_at_ms: token
+            .revoked_at_ms
+            .or(token.revoked.then_some(token.created_at_ms)),
+    });
+    PairedDeviceEntry {
+        tokens: tokens.collect(),
+        device_id: device.device_id,
+        public_key: device.public_key,
+        display_name: device.display_name,
+        platform: device.platform,
+        device_family: device.device_family,
+        client_id: device.client_id,
+        client_mode: device.client_mode,
+        roles: device.roles,
+        scopes: device.scopes,
+        created_at_ms: device.created_at_ms,
+        approved_at_ms: device.approved_at_ms,
+        remote_ip: device.remote_ip,
+    }
+}
+
+pub(super) async fn device_approve(
+    context: Context<'_>,
+    params: params::DevicePairApprove,
+) -> Result<DeviceApproved, WireError> {
     let (scopes, who) = (
         context.client.scopes.clone(),
         context.client.name().to_owned(),
@@ -95,7 +135,10 @@ pub(super) async fn device_approve(context: Context<'_>, request: &Request) -> M
     .await?;
     let (request_id, device) = device;
     resolved(context.gateway, &request_id, &device.device_id, "approved");
-    Ok(json!({ "requestId": request_id, "device": shown(&device) }))
+    Ok(DeviceApproved {
+        request_id,
+        device: shown(device),
+    })
 }
 
 /// The request that an operator decides about.
@@ -129,8 +172,10 @@ fn approved(
     device
 }
 
-pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::DevicePairReject = read(request)?;
+pub(super) async fn device_reject(
+    context: Context<'_>,
+    params: params::DevicePairReject,
+) -> Result<DeviceRejected, WireError> {
     let who = context.client.name().to_owned();
     let waiting = work(context, move |gateway| {
         gateway
@@ -158,7 +203,10 @@ pub(super) async fn device_reject(context: Context<'_>, request: &Request) -> Me
         &waiting.device_id,
         "rejected",
     );
-    Ok(json!({ "requestId": waiting.request_id, "deviceId": waiting.device_id }))
+    Ok(DeviceRejected {
+        request_id: waiting.request_id,
+        device_id: waiting.device_id,
+    })
 }
 
 fn resolved(gateway: &Gateway, request_id: &str, device_id: &str, decision: &str) {
@@ -171,8 +219,10 @@ fn resolved(gateway: &Gateway, request_id: &str, device_id: &str, decision: &str
     broadcast(gateway, event::DEVICE_PAIR_RESOLVED, &payload);
 }
 
-pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::DevicePairRemove = read(request)?;
+pub(super) async fn device_remove(
+    context: Context<'_>,
+    params: params::DevicePairRemove,
+) -> Result<DeviceRemoved, WireError> {
     let (id, who) = (params.device_id.clone(), context.client.name().to_owned());
     let removed = id.clone();
     let answer = edit(context, params.device_id, move |change, _| {
@@ -188,7 +238,7 @@ pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> Me
         change
             .record_pairing(&record, now_ms())
             .map_err(store_failed)?;
-        Ok(json!({ "deviceId": id }))
+        Ok(DeviceRemoved { device_id: id })
     })
     .await?;
     let gateway = context.gateway;
@@ -196,13 +246,15 @@ pub(super) async fn device_remove(context: Context<'_>, request: &Request) -> Me
     gateway
         .nodes
         .approval_changed(&removed, ApprovedNode::default());
-    disconnect(gateway, Some(&removed), |_| true);
+    disconnect(gateway, &removed, |_| true);
     handed::abandon(gateway, &removed).await;
     Ok(answer)
 }
 
-pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::DevicePairRename = read(request)?;
+pub(super) async fn device_rename(
+    context: Context<'_>,
+    params: params::DevicePairRename,
+) -> Result<DeviceRenamed, WireError> {
     let label = params.label.trim().to_owned();
     if label.is_empty() || label.chars().any(char::is_control) {
         let wrong = "at /label: must be a name".to_owned();
@@ -219,13 +271,18 @@ pub(super) async fn device_rename(context: Context<'_>, request: &Request) -> Me
             "what": "device-renamed",
         });
         change.record_pairing(&record, now_ms())?;
-        Ok(json!({ "deviceId": device.device_id, "displayName": device.display_name }))
+        Ok(DeviceRenamed {
+            device_id: device.device_id.clone(),
+            display_name: device.display_name.clone(),
+        })
     })
     .await
 }
 
-pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::DeviceTokenRotate = read(request)?;
+pub(super) async fn token_rotate(
+    context: Context<'_>,
+    params: params::DeviceTokenRotate,
+) -> Result<DeviceTokenRotated, WireError> {
     let (own, who) = (
         context.client.scopes.clone(),
         context.client.name().to_owned(),
@@ -266,26 +323,28 @@ pub(super) async fn token_rotate(context: Context<'_>, request: &Request) -> Met
         change
             .record_pairing(&record, now_ms())
             .map_err(store_failed)?;
-        Ok(json!({
-            "deviceId": device.device_id,
-            "role": params.role,
-            "token": text,
-            "scopes": token.scopes,
-            "rotatedAtMs": token.rotated_at_ms,
-        }))
+        Ok(DeviceTokenRotated {
+            device_id: device.device_id.clone(),
+            role: params.role,
+            token: text,
+            scopes: token.scopes,
+            rotated_at_ms: token.rotated_at_ms,
+        })
     })
     .await
-    .inspect(|answer| {
+    .inspect(|changed| {
         // A client that exchanges its own token gets the answer first.
         let is_other = |client: &Client| client.connection != context.client.connection;
-        disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
+        disconnect(context.gateway, &changed.device_id, |client| {
             client.role.as_str() == role && is_other(client)
         });
     })
 }
 
-pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::DeviceTokenRevoke = read(request)?;
+pub(super) async fn token_revoke(
+    context: Context<'_>,
+    params: params::DeviceTokenRevoke,
+) -> Result<DeviceTokenRevoked, WireError> {
     let (role, who) = (params.role.clone(), context.client.name().to_owned());
     edit(context, params.device_id, move |change, device| {
         let Some(token) = device.tokens.get_mut(&params.role) else {
@@ -302,19 +361,22 @@ pub(super) async fn token_revoke(context: Context<'_>, request: &Request) -> Met
             "what": "device-token-revoked",
         });
         change.record_pairing(&record, now).map_err(store_failed)?;
-        Ok(json!({ "deviceId": device.device_id, "role": params.role, "revokedAtMs": now }))
+        Ok(DeviceTokenRevoked {
+            device_id: device.device_id.clone(),
+            role: params.role,
+            revoked_at_ms: now,
+        })
     })
     .await
-    .inspect(|answer| {
-        disconnect(context.gateway, answer["deviceId"].as_str(), |client| {
+    .inspect(|changed| {
+        disconnect(context.gateway, &changed.device_id, |client| {
             client.role.as_str() == role
         });
     })
 }
 
 /// Ends the connections of a device: what they were let in by is gone.
-fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, which: impl Fn(&Client) -> bool) {
-    let Some(device) = device else { return };
+fn disconnect(gateway: &Arc<Gateway>, device: &str, which: impl Fn(&Client) -> bool) {
     for client in gateway.hub.of_device(device) {
         if which(&client) {
             client.close(Close::auth_changed());
@@ -323,13 +385,11 @@ fn disconnect(gateway: &Arc<Gateway>, device: Option<&str>, which: impl Fn(&Clie
 }
 
 /// Changes a device that must be there.
-async fn edit(
+async fn edit<T: Send + 'static>(
     context: Context<'_>,
     device_id: String,
-    change_it: impl FnOnce(&Change<'_>, &mut PairedDevice) -> Result<Value, PairingFailure>
-    + Send
-    + 'static,
-) -> MethodAnswer {
+    change_it: impl FnOnce(&Change<'_>, &mut PairedDevice) -> Result<T, PairingFailure> + Send + 'static,
+) -> Result<T, WireError> {
     work(context, move |gateway| {
         let changed = gateway
             .host

@@ -7,11 +7,13 @@ use interlock_host::{SessionValues, now_ms};
 use interlock_store::Author;
 use interlock_wire::method::require;
 use interlock_wire::params;
-use interlock_wire::{OperatorScope, Request, WireError};
-use serde_json::{Value, json};
+use interlock_wire::results::{
+    SessionChanged, SessionDirected, SessionEntry, SessionListing, SessionPatched,
+};
+use interlock_wire::{OperatorScope, WireError};
 
 use super::tools::{config, named};
-use super::{Context, MethodAnswer, broadcast, read, store_failed, unavailable, work};
+use super::{Context, broadcast, store_failed, unavailable, work};
 use crate::directives::{self, Directive, DirectiveError};
 use crate::gateway::Gateway;
 use crate::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
@@ -32,8 +34,10 @@ struct SessionRow {
 }
 
 /// `sessions.list`: sessions that were used, set, or have undelivered events, the latest first.
-pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::SessionsList = read(request)?;
+pub(super) async fn list(
+    context: Context<'_>,
+    asked: params::SessionsList,
+) -> Result<SessionListing, WireError> {
     work(context, move |gateway| {
         let mut rows: Vec<(String, SessionRow)> = rows(gateway)?.into_iter().collect();
         let since = asked
@@ -58,26 +62,27 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
             .into_iter()
             .skip(asked.offset.map_or(0, size))
             .take(asked.limit.map_or(LISTED, size));
-        let listed: Vec<Value> = page.map(|(key, row)| view(&key, &row)).collect();
-        Ok(json!({
-            "ts": now_ms(),
-            "path": gateway.host.store().path().display().to_string(),
-            "count": listed.len(),
-            "total": total,
-            "sessions": listed,
-        }))
+        let sessions: Vec<SessionEntry> = page.map(|(key, row)| entry(key, row)).collect();
+        Ok(SessionListing {
+            ts: now_ms(),
+            path: gateway.host.store().path().display().to_string(),
+            count: sessions.len(),
+            total,
+            sessions,
+        })
     })
     .await
 }
 
-fn view(key: &str, row: &SessionRow) -> Value {
-    let mut view = sessions::view(&row.values);
-    view["key"] = key.into();
-    view["kind"] = "direct".into();
-    view["agentId"] = row.agent.as_str().into();
-    view["updatedAt"] = row.at_ms.into();
-    view["runningProcesses"] = row.running.into();
-    view
+fn entry(key: String, row: SessionRow) -> SessionEntry {
+    SessionEntry {
+        settings: sessions::view(&row.values),
+        key,
+        kind: "direct".to_owned(),
+        agent_id: row.agent,
+        updated_at: row.at_ms,
+        running_processes: row.running,
+    }
 }
 
 fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
@@ -118,8 +123,10 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
 }
 
 /// `sessions.patch`.
-pub(super) async fn patch(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::SessionsPatch = read(request)?;
+pub(super) async fn patch(
+    context: Context<'_>,
+    asked: params::SessionsPatch,
+) -> Result<SessionPatched, WireError> {
     let edits = edits(&asked)?;
     let who = context.client.name().to_owned();
     let agent_id = asked.agent_id;
@@ -128,18 +135,20 @@ pub(super) async fn patch(context: Context<'_>, request: &Request) -> MethodAnsw
     })
     .await?;
     changed(context.gateway, &key);
-    Ok(json!({
-        "ok": true,
-        "path": context.gateway.host.store().path().display().to_string(),
-        "key": key,
-        "entry": sessions::view(&values),
-    }))
+    Ok(SessionPatched {
+        ok: true,
+        path: context.gateway.host.store().path().display().to_string(),
+        key,
+        entry: sessions::view(&values),
+    })
 }
 
 /// `sessions.directive`. To change something takes as much as to do it by `sessions.patch`; who typed
 /// it in a channel must be one of the owners besides.
-pub(super) async fn directive(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::SessionsDirective = read(request)?;
+pub(super) async fn directive(
+    context: Context<'_>,
+    asked: params::SessionsDirective,
+) -> Result<SessionDirected, WireError> {
     let edits = match directives::parse(&asked.text).map_err(|error| bad(&error))? {
         Directive::Show => None,
         Directive::Change(edits) => Some(edits),
@@ -161,12 +170,12 @@ pub(super) async fn directive(context: Context<'_>, request: &Request) -> Method
     if is_change {
         changed(context.gateway, &key);
     }
-    Ok(json!({
-        "ok": true,
-        "key": key,
-        "text": sessions::text(&values),
-        "entry": sessions::view(&values),
-    }))
+    Ok(SessionDirected {
+        ok: true,
+        key,
+        text: sessions::text(&values),
+        entry: sessions::view(&values),
+    })
 }
 
 /// Changes a session, if the caller may.
@@ -191,7 +200,11 @@ fn set(
 }
 
 fn changed(gateway: &Gateway, key: &str) {
-    let event = json!({ "sessionKey": key, "reason": "patch", "ts": now_ms() });
+    let event = SessionChanged {
+        session_key: key.to_owned(),
+        reason: "patch".to_owned(),
+        ts: now_ms(),
+    };
     broadcast(gateway, "sessions.changed", &event);
 }
 

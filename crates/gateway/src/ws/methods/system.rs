@@ -3,11 +3,15 @@
 use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
 use interlock_host::now_ms;
 use interlock_wire::params;
-use interlock_wire::{OperatorScope, Request, WireError};
-use serde_json::{Value, json};
+use interlock_wire::results::{
+    ApprovalCounts, AuditChainHead, AuditChainReport, AuditEntry, AuditPage, ClientPresence,
+    GatewayStatus, LogTail, RunCounts, SkillPrograms, SystemEventReceipt,
+};
+use interlock_wire::{OperatorScope, WireError};
+use serde_json::json;
 
 use super::tools::{config, named};
-use super::{Context, MethodAnswer, approvals_unavailable, presence, read, unavailable, work};
+use super::{Context, approvals_unavailable, presence, unavailable, work};
 use crate::gateway::Gateway;
 
 /// Log lines, and bytes of them, where the caller does not say.
@@ -21,8 +25,10 @@ const RECORDS: u64 = 100;
 const LOOKED_THROUGH: usize = 20_000;
 
 /// `status`.
-pub(super) async fn status(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::Status>(request)?;
+pub(super) async fn status(
+    context: Context<'_>,
+    _params: params::Status,
+) -> Result<GatewayStatus, WireError> {
     let is_admin = context.client.scopes.allow(OperatorScope::Admin);
     work(context, move |gateway| {
         let config = config(gateway)?;
@@ -31,40 +37,44 @@ pub(super) async fn status(context: Context<'_>, request: &Request) -> MethodAns
         let supervisors = gateway.supervisor.supervisors();
         let serving = supervisors.iter().find(|about| !about.draining);
         let running: usize = supervisors.iter().map(|about| about.running).sum();
-        let mut status = json!({
-            "version": gateway.version,
-            "runtimeVersion": gateway.version,
-            "pid": std::process::id(),
-            "ts": now_ms(),
-            "startedAtMs": gateway.started_at_ms,
-            "uptimeMs": now_ms().saturating_sub(gateway.started_at_ms),
-            "clients": gateway.hub.count(),
-            "agents": config.config().agents.list.len().max(1),
-            "defaultAgentId": config.config().default_agent_id(),
-            "approvals": { "pending": pending.unexpired },
-            "runs": { "running": running },
-            "supervisorPid": serving.map(|about| about.pid),
-        });
-        if is_admin {
-            status["configPath"] = gateway.host.config_path().display().to_string().into();
-            status["stateDir"] = gateway.host.state_dir().display().to_string().into();
-            status["authMode"] = gateway.access.mode().to_string().into();
-        }
-        Ok(status)
+        let for_admins = |text: String| is_admin.then_some(text);
+        Ok(GatewayStatus {
+            version: Some(gateway.version.to_owned()),
+            runtime_version: Some(gateway.version.to_owned()),
+            pid: std::process::id(),
+            ts: now_ms(),
+            started_at_ms: Some(gateway.started_at_ms),
+            uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
+            clients: gateway.hub.count(),
+            agents: config.config().agents.list.len().max(1),
+            default_agent_id: Some(config.config().default_agent_id()),
+            approvals: ApprovalCounts {
+                pending: pending.unexpired,
+            },
+            runs: RunCounts { running },
+            supervisor_pid: serving.map(|about| about.pid),
+            config_path: for_admins(gateway.host.config_path().display().to_string()),
+            state_dir: for_admins(gateway.host.state_dir().display().to_string()),
+            auth_mode: for_admins(gateway.access.mode().to_string()),
+        })
     })
     .await
 }
 
 /// `system-presence`.
-pub(super) fn who_is_there(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::SystemPresence>(request)?;
-    Ok(presence(context.gateway).into())
+pub(super) fn who_is_there(
+    context: Context<'_>,
+    _params: params::SystemPresence,
+) -> Vec<ClientPresence> {
+    presence(context.gateway)
 }
 
 /// `system-event`: a line for a session, which gets it with its next call. Facts that clients send
 /// about themselves are known from their connection.
-pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let event: params::SystemEvent = read(request)?;
+pub(super) async fn event(
+    context: Context<'_>,
+    event: params::SystemEvent,
+) -> Result<SystemEventReceipt, WireError> {
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let config = config(gateway)?;
@@ -75,42 +85,45 @@ pub(super) async fn event(context: Context<'_>, request: &Request) -> MethodAnsw
             .note(&session_key, agent.as_str(), &event.text, &payload)
             .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
         gateway.events.look_now();
-        Ok(json!({ "ok": true }))
+        Ok(SystemEventReceipt { ok: true })
     })
     .await
 }
 
 /// `skills.bins`: the programs that skills use.
-pub(super) fn skill_programs(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::SkillsBins>(request)?;
+pub(super) fn skill_programs(
+    context: Context<'_>,
+    _params: params::SkillsBins,
+) -> Result<SkillPrograms, WireError> {
     let config = context.gateway.host.config();
     let config = config.map_err(|error| unavailable(&error))?;
     let bins = config.config().skills.bins.clone().unwrap_or_default();
-    Ok(json!({ "bins": bins }))
+    Ok(SkillPrograms { bins })
 }
 
 /// `logs.tail`.
-pub(super) fn logs(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::LogsTail = read(request)?;
+pub(super) fn logs(context: Context<'_>, asked: &params::LogsTail) -> LogTail {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let tail = context.gateway.logs.tail(
         asked.cursor,
         size(asked.limit.unwrap_or(LOG_LINES)),
         size(asked.max_bytes.unwrap_or(LOG_BYTES)),
     );
-    Ok(json!({
-        "file": "gateway",
-        "cursor": tail.cursor,
-        "size": tail.bytes,
-        "lines": tail.lines,
-        "truncated": tail.is_truncated,
-        "reset": tail.is_reset,
-    }))
+    LogTail {
+        file: "gateway".to_owned(),
+        cursor: tail.cursor,
+        size: tail.bytes,
+        lines: tail.lines,
+        truncated: tail.is_truncated,
+        reset: tail.is_reset,
+    }
 }
 
 /// `audit.list`: the newest first.
-pub(super) async fn audit_list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::AuditList = read(request)?;
+pub(super) async fn audit_list(
+    context: Context<'_>,
+    asked: params::AuditList,
+) -> Result<AuditPage, WireError> {
     let kind = match &asked.kind {
         None => None,
         Some(word) => Some(AuditKind::from_word(word).ok_or_else(|| {
@@ -133,14 +146,14 @@ fn list(
     asked: &params::AuditList,
     kind: Option<AuditKind>,
     mut cursor: Option<u64>,
-) -> MethodAnswer {
+) -> Result<AuditPage, WireError> {
     let limit = usize::try_from(asked.limit.unwrap_or(RECORDS)).unwrap_or(usize::MAX);
     let time = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
     let is_wanted = |record: &AuditRecord| {
         let fits = |name: &str, wanted: &Option<String>| {
             wanted
                 .as_deref()
-                .is_none_or(|wanted| record.body[name] == wanted)
+                .is_none_or(|wanted| record.body.get(name).is_some_and(|value| value == wanted))
         };
         asked
             .before
@@ -148,7 +161,7 @@ fn list(
             && fits("sessionKey", &asked.session_key)
             && fits("runId", &asked.run_id)
     };
-    let mut records: Vec<Value> = Vec::new();
+    let mut events: Vec<AuditEntry> = Vec::new();
     let mut looked = 0;
     while looked < LOOKED_THROUGH {
         let page = gateway.host.approvals().audit_log(&AuditFilter {
@@ -164,38 +177,44 @@ fn list(
             break;
         }
         for record in &page {
-            if records.len() == limit {
-                return Ok(json!({ "events": records, "nextCursor": record.seq.to_string() }));
+            if events.len() == limit {
+                let next_cursor = Some(record.seq.to_string());
+                return Ok(AuditPage {
+                    events,
+                    next_cursor,
+                });
             }
             looked += 1;
             cursor = record.seq.checked_sub(1).filter(|seq| *seq > 0);
             if is_wanted(record) {
-                records.push(view(record));
+                events.push(view(record));
             }
         }
         if cursor.is_none() {
             break;
         }
     }
-    Ok(json!({
-        "events": records,
-        "nextCursor": cursor.map(|cursor| cursor.to_string()),
-    }))
-}
-
-fn view(record: &AuditRecord) -> Value {
-    json!({
-        "seq": record.seq,
-        "timeMs": record.time_ms,
-        "kind": record.kind.as_str(),
-        "body": record.body,
-        "hash": record.hash.to_string(),
+    Ok(AuditPage {
+        events,
+        next_cursor: cursor.map(|cursor| cursor.to_string()),
     })
 }
 
+fn view(record: &AuditRecord) -> AuditEntry {
+    AuditEntry {
+        seq: record.seq,
+        time_ms: record.time_ms,
+        kind: record.kind.as_str().to_owned(),
+        body: record.body.clone(),
+        hash: record.hash.to_string(),
+    }
+}
+
 /// `audit.verify`.
-pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::AuditVerify = read(request)?;
+pub(super) async fn audit_verify(
+    context: Context<'_>,
+    asked: params::AuditVerify,
+) -> Result<AuditChainReport, WireError> {
     let head: Option<AuditHead> = match &asked.head {
         None => None,
         Some(text) => Some(text.parse().map_err(|error| {
@@ -206,14 +225,16 @@ pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> Met
         let verified = gateway.host.approvals().audit_verify(head.as_ref());
         Ok(
             match verified.map_err(|error| approvals_unavailable(&error))? {
-                AuditVerification::Intact(head) => {
-                    json!({ "intact": true, "head": head.to_string() })
-                }
-                AuditVerification::Broken(broken) => json!({
-                    "intact": false,
-                    "seq": broken.seq,
-                    "problem": broken.to_string(),
-                }),
+                AuditVerification::Intact(head) => AuditChainReport {
+                    intact: true,
+                    head: Some(head.to_string()),
+                    ..AuditChainReport::default()
+                },
+                AuditVerification::Broken(broken) => AuditChainReport {
+                    seq: Some(broken.seq),
+                    problem: Some(broken.to_string()),
+                    ..AuditChainReport::default()
+                },
             },
         )
     })
@@ -221,12 +242,18 @@ pub(super) async fn audit_verify(context: Context<'_>, request: &Request) -> Met
 }
 
 /// `audit.head`.
-pub(super) async fn audit_head(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::AuditHead>(request)?;
+pub(super) async fn audit_head(
+    context: Context<'_>,
+    _params: params::AuditHead,
+) -> Result<AuditChainHead, WireError> {
     work(context, |gateway| {
         let head = gateway.host.approvals().audit_head();
         let head = head.map_err(|error| approvals_unavailable(&error))?;
-        Ok(json!({ "seq": head.seq, "hash": head.hash.to_string(), "head": head.to_string() }))
+        Ok(AuditChainHead {
+            seq: head.seq,
+            hash: head.hash.to_string(),
+            head: head.to_string(),
+        })
     })
     .await
 }

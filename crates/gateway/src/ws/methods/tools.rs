@@ -6,12 +6,17 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_host::CallerContext;
 use interlock_policy::AgentId;
+use interlock_wire::WireError;
 use interlock_wire::params;
-use interlock_wire::{Request, WireError};
-use serde_json::{Value, json};
+use interlock_wire::results::{
+    AgentEntry, AgentListing, EffectiveTools, ToolCatalog, ToolEntry, ToolError, ToolErrorDetails,
+    ToolGroup, ToolInvoked,
+};
+use serde::Deserialize;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Context, MethodAnswer, read, unavailable, work};
+use super::{Context, unavailable, work};
 use crate::access::ProvenCaller;
 use crate::gateway::Gateway;
 use crate::http::invoke;
@@ -24,56 +29,72 @@ const GROUPS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// `agents.list`.
-pub(super) async fn agents(context: Context<'_>, request: &Request) -> MethodAnswer {
-    read::<params::AgentsList>(request)?;
+pub(super) async fn agents(
+    context: Context<'_>,
+    _params: params::AgentsList,
+) -> Result<AgentListing, WireError> {
     work(context, |gateway| {
         let config = config(gateway)?;
         let listed = &config.config().agents.list;
-        let mut agents: Vec<Value> = listed
-            .iter()
-            .map(|agent| json!({ "id": agent.id, "name": agent.name }))
-            .collect();
-        let is_main = |agent: &Value| agent["id"] == AgentId::MAIN;
-        if !agents.iter().any(is_main) {
-            agents.insert(0, json!({ "id": AgentId::MAIN, "name": null }));
+        let entry = |id: &str, name: Option<&String>| AgentEntry {
+            id: id.to_owned(),
+            name: name.cloned(),
+        };
+        let agents = listed.iter();
+        let agents = agents.map(|agent| entry(&agent.id, agent.name.as_ref()));
+        let mut agents: Vec<AgentEntry> = agents.collect();
+        if !agents.iter().any(|agent| agent.id == AgentId::MAIN) {
+            agents.insert(0, entry(AgentId::MAIN, None));
         }
-        Ok(json!({
-            "defaultId": config.config().default_agent_id(),
-            "mainKey": "main",
-            "scope": "per-sender",
-            "agents": agents,
-        }))
+        Ok(AgentListing {
+            default_id: config.config().default_agent_id(),
+            main_key: "main".to_owned(),
+            scope: "per-sender".to_owned(),
+            agents,
+        })
     })
     .await
 }
 
 /// `tools.catalog`: all tools.
-pub(super) async fn catalog(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ToolsCatalog = read(request)?;
+pub(super) async fn catalog(
+    context: Context<'_>,
+    asked: params::ToolsCatalog,
+) -> Result<ToolCatalog, WireError> {
     work(context, move |gateway| {
         let config = config(gateway)?;
         let (agent, _) = named(&config, asked.agent_id.as_deref(), None)?;
-        let groups = groups(&CATALOG.iter().collect::<Vec<_>>());
-        Ok(json!({ "agentId": agent.as_str(), "profiles": [], "groups": groups }))
+        Ok(ToolCatalog {
+            agent_id: agent.as_str().to_owned(),
+            profiles: Vec::new(),
+            groups: groups(&CATALOG.iter().collect::<Vec<_>>()),
+        })
     })
     .await
 }
 
 /// `tools.effective`: those that an agent may call.
-pub(super) async fn effective(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ToolsEffective = read(request)?;
+pub(super) async fn effective(
+    context: Context<'_>,
+    asked: params::ToolsEffective,
+) -> Result<EffectiveTools, WireError> {
     work(context, move |gateway| {
         let config = config(gateway)?;
         let (agent, _) = named(&config, asked.agent_id.as_deref(), Some(&asked.session_key))?;
-        let groups = groups(&tools::available(&config, &agent));
-        Ok(json!({ "agentId": agent.as_str(), "profile": "full", "groups": groups }))
+        Ok(EffectiveTools {
+            agent_id: agent.as_str().to_owned(),
+            profile: "full".to_owned(),
+            groups: groups(&tools::available(&config, &agent)),
+        })
     })
     .await
 }
 
 /// `tools.invoke`: the same path as that of HTTP.
-pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ToolsInvoke = read(request)?;
+pub(super) async fn invoke(
+    context: Context<'_>,
+    asked: params::ToolsInvoke,
+) -> Result<ToolInvoked, WireError> {
     let gateway = Arc::clone(context.gateway);
     let (agent_id, session_key) = (asked.agent_id.clone(), asked.session_key.clone());
     let (agent, session_key) = work(context, move |gateway| {
@@ -103,50 +124,80 @@ pub(super) async fn invoke(context: Context<'_>, request: &Request) -> MethodAns
     let done = async move { invoke::answer(tools::call(&gateway, &name, &call, &arguments).await) };
     let once = &context.gateway.once;
     let answer = once.run(key, tools::had_effect, done).await;
-    let (_, mut body) = answer.unwrap_or_else(|reused| invoke::key_reused(&reused));
-    if body["ok"] == true {
-        let output = body["result"].take();
-        let details = &output["details"];
-        let pending = details["status"] == "approval-pending";
-        let mut answer = json!({ "ok": true, "toolName": asked.name, "source": "core" });
-        if pending {
-            answer["requiresApproval"] = true.into();
-            answer["approvalId"] = details["approvalId"].clone();
-        }
-        answer["output"] = output;
-        return Ok(answer);
+    let (_, body) = answer.unwrap_or_else(|reused| invoke::key_reused(&reused));
+    let body: InvokeBody =
+        serde_json::from_value(body).map_err(|error| WireError::unavailable(error.to_string()))?;
+    let tool_name = asked.name;
+    if !body.ok {
+        let error = body.error;
+        return Ok(ToolInvoked {
+            tool_name,
+            error: Some(ToolError {
+                code: error.kind,
+                message: error.message,
+                details: ToolErrorDetails {
+                    code: error.code,
+                    field: error.field,
+                    hint: error.hint,
+                },
+            }),
+            ..ToolInvoked::default()
+        });
     }
-    let mut error = body["error"].take();
-    let code = error["type"].take();
-    Ok(json!({
-        "ok": false,
-        "toolName": asked.name,
-        "error": {
-            "code": code,
-            "message": error["message"],
-            "details": { "code": error["code"], "field": error["field"], "hint": error["hint"] },
-        },
-    }))
+    let detail = |name: &str| body.result.get("details")?.get(name)?.as_str();
+    let is_pending = detail("status") == Some("approval-pending");
+    let approval_id = detail("approvalId").filter(|_| is_pending);
+    Ok(ToolInvoked {
+        ok: true,
+        tool_name,
+        source: Some("core".to_owned()),
+        requires_approval: is_pending.then_some(true),
+        approval_id: approval_id.map(str::to_owned),
+        output: Some(body.result),
+        error: None,
+    })
 }
 
-fn groups(tools: &[&Described]) -> Vec<Value> {
-    let view = |tool: &&Described| {
-        json!({
-            "id": tool.name,
-            "label": tool.title,
-            "description": tool.description,
-            "source": "core",
-            "defaultProfiles": [],
-            "inputSchema": tool.input,
-            "outputSchema": tool.output,
-            "destructive": tool.is_destructive,
-        })
+/// What a call of a tool over HTTP is answered with.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct InvokeBody {
+    ok: bool,
+    result: Value,
+    error: InvokeBodyError,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct InvokeBodyError {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    code: Option<String>,
+    message: Option<String>,
+    field: Option<String>,
+    hint: Option<String>,
+}
+
+fn groups(tools: &[&Described]) -> Vec<ToolGroup> {
+    let entry = |tool: &&Described| ToolEntry {
+        id: tool.name.to_owned(),
+        label: tool.title.to_owned(),
+        description: tool.description.to_owned(),
+        source: "core".to_owned(),
+        default_profiles: Vec::new(),
+        input_schema: tool.input.clone(),
+        output_schema: tool.output.clone(),
+        destructive: tool.is_destructive,
     };
     let group = |(id, label, names): &(&str, &str, &[&str])| {
         let own = tools.iter().filter(|tool| names.contains(&tool.name));
-        let own: Vec<Value> = own.map(view).collect();
-        let group = json!({ "id": id, "label": label, "source": "core", "tools": own });
-        (!own.is_empty()).then_some(group)
+        let group = ToolGroup {
+            id: (*id).to_owned(),
+            label: (*label).to_owned(),
+            source: "core".to_owned(),
+            tools: own.map(entry).collect(),
+        };
+        (!group.tools.is_empty()).then_some(group)
     };
     GROUPS.iter().filter_map(group).collect()
 }

@@ -1,0 +1,33 @@
+//! The result of each method, as the gateway writes it and clients read it.
+//!
+//! The order of fields is the order on the wire. Every field has a default, because a client may
+//! read the result of a gateway of another version; fields that it does not know are ignored.
+
+mod config;
+mod nodes;
+mod pairing;
+mod relayed;
+mod sessions;
+mod system;
+mod tools;
+
+pub use config::*;
+pub use nodes::*;
+pub use pairing::*;
+pub use relayed::Relayed;
+pub use sessions::*;
+pub use system::*;
+pub use tools::*;
+
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde_json::Value;
+
+/// A value that a foreign gateway may give another type: then it is as good as absent.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}

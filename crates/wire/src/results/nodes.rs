@@ -1,0 +1,126 @@
+//! Nodes: what `node.*` and `exec.approvals.node.*` return.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::node::NodeEntry;
+
+/// One node, and when it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeDescription {
+    pub ts: u64,
+    #[serde(flatten)]
+    pub node: NodeEntry,
+}
+
+/// The policy that a node has for an agent, as the node reports it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodePolicyReport {
+    pub node_id: String,
+    pub agent_id: Option<String>,
+    /// The hash of the approvals document on the node.
+    pub document_hash: Option<String>,
+    /// The levels, each with the sources that it was joined from.
+    pub policy: Value,
+    /// The version of the program on the node.
+    pub version: Option<String>,
+}
+
+/// The verdict of a node on a command that it did not run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeExplanation {
+    /// `allow`, `ask`, `deny`, or `refused` where an approval could not allow it.
+    pub verdict: Option<String>,
+    pub reason: VerdictReason,
+    pub segments: Vec<ExplainedSegment>,
+    /// The directory that the command would run in.
+    pub cwd: Option<String>,
+    /// The levels, each with the sources that it was joined from.
+    pub policy: Value,
+    /// What separates a run from Interlock on the node.
+    pub shield: Option<String>,
+    pub node_id: Option<String>,
+}
+
+/// Why a verdict is as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VerdictReason {
+    pub message: Option<String>,
+    /// The place of the deciding rule.
+    pub origin: Option<String>,
+}
+
+/// One command of a command line, as a node judged it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExplainedSegment {
+    pub argv: Vec<String>,
+    /// The file of the program.
+    pub resolved: Option<String>,
+    /// The rule that allows it; null where none does.
+    pub satisfied_by: Value,
+    pub reason: VerdictReason,
+}
+
+/// A node has another name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeRenamed {
+    pub node_id: String,
+    pub display_name: Option<String>,
+}
+
+/// What a command of a node returned.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeInvoked {
+    pub ok: bool,
+    pub node_id: String,
+    pub command: String,
+    pub payload: Value,
+    /// The payload as the text that the node sent; null where it sent a value.
+    #[serde(rename = "payloadJSON")]
+    pub payload_json: Option<String>,
+}
+
+/// The gateway has taken the result of an invocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeInvokeReceipt {
+    pub ok: bool,
+    /// True where no call waits for this result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<bool>,
+}
+
+/// The gateway has taken an event of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeEventReceipt {
+    pub ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// False where the event had no effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handled: Option<bool>,
+    /// Why it had none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// The approvals document of a gateway or a node, with the hash that a change must name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalsDocument {
+    pub path: Option<String>,
+    pub exists: Option<bool>,
+    /// The hash that a change names as its base.
+    pub hash: Option<String>,
+    /// The document itself. A foreign node writes more into it than Interlock knows.
+    pub file: Value,
+}

@@ -1,0 +1,87 @@
+//! Results that another program wrote.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// A result that another program wrote and that is handed on as it came: a foreign or newer node
+/// writes more than `T` knows, and a typed copy would lose it.
+pub struct Relayed<T> {
+    json: Value,
+    known: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Relayed<T> {
+    /// What is known of it.
+    pub fn read(&self) -> Result<T, serde_json::Error> {
+        T::deserialize(&self.json)
+    }
+}
+
+impl<T> Relayed<T> {
+    pub fn new(json: Value) -> Self {
+        let known = PhantomData;
+        Self { json, known }
+    }
+
+    /// The same with one more field, or another value of it. A result that is no object stays as it
+    /// is.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        if let Value::Object(fields) = &mut self.json {
+            fields.insert(name.to_owned(), value.into());
+        }
+        self
+    }
+
+    /// A text of it, if it has one of this name: other parts may be of any shape.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.json.get(name)?.as_str()
+    }
+
+    /// The whole result as it came, to be printed.
+    pub fn into_json(self) -> Value {
+        self.json
+    }
+}
+
+impl<T> Serialize for Relayed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.json.serialize(serializer)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Relayed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Relayed<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+impl<T> fmt::Debug for Relayed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.json.fmt(f)
+    }
+}
