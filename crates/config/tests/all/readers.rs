@@ -20,7 +20,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tools.exec.mode", "crates/config/src/layer.rs", "self.mode.map(ExecMode::policy)"),
     ("tools.exec.security", "crates/rules/src/layers.rs", "merged.security"),
     ("tools.exec.ask", "crates/rules/src/layers.rs", "merged.ask"),
-    ("tools.exec.node", "crates/gateway/src/tools/node.rs", "exec.node"),
+    ("tools.exec.node", "crates/gateway/src/tools/node_run.rs", "exec.node"),
     ("tools.exec.pathPrepend", "crates/host/src/local.rs", ".path_prepend"),
     ("tools.exec.safeBins", "crates/rules/src/assemble.rs", "exec.safe_bins"),
     ("tools.exec.safeBinTrustedDirs", "crates/rules/src/assemble.rs", "exec.safe_bin_trusted_dirs"),
