@@ -134,7 +134,7 @@ pub async fn serve_offering<S: ServerHandler>(
     waking.abort();
     resting.abort();
     resuming.abort();
-    gateway.host.later().settle();
+    gateway.host.store().flush();
     drop(lock);
     Ok(())
 }

@@ -250,8 +250,8 @@ impl Desk<'_> {
         listener: EndListener,
     ) -> Result<(), HostError> {
         let word = self.last_word(ticket, session, waited, listener);
-        let later = self.host.later();
-        Ok(later.change_now(move |change| word.write(change), not_recorded(ticket))?)
+        let store = self.host.store();
+        Ok(store.change_or_defer(move |change| word.write(change), not_recorded(ticket))?)
     }
 
     /// The same a moment later, for callers that do not wait for it. A process that is killed
@@ -264,8 +264,8 @@ impl Desk<'_> {
         listener: EndListener,
     ) {
         let word = self.last_word(ticket, session, waited, listener);
-        let later = self.host.later();
-        later.change(move |change| word.write(change), not_recorded(ticket));
+        let store = self.host.store();
+        store.change_deferred(move |change| word.write(change), not_recorded(ticket));
     }
 
     fn last_word(

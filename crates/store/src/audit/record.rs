@@ -219,7 +219,7 @@ impl Store {
     /// on the disk, whichever process wrote it.
     pub fn audit_head(&self) -> Result<AuditHead, StoreError> {
         let last = self.read(head)?;
-        self.settle()?;
+        self.sync()?;
         Ok(last)
     }
 }
