@@ -40,7 +40,7 @@ pub use agent_token::AgentToken;
 pub use approvals::{ApprovalsStore, Author, MAX_DOCUMENT_BYTES, StoredDocument};
 pub use audit::{
     AuditExport, AuditFilter, AuditHash, AuditHead, AuditHeadInvalid, AuditKind, AuditOrder,
-    AuditRecord, AuditVerification, ChainBreak, ChainProblem,
+    AuditPage, AuditRecord, AuditVerification, ChainBreak, ChainProblem,
 };
 pub use change::Change;
 pub use contents::ApprovedContent;
