@@ -27,7 +27,7 @@ use rusqlite::Connection;
 
 pub(crate) use batch::WriterConnection;
 use batch::{BatchFailure, Committed, NotMade, WriteBatch};
-use queue::{MAX_DEFERRED, QueuedChange, WriteQueue};
+use queue::{MAX_DEFERRED, QueuedChange, WriteQueue, fail_all};
 
 use crate::disk::Disk;
 use crate::error::{StoreError, StoreFailure};
@@ -72,7 +72,7 @@ impl Writer {
         })
     }
 
-    /// Makes a change in its turn and returns when it is on the disk. Of a change that fails
+    /// Makes a change and returns when it is on the disk. Of a change that fails
     /// nothing is written.
     pub(crate) fn write<T, E: From<StoreError>>(
         &self,
@@ -120,7 +120,7 @@ impl Writer {
             let written = last_failure.map_or_else(|| self.write_deferred(), Err);
             if let Err(error) = written {
                 let given_up = self.queue().take_before(end);
-                given_up.into_iter().for_each(|change| change.fail(&error));
+                fail_all(given_up, &error);
             }
         }
     }
@@ -296,14 +296,14 @@ impl Writer {
         if error.is_passing() || matches!(failure, BatchFailure::GivenUp) {
             self.requeue(changes, error);
         } else {
-            changes.into_iter().for_each(|change| change.fail(&error));
+            fail_all(changes, &error);
         }
     }
 
     fn requeue(&self, changes: Vec<QueuedChange>, error: StoreError) {
         let too_many = self.queue().requeue(changes, error);
         let error = self.failure().failed("too many changes wait to be written");
-        too_many.into_iter().for_each(|change| change.fail(&error));
+        fail_all(too_many, &error);
     }
 
     /// Writes deferred changes, as many as one batch has room for. They go with a change that
@@ -314,9 +314,9 @@ impl Writer {
             && !error.is_passing()
         {
             let failed = self.queue().take_before(u64::MAX);
-            failed.into_iter().for_each(|change| change.fail(error));
+            fail_all(failed, error);
         }
-        let (_, batch) = made?;
+        let ((), batch) = made?;
         self.outcome(&batch)
     }
 

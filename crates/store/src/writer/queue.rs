@@ -24,10 +24,12 @@ pub(super) struct WriteQueue {
     pub(super) is_attended: bool,
 }
 
+type DeferredWork = Box<dyn Fn(&Connection) -> Result<(), StoreError> + Send>;
+
 /// A deferred change. It may be made several times, until one of them is written.
 pub(super) struct QueuedChange {
     number: u64,
-    work: Box<dyn Fn(&Connection) -> Result<(), StoreError> + Send>,
+    work: DeferredWork,
     failed: Box<dyn FnOnce(&StoreError) + Send>,
 }
 
@@ -46,6 +48,13 @@ impl QueuedChange {
     /// Reports that the change will not be written. A panic of the report ends nothing else.
     pub(super) fn fail(self, error: &StoreError) {
         let _ = catch_unwind(AssertUnwindSafe(|| (self.failed)(error)));
+    }
+}
+
+/// Reports that none of these changes will be written.
+pub(super) fn fail_all(changes: impl IntoIterator<Item = QueuedChange>, error: &StoreError) {
+    for change in changes {
+        change.fail(error);
     }
 }
 

@@ -129,7 +129,7 @@ fn a_leader_that_panics_leaves_the_disk_and_the_connection_to_the_next_one() {
 fn a_batch_whose_leader_panics_has_failed_and_the_next_one_is_written() {
     let database = Database::new();
     let writer = &database.writer;
-    let (_, joined) = writer
+    let ((), joined) = writer
         .connection()
         .make_change(|connection| {
             insert(connection, 1);

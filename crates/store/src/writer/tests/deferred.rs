@@ -196,7 +196,7 @@ fn a_full_batch_leaves_room_for_deferred_changes() {
     let mut leader = None;
     while connection.has_room_for_caller() {
         let made = connection.make_change(|_| Ok::<_, StoreError>(()));
-        let (_, joined) = made.ok().unwrap();
+        let ((), joined) = made.ok().unwrap();
         leader = leader.or(Some(joined.batch));
     }
     drop(connection);
