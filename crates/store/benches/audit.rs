@@ -22,7 +22,8 @@ fn main() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path()).unwrap();
     let start = Instant::now();
-    for first in (1..=RECORDS).step_by(BATCH as usize) {
+    for batch in 0..RECORDS / BATCH {
+        let first = batch * BATCH + 1;
         store
             .change(|change| (first..first + BATCH).try_for_each(|number| append(change, number)))
             .unwrap();
@@ -90,10 +91,10 @@ fn print_time(store: &Store, filter: &AuditFilter) {
         (found, total) = (page.records.len(), page.total);
     }
     times.sort();
-    let (median, worst) = (times[ROUNDS / 2], times[ROUNDS - 1]);
+    let (best, median) = (times[0], times[ROUNDS / 2]);
     let kind = filter.kind.map(AuditKind::as_str);
     println!(
-        "agent {:?} kind {kind:?} since {:?}: {found} of {total}, median {median:.2?}, worst {worst:.2?}",
+        "agent {:?} kind {kind:?} since {:?}: {found} of {total}, best {best:.2?}, median {median:.2?}",
         filter.agent, filter.since_ms
     );
 }

@@ -304,6 +304,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             positions TEXT NOT NULL,
             PRIMARY KEY (agent_key, block, kind)
         ) STRICT, WITHOUT ROWID;
+        CREATE INDEX audit_block_counts
+            ON audit_block (agent_key, block, kind, records, oldest_ms, newest_ms);
         INSERT INTO audit_block
         SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'text' THEN 'agent:' || agent ELSE 'none' END
             AS agent_key, (seq - 1) / 1024 AS block, kind, count(*), min(time_ms), max(time_ms),

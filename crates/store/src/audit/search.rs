@@ -28,9 +28,13 @@ const ROWS: &str = "SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'tex
     FROM audit CROSS JOIN (SELECT 0 AS is_all UNION ALL SELECT 1)
     WHERE seq > ?1 * 1024 AND seq <= ?2 * 1024 GROUP BY agent_key, block, kind";
 
+/// The rows without their positions, which are long.
+const COUNTS: &str = "audit_block INDEXED BY audit_block_counts";
+
 /// The blocks that are indexed: from 0 up to this number, which is not among them.
 fn indexed_blocks(sql: &Sql<'_>) -> Result<i64, StoreError> {
-    let statement = "SELECT coalesce(max(block) + 1, 0) FROM audit_block WHERE agent_key = 'all'";
+    let statement = "SELECT coalesce(max(block) + 1, 0) FROM audit_block
+        INDEXED BY audit_block_counts WHERE agent_key = 'all'";
     sql.one(statement, [], |row| row.get(0))
 }
 
@@ -211,7 +215,7 @@ impl<'a> AuditSearch<'a> {
         }
         let conditions = conditions.join(" AND ");
         let blocks: Vec<i64> = sql.all(
-            &format!("SELECT DISTINCT block FROM audit_block WHERE {conditions} ORDER BY {order}"),
+            &format!("SELECT DISTINCT block FROM {COUNTS} WHERE {conditions} ORDER BY {order}"),
             params_from_iter(values),
             |row| row.get(0),
         )?;
@@ -263,14 +267,14 @@ impl<'a> AuditSearch<'a> {
         let since_ms = SqlValue::Integer(self.filter.since_ms.unwrap_or(i64::MIN));
         let conditions = self.block_conditions.join(" AND ");
         let statement = format!(
-            "SELECT coalesce(sum(records), 0) FROM audit_block WHERE {conditions} AND oldest_ms >= ?"
+            "SELECT coalesce(sum(records), 0) FROM {COUNTS} WHERE {conditions} AND oldest_ms >= ?"
         );
         let values = || self.block_values.iter().chain([&since_ms]);
         let whole: i64 = sql.one(&statement, params_from_iter(values()), |row| row.get(0))?;
         // Blocks that are partly older: clocks are set back now and then.
         let statement = format!(
             "SELECT count(*) FROM (SELECT block * 1024 + 1 + position.value AS number
-                FROM audit_block, json_each(positions) AS position WHERE {conditions} AND oldest_ms < ?)
+                FROM {COUNTS}, json_each(positions) AS position WHERE {conditions} AND oldest_ms < ?)
              CROSS JOIN audit ON seq = number WHERE time_ms >= ?"
         );
         let partly = values().chain([&since_ms]);
