@@ -85,7 +85,7 @@ pub use workspace::{ConfigInWorkspace, WorkspaceError};
 /// What surfaces need of the store's vocabulary.
 pub use interlock_store::{
     AgentToken, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter,
-    AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, Author, DocumentStanding,
-    EventKind, Grant, KnownSession, Lease, OpenRun, PendingPage, RoleToken, SessionEvent,
-    TokenRole, WaitingEvents,
+    AuditHead, AuditKind, AuditOrder, AuditPage, AuditRecord, AuditVerification, Author,
+    DocumentStanding, EventKind, Grant, KnownSession, Lease, OpenRun, PendingPage, RoleToken,
+    SessionEvent, TokenRole, WaitingEvents,
 };

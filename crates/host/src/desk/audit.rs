@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use interlock_store::{
-    ApprovalsStore as _, AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification, Author,
-    Store,
+    ApprovalsStore as _, AuditFilter, AuditHead, AuditKind, AuditPage, AuditRecord,
+    AuditVerification, Author, Store,
 };
 use serde_json::json;
 
@@ -15,6 +15,11 @@ use crate::local::HostError;
 impl Desk<'_> {
     pub fn audit_log(self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, HostError> {
         Ok(self.host.store().audit_log(filter)?)
+    }
+
+    /// The same with the exact total, and where to go on.
+    pub fn audit_page(self, filter: &AuditFilter) -> Result<AuditPage, HostError> {
+        Ok(self.host.store().audit_page(filter)?)
     }
 
     /// The last record, to be kept where no account of this machine can change it.

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::super::CommandOutcome;
 use super::super::approvals::milliseconds;
-use super::{broken, earlier_head, kind, tell_head, tell_intact, tell_records};
-use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments};
+use super::{ListedRecords, broken, earlier_head, kind, tell_head, tell_intact, tell_records};
+use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::{CallFailure, GatewayClient};
 use crate::output::visible;
@@ -17,10 +17,14 @@ use crate::output::visible;
 /// Records in one answer.
 const PAGE: usize = 500;
 
-pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> CommandOutcome {
+pub(super) fn run(
+    state: &StateArguments,
+    mut gateway: GatewayClient,
+    command: &AuditCommand,
+) -> CommandOutcome {
     match command {
         AuditCommand::Log(arguments) => {
-            tell_records(&records(&mut gateway, arguments)?, arguments.json);
+            tell_records(state, arguments, records(&mut gateway, arguments)?);
         }
         AuditCommand::Verify(arguments) => verify(&mut gateway, arguments)?,
         AuditCommand::Head(arguments) => {
@@ -36,11 +40,11 @@ pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> Command
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest records that fit, the newest last.
+/// The newest records that fit.
 fn records(
     gateway: &mut GatewayClient,
     arguments: &AuditLogArguments,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<ListedRecords, Failure> {
     let mut params = json!({});
     if let Some(word) = &arguments.kind {
         params["kind"] = kind(word)?.as_str().into();
@@ -52,19 +56,23 @@ fn records(
         let after = now_ms().saturating_sub(milliseconds(since)?);
         params["after"] = after.saturating_sub(1).into();
     }
-    let mut records: Vec<Value> = Vec::new();
-    while records.len() < arguments.limit {
-        params["limit"] = (arguments.limit - records.len()).min(PAGE).into();
+    if let Some(cursor) = arguments.cursor {
+        params["cursor"] = cursor.to_string().into();
+    }
+    let mut listed = ListedRecords::default();
+    while listed.records.len() < arguments.limit {
+        params["limit"] = (arguments.limit - listed.records.len()).min(PAGE).into();
         let mut answer = call(gateway, "audit.list", &params)?;
         let page = answer["events"].as_array_mut().map(std::mem::take);
-        records.extend(page.unwrap_or_default());
-        match answer["nextCursor"].take() {
-            Value::String(cursor) => params["cursor"] = cursor.into(),
-            _ => break,
+        listed.records.extend(page.unwrap_or_default());
+        listed.total = answer["total"].as_u64().or(listed.total);
+        listed.next_cursor = answer["nextCursor"].as_str().map(str::to_owned);
+        match &listed.next_cursor {
+            Some(cursor) => params["cursor"] = cursor.as_str().into(),
+            None => break,
         }
     }
-    records.reverse();
-    Ok(records)
+    Ok(listed)
 }
 
 fn verify(gateway: &mut GatewayClient, arguments: &AuditVerifyArguments) -> Result<(), Failure> {

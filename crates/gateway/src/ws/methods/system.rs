@@ -146,16 +146,20 @@ fn list(
             && fits("sessionKey", &asked.session_key)
             && fits("runId", &asked.run_id)
     };
+    // The store cannot count records by what only their bodies say.
+    let is_narrowed =
+        asked.before.is_some() || asked.session_key.is_some() || asked.run_id.is_some();
+    let mut filter = AuditFilter {
+        kind,
+        agent: asked.agent_id.clone(),
+        since_ms: asked.after.map(|after| time(after).saturating_add(1)),
+        ..AuditFilter::default()
+    };
     let mut records: Vec<Value> = Vec::new();
     let mut looked = 0;
-    while looked < LOOKED_THROUGH {
-        let page = gateway.host.desk().audit_log(&AuditFilter {
-            kind,
-            agent: asked.agent_id.clone(),
-            since_ms: asked.after.map(|after| time(after).saturating_add(1)),
-            from_seq: cursor,
-            ..AuditFilter::default()
-        });
+    'pages: while looked < LOOKED_THROUGH {
+        filter.from_seq = cursor;
+        let page = gateway.host.desk().audit_log(&filter);
         let page = page.map_err(|error| unavailable(&error))?;
         if page.is_empty() {
             cursor = None;
@@ -163,7 +167,8 @@ fn list(
         }
         for record in &page {
             if records.len() == limit {
-                return Ok(json!({ "events": records, "nextCursor": record.seq.to_string() }));
+                cursor = Some(record.seq);
+                break 'pages;
             }
             looked += 1;
             cursor = record.seq.checked_sub(1).filter(|seq| *seq > 0);
@@ -175,10 +180,18 @@ fn list(
             break;
         }
     }
-    Ok(json!({
+    let mut answer = json!({
         "events": records,
         "nextCursor": cursor.map(|cursor| cursor.to_string()),
-    }))
+    });
+    if asked.cursor.is_none() && !is_narrowed {
+        let counted = gateway.host.desk().audit_page(&AuditFilter {
+            limit: Some(0),
+            ..filter
+        });
+        answer["total"] = counted.map_err(|error| unavailable(&error))?.total.into();
+    }
+    Ok(answer)
 }
 
 fn view(record: &AuditRecord) -> Value {
