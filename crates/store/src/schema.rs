@@ -292,7 +292,8 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
     // Why an approver denied it, in the approver's words.
     M::up("ALTER TABLE approval ADD COLUMN deny_reason TEXT;"),
     // Which audit records of a block of 1024 are of an agent and a kind; see `audit::search`, which
-    // has the same statement for new blocks.
+    // has the same statement for new blocks. The table has row numbers, since a search in one
+    // without them reads every long row that it compares.
     M::up(
         "CREATE TABLE audit_block (
             agent_key TEXT NOT NULL,
@@ -303,7 +304,7 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             newest_ms INTEGER NOT NULL,
             positions TEXT NOT NULL,
             PRIMARY KEY (agent_key, block, kind)
-        ) STRICT, WITHOUT ROWID;
+        ) STRICT;
         CREATE INDEX audit_block_counts
             ON audit_block (agent_key, block, kind, records, oldest_ms, newest_ms);
         INSERT INTO audit_block

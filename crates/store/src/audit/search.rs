@@ -278,7 +278,10 @@ impl<'a> AuditSearch<'a> {
              CROSS JOIN audit ON seq = number WHERE time_ms >= ?"
         );
         let partly = values().chain([&since_ms]);
-        let partly: i64 = sql.one(&statement, params_from_iter(partly), |row| row.get(0))?;
+        let partly: i64 = match self.filter.since_ms {
+            Some(_) => sql.one(&statement, params_from_iter(partly), |row| row.get(0))?,
+            None => 0,
+        };
         let statement = format!(
             "SELECT count(*) FROM audit WHERE {} AND seq > ?",
             self.conditions.join(" AND ")
