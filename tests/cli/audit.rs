@@ -216,3 +216,41 @@ fn a_patch_is_in_the_audit_with_what_it_did_and_so_is_its_refusal() {
     assert_eq!(bodies[1]["patchDigest"], sha(patch));
     machine.ok(&["audit", "verify"]);
 }
+
+#[test]
+fn a_log_that_the_limit_cuts_says_the_total_and_how_to_go_on() {
+    let machine = lived();
+    let all = records(&machine);
+    let whole = machine.ok(&["audit", "log", "--limit", "1000", "--json"]);
+    assert_eq!(whole.json()["total"], all.len());
+    assert_eq!(whole.json().get("nextCursor"), None);
+
+    let first = machine.ok(&["audit", "log", "--agent", "main", "--limit", "3", "--json"]);
+    let of_main: Vec<&Value> = all
+        .iter()
+        .filter(|record| record["body"]["agent"] == "main")
+        .collect();
+    assert_eq!(first.json()["total"], of_main.len());
+    let cursor = first.json()["nextCursor"].as_str().unwrap().to_owned();
+    let next = of_main[of_main.len() - 4];
+    assert_eq!(cursor, next["seq"].to_string());
+
+    let text = machine.ok(&["audit", "log", "--agent", "main", "--limit", "3"]);
+    assert_eq!(text.stdout.lines().count(), 3);
+    let total = of_main.len();
+    let go_on = format!("audit log --agent main --limit 3 --cursor {cursor}");
+    assert!(
+        text.stderr
+            .contains(&format!("3 of {total} records; go on: ")),
+        "{}",
+        text.stderr
+    );
+    assert!(text.stderr.trim_end().ends_with(&go_on), "{}", text.stderr);
+
+    let second = machine.ok(&[
+        "audit", "log", "--agent", "main", "--limit", "1000", "--cursor", &cursor, "--json",
+    ]);
+    let second = second.json()["records"].as_array().unwrap().clone();
+    assert_eq!(second.len(), of_main.len() - 3);
+    assert_eq!(second.last(), Some(next));
+}

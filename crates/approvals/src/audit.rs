@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use interlock_store::{
-    ApprovalsStore as _, AuditFilter, AuditHead, AuditRecord, AuditVerification,
+    ApprovalsStore as _, AuditFilter, AuditHead, AuditRecord, AuditRecordPage, AuditVerification,
 };
 
 use crate::approvals::Approvals;
@@ -12,6 +12,11 @@ use interlock_rules::RulesError;
 impl Approvals<'_> {
     pub fn audit_log(self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, RulesError> {
         Ok(self.store.audit_log(filter)?)
+    }
+
+    /// A page of audit records with the exact total, and where to go on.
+    pub fn audit_page(self, filter: &AuditFilter) -> Result<AuditRecordPage, RulesError> {
+        Ok(self.store.audit_page(filter)?)
     }
 
     /// The last record, to be kept where no account of this machine can change it.

@@ -359,7 +359,7 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
         .collect();
     if !unpublished.is_empty() {
         // Other processes may be about to wait for the disk.
-        gateway.host.store().settle().map_err(HostError::from)?;
+        gateway.host.store().sync().map_err(HostError::from)?;
     }
     for change in unpublished {
         if feed.is_published(&change) {

@@ -14,7 +14,7 @@ use interlock_rules::{
     GatewayLayer, PolicyRules, RulesError, SessionLevels, layers_in, levels, parse_stored,
     policy_parts, stored_document,
 };
-use interlock_store::{ApprovalsStore, DeferredWrites, Store, StoreError, StoredDocument};
+use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
 
 use crate::caller_context::CallerContext;
 use crate::config_cache::ConfigCache;
@@ -59,7 +59,6 @@ pub struct LocalHost {
     policies: PolicyCache,
     skills: Mutex<Arc<Vec<String>>>,
     store: Arc<Store>,
-    later: DeferredWrites,
     path: String,
     path_source: PathSource,
     /// Read once, when a command needs it for the first time.
@@ -170,7 +169,6 @@ impl LocalHost {
             config: ConfigCache::default(),
             policies: PolicyCache::default(),
             skills: Mutex::default(),
-            later: DeferredWrites::new(Arc::clone(&store)),
             store,
             path: options.path.unwrap_or_default(),
             path_source: options.path_source,
@@ -229,14 +227,9 @@ impl LocalHost {
         }
     }
 
-    /// For the servers, which keep more than runs in it.
-    pub fn store(&self) -> &Store {
+    /// For the servers, which keep more than runs in it. A server that ends flushes it.
+    pub fn store(&self) -> &Arc<Store> {
         &self.store
-    }
-
-    /// The queue for changes whose callers do not wait. A server that ends settles it.
-    pub fn later(&self) -> &DeferredWrites {
-        &self.later
     }
 
     /// For users of the store that may outlive the host.

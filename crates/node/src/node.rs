@@ -210,7 +210,7 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     learning.abort();
     // What is stuck would keep this, too.
     if !matches!(served, Err(NodeError::Stuck)) {
-        service.host.later().settle();
+        service.host.store().flush();
     }
     served
 }

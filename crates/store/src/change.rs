@@ -1,6 +1,7 @@
 //! One transaction: everything that is done in it is on the disk together, or not at all.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
@@ -19,7 +20,7 @@ pub struct Change<'a> {
     pub(crate) last_record: Cell<Option<AuditHead>>,
     pub(crate) store: &'a Store,
     /// The document that this change writes, for the file beside the database.
-    pub(crate) written: &'a RefCell<Option<WrittenDocument>>,
+    pub(crate) written: RefCell<Option<WrittenDocument>>,
 }
 
 impl Store {
@@ -32,30 +33,68 @@ impl Store {
         &self,
         work: impl FnOnce(&Change<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let failure = self.failure();
-        let written = RefCell::new(None);
-        let value = self.turns().take(failure, |connection| {
-            let change = Change {
-                sql: Sql::new(connection, failure),
-                last_record: Cell::new(None),
-                store: self,
-                written: &written,
-            };
-            let value = work(&change)?;
-            // An operation that failed half-way must not be committed because its error was
-            // ignored.
-            if change.sql.failed.get() {
-                return Err(E::from(StoreError::Failed {
-                    path: self.path().to_owned(),
-                    problem: "a part of the change could not be written".to_owned(),
-                }));
-            }
-            Ok(value)
-        })?;
-        if let Some(written) = written.take() {
+        let (value, written) = self
+            .writer()
+            .write(|connection| self.make_change(connection, work))?;
+        if let Some(written) = written {
             self.keep_recorded(&written);
         }
         Ok(value)
+    }
+
+    /// Makes a change soon, with the next commit of any caller or with one of its own. It is lost if
+    /// the process dies before. The work may be done several times, until it is written; while that
+    /// fails for a reason that may pass, the change stays queued. `failed` is called if it will not
+    /// be written. Neither may call the store.
+    pub fn change_deferred(
+        self: &Arc<Self>,
+        work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
+        failed: impl FnOnce(&StoreError) + Send + 'static,
+    ) {
+        let store = Arc::clone(self);
+        // A document that it writes gets its file when it is read next.
+        let work = move |connection: &Connection| store.make_change(connection, &work).map(drop);
+        self.writer().defer(work, failed);
+    }
+
+    /// Makes a change at once. Where that fails for a reason that may pass, the change is deferred
+    /// and the error says that it is not made yet.
+    pub fn change_or_defer(
+        self: &Arc<Self>,
+        work: impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static,
+        failed: impl FnOnce(&StoreError) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let made = self.change(&work);
+        if made.as_ref().is_err_and(StoreError::is_passing) {
+            self.change_deferred(work, failed);
+        }
+        made
+    }
+
+    /// Returns when all changes that were deferred before are written or have failed: for the end
+    /// of a process.
+    pub fn flush(&self) {
+        self.writer().flush();
+    }
+
+    fn make_change<T, E: From<StoreError>>(
+        &self,
+        connection: &Connection,
+        work: impl FnOnce(&Change<'_>) -> Result<T, E>,
+    ) -> Result<(T, Option<WrittenDocument>), E> {
+        let change = Change {
+            sql: Sql::new(connection, self.failure()),
+            last_record: Cell::new(None),
+            store: self,
+            written: RefCell::new(None),
+        };
+        let value = work(&change)?;
+        // An operation that failed half-way must not be committed because its error was ignored.
+        if change.sql.failed.get() {
+            let problem = "a part of the change could not be written";
+            return Err(self.failure().failed(problem).into());
+        }
+        Ok((value, change.written.take()))
     }
 
     /// Several reads of one and the same state. All that this process wrote of it is on the disk.
@@ -63,14 +102,14 @@ impl Store {
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let found = self.glance(work)?;
-        self.turns().settle(self.failure())?;
+        let found = self.read_committed(work)?;
+        self.writer().wait_for_disk()?;
         Ok(found)
     }
 
-    /// The same, a moment before it is on the disk. Whatever comes of it has to be written before
-    /// it has an effect, or to wait for [`Store::settle`].
-    pub(crate) fn glance<T>(
+    /// The same without waiting for the disk. Whatever comes of it has to be written before it has
+    /// an effect, or to wait for [`Store::sync`].
+    pub(crate) fn read_committed<T>(
         &self,
         work: impl FnOnce(&Sql<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {

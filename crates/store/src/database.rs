@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -17,7 +17,7 @@ use crate::document::KnownDocument;
 use crate::error::{StoreError, StoreFailure};
 use crate::schema::MIGRATIONS;
 use crate::seal::{SEAL_KEY_NAME, SealKey};
-use crate::turns::Turns;
+use crate::writer::Writer;
 
 /// The file in the state directory.
 pub const DATABASE_NAME: &str = "interlock.db";
@@ -36,7 +36,7 @@ pub struct Store {
     path: PathBuf,
     /// What every commit is written to.
     log: Option<PathBuf>,
-    turns: Turns,
+    writer: Arc<Writer>,
     /// A second connection for reads during a write. Most processes never need it.
     reader: Mutex<Option<Connection>>,
     state_dir: PathBuf,
@@ -73,11 +73,11 @@ impl Store {
         })?;
         let connection = configure(connect(&path, failure)?, failure)?;
         let log = log_of(&connection);
-        let turns = Turns::new(connection).map_err(|error| failure.sql(&error))?;
+        let writer = Writer::new(path.clone(), connection).map_err(|error| failure.sql(&error))?;
         let store = Self {
             path,
             log,
-            turns,
+            writer: Arc::new(writer),
             reader: Mutex::new(None),
             state_dir: state_dir.to_owned(),
             key,
@@ -100,14 +100,14 @@ impl Store {
         &self.path
     }
 
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
+    pub(crate) fn writer(&self) -> &Arc<Writer> {
+        &self.writer
     }
 
     /// Returns when everything that can be read now is on the disk, whichever process wrote it.
     /// Callers use it before they report what other processes have written.
-    pub fn settle(&self) -> Result<(), StoreError> {
-        self.turns.settle_all(self.failure())
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.writer.sync()
     }
 
     /// Reads what was committed. A read never waits for a commit.
@@ -115,8 +115,8 @@ impl Store {
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        self.turns.check(self.failure())?;
-        if let Some(writer) = self.turns.at_rest() {
+        self.writer.check_disk()?;
+        if let Some(writer) = self.writer.idle_connection() {
             return work(&writer.connection);
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +136,7 @@ impl Store {
         if let Ok(mut reader) = self.reader.try_lock() {
             *reader = None;
         }
-        if let Some(writer) = self.turns.at_rest() {
+        if let Some(writer) = self.writer.idle_connection() {
             // What cannot be freed stays.
             let _ = writer.connection.execute_batch("PRAGMA shrink_memory");
             writer.connection.flush_prepared_statement_cache();
@@ -145,14 +145,14 @@ impl Store {
 
     #[cfg(test)]
     pub(crate) fn connection(&self) -> impl std::ops::Deref<Target = Connection> {
-        struct Own<'a>(std::sync::MutexGuard<'a, crate::turns::WriterConnection>);
+        struct Own<'a>(std::sync::MutexGuard<'a, crate::writer::WriterConnection>);
         impl std::ops::Deref for Own<'_> {
             type Target = Connection;
             fn deref(&self) -> &Connection {
                 &self.0.connection
             }
         }
-        Own(self.turns.writer())
+        Own(self.writer.connection())
     }
 
     pub(crate) fn failure(&self) -> StoreFailure<'_> {

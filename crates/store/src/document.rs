@@ -57,17 +57,17 @@ struct CheckedDocument {
 impl Store {
     /// The document, if the audit recorded it; none before the first start has written one.
     pub(crate) fn recorded_document(&self) -> Result<Option<StoredDocument>, StoreError> {
-        let mut found = self.glance(|sql| self.check_document(sql));
+        let mut found = self.read_committed(|sql| self.check_document(sql));
         if let Err(StoreError::DocumentUnrecorded { .. }) = found {
             // Another process may have written one between the look at the database and the look at
             // the file. The file is written later, so that a second look sees both.
-            found = self.glance(|sql| self.check_document(sql));
+            found = self.read_committed(|sql| self.check_document(sql));
         }
         let found = found?;
         if let (Some(document), Some(head)) = (&found.document, found.behind) {
             // A process that ended right after its commit has not written the file. What the file
             // names must be on the disk.
-            self.settle()?;
+            self.sync()?;
             let _ = recorded::write(self.state_dir(), head, &document.text);
         }
         Ok(found.document)
@@ -80,7 +80,7 @@ impl Store {
             Ok(Some(document)) => Ok(DocumentStanding::Recorded(document)),
             Err(StoreError::DocumentUnrecorded { problem }) => Ok(DocumentStanding::Unrecorded {
                 problem,
-                present: self.glance(row)?.map(|row| row.document.text),
+                present: self.read_committed(row)?.map(|row| row.document.text),
                 recorded: recorded::text(self.state_dir()),
             }),
             Err(error) => Err(error),
@@ -132,7 +132,9 @@ impl Store {
         if recorded::read(self.state_dir()) != DocumentRecord::Never {
             return Ok(());
         }
-        let is_unsealed = self.glance(row)?.is_some_and(|row| row.seal.is_none());
+        let is_unsealed = self
+            .read_committed(row)?
+            .is_some_and(|row| row.seal.is_none());
         if !is_unsealed {
             return Ok(());
         }

@@ -181,6 +181,13 @@ impl StoreFailure<'_> {
         }
     }
 
+    pub(crate) fn failed(self, problem: &str) -> StoreError {
+        StoreError::Failed {
+            path: self.path.to_owned(),
+            problem: problem.to_owned(),
+        }
+    }
+
     pub(crate) fn io(self, source: &io::Error) -> StoreError {
         let path = self.path.to_owned();
         match source.kind() {

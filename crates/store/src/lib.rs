@@ -5,9 +5,8 @@
 //! one run, `contents` for scripts as they were allowed, `runs` for runs whose end is not recorded
 //! yet, `events` for undelivered events of sessions, `session` for settings of sessions, `stale`
 //! for results that they must not rely on any more, `audit` for the chain of audit records. Then
-//! read `change` for how several of these are done at once, `turns` and `later` for how changes
-//! share a commit, `database` and `schema` for where it all lies, `limits` and `error` for what is
-//! refused.
+//! read `change` for how several of these are done at once, `writer` for how changes share a
+//! commit, `database` and `schema` for where it all lies, `limits` and `error` for what is refused.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +24,6 @@ mod events;
 mod forwarded;
 mod grant;
 mod json;
-mod later;
 mod limits;
 mod pairing;
 mod pending;
@@ -36,13 +34,13 @@ mod schema;
 mod seal;
 mod session;
 mod stale;
-mod turns;
+mod writer;
 
 pub use agent_token::AgentToken;
 pub use approvals::{ApprovalsStore, Author, MAX_DOCUMENT_BYTES, StoredDocument};
 pub use audit::{
     AuditExport, AuditFilter, AuditHash, AuditHead, AuditHeadInvalid, AuditKind, AuditOrder,
-    AuditRecord, AuditVerification, ChainBreak, ChainProblem,
+    AuditRecord, AuditRecordPage, AuditVerification, ChainBreak, ChainProblem,
 };
 pub use change::Change;
 pub use contents::ApprovedContent;
@@ -56,7 +54,6 @@ pub use events::{
 };
 pub use forwarded::IssuedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
-pub use later::DeferredWrites;
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
     MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,

@@ -291,6 +291,30 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
     ),
     // Why an approver denied it, in the approver's words.
     M::up("ALTER TABLE approval ADD COLUMN deny_reason TEXT;"),
+    // Which audit records of a block of 1024 are of an agent and a kind; see `audit::search`, which
+    // has the same statement for new blocks. The table has row numbers, since a search in one
+    // without them reads every long row that it compares.
+    M::up(
+        "CREATE TABLE audit_block (
+            agent_key TEXT NOT NULL,
+            block INTEGER NOT NULL,
+            kind TEXT NOT NULL,
+            records INTEGER NOT NULL,
+            oldest_ms INTEGER NOT NULL,
+            newest_ms INTEGER NOT NULL,
+            positions TEXT NOT NULL,
+            PRIMARY KEY (agent_key, block, kind)
+        ) STRICT;
+        CREATE INDEX audit_block_counts
+            ON audit_block (agent_key, block, kind, records, oldest_ms, newest_ms);
+        INSERT INTO audit_block
+        SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'text' THEN 'agent:' || agent ELSE 'none' END
+            AS agent_key, (seq - 1) / 1024 AS block, kind, count(*), min(time_ms), max(time_ms),
+            json_group_array((seq - 1) % 1024 ORDER BY seq)
+        FROM audit CROSS JOIN (SELECT 0 AS is_all UNION ALL SELECT 1)
+        WHERE seq > 0 AND seq <= (SELECT max(seq) FROM audit) / 1024 * 1024
+        GROUP BY agent_key, block, kind;",
+    ),
 ];
 
 #[cfg(test)]

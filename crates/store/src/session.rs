@@ -55,7 +55,7 @@ impl SessionSettings {
 impl Store {
     /// The settings of a session; one that was never set has none.
     pub fn session_settings(&self, session_key: &str) -> Result<SessionSettings, StoreError> {
-        self.glance(|sql| settings_of(sql, session_key))
+        self.read_committed(|sql| settings_of(sql, session_key))
     }
 
     /// Sessions with settings, with events or with runs, the latest first, at most `limit` and

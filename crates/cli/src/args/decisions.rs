@@ -227,6 +227,9 @@ pub struct AuditLogArguments {
     /// At most so many, the newest ones
     #[arg(long, default_value_t = 50, value_name = "N")]
     pub limit: usize,
+    /// Start with this record and go on to older ones: what the page before has named
+    #[arg(long, value_name = "SEQ")]
+    pub cursor: Option<u64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

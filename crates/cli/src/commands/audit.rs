@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
 use interlock_host::{LocalHost, now_ms};
+use interlock_policy::quote;
 use interlock_wire::results::AuditEntry;
 use serde_json::{Value, json};
 
@@ -23,10 +24,10 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
     let host = open_for_repair(state)?;
     if RemoteGateway::followed(state, &host)?.is_some() {
         let gateway = GatewayClient::connect_running(state, &host)?;
-        return remote::run(gateway, command);
+        return remote::run(state, gateway, command);
     }
     match command {
-        AuditCommand::Log(arguments) => log(&host, arguments),
+        AuditCommand::Log(arguments) => log(state, &host, arguments),
         AuditCommand::Verify(arguments) => verify(&host, arguments),
         AuditCommand::Export(_) => export(&host),
         AuditCommand::Head(arguments) => {
@@ -36,30 +37,61 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
     }
 }
 
-fn log(host: &LocalHost, arguments: &AuditLogArguments) -> CommandOutcome {
+/// Audit records, the newest first, and what else there is.
+#[derive(Debug, Default)]
+struct ListedRecords {
+    records: Vec<AuditEntry>,
+    /// How many match in all. `None` where the gateway does not say it.
+    total: Option<u64>,
+    /// The next older record that matches.
+    next_cursor: Option<String>,
+}
+
+fn log(state: &StateArguments, host: &LocalHost, arguments: &AuditLogArguments) -> CommandOutcome {
     let kind = arguments.kind.as_deref().map(kind).transpose()?;
     let since = arguments.since.as_deref().map(milliseconds).transpose()?;
-    let mut records = host.approvals().audit_log(&AuditFilter {
+    let mut filter = AuditFilter {
         kind,
         agent: arguments.agent.clone(),
         since_ms: since.map(|ms| i64::try_from(now_ms().saturating_sub(ms)).unwrap_or(i64::MAX)),
-        limit: Some(arguments.limit),
+        from_seq: arguments.cursor,
         ..AuditFilter::default()
-    })?;
-    if let Some(agent) = arguments.agent.as_deref().filter(|_| records.is_empty()) {
+    };
+    let mut listed = ListedRecords::default();
+    loop {
+        filter.limit = Some(arguments.limit - listed.records.len());
+        let page = host.approvals().audit_page(&filter)?;
+        listed.records.extend(page.records.iter().map(entry));
+        listed.total = Some(page.total);
+        listed.next_cursor = page.next_seq.map(|seq| seq.to_string());
+        filter.from_seq = page.next_seq;
+        if page.next_seq.is_none() || listed.records.len() >= arguments.limit {
+            break;
+        }
+    }
+    if let Some(agent) = arguments.agent.as_deref()
+        && listed.records.is_empty()
+    {
         // The record may name agents that the config has forgotten.
         known_agent(host, agent)?;
     }
-    records.reverse();
-    let records: Vec<AuditEntry> = records.iter().map(entry).collect();
-    tell_records(&records, arguments.json);
+    tell_records(state, arguments, listed);
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest record is last.
-fn tell_records(records: &[AuditEntry], json: bool) {
-    if json {
-        output::print_json(&json!({ "records": records }));
+/// Prints the newest record last.
+fn tell_records(state: &StateArguments, arguments: &AuditLogArguments, listed: ListedRecords) {
+    let mut records = listed.records;
+    records.reverse();
+    if arguments.json {
+        let mut answer = json!({ "records": records });
+        if let Some(total) = listed.total {
+            answer["total"] = total.into();
+        }
+        if let Some(cursor) = listed.next_cursor {
+            answer["nextCursor"] = cursor.into();
+        }
+        output::print_json(&answer);
         return;
     }
     let paint = Paint::stdout();
@@ -75,6 +107,32 @@ fn tell_records(records: &[AuditEntry], json: bool) {
         })
         .collect();
     output::print(&output::table(&rows, ""));
+    if let Some(cursor) = listed.next_cursor {
+        let of_total = listed
+            .total
+            .map_or_else(String::new, |total| format!(" of {total}"));
+        output::note(&format!(
+            "{}{of_total} records; go on: {}",
+            records.len(),
+            state.in_command(&next_page(arguments, &cursor))
+        ));
+    }
+}
+
+/// The same command for the records before these.
+fn next_page(arguments: &AuditLogArguments, cursor: &str) -> String {
+    let mut command = "interlock audit log".to_owned();
+    let options = [
+        ("kind", &arguments.kind),
+        ("agent", &arguments.agent),
+        ("since", &arguments.since),
+    ];
+    for (name, value) in options {
+        if let Some(value) = value {
+            command += &format!(" --{name} {}", quote(value));
+        }
+    }
+    command + &format!(" --limit {} --cursor {}", arguments.limit, line(cursor))
 }
 
 fn tell_head(head: &AuditHead, json: bool) {

@@ -108,8 +108,8 @@ pub(crate) async fn run(
     let failed = id.clone();
     gateway
         .host
-        .later()
-        .change(ending(id, &handed, outcome), move |error| {
+        .store()
+        .change_deferred(ending(id, &handed, outcome), move |error| {
             not_recorded(&failed, error);
         });
     answer
@@ -319,8 +319,8 @@ fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &Ex
         gateway.nodes.lock().handed.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);
         let work = ending(finished.run_id.clone(), handed, Some(outcome));
-        let (failed, later) = (finished.run_id.clone(), gateway.host.later());
-        let made = later.change_now(work, move |error| not_recorded(&failed, error));
+        let (failed, store) = (finished.run_id.clone(), gateway.host.store());
+        let made = store.change_or_defer(work, move |error| not_recorded(&failed, error));
         if let Err(error) = made {
             not_recorded(&finished.run_id, &error);
         }

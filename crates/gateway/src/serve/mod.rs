@@ -131,7 +131,7 @@ pub async fn serve_offering<S: ServerHandler>(
     telling.abort();
     waking.abort();
     resting.abort();
-    gateway.host.later().settle();
+    gateway.host.store().flush();
     drop(lock);
     Ok(())
 }

@@ -253,8 +253,8 @@ impl LocalHost {
         listener: EndListener,
     ) -> Result<(), HostError> {
         let record = self.run_end_record(ticket, session, waited, listener);
-        let later = self.later();
-        Ok(later.change_now(move |change| record.write(change), not_recorded(ticket))?)
+        let store = self.store();
+        Ok(store.change_or_defer(move |change| record.write(change), not_recorded(ticket))?)
     }
 
     /// The same a moment later, for callers that do not wait for it. A process that is killed
@@ -267,8 +267,8 @@ impl LocalHost {
         listener: EndListener,
     ) {
         let record = self.run_end_record(ticket, session, waited, listener);
-        let later = self.later();
-        later.change(move |change| record.write(change), not_recorded(ticket));
+        let store = self.store();
+        store.change_deferred(move |change| record.write(change), not_recorded(ticket));
     }
 
     fn run_end_record(

@@ -2,11 +2,11 @@
 
 use std::vec;
 
-use rusqlite::types::Value as SqlValue;
-use rusqlite::{Row, params_from_iter};
+use rusqlite::Row;
 use serde_json::Value;
 
 use crate::audit::record::{AuditHead, AuditKind, AuditRecord};
+use crate::audit::search::AuditSearch;
 use crate::audit::verify::{RawRecord, piece};
 use crate::database::Store;
 use crate::error::StoreError;
@@ -16,14 +16,6 @@ use crate::limits::MAX_PAGE;
 /// The kinds that have an index, in the words of the index: else it is not used.
 pub(super) const IS_SELDOM: &str =
     "kind NOT IN ('verdict', 'delivery', 'run-started', 'run-ended')";
-
-/// Whether records of this kind are few among those of runs.
-fn is_seldom(kind: AuditKind) -> bool {
-    !matches!(
-        kind,
-        AuditKind::Verdict | AuditKind::Delivery | AuditKind::RunStarted | AuditKind::RunEnded
-    )
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuditOrder {
@@ -47,37 +39,45 @@ pub struct AuditFilter {
     pub limit: Option<usize>,
 }
 
+impl AuditFilter {
+    fn most(&self) -> usize {
+        self.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE)
+    }
+}
+
+/// The records that a filter finds, with what the limit cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditRecordPage {
+    pub records: Vec<AuditRecord>,
+    /// How many records match, also those before `from_seq` and behind the limit.
+    pub total: u64,
+    /// The next record that matches: a filter with this `from_seq` goes on.
+    pub next_seq: Option<u64>,
+}
+
 impl Store {
     pub fn audit_log(&self, filter: &AuditFilter) -> Result<Vec<AuditRecord>, StoreError> {
-        let (from, order) = match filter.order {
-            AuditOrder::OldestFirst => ("seq >= ?", "seq"),
-            AuditOrder::NewestFirst => ("seq <= ?", "seq DESC"),
-        };
-        let text = |text: &str| SqlValue::Text(text.to_owned());
-        let number = |number: u64| SqlValue::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-        let conditions = [
-            ("kind = ?", filter.kind.map(|kind| text(kind.as_str()))),
-            ("agent = ?", filter.agent.as_deref().map(text)),
-            ("time_ms >= ?", filter.since_ms.map(SqlValue::Integer)),
-            (from, filter.from_seq.map(number)),
-        ];
-        let mut wheres = vec!["TRUE"];
-        if filter.kind.is_some_and(is_seldom) {
-            wheres.push(IS_SELDOM);
-        }
-        let mut values = Vec::new();
-        for (condition, value) in conditions {
-            if let Some(value) = value {
-                wheres.push(condition);
-                values.push(value);
-            }
-        }
-        let limit = filter.limit.unwrap_or(MAX_PAGE).min(MAX_PAGE);
-        let statement = format!(
-            "SELECT seq, time_ms, kind, body, hash FROM audit WHERE {} ORDER BY {order} LIMIT {limit}",
-            wheres.join(" AND ")
-        );
-        self.read(|sql| sql.all(&statement, params_from_iter(values), record))
+        self.read(|sql| AuditSearch::new(filter).records(sql, filter.most()))
+    }
+
+    /// The same with the exact total, and where to go on.
+    pub fn audit_page(&self, filter: &AuditFilter) -> Result<AuditRecordPage, StoreError> {
+        self.read(|sql| {
+            let search = AuditSearch::new(filter);
+            let mut records = search.records(sql, filter.most() + 1)?;
+            let next = records.split_off(records.len().min(filter.most()));
+            let next_seq = next.first().map(|record| record.seq);
+            let total = if next_seq.is_none() && filter.from_seq.is_none() {
+                records.len() as u64
+            } else {
+                search.total(sql)?
+            };
+            Ok(AuditRecordPage {
+                records,
+                total,
+                next_seq,
+            })
+        })
     }
 
     /// Every record up to the present head as a line of JSON, and that head as the last line:
@@ -165,7 +165,7 @@ fn line(record: &RawRecord) -> String {
     format!(r#"{{"body":{body},"hash":"{hash}","kind":{kind},"seq":{seq},"timeMs":{time_ms}}}"#)
 }
 
-fn record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
+pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<AuditRecord> {
     Ok(AuditRecord {
         seq: row.get::<_, i64>(0)?.cast_unsigned(),
         time_ms: row.get(1)?,

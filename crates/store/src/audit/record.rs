@@ -8,6 +8,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::audit::search;
 use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
@@ -199,6 +200,7 @@ impl Change<'_> {
                 next.hash.0.as_slice()
             ],
         )?;
+        search::index_complete_blocks(&self.sql, next.seq)?;
         self.last_record.set(Some(next));
         Ok(next)
     }
@@ -219,7 +221,7 @@ impl Store {
     /// on the disk, whichever process wrote it.
     pub fn audit_head(&self) -> Result<AuditHead, StoreError> {
         let last = self.read(head)?;
-        self.settle()?;
+        self.sync()?;
         Ok(last)
     }
 }

@@ -45,6 +45,8 @@ pub enum ChainProblem {
     Cut { head: AuditHead },
     /// The chain is consistent in itself, but it is not the one that was published.
     Rewritten { head: AuditHead },
+    /// The records are whole, but searches by agent, kind or time may not find all of them.
+    NotIndexed { through: u64 },
 }
 
 impl fmt::Display for ChainBreak {
@@ -79,6 +81,10 @@ impl fmt::Display for ChainBreak {
                 f,
                 "record {seq} is not the one whose hash was published: {}",
                 head.hash
+            ),
+            ChainProblem::NotIndexed { through } => write!(
+                f,
+                "the search index of records {seq} to {through} was changed: the records are whole, but a filtered log may not show all of them"
             ),
         }
     }
@@ -138,7 +144,10 @@ impl Store {
                 seq: previous.seq + 1,
                 problem: ChainProblem::Cut { head: *head },
             }),
-            _ => AuditVerification::Intact(previous),
+            _ => match self.wrongly_indexed()? {
+                Some(broken) => AuditVerification::Broken(broken),
+                None => AuditVerification::Intact(previous),
+            },
         })
     }
 

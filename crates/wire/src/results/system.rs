@@ -135,6 +135,9 @@ pub struct AuditPage {
     pub events: Vec<AuditEntry>,
     /// The `cursor` of the next page; null where this is the last one.
     pub next_cursor: Option<String>,
+    /// How many records match in all, on the first page of a search that the store can count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
 }
 
 /// One audit record.

@@ -6,12 +6,11 @@ use std::process::ExitCode;
 use interlock_approvals::AuditHead;
 use interlock_host::now_ms;
 use interlock_wire::params::{self, AuditList, AuditVerify, Params};
-use interlock_wire::results::AuditEntry;
 
 use super::super::CommandOutcome;
 use super::super::approvals::milliseconds;
-use super::{broken, earlier_head, kind, tell_head, tell_intact, tell_records};
-use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments};
+use super::{ListedRecords, broken, earlier_head, kind, tell_head, tell_intact, tell_records};
+use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
 use crate::failure::Failure;
 use crate::gateway_client::{CallFailure, GatewayClient};
 use crate::output::visible;
@@ -19,10 +18,14 @@ use crate::output::visible;
 /// Records in one answer.
 const PAGE: usize = 500;
 
-pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> CommandOutcome {
+pub(super) fn run(
+    state: &StateArguments,
+    mut gateway: GatewayClient,
+    command: &AuditCommand,
+) -> CommandOutcome {
     match command {
         AuditCommand::Log(arguments) => {
-            tell_records(&records(&mut gateway, arguments)?, arguments.json);
+            tell_records(state, arguments, records(&mut gateway, arguments)?);
         }
         AuditCommand::Verify(arguments) => verify(&mut gateway, arguments)?,
         AuditCommand::Head(arguments) => {
@@ -38,32 +41,34 @@ pub(super) fn run(mut gateway: GatewayClient, command: &AuditCommand) -> Command
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest records that fit, the newest last.
+/// The newest records that fit.
 fn records(
     gateway: &mut GatewayClient,
     arguments: &AuditLogArguments,
-) -> Result<Vec<AuditEntry>, Failure> {
+) -> Result<ListedRecords, Failure> {
     let kind = arguments.kind.as_deref().map(kind).transpose()?;
     let since = arguments.since.as_deref().map(milliseconds).transpose()?;
     let mut params = AuditList {
         kind: kind.map(|kind| kind.as_str().to_owned()),
         agent_id: arguments.agent.clone(),
         after: since.map(|since| now_ms().saturating_sub(since).saturating_sub(1)),
+        cursor: arguments.cursor.map(|cursor| cursor.to_string()),
         ..AuditList::default()
     };
-    let mut records: Vec<AuditEntry> = Vec::new();
-    while records.len() < arguments.limit {
-        let wanted = (arguments.limit - records.len()).min(PAGE);
+    let mut listed = ListedRecords::default();
+    while listed.records.len() < arguments.limit {
+        let wanted = (arguments.limit - listed.records.len()).min(PAGE);
         params.limit = u64::try_from(wanted).ok();
         let page = request(gateway, &params)?;
-        records.extend(page.events);
+        listed.records.extend(page.events);
+        listed.total = page.total.or(listed.total);
+        listed.next_cursor.clone_from(&page.next_cursor);
         params.cursor = page.next_cursor;
         if params.cursor.is_none() {
             break;
         }
     }
-    records.reverse();
-    Ok(records)
+    Ok(listed)
 }
 
 fn verify(gateway: &mut GatewayClient, arguments: &AuditVerifyArguments) -> Result<(), Failure> {

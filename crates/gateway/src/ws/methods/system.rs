@@ -161,16 +161,20 @@ fn list(
             && fits("sessionKey", &asked.session_key)
             && fits("runId", &asked.run_id)
     };
+    // The store cannot count records by what only their bodies say.
+    let is_narrowed =
+        asked.before.is_some() || asked.session_key.is_some() || asked.run_id.is_some();
+    let mut filter = AuditFilter {
+        kind,
+        agent: asked.agent_id.clone(),
+        since_ms: asked.after.map(|after| time(after).saturating_add(1)),
+        ..AuditFilter::default()
+    };
     let mut events: Vec<AuditEntry> = Vec::new();
     let mut looked = 0;
-    while looked < LOOKED_THROUGH {
-        let page = gateway.host.approvals().audit_log(&AuditFilter {
-            kind,
-            agent: asked.agent_id.clone(),
-            since_ms: asked.after.map(|after| time(after).saturating_add(1)),
-            from_seq: cursor,
-            ..AuditFilter::default()
-        });
+    'pages: while looked < LOOKED_THROUGH {
+        filter.from_seq = cursor;
+        let page = gateway.host.approvals().audit_log(&filter);
         let page = page.map_err(|error| approvals_unavailable(&error))?;
         if page.is_empty() {
             cursor = None;
@@ -178,11 +182,8 @@ fn list(
         }
         for record in &page {
             if events.len() == limit {
-                let next_cursor = Some(record.seq.to_string());
-                return Ok(AuditPage {
-                    events,
-                    next_cursor,
-                });
+                cursor = Some(record.seq);
+                break 'pages;
             }
             looked += 1;
             cursor = record.seq.checked_sub(1).filter(|seq| *seq > 0);
@@ -194,9 +195,23 @@ fn list(
             break;
         }
     }
+    let total = if asked.cursor.is_none() && !is_narrowed {
+        let counted = gateway.host.approvals().audit_page(&AuditFilter {
+            limit: Some(0),
+            ..filter
+        });
+        Some(
+            counted
+                .map_err(|error| approvals_unavailable(&error))?
+                .total,
+        )
+    } else {
+        None
+    };
     Ok(AuditPage {
         events,
         next_cursor: cursor.map(|cursor| cursor.to_string()),
+        total,
     })
 }
 

@@ -1,16 +1,21 @@
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{HeldDisk, MOST_TOGETHER, Turns};
+use super::batch::{BatchFailure, MAX_BATCH_CHANGES, WriteBatch};
+use super::{Writer, lock};
 use crate::disk::Disk;
 use crate::error::{StoreError, StoreFailure};
+
+mod deferred;
 
 /// A database whose changes are all made at the same time: the first waits until the others wait.
 struct Database {
     directory: tempfile::TempDir,
-    turns: Turns,
+    writer: Arc<Writer>,
     /// How many writers know that their change is written.
     reported: AtomicUsize,
     begun: AtomicUsize,
@@ -34,16 +39,16 @@ impl Database {
             .unwrap();
         Self {
             directory,
-            turns: Turns::new(connection).unwrap(),
+            writer: Arc::new(Writer::new(path, connection).unwrap()),
             reported: AtomicUsize::new(0),
             begun: AtomicUsize::new(0),
         }
     }
 
     fn change(&self, work: impl FnOnce(&Connection)) -> Result<(), StoreError> {
-        self.turns.take(failure(), |connection| {
+        self.writer.write(|connection| {
             if self.begun.fetch_add(1, Ordering::SeqCst) == 0 {
-                while self.turns.waiting.load(Ordering::SeqCst) < OTHERS {
+                while self.writer.queue().callers < OTHERS {
                     std::thread::yield_now();
                 }
             }
@@ -88,7 +93,7 @@ fn count(connection: &Connection) -> i64 {
 }
 
 #[test]
-fn changes_that_are_made_at_the_same_time_are_committed_once_and_told_after_it() {
+fn changes_that_are_made_at_the_same_time_are_committed_once_and_reported_after_it() {
     let database = Database::new();
     let all = i64::try_from(OTHERS).unwrap() + 1;
     let kept = database.together(|number, connection| {
@@ -100,27 +105,45 @@ fn changes_that_are_made_at_the_same_time_are_committed_once_and_told_after_it()
     });
     assert_eq!(kept, [true; OTHERS + 1]);
     assert_eq!(database.on_disk(), all);
-    assert!(database.turns.at_rest().is_some());
+    assert!(database.writer.idle_connection().is_some());
 }
 
 #[test]
-fn who_panics_with_the_disk_gives_it_back() {
+fn a_leader_that_panics_leaves_the_disk_and_the_connection_to_the_next_one() {
     let database = Database::new();
-    let turns = &database.turns;
+    let writer = &database.writer;
+    database.begun.store(1, Ordering::SeqCst);
     let panics = || {
-        let disk = turns.flush().disk.take().unwrap();
-        let _held = HeldDisk::new(turns, disk);
-        turns.flush().is_under_way = true;
+        let _disk = lock(&writer.disk);
+        let _connection = writer.connection();
         panic!("with the disk");
     };
     let panicked = std::thread::scope(|scope| scope.spawn(panics).join());
     assert!(panicked.is_err());
-    turns.settle(failure()).unwrap();
-    let change = |connection: &Connection| {
-        insert(connection, 1);
-        Ok::<_, StoreError>(())
-    };
-    turns.take(failure(), change).unwrap();
+    writer.wait_for_disk().unwrap();
+    database.change(|connection| insert(connection, 1)).unwrap();
+    assert_eq!(database.on_disk(), 1);
+}
+
+#[test]
+fn a_batch_whose_leader_panics_has_failed_and_the_next_one_is_written() {
+    let database = Database::new();
+    let writer = &database.writer;
+    let ((), joined) = writer
+        .connection()
+        .make_change(|connection| {
+            insert(connection, 1);
+            Ok::<_, StoreError>(())
+        })
+        .ok()
+        .unwrap();
+    let disk = lock(&writer.disk);
+    let panics = || panic!("before the commit");
+    let outcome = writer.commit_or_abandon(&joined.batch, &disk, panics);
+    assert!(matches!(outcome, Err(BatchFailure::GivenUp)));
+    drop(disk);
+    database.begun.store(1, Ordering::SeqCst);
+    database.change(|connection| insert(connection, 2)).unwrap();
     assert_eq!(database.on_disk(), 1);
 }
 
@@ -135,17 +158,18 @@ fn a_change_that_panics_takes_nothing_of_the_others_with_it() {
     assert_eq!(database.on_disk(), 3);
 }
 
-/// There is always a waiting writer, so no writer has a reason of its own to commit.
+/// There is always a caller that waits, so the leader has no reason of its own to commit.
 #[test]
 fn a_change_does_not_wait_for_the_end_of_all_that_fail_after_it() {
     let database = Database::new();
     let failed = AtomicUsize::new(0);
-    let is_over = || database.on_disk() > 0 || failed.load(Ordering::SeqCst) > 10 * MOST_TOGETHER;
+    let is_over =
+        || database.on_disk() > 0 || failed.load(Ordering::SeqCst) > 10 * MAX_BATCH_CHANGES;
     let fail = || {
         while !is_over() {
-            let _ = database.turns.take(failure(), |_| {
+            let _ = database.writer.write(|_| {
                 failed.fetch_add(1, Ordering::SeqCst);
-                while database.turns.waiting.load(Ordering::SeqCst) == 0 && !is_over() {
+                while database.writer.queue().callers == 0 && !is_over() {
                     std::thread::yield_now();
                 }
                 Err::<(), _>(StoreError::Failed {
@@ -165,7 +189,7 @@ fn a_change_does_not_wait_for_the_end_of_all_that_fail_after_it() {
         }
         first.join().unwrap().unwrap();
     });
-    assert!(failed.load(Ordering::SeqCst) <= MOST_TOGETHER + OTHERS);
+    assert!(failed.load(Ordering::SeqCst) <= MAX_BATCH_CHANGES + OTHERS);
 }
 
 #[test]
@@ -191,7 +215,7 @@ fn no_change_is_reported_as_written_that_the_database_gave_up() {
 fn a_commit_that_fails_fails_for_all() {
     let database = Database::new();
     {
-        let writer = database.turns.writer();
+        let writer = database.writer.connection();
         let deferred = "PRAGMA foreign_keys = ON;
             CREATE TABLE parent (id INTEGER PRIMARY KEY);
             CREATE TABLE child (id REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);";
@@ -213,8 +237,8 @@ fn a_commit_that_fails_fails_for_all() {
 #[test]
 fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() {
     let database = Database::new();
-    // As if the first waited for the disk.
-    let disk = database.turns.flush().disk.take();
+    // As if the batch before waited for the disk.
+    let disk = lock(&database.writer.disk);
     database.begun.store(1, Ordering::SeqCst);
     let made = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -233,8 +257,7 @@ fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() 
         }
         assert_eq!(database.reported.load(Ordering::SeqCst), 0);
         assert_eq!(database.on_disk(), 0);
-        database.turns.flush().disk = disk;
-        database.turns.flushed.notify_all();
+        drop(disk);
     });
     assert_eq!(database.reported.load(Ordering::SeqCst), OTHERS + 1);
     assert_eq!(database.on_disk(), i64::try_from(OTHERS).unwrap() + 1);
@@ -244,12 +267,12 @@ fn while_one_waits_for_the_disk_others_make_their_changes_for_the_next_commit() 
 fn the_first_of_a_transaction_that_fails_leaves_nothing() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
-    let failed = database.turns.take(failure(), |connection| {
+    let failed = database.writer.write(|connection| {
         insert(connection, 1);
         Err::<(), _>(failure().not_on_disk("a test"))
     });
     failed.unwrap_err();
-    let given_up = database.turns.take(failure(), |connection| {
+    let given_up = database.writer.write(|connection| {
         insert(connection, 2);
         connection.execute_batch("ROLLBACK").unwrap();
         Err::<(), _>(failure().not_on_disk("a test"))
@@ -269,13 +292,13 @@ fn after_a_change_that_the_disk_did_not_take_nothing_is_written() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
     database.change(|connection| insert(connection, 1)).unwrap();
-    database.turns.flush().disk = Some(broken_disk());
+    *lock(&database.writer.disk) = broken_disk();
     let lost = database.change(|connection| insert(connection, 2));
     assert_eq!(lost.unwrap_err().code(), "STORE_NOT_ON_DISK");
     let refused = database.change(|_| panic!("this must not be worked on"));
     assert_eq!(refused.unwrap_err().code(), "STORE_NOT_ON_DISK");
-    let settled = database.turns.settle(failure());
-    assert_eq!(settled.unwrap_err().code(), "STORE_NOT_ON_DISK");
+    let on_disk = database.writer.wait_for_disk();
+    assert_eq!(on_disk.unwrap_err().code(), "STORE_NOT_ON_DISK");
 }
 
 /// The system reports once that it could not write, and may say afterwards that all is well.
@@ -283,8 +306,8 @@ fn after_a_change_that_the_disk_did_not_take_nothing_is_written() {
 fn what_was_made_behind_a_change_that_the_disk_did_not_take_is_lost_too() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
-    // As if another change waited for the disk.
-    let disk = database.turns.flush().disk.take();
+    // As if another batch waited for the disk.
+    let disk = lock(&database.writer.disk);
     let made = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let behind = scope.spawn(|| {
@@ -296,9 +319,9 @@ fn what_was_made_behind_a_change_that_the_disk_did_not_take_is_lost_too() {
         while made.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        database.turns.lost.set("a test".to_owned()).unwrap();
-        database.turns.flush().disk = disk;
-        database.turns.flushed.notify_all();
+        let problem = "a test".to_owned();
+        database.writer.disk_failure.set(problem).unwrap();
+        drop(disk);
         let lost = behind.join().unwrap();
         assert_eq!(lost.unwrap_err().code(), "STORE_NOT_ON_DISK");
     });
@@ -309,36 +332,36 @@ fn what_was_made_behind_a_change_that_the_disk_did_not_take_is_lost_too() {
 fn a_change_that_writes_nothing_does_not_need_the_disk() {
     let database = Database::new();
     database.begun.store(1, Ordering::SeqCst);
-    database.turns.flush().disk = Some(broken_disk());
+    *lock(&database.writer.disk) = broken_disk();
     database
         .change(|connection| assert_eq!(count(connection), 0))
         .unwrap();
 }
 
 #[test]
-fn who_tells_of_what_was_read_waits_until_it_is_on_the_disk() {
+fn a_reader_that_reports_what_it_read_waits_until_it_is_on_the_disk() {
     let database = Database::new();
-    // As if a change that is committed waited for the disk.
-    let disk = database.turns.flush().disk.take();
-    database.turns.flush().is_under_way = true;
-    let reported = AtomicUsize::new(0);
+    // As if a batch that is committed waited for the disk.
+    let disk = lock(&database.writer.disk);
+    let batch = WriteBatch::default();
+    *lock(&database.writer.last_committed) = batch.clone();
+    let (begun, reported) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for settle in [Turns::settle, Turns::settle_all] {
-            let (database, reported) = (&database, &reported);
+        for wait in [Writer::wait_for_disk, Writer::sync] {
+            let (database, begun, reported) = (&database, &begun, &reported);
             scope.spawn(move || {
-                settle(&database.turns, failure()).unwrap();
+                begun.fetch_add(1, Ordering::SeqCst);
+                wait(&database.writer).unwrap();
                 reported.fetch_add(1, Ordering::SeqCst);
             });
         }
-        while database.turns.flush().watching < 2 {
+        while begun.load(Ordering::SeqCst) < 2 {
             std::thread::yield_now();
         }
+        std::thread::sleep(Duration::from_millis(50));
         assert_eq!(reported.load(Ordering::SeqCst), 0);
-        let mut flush = database.turns.flush();
-        flush.disk = disk;
-        flush.is_under_way = false;
-        drop(flush);
-        database.turns.flushed.notify_all();
+        batch.finish(Ok(()));
+        drop(disk);
     });
     assert_eq!(reported.load(Ordering::SeqCst), 2);
 }

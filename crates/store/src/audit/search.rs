@@ -1,0 +1,306 @@
+//! Finding records by agent, kind and time among millions.
+//!
+//! An index on the records would be a page more to write in every commit. So records are indexed a
+//! block at a time: the record that completes a block adds one row for each agent and kind in it,
+//! and one for each kind of all agents. A row says how many such records the block has, from when
+//! to when, and where they stand. The records behind the last complete block are looked through.
+//!
+//! The hash chain does not cover these rows. A record that they point to is shown only if it
+//! matches the filter itself, and `audit verify` compares them with the records.
+
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Row, params_from_iter};
+
+use crate::audit::log::{AuditFilter, AuditOrder, record};
+use crate::audit::record::AuditRecord;
+use crate::audit::verify::{ChainBreak, ChainProblem};
+use crate::change::Sql;
+use crate::database::Store;
+use crate::error::StoreError;
+
+/// The records of one block. The migration that made the table has the same number.
+pub(super) const BLOCK_RECORDS: u64 = 1024;
+
+/// The rows of the blocks from the first up to the second number, which is not among them.
+const ROWS: &str = "SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'text' THEN 'agent:' || agent ELSE 'none' END
+        AS agent_key, (seq - 1) / 1024 AS block, kind, count(*) AS records, min(time_ms) AS oldest_ms,
+        max(time_ms) AS newest_ms, json_group_array((seq - 1) % 1024 ORDER BY seq) AS positions
+    FROM audit CROSS JOIN (SELECT 0 AS is_all UNION ALL SELECT 1)
+    WHERE seq > ?1 * 1024 AND seq <= ?2 * 1024 GROUP BY agent_key, block, kind";
+
+/// The rows without their positions, which are long.
+const COUNTS: &str = "audit_block INDEXED BY audit_block_counts";
+
+/// The blocks that are indexed: from 0 up to this number, which is not among them.
+fn indexed_blocks(sql: &Sql<'_>) -> Result<i64, StoreError> {
+    let statement = "SELECT coalesce(max(block) + 1, 0) FROM audit_block
+        INDEXED BY audit_block_counts WHERE agent_key = 'all'";
+    sql.one(statement, [], |row| row.get(0))
+}
+
+/// Indexes the blocks that are complete now that the record `seq` was added.
+pub(super) fn index_complete_blocks(sql: &Sql<'_>, seq: u64) -> Result<(), StoreError> {
+    if !seq.is_multiple_of(BLOCK_RECORDS) {
+        return Ok(());
+    }
+    let end = (seq / BLOCK_RECORDS).cast_signed();
+    // An older version that had the database open may have left blocks out.
+    let first = indexed_blocks(sql)?.min(end - 1);
+    sql.execute(
+        &format!("INSERT OR REPLACE INTO audit_block {ROWS}"),
+        [first, end],
+    )?;
+    Ok(())
+}
+
+impl Store {
+    /// The first block whose rows are not those of its records. The blocks are read one by one, so
+    /// that others can use the database meanwhile.
+    pub(super) fn wrongly_indexed(&self) -> Result<Option<ChainBreak>, StoreError> {
+        let statement = format!(
+            "SELECT count(*), coalesce(sum(stored.records IS NOT actual.records
+                OR stored.oldest_ms IS NOT actual.oldest_ms
+                OR stored.newest_ms IS NOT actual.newest_ms
+                OR stored.positions IS NOT actual.positions), 0)
+             FROM ({ROWS}) AS actual LEFT JOIN audit_block AS stored USING (agent_key, block, kind)"
+        );
+        let blocks = self.read(indexed_blocks)?;
+        let mut rows = 0;
+        for block in 0..blocks {
+            let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+            let compare = |sql: &Sql<'_>| sql.one(&statement, [block, block + 1], counts);
+            let (of_records, wrong) = self.read(compare)?;
+            if of_records == 0 || wrong > 0 {
+                return Ok(Some(not_indexed(block, block + 1)));
+            }
+            rows += of_records;
+        }
+        // Rows that no records belong to.
+        let statement = "SELECT count(*) FROM audit_block WHERE block < ?1";
+        let stored: i64 = self.read(|sql| sql.one(statement, [blocks], |row| row.get(0)))?;
+        Ok((stored != rows).then(|| not_indexed(0, blocks)))
+    }
+}
+
+fn not_indexed(first: i64, end: i64) -> ChainBreak {
+    ChainBreak {
+        seq: last_of(first).cast_unsigned() + 1,
+        problem: ChainProblem::NotIndexed {
+            through: last_of(end).cast_unsigned(),
+        },
+    }
+}
+
+/// A filter, as conditions on the records and on the rows of blocks.
+pub(super) struct AuditSearch<'a> {
+    filter: &'a AuditFilter,
+    /// Conditions on the records without the place to start at, with their values.
+    conditions: Vec<&'static str>,
+    values: Vec<SqlValue>,
+    /// The same for the rows of blocks.
+    block_conditions: Vec<&'static str>,
+    block_values: Vec<SqlValue>,
+}
+
+impl<'a> AuditSearch<'a> {
+    pub(super) fn new(filter: &'a AuditFilter) -> Self {
+        let mut search = Self {
+            filter,
+            conditions: vec!["TRUE"],
+            values: Vec::new(),
+            block_conditions: vec!["agent_key = ?"],
+            block_values: vec![SqlValue::Text(match &filter.agent {
+                Some(agent) => format!("agent:{agent}"),
+                None => "all".to_owned(),
+            })],
+        };
+        if let Some(agent) = &filter.agent {
+            search.conditions.push("agent = ?");
+            search.values.push(SqlValue::Text(agent.clone()));
+        }
+        if let Some(kind) = filter.kind {
+            let value = SqlValue::Text(kind.as_str().to_owned());
+            search.conditions.push("kind = ?");
+            search.values.push(value.clone());
+            search.block_conditions.push("kind = ?");
+            search.block_values.push(value);
+        }
+        if let Some(since_ms) = filter.since_ms {
+            search.conditions.push("time_ms >= ?");
+            search.values.push(SqlValue::Integer(since_ms));
+            search.block_conditions.push("newest_ms >= ?");
+            search.block_values.push(SqlValue::Integer(since_ms));
+        }
+        search
+    }
+
+    /// The records that match, from the place to start at, in the order of the filter.
+    pub(super) fn records(
+        &self,
+        sql: &Sql<'_>,
+        limit: usize,
+    ) -> Result<Vec<AuditRecord>, StoreError> {
+        let indexed = if self.conditions.len() > 1 {
+            indexed_blocks(sql)?
+        } else {
+            0 // Without conditions, all records in a row are the right ones.
+        };
+        let mut found = Vec::new();
+        match self.filter.order {
+            AuditOrder::NewestFirst => {
+                self.look_through(sql, indexed, limit, &mut found)?;
+                self.look_up(sql, indexed, limit, &mut found)?;
+            }
+            AuditOrder::OldestFirst => {
+                self.look_up(sql, indexed, limit, &mut found)?;
+                self.look_through(sql, indexed, limit, &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads the records behind the indexed blocks.
+    fn look_through(
+        &self,
+        sql: &Sql<'_>,
+        indexed: i64,
+        limit: usize,
+        found: &mut Vec<AuditRecord>,
+    ) -> Result<(), StoreError> {
+        let (from, order) = match self.filter.order {
+            AuditOrder::OldestFirst => ("seq >= ?", "seq"),
+            AuditOrder::NewestFirst => ("seq <= ?", "seq DESC"),
+        };
+        let mut conditions = self.conditions.clone();
+        let mut values = self.values.clone();
+        if indexed > 0 {
+            conditions.push("seq > ?");
+            values.push(SqlValue::Integer(last_of(indexed)));
+        }
+        if let Some(from_seq) = self.filter.from_seq {
+            conditions.push(from);
+            values.push(SqlValue::Integer(signed(from_seq)));
+        }
+        let left = limit - found.len();
+        let statement = format!(
+            "SELECT seq, time_ms, kind, body, hash FROM audit WHERE {} ORDER BY {order} LIMIT {left}",
+            conditions.join(" AND ")
+        );
+        found.extend(sql.all(&statement, params_from_iter(values), record)?);
+        Ok(())
+    }
+
+    /// Reads the records that the rows of blocks point to.
+    fn look_up(
+        &self,
+        sql: &Sql<'_>,
+        indexed: i64,
+        limit: usize,
+        found: &mut Vec<AuditRecord>,
+    ) -> Result<(), StoreError> {
+        if indexed == 0 || found.len() == limit {
+            return Ok(());
+        }
+        let from_seq = self.filter.from_seq.map(signed);
+        let from_block = from_seq.map(|seq| (seq - 1).max(0) / BLOCK_RECORDS.cast_signed());
+        let (from, order) = match self.filter.order {
+            AuditOrder::OldestFirst => ("block >= ?", "block"),
+            AuditOrder::NewestFirst => ("block <= ?", "block DESC"),
+        };
+        let mut conditions = self.block_conditions.clone();
+        let mut values = self.block_values.clone();
+        if let Some(block) = from_block {
+            conditions.push(from);
+            values.push(SqlValue::Integer(block));
+        }
+        let conditions = conditions.join(" AND ");
+        let blocks: Vec<i64> = sql.all(
+            &format!("SELECT DISTINCT block FROM {COUNTS} WHERE {conditions} ORDER BY {order}"),
+            params_from_iter(values),
+            |row| row.get(0),
+        )?;
+        let one_record = format!(
+            "SELECT seq, time_ms, kind, body, hash FROM audit WHERE {} AND seq = ?",
+            self.conditions.join(" AND ")
+        );
+        for block in blocks {
+            for seq in self.numbers_in(sql, block)? {
+                let is_after_start = from_seq.is_none_or(|from| match self.filter.order {
+                    AuditOrder::OldestFirst => seq >= from,
+                    AuditOrder::NewestFirst => seq <= from,
+                });
+                if !is_after_start {
+                    continue;
+                }
+                let number = SqlValue::Integer(seq);
+                let values = self.values.iter().chain([&number]);
+                found.extend(sql.optional(&one_record, params_from_iter(values), record)?);
+                if found.len() == limit {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of the records of a block that may match, in the order of the filter.
+    fn numbers_in(&self, sql: &Sql<'_>, block: i64) -> Result<Vec<i64>, StoreError> {
+        let statement = format!(
+            "SELECT block * 1024 + 1 + position.value FROM audit_block, json_each(positions) AS position
+             WHERE {} AND block = ?",
+            self.block_conditions.join(" AND ")
+        );
+        let number = SqlValue::Integer(block);
+        let values = self.block_values.iter().chain([&number]);
+        let mut numbers: Vec<i64> =
+            sql.all(&statement, params_from_iter(values), |row| row.get(0))?;
+        numbers.sort_unstable();
+        if self.filter.order == AuditOrder::NewestFirst {
+            numbers.reverse();
+        }
+        Ok(numbers)
+    }
+
+    /// How many records match in all, wherever the search starts.
+    pub(super) fn total(&self, sql: &Sql<'_>) -> Result<u64, StoreError> {
+        let indexed = indexed_blocks(sql)?;
+        let since_ms = SqlValue::Integer(self.filter.since_ms.unwrap_or(i64::MIN));
+        let conditions = self.block_conditions.join(" AND ");
+        let statement = format!(
+            "SELECT coalesce(sum(records), 0) FROM {COUNTS} WHERE {conditions} AND oldest_ms >= ?"
+        );
+        let values = || self.block_values.iter().chain([&since_ms]);
+        let whole: i64 = sql.one(&statement, params_from_iter(values()), |row| row.get(0))?;
+        // Blocks that are partly older: clocks are set back now and then.
+        let statement = format!(
+            "SELECT count(*) FROM (SELECT block * 1024 + 1 + position.value AS number
+                FROM {COUNTS}, json_each(positions) AS position WHERE {conditions} AND oldest_ms < ?)
+             CROSS JOIN audit ON seq = number WHERE time_ms >= ?"
+        );
+        let partly = values().chain([&since_ms]);
+        let partly: i64 = match self.filter.since_ms {
+            Some(_) => sql.one(&statement, params_from_iter(partly), |row| row.get(0))?,
+            None => 0,
+        };
+        let statement = format!(
+            "SELECT count(*) FROM audit WHERE {} AND seq > ?",
+            self.conditions.join(" AND ")
+        );
+        let after = SqlValue::Integer(last_of(indexed));
+        let rest = self.values.iter().chain([&after]);
+        let rest: i64 = sql.one(&statement, params_from_iter(rest), |row| row.get(0))?;
+        Ok((whole + partly + rest).cast_unsigned())
+    }
+}
+
+/// The number of the last record before a block.
+fn last_of(block: i64) -> i64 {
+    block * BLOCK_RECORDS.cast_signed()
+}
+
+fn signed(seq: u64) -> i64 {
+    i64::try_from(seq).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
