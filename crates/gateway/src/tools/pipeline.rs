@@ -81,9 +81,11 @@ impl OutcomeReceiver {
 
     /// Hands the outcome over, and says who has to report it from now on.
     pub(crate) fn deliver(self, outcome: ToolOutcome) -> EndListener {
-        match self.0.map(|sender| sender.send(outcome)) {
-            Some(Ok(())) => EndListener::Caller,
-            Some(Err(_)) | None => EndListener::SessionEvent,
+        let is_received = self.0.is_some_and(|sender| sender.send(outcome).is_ok());
+        if is_received {
+            EndListener::Caller
+        } else {
+            EndListener::SessionEvent
         }
     }
 

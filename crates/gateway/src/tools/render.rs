@@ -271,8 +271,8 @@ fn refused(refusal: &RunRefusal) -> ToolResult {
         text = format!("{message}\n{DENIAL_TEXT}");
         details["denial"] = DENIAL_TEXT.into();
     }
-    if let Some(reason) = &refusal.denial_reason {
-        details["reason"] = reason.as_deref().into();
+    if let Some(denial) = &refusal.denial {
+        details["reason"] = denial.reason.as_deref().into();
     }
     if let Some(approval) = &refusal.approval {
         details["approvalId"] = approval.as_str().into();

@@ -38,12 +38,14 @@ pub(crate) async fn resume(gateway: Arc<Gateway>) {
     }
 }
 
-/// The calls whose approvals were asked for before this process began and are not used, by the id of
-/// the approval.
-fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<(String, Arc<dyn RunHost>)>, HostError> {
+/// A call by the id of its approval.
+type StoredCall = (String, Arc<dyn RunHost>);
+
+/// The calls whose approvals were asked for before this process began and are not used.
+fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<StoredCall>, HostError> {
     let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
     let local = gateway.host.runs_to_resume(began, MAX_RESUMED)?;
-    let mut calls: Vec<(String, Arc<dyn RunHost>)> = local
+    let mut calls: Vec<StoredCall> = local
         .into_iter()
         .map(|stored| stored_local(gateway, stored))
         .collect();
@@ -55,7 +57,7 @@ fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<(String, Arc<dyn RunHost>)
     Ok(calls)
 }
 
-fn stored_local(gateway: &Arc<Gateway>, stored: ResumableRun) -> (String, Arc<dyn RunHost>) {
+fn stored_local(gateway: &Arc<Gateway>, stored: ResumableRun) -> StoredCall {
     let gateway = Arc::clone(gateway);
     let ResumableRun {
         id,

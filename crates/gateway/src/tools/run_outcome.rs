@@ -269,9 +269,16 @@ pub(crate) struct RunRefusal {
     pub(crate) approval: Option<String>,
     /// An approver, or what stands in for one, denied it: the agent is told what that means.
     pub(crate) explains_denial: bool,
-    /// The approver's own words, if there are any; `None` where the refusal is no decision.
-    pub(crate) denial_reason: Option<Option<String>>,
+    /// The decision of an approver, where the refusal is one.
+    pub(crate) denial: Option<ApproverDenial>,
     pub(crate) node: Option<NodeLabel>,
+}
+
+/// An approver said no.
+#[derive(Debug)]
+pub(crate) struct ApproverDenial {
+    /// In the approver's own words, if there are any.
+    pub(crate) reason: Option<String>,
 }
 
 impl RunRefusal {
@@ -292,7 +299,7 @@ impl RunRefusal {
             remedy: None,
             approval: None,
             explains_denial: false,
-            denial_reason: None,
+            denial: None,
             node: None,
         }
     }
@@ -333,8 +340,11 @@ impl RunRefusal {
         let refusal = Self::denied(error.code(), error.to_string()).with_remedy(error.remedy());
         Self {
             explains_denial: error.denial_text().is_some(),
-            denial_reason: match error {
-                ExecError::Approval(ApprovalRefusal::Denied { reason, .. }) => Some(reason.clone()),
+            denial: match error {
+                ExecError::Approval(ApprovalRefusal::Denied { reason, .. }) => {
+                    let reason = reason.clone();
+                    Some(ApproverDenial { reason })
+                }
                 _ => None,
             },
             ..refusal

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::display::Secrets;
+use interlock_config::types::ExecConfig;
 use interlock_host::{CallerContext, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_wire::approval::ApprovalDetails;
@@ -194,7 +195,7 @@ impl StoredNodeRun {
             keeps_transcripts: false,
             call_ask: self.replay.ask,
             limit: limit.map(Duration::from_millis),
-            notice: exec.as_ref().and_then(|exec| exec.running_notice()),
+            notice: exec.as_ref().and_then(ExecConfig::running_notice),
             manner: NodeRunManner {
                 pty: self.replay.pty,
                 stdin_pipe: self.replay.stdin_pipe,
