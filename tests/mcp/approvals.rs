@@ -299,6 +299,23 @@ fn in_the_newest_era_the_answer_comes_with_a_second_request_that_runs_once() {
     assert_eq!(runs(&machine), 1);
 }
 
+/// An approval that went back to its client can be decided at any other surface.
+#[test]
+fn in_the_newest_era_a_run_that_is_allowed_elsewhere_starts_once_without_its_client() {
+    let machine = Machine::unguarded();
+    let gateway = Gateway::start(&machine);
+    let client = gateway.client(&gateway.token(&["--elicitation"])).newest();
+    let call = modern(tool_call(8, "exec", &asked(&machine)), &forms());
+    let given = client.send(&call).result();
+    assert_eq!(given["resultType"], "input_required", "{given}");
+    let id = machine.pending_ids().remove(0);
+    machine.ok(&["approvals", "approve", &id]);
+    eventually("the run", || runs(&machine) == 1);
+    let late = retry(&client, &asked(&machine), &given, &allow());
+    assert_eq!(late["structuredContent"]["code"], "APPROVAL_USED", "{late}");
+    assert_eq!(runs(&machine), 1);
+}
+
 #[test]
 fn a_state_is_refused_when_altered_stolen_or_brought_with_another_command() {
     let machine = Machine::unguarded();

@@ -228,3 +228,41 @@ fn a_type_name_belongs_to_one_type() {
         listed.join("\n")
     );
 }
+
+/// The modules that a crate's `lib.rs` declares.
+fn modules_of(text: &str) -> Vec<&str> {
+    let declared = text.lines().filter_map(|line| {
+        let code = line.strip_prefix("pub ").unwrap_or(line);
+        code.strip_prefix("mod ")?.strip_suffix(';')
+    });
+    declared.collect()
+}
+
+#[test]
+fn the_map_names_every_module() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = page.split("## Map").nth(1).expect("a map");
+    let map = map.split("\n## ").next().unwrap();
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let path = entry.unwrap().path();
+        let crate_name = path.file_name().unwrap().to_str().unwrap();
+        let row = map
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{crate_name}` |")))
+            .unwrap_or_default();
+        for module in modules_of(&fs::read_to_string(path.join("src/lib.rs")).unwrap()) {
+            seen += 1;
+            if !row.contains(&format!(" `{module}`")) {
+                missing.push(format!("{crate_name}: {module}"));
+            }
+        }
+    }
+    assert!(seen > 100, "the modules were not found");
+    assert!(
+        missing.is_empty(),
+        "the map in ARCHITECTURE.md lacks modules:\n{}",
+        missing.join("\n")
+    );
+}
