@@ -72,5 +72,5 @@ pub use view::{
 pub use interlock_store::{
     ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter, AuditHead,
     AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind, Grant, Lease, PendingPage,
-    SessionEvent, WaitingEvents,
+    RecordedOutcome, RecordedStatus, SessionEvent, WaitingEvents,
 };

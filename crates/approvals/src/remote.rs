@@ -3,7 +3,7 @@
 
 use interlock_command::display::{Secrets, ShownText};
 use interlock_store::{
-    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval,
+    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval, RecordedOutcome,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -135,7 +135,11 @@ impl Approvals<'_> {
     }
 
     /// Records what became of a run that another host made.
-    pub fn finish_remote(self, id: &str, outcome: Option<&Value>) -> Result<(), RulesError> {
+    pub fn finish_remote(
+        self,
+        id: &str,
+        outcome: Option<&RecordedOutcome>,
+    ) -> Result<(), RulesError> {
         let store = self.store;
         match outcome {
             Some(outcome) => store.finish_claim(id, outcome, now())?,

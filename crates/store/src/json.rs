@@ -2,6 +2,7 @@
 
 use rusqlite::Row;
 use rusqlite::types::Type;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -43,7 +44,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A column that holds JSON.
-pub(crate) fn column(row: &Row<'_>, index: usize) -> rusqlite::Result<Value> {
+pub(crate) fn column<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     parse(&row.get::<_, String>(index)?, index)
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn column_if_any(row: &Row<'_>, index: usize) -> rusqlite::Result<Opt
     text.map(|text| parse(&text, index)).transpose()
 }
 
-fn parse(text: &str, index: usize) -> rusqlite::Result<Value> {
+fn parse<T: DeserializeOwned>(text: &str, index: usize) -> rusqlite::Result<T> {
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
     })

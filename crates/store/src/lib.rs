@@ -67,7 +67,8 @@ pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
     CreatedApproval, Decided, Delivery, DeliveryState, ExpiredApproval, FallbackAnswer,
-    ForwardedClaim, Lease, NotAllowed, PendingPage, PinnedScript, Purged,
+    ForwardedClaim, Lease, NotAllowed, PendingPage, PinnedScript, Purged, RecordedField,
+    RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
 pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};

@@ -12,6 +12,7 @@ use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::{EndListener, ExecError, HostError, SessionValues, route};
 use interlock_policy::Security;
+use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, DecisionWord, SystemRunBinding, allowed_decisions,
 };
@@ -127,7 +128,8 @@ impl NodeRun {
         Ok(match self.current() {
             Ok(current) => ApprovedRun::Ready(Box::new(current), run_it),
             Err(error) => {
-                let outcome = json!({ "message": error.message, "status": "refused" });
+                let outcome =
+                    RecordedOutcome::new(RecordedStatus::Refused).with_message(&error.message);
                 give_up(&self.gateway, id, &outcome);
                 ApprovedRun::Impossible(error, run_it)
             }
@@ -326,7 +328,7 @@ pub(super) fn able(gateway: &Gateway, rules: &GatewayNodes, node_id: &str) -> Op
 }
 
 /// What was allowed will not run.
-pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &Value) {
+pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &RecordedOutcome) {
     let finished = gateway
         .host
         .approvals()

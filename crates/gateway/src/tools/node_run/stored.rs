@@ -8,10 +8,10 @@ use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::display::Secrets;
 use interlock_host::{CallerContext, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
+use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_wire::approval::ApprovalDetails;
 use interlock_wire::node::{SystemRun, SystemRunPlan};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::approval::{able, give_up};
@@ -212,7 +212,7 @@ impl StoredNodeRun {
         let claimed = blocking(move || {
             let approvals = stored.gateway.host.approvals();
             let decision = approvals.use_remote(&stored.id)?;
-            let outcome = json!({ "message": reason, "status": "refused" });
+            let outcome = RecordedOutcome::new(RecordedStatus::Refused).with_message(reason);
             give_up(&stored.gateway, &stored.id, &outcome);
             let (plan, run) = (&stored.plan, &stored.replay.run);
             Ok::<_, ApprovalRefusal>(wire_approval::approved_run(plan, run, &stored.id, decision))
