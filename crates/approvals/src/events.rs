@@ -11,7 +11,7 @@ use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_store::{
     Approval, Change, EventKind, NewEvent, OpenRun, RecordedOutcome, RecordedStatus, SessionEvent,
-    Store, StoreError, WaitingEvents,
+    Store, StoreError, WaitingEvents, lenient_field,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -307,7 +307,7 @@ pub fn queue_denial(
     };
     queue_denied(change, &run, reason, notify.on_exit)?;
     // By the text as it was written, not as it is shown.
-    match plan.command.as_str() {
+    match &plan.command {
         Some(command) => change.mark_stale(&request.session_key, command, now()),
         None => Ok(()),
     }
@@ -408,7 +408,8 @@ struct DeniedPayload<'a> {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct DeniedPlan {
-    command: Value,
+    #[serde(deserialize_with = "lenient_field")]
+    command: Option<String>,
     session_key: Value,
 }
 

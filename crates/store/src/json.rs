@@ -3,6 +3,7 @@
 use rusqlite::Row;
 use rusqlite::types::Type;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -41,6 +42,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .iter()
         .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
         .collect()
+}
+
+/// Reads a field of JSON that another program, or another version of this one, wrote: a value of
+/// another type counts as absent, and does not make the other fields unreadable.
+pub fn lenient_field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 /// A column that holds JSON.

@@ -56,6 +56,7 @@ pub use events::{
 };
 pub use forwarded::IssuedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
+pub use json::lenient_field;
 pub use later::DeferredWrites;
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
