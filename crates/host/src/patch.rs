@@ -25,7 +25,7 @@ use interlock_patch::{
 };
 use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_store::{
-    AuditKind, MAX_AUDIT_BODY_BYTES, RecordedField, RecordedFile, RecordedFileChange,
+    AuditKind, MAX_AUDIT_BODY_BYTES, NullableField, RecordedFile, RecordedFileChange,
     RecordedOutcome, RecordedStatus,
 };
 use serde::Serialize;
@@ -439,7 +439,7 @@ fn protected_text(files: &[ProtectedFile]) -> String {
 pub(crate) fn summary_outcome(summary: &PatchSummary) -> RecordedOutcome {
     let mut files = files(summary);
     RecordedOutcome {
-        exit_code: RecordedField::Value(0),
+        exit_code: NullableField::Value(0),
         files_left_out: shorten(&mut files),
         files: Some(files),
         ..RecordedOutcome::new(RecordedStatus::Applied)

@@ -68,7 +68,7 @@ pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
     CreatedApproval, Decided, Delivery, DeliveryState, ExpiredApproval, FallbackAnswer,
-    ForwardedClaim, Lease, NotAllowed, PendingPage, PinnedScript, Purged, RecordedField,
+    ForwardedClaim, Lease, NotAllowed, NullableField, PendingPage, PinnedScript, Purged,
     RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
 pub use role_token::{RoleToken, TokenRole};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use interlock_approvals::EVENT_TAIL_CHARS;
 use interlock_host::process::{EndedSession, Followed, SessionStatus};
 use interlock_host::{EndListener, OpenRun};
-use interlock_store::{RecordedField, RecordedOutcome, RecordedStatus};
+use interlock_store::{NullableField, RecordedOutcome, RecordedStatus};
 use interlock_supervisor::names;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
@@ -199,8 +199,8 @@ pub(crate) fn reported_outcome(outcome: &Value) -> Option<RecordedOutcome> {
     Some(RecordedOutcome {
         duration_ms: said.duration_ms.as_i64(),
         exit_code: match said.exit_code.as_i64() {
-            Some(code) => RecordedField::Value(code),
-            None => RecordedField::Absent,
+            Some(code) => NullableField::Value(code),
+            None => NullableField::Absent,
         },
         output_bytes: said.output_bytes.as_i64(),
         signal: said.signal.as_i64(),

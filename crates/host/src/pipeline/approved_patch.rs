@@ -11,7 +11,7 @@ use interlock_approvals::{
 use interlock_patch::PatchSummary;
 use interlock_policy::{AgentId, Ask};
 use interlock_store::{
-    Approval, ApprovalRequest, Claiming, CreatedApproval, GrantKey, NewRun, RecordedField,
+    Approval, ApprovalRequest, Claiming, CreatedApproval, GrantKey, NewRun, NullableField,
     RecordedOutcome, RecordedStatus, StoreError,
 };
 
@@ -224,7 +224,7 @@ impl LocalHost {
             Err(error) => {
                 let message = error.to_string();
                 let outcome = RecordedOutcome {
-                    exit_code: RecordedField::Value(1),
+                    exit_code: NullableField::Value(1),
                     ..RecordedOutcome::new(RecordedStatus::Failed)
                 };
                 let outcome = outcome.with_code(error.code()).with_message(&message);

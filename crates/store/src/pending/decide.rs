@@ -13,7 +13,7 @@ use crate::limits;
 use crate::pending::find::{ApprovalState, state_of};
 use crate::pending::{
     ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalError, Delivery, DeliveryState, Lease,
-    RecordedField,
+    NullableField,
 };
 
 /// That many approvals are expired in one transaction.
@@ -401,8 +401,8 @@ struct DecisionRecord<'a> {
     decision: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     form: Option<&'a str>,
-    #[serde(skip_serializing_if = "RecordedField::is_absent")]
-    grant_id: RecordedField<String>,
+    #[serde(skip_serializing_if = "NullableField::is_absent")]
+    grant_id: NullableField<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<LeaseRecord>,
     plan_digest: &'a str,
@@ -430,7 +430,7 @@ impl<'a> DecisionRecord<'a> {
             decider: None,
             decision: ending.as_str(),
             form: None,
-            grant_id: RecordedField::Absent,
+            grant_id: NullableField::Absent,
             lease: None,
             plan_digest: &approval.plan_digest,
             reason: None,

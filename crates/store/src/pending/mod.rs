@@ -25,7 +25,7 @@ pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
 pub use find::PendingPage;
 pub use outcome::{
-    RecordedField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
+    NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
 pub use purge::Purged;
 pub use record::{

@@ -12,8 +12,8 @@ pub struct RecordedOutcome {
     pub code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
-    #[serde(skip_serializing_if = "RecordedField::is_absent")]
-    pub exit_code: RecordedField<i64>,
+    #[serde(skip_serializing_if = "NullableField::is_absent")]
+    pub exit_code: NullableField<i64>,
     /// The files that an approved patch changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<RecordedFile>>,
@@ -25,8 +25,8 @@ pub struct RecordedOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<i64>,
     /// The name of the background session.
-    #[serde(skip_serializing_if = "RecordedField::is_absent")]
-    pub session: RecordedField<String>,
+    #[serde(skip_serializing_if = "NullableField::is_absent")]
+    pub session: NullableField<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -143,14 +143,14 @@ impl RecordedStatus {
 /// A field that is absent, `null`, or has a value. Records keep the difference, since the same
 /// outcome must be the same bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum RecordedField<T> {
+pub enum NullableField<T> {
     #[default]
     Absent,
     Null,
     Value(T),
 }
 
-impl<T> RecordedField<T> {
+impl<T> NullableField<T> {
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
     }
@@ -163,19 +163,19 @@ impl<T> RecordedField<T> {
     }
 }
 
-impl<T> From<Option<T>> for RecordedField<T> {
+impl<T> From<Option<T>> for NullableField<T> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Self::Value)
     }
 }
 
-impl<T: Serialize> Serialize for RecordedField<T> {
+impl<T: Serialize> Serialize for NullableField<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.value().serialize(serializer)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for RecordedField<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for NullableField<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Option::deserialize(deserializer).map(Self::from)
     }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use interlock_store::{
     ApprovalAnswer, ApprovalDecision, ApprovalRequest, AuditHead, AuditVerification,
-    CreatedApproval, Decided, Delivery, DeliveryState, RecordedField, RecordedOutcome, Store,
+    CreatedApproval, Decided, Delivery, DeliveryState, NullableField, RecordedOutcome, Store,
     StoreError,
 };
 use serde_json::json;
@@ -89,7 +89,7 @@ pub fn decided(store: &Store, name: &str, decision: ApprovalDecision) -> Created
 /// The outcome of a run that ended with this exit code.
 pub fn exit_outcome(code: impl Into<i64>) -> RecordedOutcome {
     RecordedOutcome {
-        exit_code: RecordedField::Value(code.into()),
+        exit_code: NullableField::Value(code.into()),
         ..RecordedOutcome::default()
     }
 }
