@@ -22,10 +22,6 @@ use interlock_rules::RulesError;
 /// The binding of such an approval: the other host binds it.
 pub(crate) const REMOTE: &str = "remote";
 
-/// The property of a subject that holds what the other host itself says of it, where that is known:
-/// `binding`, `bindingReason`, `reasons`, `always`, `noAlways`. Approvers read it.
-pub const NOTES: &str = "notes";
-
 /// An approval that another host, or a client for it, requests.
 #[derive(Debug, Clone)]
 pub struct RemoteApproval<'a> {

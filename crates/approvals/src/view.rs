@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use build::build_view;
 pub use lines::{ViewDetail, ViewLine};
-pub use remote::{RUNS_ELSEWHERE, RemoteRunFacts};
+pub use remote::{ElsewhereNotes, ElsewhereSubject, RemoteRunFacts};
 pub(crate) use remote::{RemoteSubject, build_remote_view};
 pub use scripts::add_scripts;
 

@@ -13,15 +13,11 @@ use super::build::{ViewInput, add_command, add_env, add_input, add_time};
 use super::{ApprovalView, ViewLabel, ViewPart};
 use crate::pending::shown_command;
 
-/// The property of a subject whose approval lets the caller's own shell run something: it names that
-/// shell. Only this host writes it; subjects of clients and nodes have no such property.
-pub const RUNS_ELSEWHERE: &str = "runsElsewhere";
-
 /// More of what a node says is not shown; it is said that it is not.
 const MAX_NODE_VIEW_BYTES: usize = 1024 * 1024;
 
 /// What the gateway will send with a run beyond the plan of its node. It is stored with the
-/// approval, under [`RemoteRunFacts::KEY`] of its subject.
+/// approval, as `runFacts` of its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteRunFacts {
@@ -36,11 +32,36 @@ pub struct RemoteRunFacts {
 }
 
 impl RemoteRunFacts {
-    pub const KEY: &str = "runFacts";
     /// Holds the variables alone, where a client runs what is allowed by itself.
     pub const ENV_KEY: &str = "runEnv";
     /// What the node is called; its id stands beside it, since a node chooses its name.
     pub const NODE_NAME_KEY: &str = "nodeName";
+}
+
+/// The subject of an approval that lets the caller's own shell run something.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ElsewhereSubject<'a> {
+    pub command: &'a str,
+    pub cwd: &'a str,
+    pub host: &'static str,
+    pub agent_id: &'a str,
+    pub session_key: &'a str,
+    pub allowed_decisions: [&'static str; 2],
+    /// Names that shell. Only this host writes it; subjects of clients and nodes have no such
+    /// property.
+    pub runs_elsewhere: &'a str,
+    pub notes: ElsewhereNotes,
+}
+
+/// What this host says of such a run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ElsewhereNotes {
+    pub binding: &'static str,
+    pub binding_reason: String,
+    pub reasons: Vec<String>,
+    pub no_always: String,
 }
 
 /// What an approver is shown of the stored subject of a remote approval.
@@ -62,6 +83,7 @@ pub(crate) struct RemoteSubject {
     run_env: BTreeMap<String, String>,
     #[serde(deserialize_with = "lenient_field")]
     run_facts: Option<RemoteRunFacts>,
+    /// As [`ElsewhereSubject`] has it.
     #[serde(deserialize_with = "lenient_field")]
     runs_elsewhere: Option<String>,
     #[serde(deserialize_with = "lenient_field")]
@@ -78,7 +100,7 @@ impl RemoteSubject {
     }
 }
 
-/// What the other host itself says of a run: the property [`crate::NOTES`] of its subject.
+/// What the other host itself says of a run, where that is known. Approvers read it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RemoteNotes {

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_approvals::{
-    ApprovalRefusal, NOTES, PendingApproval, RemoteApproval, RemoteRunFacts,
-};
+use interlock_approvals::{ApprovalRefusal, PendingApproval, RemoteApproval, RemoteRunFacts};
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
@@ -21,7 +19,7 @@ use interlock_wire::node::{SYSTEM_RUN, SystemRun, SystemRunPrepared};
 use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 
-use super::stored::{NodeReplay, REPLAY, StoredNodeRun};
+use super::stored::{NodeReplay, NodeRunSubject, StoredNodeRun};
 use super::{ApprovedStart, GatewayLevels, NodeRun, foreign, refusals};
 use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
@@ -175,13 +173,13 @@ impl NodeRun {
             ..ApprovalDetails::default()
         };
         let approvals = self.gateway.host.approvals();
-        let mut subject = json!(details);
-        subject[RemoteRunFacts::NODE_NAME_KEY] = self.node.name().into();
-        subject[REPLAY] = json!(NodeReplay::of_run(self));
-        subject[RemoteRunFacts::KEY] = json!(self.facts());
-        if let Some(notes) = notes {
-            subject[NOTES] = json!(notes);
-        }
+        let subject = json!(NodeRunSubject {
+            details: &details,
+            node_name: self.node.name(),
+            replay: NodeReplay::of_run(self),
+            run_facts: self.facts(),
+            notes,
+        });
         let approval = RemoteApproval {
             id: None,
             subject: &subject,
