@@ -3,7 +3,7 @@
 use interlock_plan::{PlanDigest, RunPlan};
 use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, Change, ClaimState, Claiming, ForwardedClaim,
-    GrantKey, GrantUse, NotAllowed, StoreError,
+    GrantKey, GrantUse, NotAllowed, RecordedStatus, StoreError,
 };
 
 use crate::clock::now;
@@ -136,8 +136,11 @@ fn became(state: &ClaimState) -> String {
         ClaimState::Unfinished => "it runs, or is about to".to_owned(),
         ClaimState::Unknown { .. } => "what became of it is unknown".to_owned(),
         ClaimState::Finished { outcome, .. } => {
-            let status = outcome["status"].as_str().unwrap_or("ended");
-            match outcome["exitCode"].as_i64() {
+            let status = outcome
+                .status
+                .as_ref()
+                .map_or("ended", RecordedStatus::as_str);
+            match outcome.exit_code.value() {
                 Some(code) => format!("it {status} with {code}"),
                 None => format!("it ended as {status}"),
             }

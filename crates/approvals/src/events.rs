@@ -10,8 +10,10 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_store::{
-    Approval, Change, EventKind, NewEvent, OpenRun, SessionEvent, Store, StoreError, WaitingEvents,
+    Approval, Change, EventKind, NewEvent, OpenRun, RecordedOutcome, RecordedStatus, SessionEvent,
+    Store, StoreError, WaitingEvents, lenient_field,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::approvals::Approvals;
@@ -182,8 +184,10 @@ fn announce(store: &Store, run_id: &str, after: Duration, wakes: bool) -> Result
             after.as_secs_f64(),
             clipped_command(&run.command)
         );
-        let mut payload = payload(&run);
-        payload["startedAtMs"] = run.started_at_ms.into();
+        let payload = json!(RunningPayload {
+            run: RunPayload::of(&run),
+            started_at_ms: run.started_at_ms,
+        });
         queue(change, &run, EventKind::Running, &text, &payload, wakes)
     })
 }
@@ -192,7 +196,7 @@ fn announce(store: &Store, run_id: &str, after: Duration, wakes: bool) -> Result
 #[derive(Debug, Clone, Copy)]
 pub struct SessionRunEnd<'a> {
     /// None: unknown.
-    pub outcome: Option<&'a Value>,
+    pub outcome: Option<&'a RecordedOutcome>,
     /// The last of its output.
     pub tail: &'a str,
     pub notify: NotifySettings,
@@ -210,7 +214,9 @@ pub fn queue_finished(
     if gateway_run_id(&run.id).is_some() {
         return Ok(());
     }
-    let code = end.outcome.and_then(|outcome| outcome["exitCode"].as_i64());
+    let code = end
+        .outcome
+        .and_then(|outcome| outcome.exit_code.value().copied());
     let tail = end.tail.trim();
     let is_silent_success = code == Some(0) && tail.is_empty();
     let is_wanted = end.notify.on_exit && (!is_silent_success || end.notify.on_empty_success);
@@ -218,8 +224,8 @@ pub fn queue_finished(
     if run.approval_id.is_none() && !(is_background && is_wanted) {
         return Ok(());
     }
-    let status = end.outcome.and_then(|outcome| outcome["status"].as_str());
-    if status == Some("not-started") {
+    let status = end.outcome.and_then(|outcome| outcome.status.as_ref());
+    if status == Some(&RecordedStatus::NotStarted) {
         return queue_denied(
             change,
             run,
@@ -228,28 +234,31 @@ pub fn queue_finished(
         );
     }
     let how = match (status, code) {
-        (Some("timed-out"), _) => "timeout".to_owned(),
-        (Some("signaled"), _) => {
-            let signal = end.outcome.and_then(|outcome| outcome["signal"].as_i64());
+        (Some(RecordedStatus::TimedOut), _) => "timeout".to_owned(),
+        (Some(RecordedStatus::Signaled), _) => {
+            let signal = end.outcome.and_then(|outcome| outcome.signal);
             format!("signal {}", signal.unwrap_or_default())
         }
         (_, Some(code)) => format!("code {code}"),
         _ => "outcome unknown".to_owned(),
     };
-    let session = end.outcome.and_then(|outcome| outcome["session"].as_str());
-    let place = place(run, session.or(run.session.as_deref()));
+    let session = end.outcome.and_then(|outcome| outcome.session.value());
+    let session = session.or(run.session.as_ref()).map(String::as_str);
+    let place = place(run, session);
     let mut text = format!("Exec finished ({place}, {how})");
     if !tail.is_empty() {
         text.push('\n');
         text.push_str(tail);
     }
-    let mut payload = payload(run);
-    payload["exitCode"] = code.into();
-    payload["output"] = tail.into();
-    payload["outcome"] = end.outcome.cloned().unwrap_or_default();
-    payload["session"] = session.or(run.session.as_deref()).into();
-    payload["success"] = (code == Some(0)).into();
-    payload["timedOut"] = (status == Some("timed-out")).into();
+    let payload = json!(FinishedPayload {
+        run: RunPayload::of(run),
+        exit_code: code,
+        output: tail,
+        outcome: end.outcome,
+        session,
+        success: code == Some(0),
+        timed_out: status == Some(&RecordedStatus::TimedOut),
+    });
     let wakes = end.notify.on_exit;
     queue(change, run, EventKind::Finished, &text, &payload, wakes)?;
     Ok(())
@@ -278,9 +287,9 @@ pub fn queue_denial(
 ) -> Result<(), StoreError> {
     let request = &approval.request;
     // What cannot be read was never run.
-    let plan: Value = serde_json::from_str(&request.plan).unwrap_or_default();
+    let plan: DeniedPlan = serde_json::from_str(&request.plan).unwrap_or_default();
     // A caller that named another host, and no conversation, waits for the decision itself.
-    if request.binding == REMOTE && plan["sessionKey"].is_null() {
+    if request.binding == REMOTE && plan.session_key.is_null() {
         return Ok(());
     }
     let run = OpenRun {
@@ -298,7 +307,7 @@ pub fn queue_denial(
     };
     queue_denied(change, &run, reason, notify.on_exit)?;
     // By the text as it was written, not as it is shown.
-    match plan["command"].as_str() {
+    match &plan.command {
         Some(command) => change.mark_stale(&request.session_key, command, now()),
         None => Ok(()),
     }
@@ -318,11 +327,11 @@ fn queue_denied(
         clipped_command(&run.command),
         words.unwrap_or_default(),
     );
-    let mut payload = payload(run);
-    payload["reason"] = reason.code.into();
-    if let Some(words) = reason.words {
-        payload["message"] = words.into();
-    }
+    let payload = json!(DeniedPayload {
+        run: RunPayload::of(run),
+        reason: reason.code,
+        message: reason.words,
+    });
     queue(change, run, EventKind::Denied, &text, &payload, wakes)?;
     Ok(())
 }
@@ -339,15 +348,69 @@ fn place(run: &OpenRun, session: Option<&str>) -> String {
     }
 }
 
-fn payload(run: &OpenRun) -> Value {
-    json!({
-        "approvalId": run.approval_id,
-        "command": clipped_command(&run.command),
-        "host": run.host,
-        "node": run.node,
-        "runId": run.id,
-        "sessionKey": run.session_key,
-    })
+/// The run that an event is about, in the event's payload.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunPayload<'a> {
+    approval_id: Option<&'a str>,
+    command: String,
+    host: &'a str,
+    node: Option<&'a str>,
+    run_id: &'a str,
+    session_key: &'a str,
+}
+
+impl<'a> RunPayload<'a> {
+    fn of(run: &'a OpenRun) -> Self {
+        Self {
+            approval_id: run.approval_id.as_deref(),
+            command: clipped_command(&run.command),
+            host: &run.host,
+            node: run.node.as_deref(),
+            run_id: &run.id,
+            session_key: &run.session_key,
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RunningPayload<'a> {
+    #[serde(flatten)]
+    run: RunPayload<'a>,
+    started_at_ms: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FinishedPayload<'a> {
+    #[serde(flatten)]
+    run: RunPayload<'a>,
+    exit_code: Option<i64>,
+    output: &'a str,
+    outcome: Option<&'a RecordedOutcome>,
+    session: Option<&'a str>,
+    success: bool,
+    timed_out: bool,
+}
+
+#[derive(Serialize)]
+struct DeniedPayload<'a> {
+    #[serde(flatten)]
+    run: RunPayload<'a>,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+}
+
+/// What a denial reads of the stored plan of an approval. The plan of a run and the subject of a
+/// remote approval both have these fields.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DeniedPlan {
+    #[serde(deserialize_with = "lenient_field")]
+    command: Option<String>,
+    session_key: Value,
 }
 
 /// Whether it is new.

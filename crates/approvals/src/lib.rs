@@ -61,16 +61,16 @@ pub use patch_plan::{
 };
 pub use pending::{PendingApproval, shown_command, stored_plan};
 pub use process::{process_lives, process_name, requester_at_home, requester_has_ended};
-pub use remote::{NOTES, RemoteApproval};
+pub use remote::RemoteApproval;
 pub use stored_verdict::{ResumeFacts, RunManner, StoredCaller, StoredVerdict, verdict_reasons};
 pub use view::{
-    ApprovalView, MESSAGE_BYTES, RUNS_ELSEWHERE, RemoteRunFacts, ViewBlock, ViewDetail, ViewField,
-    ViewLabel, ViewLine, ViewPart, ViewTone, add_scripts, build_view,
+    ApprovalView, ElsewhereNotes, ElsewhereSubject, MESSAGE_BYTES, RemoteRunFacts, ViewBlock,
+    ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone, add_scripts, build_view,
 };
 
 /// The vocabulary of the store that surfaces need to show and decide approvals and to read the audit.
 pub use interlock_store::{
     ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter, AuditHead,
     AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind, Grant, Lease, PendingPage,
-    SessionEvent, WaitingEvents,
+    RecordedOutcome, RecordedStatus, SessionEvent, WaitingEvents,
 };

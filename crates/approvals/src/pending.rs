@@ -4,6 +4,7 @@ use interlock_command::display::{self, Secrets, ShownLine, ShownText};
 use interlock_plan::{BindingKind, BoundRole, RunPlan};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Lease, PinnedScript};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::always::AlwaysForms;
@@ -102,46 +103,84 @@ impl PendingApproval {
 
     /// For programs: what surfaces send and print.
     pub fn to_json(&self) -> Value {
-        let offered = self.offered.iter();
-        let choices: Vec<&str> = offered.map(|decision| decision.as_str()).collect();
-        let diff = self.diff.as_ref().map(|diff| {
-            json!({
-                "text": diff.text,
-                "added": diff.added,
-                "removed": diff.removed,
-                "leftOutLines": diff.left_out,
-            })
-        });
-        let mut value = json!({
-            "id": self.id,
-            "shortId": self.short_id,
-            "planDigest": self.plan_digest,
-            "agent": self.agent,
-            "sessionKey": self.session_key,
-            "host": self.host,
-            "command": self.command.text,
-            "maskedSecrets": self.view.masked_secrets,
-            "view": self.view.bounded(MESSAGE_BYTES),
-            "cwd": self.cwd,
-            "binding": self.binding,
-            "bindingReason": self.binding_reason,
-            "reasons": self.reasons,
-            "always": self.always,
-            "alwaysForm": self.always_form,
-            "alwaysWider": self.wider,
-            "alwaysNotWider": self.not_wider,
-            "alwaysNotOffered": self.no_always,
-            "choices": choices,
-            "diff": diff,
-            "requester": requester_at_home(&self.requester).0,
-            "createdAtMs": self.created_at_ms,
-            "expiresAtMs": self.expires_at_ms,
-        });
-        if let Some(node) = &self.node {
-            value["node"] = node.as_str().into();
-        }
-        value
+        json!(self.printed())
     }
+
+    pub(crate) fn printed(&self) -> PrintedApproval<'_> {
+        let offered = self.offered.iter();
+        let choices = offered.map(|decision| decision.as_str()).collect();
+        PrintedApproval {
+            id: &self.id,
+            short_id: &self.short_id,
+            plan_digest: &self.plan_digest,
+            agent: &self.agent,
+            session_key: &self.session_key,
+            host: &self.host,
+            command: &self.command.text,
+            masked_secrets: self.view.masked_secrets,
+            view: self.view.bounded(MESSAGE_BYTES),
+            cwd: &self.cwd,
+            binding: &self.binding,
+            binding_reason: &self.binding_reason,
+            reasons: &self.reasons,
+            always: &self.always,
+            always_form: self.always_form,
+            always_wider: &self.wider,
+            always_not_wider: &self.not_wider,
+            always_not_offered: self.no_always.as_deref(),
+            choices,
+            diff: self.diff.as_ref().map(|diff| PrintedDiff {
+                text: &diff.text,
+                added: diff.added,
+                removed: diff.removed,
+                left_out_lines: diff.left_out,
+            }),
+            requester: requester_at_home(&self.requester).0,
+            created_at_ms: self.created_at_ms,
+            expires_at_ms: self.expires_at_ms,
+            node: self.node.as_deref(),
+        }
+    }
+}
+
+/// An approval as surfaces send and print it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PrintedApproval<'a> {
+    id: &'a str,
+    short_id: &'a str,
+    plan_digest: &'a str,
+    agent: &'a str,
+    session_key: &'a str,
+    host: &'a str,
+    command: &'a str,
+    masked_secrets: usize,
+    view: ApprovalView,
+    cwd: &'a str,
+    binding: &'a str,
+    binding_reason: &'a str,
+    reasons: &'a [String],
+    always: &'a [Entry],
+    always_form: AlwaysForm,
+    always_wider: &'a [Wider],
+    always_not_wider: &'a [NotWider],
+    always_not_offered: Option<&'a str>,
+    choices: Vec<&'static str>,
+    pub(crate) diff: Option<PrintedDiff<'a>>,
+    requester: &'a str,
+    created_at_ms: i64,
+    expires_at_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PrintedDiff<'a> {
+    text: &'a str,
+    added: usize,
+    removed: usize,
+    left_out_lines: usize,
 }
 
 /// What was kept with an approval for its approvers.

@@ -3,7 +3,7 @@
 
 use interlock_command::display::{Secrets, ShownText};
 use interlock_store::{
-    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval,
+    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval, RecordedOutcome,
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -13,18 +13,14 @@ use crate::claim::check_claim;
 use crate::clock::now;
 use crate::error::ApprovalRefusal;
 use crate::hex::hex;
-use crate::pending::{PendingApproval, add_binding, add_reasons, add_session, shown_command};
+use crate::pending::{PendingApproval, add_binding, add_reasons, add_session};
 use crate::process::process_name;
 use crate::stored_verdict::StoredVerdict;
-use crate::view::{ViewLabel, build_remote_view};
+use crate::view::{RemoteSubject, ViewLabel, build_remote_view};
 use interlock_rules::RulesError;
 
 /// The binding of such an approval: the other host binds it.
 pub(crate) const REMOTE: &str = "remote";
-
-/// The property of a subject that holds what the other host itself says of it, where that is known:
-/// `binding`, `bindingReason`, `reasons`, `always`, `noAlways`. Approvers read it.
-pub const NOTES: &str = "notes";
 
 /// An approval that another host, or a client for it, requests.
 #[derive(Debug, Clone)]
@@ -59,7 +55,8 @@ impl Approvals<'_> {
         let config = self.config()?;
         let most = config.config().exec_for(requested.agent).most_pending();
         let life = i64::try_from(requested.expires_in_ms).unwrap_or(i64::MAX);
-        let preview = command(requested.subject, Secrets::Masked);
+        let read = RemoteSubject::read(requested.subject);
+        let preview = read.shown_command(Secrets::Masked);
         let plan_digest = digest(&plan);
         let request = ApprovalRequest {
             content_digest: plan_digest.clone(),
@@ -93,7 +90,7 @@ impl Approvals<'_> {
                 claim: None,
             };
             let subject = requested.subject.clone();
-            let pending = pending(approval, subject, preview, Secrets::Masked);
+            let pending = pending(approval, subject, read, preview, Secrets::Masked);
             show(&pending);
             Ok(Some(pending))
         })
@@ -135,7 +132,11 @@ impl Approvals<'_> {
     }
 
     /// Records what became of a run that another host made.
-    pub fn finish_remote(self, id: &str, outcome: Option<&Value>) -> Result<(), RulesError> {
+    pub fn finish_remote(
+        self,
+        id: &str,
+        outcome: Option<&RecordedOutcome>,
+    ) -> Result<(), RulesError> {
         let store = self.store;
         match outcome {
             Some(outcome) => store.finish_claim(id, outcome, now())?,
@@ -157,54 +158,54 @@ pub(crate) fn read_remote(
             short_id: approval.short_id.clone(),
             problem: "its question cannot be read".to_owned(),
         })?;
-    let command = command(&subject, secrets);
-    Ok(pending(approval, subject, command, secrets))
+    let read = RemoteSubject::read(&subject);
+    let command = read.shown_command(secrets);
+    Ok(pending(approval, subject, read, command, secrets))
 }
 
-fn command(subject: &Value, secrets: Secrets) -> ShownText {
-    shown_command(subject["command"].as_str().unwrap_or_default(), secrets)
-}
-
+/// `subject` is given back as it was stored; `read` is what an approver is shown of it.
 fn pending(
     approval: Approval,
     subject: Value,
+    read: RemoteSubject,
     command: ShownText,
     secrets: Secrets,
 ) -> PendingApproval {
     let request = approval.request;
-    let text = |name: &str| subject[name].as_str().unwrap_or_default().to_owned();
-    let notes = &subject[NOTES];
-    let said = |name: &str| notes[name].as_str();
     let mut offered = vec![ApprovalDecision::AllowOnce];
     if request.always.is_some() {
         offered.push(ApprovalDecision::AllowAlways);
     }
     offered.push(ApprovalDecision::Deny);
-    let binding = said("binding").unwrap_or(REMOTE).to_owned();
-    let binding_reason = said("bindingReason").unwrap_or("bound by the host that runs it");
-    let reasons: Vec<String> = serde_json::from_value(notes["reasons"].clone())
-        .unwrap_or_else(|_| vec!["another host asks".to_owned()]);
-    let mut view = build_remote_view(&subject, notes, request.node.as_deref(), secrets);
+    let mut view = build_remote_view(&read, request.node.as_deref(), secrets);
+    let notes = read.notes;
+    let binding = notes.binding.unwrap_or_else(|| REMOTE.to_owned());
+    let binding_reason = notes
+        .binding_reason
+        .unwrap_or_else(|| "bound by the host that runs it".to_owned());
+    let reasons = notes
+        .reasons
+        .unwrap_or_else(|| vec!["another host asks".to_owned()]);
     view.field(ViewLabel::Agent, &request.agent);
     add_session(&mut view, &request.session_key);
     add_reasons(&mut view, &reasons);
-    add_binding(&mut view, &binding, binding_reason);
+    add_binding(&mut view, &binding, &binding_reason);
     PendingApproval {
         view,
         command,
-        cwd: text("cwd"),
+        cwd: read.cwd.unwrap_or_default(),
         binding,
-        binding_reason: binding_reason.to_owned(),
+        binding_reason,
         reasons,
         // Shown, and stored by the other host.
-        always: serde_json::from_value(notes["always"].clone()).unwrap_or_default(),
-        always_form: serde_json::from_value(notes["alwaysForm"].clone()).unwrap_or_default(),
+        always: notes.always,
+        always_form: notes.always_form,
         wider: Vec::new(),
         not_wider: Vec::new(),
         no_always: request.always.is_none().then(|| {
-            said("noAlways")
-                .unwrap_or("the policy of that host asks every time")
-                .to_owned()
+            notes
+                .no_always
+                .unwrap_or_else(|| "the policy of that host asks every time".to_owned())
         }),
         offered,
         id: approval.id,

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use build::build_view;
 pub use lines::{ViewDetail, ViewLine};
-pub(crate) use remote::build_remote_view;
-pub use remote::{RUNS_ELSEWHERE, RemoteRunFacts};
+pub use remote::{ElsewhereNotes, ElsewhereSubject, RemoteRunFacts};
+pub(crate) use remote::{RemoteSubject, build_remote_view};
 pub use scripts::add_scripts;
 
 /// In a message, of each text.

@@ -9,8 +9,10 @@ use interlock_policy::{
     AgentId, Ask, CallerInput, Document, Evaluation, Policy, RunRequest, evaluate,
 };
 use interlock_rules::{RulesError, document_in_force, now_ms};
-use interlock_store::{AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE, Store};
-use serde::Serialize;
+use interlock_store::{
+    AuditFilter, AuditKind, AuditOrder, AuditRecord, MAX_PAGE, Store, lenient_field,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::policy_host::PolicyHost;
@@ -190,48 +192,84 @@ pub(crate) struct Past {
     reason: String,
 }
 
+/// The body of the audit record of a verdict, as this or an earlier version wrote it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VerdictBody {
+    #[serde(deserialize_with = "lenient_field")]
+    agent: Option<String>,
+    /// A list of texts, or null.
+    argv: Value,
+    #[serde(deserialize_with = "lenient_field")]
+    ask: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    command: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    cwd: Option<String>,
+    /// The variables with their values; earlier versions wrote a list of their names.
+    env: Value,
+    /// Whether the record holds the command as it was.
+    #[serde(deserialize_with = "lenient_field")]
+    exact: bool,
+    input: Value,
+    #[serde(deserialize_with = "lenient_field")]
+    reason: VerdictBodyReason,
+    #[serde(deserialize_with = "lenient_field")]
+    refused: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    verdict: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    workspace: Option<Vec<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct VerdictBodyReason {
+    #[serde(deserialize_with = "lenient_field")]
+    code: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    message: Option<String>,
+}
+
 impl Past {
     /// Or why it cannot be judged again.
     pub(crate) fn read(body: &Value) -> Result<Self, &'static str> {
-        let text = |key: &str| body[key].as_str().map(str::to_owned);
-        if body["refused"] == "TOOL_DENIED" {
+        let body = VerdictBody::deserialize(body).unwrap_or_default();
+        if body.refused.as_deref() == Some("TOOL_DENIED") {
             return Err("the tool was closed, so nothing was judged");
         }
-        if body["reason"]["code"] == "env-rejected" {
+        if body.reason.code.as_deref() == Some("env-rejected") {
             return Err("the environment was refused, whatever the policy says");
         }
-        if body["exact"] != true {
+        if !body.exact {
             return Err("the record does not hold the command as it was");
         }
-        let argv = match &body["argv"] {
+        let argv = match body.argv {
             Value::Null => None,
-            argv => Some(serde_json::from_value(argv.clone()).map_err(|_| UNREADABLE)?),
+            argv => Some(serde_json::from_value(argv).map_err(|_| UNREADABLE)?),
         };
         // Earlier versions wrote the names of the variables and not their values.
-        let env = match &body["env"] {
+        let env = match body.env {
             Value::Null => BTreeMap::new(),
             Value::Array(names) if names.is_empty() => BTreeMap::new(),
             Value::Array(_) => return Err("the record does not hold the environment as it was"),
-            env => serde_json::from_value(env.clone()).map_err(|_| UNREADABLE)?,
+            env => serde_json::from_value(env).map_err(|_| UNREADABLE)?,
         };
-        let input = match &body["input"] {
+        let input = match body.input {
             Value::Null => CallerInput::None,
-            input => serde_json::from_value(input.clone()).map_err(|_| UNREADABLE)?,
+            input => serde_json::from_value(input).map_err(|_| UNREADABLE)?,
         };
         Ok(Self {
             env,
             input,
-            workspace: serde_json::from_value(body["workspace"].clone()).unwrap_or_default(),
-            agent: text("agent").ok_or(UNREADABLE)?,
-            cwd: text("cwd").ok_or(UNREADABLE)?,
-            command: text("command").ok_or(UNREADABLE)?,
+            workspace: body.workspace,
+            agent: body.agent.ok_or(UNREADABLE)?,
+            cwd: body.cwd.ok_or(UNREADABLE)?,
+            command: body.command.ok_or(UNREADABLE)?,
             argv,
-            ask: body["ask"].as_str().and_then(Ask::parse),
-            verdict: text("verdict").ok_or(UNREADABLE)?,
-            reason: body["reason"]["message"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned(),
+            ask: body.ask.as_deref().and_then(Ask::parse),
+            verdict: body.verdict.ok_or(UNREADABLE)?,
+            reason: body.reason.message.unwrap_or_default(),
         })
     }
 

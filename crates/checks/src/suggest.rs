@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use interlock_policy::{AlwaysForm, Document, Entry, Outcome, quote};
 use interlock_rules::{RulesError, document_in_force};
-use interlock_store::{AuditKind, Store};
-use serde::Serialize;
+use interlock_store::{AuditKind, Store, lenient_field};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -185,6 +185,32 @@ fn checked<H: PolicyHost>(
     Ok(Ok(suggestion))
 }
 
+/// The body of the audit record of a prompt.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PromptBody {
+    #[serde(deserialize_with = "lenient_field")]
+    agent: String,
+    #[serde(deserialize_with = "lenient_field")]
+    approval_id: String,
+    /// Null where this host runs it.
+    node: Value,
+    #[serde(deserialize_with = "lenient_field")]
+    preview: String,
+}
+
+/// The body of the audit record of a decision.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DecisionBody {
+    #[serde(deserialize_with = "lenient_field")]
+    approval_id: String,
+    #[serde(deserialize_with = "lenient_field")]
+    decider: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    decision: String,
+}
+
 /// The commands that approvers allowed, and those that they denied. Commands of which the audit hides
 /// a secret are in neither.
 fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, RulesError> {
@@ -193,7 +219,6 @@ fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, Rules
     let mut decisions = Decisions::default();
     for record in history(store, filter, None, MAX_RECORDS)? {
         let body = &record.body;
-        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
         match record.kind {
             AuditKind::Verdict => {
                 if let Ok(past) = Past::read(body)
@@ -204,19 +229,22 @@ fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, Rules
             }
             AuditKind::Prompt => {
                 // What runs on a node is decided by the node's own document.
-                let is_local = body["node"] == Value::Null;
-                let past = asked.get(&(text("agent"), text("preview")));
+                let prompt = PromptBody::deserialize(body).unwrap_or_default();
+                let is_local = prompt.node.is_null();
+                let past = asked.get(&(prompt.agent, prompt.preview));
                 if let Some(past) = past.filter(|_| is_local) {
-                    waiting.insert(text("approvalId"), past.clone());
+                    waiting.insert(prompt.approval_id, past.clone());
                 }
             }
             AuditKind::Decision => {
                 // A person decided; a fallback or an expiry says nothing about habits.
-                let is_persons = body["decider"].is_string();
-                let Some(past) = waiting.remove(&text("approvalId")).filter(|_| is_persons) else {
+                let decision = DecisionBody::deserialize(body).unwrap_or_default();
+                let is_persons = decision.decider.is_some();
+                let past = waiting.remove(&decision.approval_id);
+                let Some(past) = past.filter(|_| is_persons) else {
                     continue;
                 };
-                if text("decision").starts_with("allow") {
+                if decision.decision.starts_with("allow") {
                     decisions.allowed.push(past);
                 } else {
                     decisions.denied.push(past);

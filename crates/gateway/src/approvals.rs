@@ -13,6 +13,7 @@ use interlock_approvals::{AuditFilter, AuditKind, AuditOrder, AuditRecord, Pendi
 use interlock_command::display::Secrets;
 use interlock_host::HostError;
 use interlock_store::{ApprovalEnd, ApprovalEnding};
+use serde::Deserialize;
 use tokio::sync::{Notify, oneshot};
 
 use crate::gateway::Gateway;
@@ -386,8 +387,17 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
     Ok((records.len(), following))
 }
 
+/// The body of an audit record that is about an approval.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ApprovalRecordBody {
+    approval_id: String,
+}
+
 fn approval_change(record: &AuditRecord) -> Option<ApprovalChange> {
-    let id = record.body["approvalId"].as_str()?.to_owned();
+    let id = ApprovalRecordBody::deserialize(&record.body)
+        .ok()?
+        .approval_id;
     match record.kind {
         AuditKind::Prompt => Some(ApprovalChange::Asked { id }),
         AuditKind::Decision => Some(ApprovalChange::Ended { id }),

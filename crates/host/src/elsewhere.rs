@@ -2,8 +2,8 @@
 //! by the caller. Nothing of them is pinned, shielded or limited, and the approver reads that.
 
 use interlock_approvals::{
-    ApprovalRefusal, NOTES, PendingApproval, RUNS_ELSEWHERE, RemoteApproval, check_bound,
-    verdict_reasons,
+    ApprovalRefusal, ElsewhereNotes, ElsewhereSubject, PendingApproval, RemoteApproval,
+    check_bound, verdict_reasons,
 };
 use interlock_checks::refusal;
 use interlock_command::Source;
@@ -91,20 +91,20 @@ impl LocalHost {
         let session_key = exec.session_key();
         let mut reasons = verdict_reasons(verdict);
         reasons.extend(request.facts.iter().cloned());
-        let mut subject = json!({
-            "command": command_text(&exec.source),
-            "cwd": exec.cwd,
-            "host": "gateway",
-            "agentId": exec.agent.as_str(),
-            "sessionKey": session_key,
-            "allowedDecisions": ["allow-once", "deny"],
-        });
-        subject[RUNS_ELSEWHERE] = request.runner.into();
-        subject[NOTES] = json!({
-            "binding": "elsewhere",
-            "bindingReason": format!("{} runs it: nothing of it is pinned", request.runner),
-            "reasons": reasons,
-            "noAlways": format!("{} runs it, and asks Interlock every time", request.runner),
+        let subject = json!(ElsewhereSubject {
+            command: &command_text(&exec.source),
+            cwd: &exec.cwd,
+            host: "gateway",
+            agent_id: exec.agent.as_str(),
+            session_key: &session_key,
+            allowed_decisions: ["allow-once", "deny"],
+            runs_elsewhere: request.runner,
+            notes: ElsewhereNotes {
+                binding: "elsewhere",
+                binding_reason: format!("{} runs it: nothing of it is pinned", request.runner),
+                reasons,
+                no_always: format!("{} runs it, and asks Interlock every time", request.runner),
+            },
         });
         let requested = RemoteApproval {
             id: None,

@@ -24,8 +24,12 @@ use interlock_patch::{
     ReservedPaths, sha256,
 };
 use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
-use interlock_store::{AuditKind, MAX_AUDIT_BODY_BYTES};
-use serde_json::{Value, json};
+use interlock_store::{
+    AuditKind, MAX_AUDIT_BODY_BYTES, NullableField, RecordedFile, RecordedFileChange,
+    RecordedOutcome, RecordedStatus,
+};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::caller_context::CallerContext;
 use crate::local::{HostError, LocalHost};
@@ -317,8 +321,11 @@ impl LocalHost {
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let begun = json!({ "approvalId": approval, "outcome": "begun", "paths": paths });
-        self.record_patch(request, begun)
+        let begun = PatchRecord {
+            paths: Some(paths),
+            ..PatchRecord::new(request, approval, "begun")
+        };
+        self.record_patch(begun)
     }
 
     /// Puts down what became of it.
@@ -328,16 +335,18 @@ impl LocalHost {
         applied: Result<PatchSummary, PatchError>,
         approval: Option<&str>,
     ) -> Result<PatchSummary, PatchError> {
-        let mut report = match &applied {
-            Ok(summary) => json!({ "files": files(summary), "outcome": "applied" }),
-            Err(error) => json!({
-                "code": error.code(),
-                "message": error.to_string(),
-                "outcome": "refused",
-            }),
+        let report = match &applied {
+            Ok(summary) => PatchRecord {
+                files: Some(files(summary)),
+                ..PatchRecord::new(request, approval, "applied")
+            },
+            Err(error) => PatchRecord {
+                code: Some(error.code()),
+                message: Some(error.to_string()),
+                ..PatchRecord::new(request, approval, "refused")
+            },
         };
-        report["approvalId"] = approval.into();
-        match (self.record_patch(request, report), applied) {
+        match (self.record_patch(report), applied) {
             (Err(error), Ok(_)) => Err(PatchError::Unrecorded(error)),
             // Why it was refused says more.
             (_, applied) => applied,
@@ -404,14 +413,11 @@ impl LocalHost {
         })
     }
 
-    fn record_patch(&self, request: &PatchRequest<'_>, what: Value) -> Result<(), HostError> {
-        let mut record = what;
-        record["agent"] = request.agent.as_str().into();
-        record["model"] = request.model.into();
-        record["patchDigest"] = sha256(request.input.as_bytes()).into();
-        record["root"] = request.root.display().to_string().into();
-        shorten(&mut record);
-        self.store().append(AuditKind::Patch, &record, now())?;
+    fn record_patch(&self, mut record: PatchRecord<'_>) -> Result<(), HostError> {
+        record.files_left_out = record.files.as_mut().and_then(shorten);
+        record.paths_left_out = record.paths.as_mut().and_then(shorten);
+        self.store()
+            .append(AuditKind::Patch, &json!(record), now())?;
         Ok(())
     }
 
@@ -430,10 +436,61 @@ fn protected_text(files: &[ProtectedFile]) -> String {
 }
 
 /// The outcome of an approved patch, for its record and event.
-pub(crate) fn summary_outcome(summary: &PatchSummary) -> Value {
-    let mut outcome = json!({ "exitCode": 0, "files": files(summary), "status": "applied" });
-    shorten(&mut outcome);
-    outcome
+pub(crate) fn summary_outcome(summary: &PatchSummary) -> RecordedOutcome {
+    let mut files = files(summary);
+    RecordedOutcome {
+        exit_code: NullableField::Value(0),
+        files_left_out: shorten(&mut files),
+        files: Some(files),
+        ..RecordedOutcome::new(RecordedStatus::Applied)
+    }
+}
+
+/// The audit record of a patch: that it begins, or what became of it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PatchRecord<'a> {
+    agent: &'a str,
+    approval_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<Vec<RecordedFile>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files_left_out: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    model: Option<&'a str>,
+    outcome: &'static str,
+    patch_digest: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths_left_out: Option<usize>,
+    root: String,
+}
+
+impl<'a> PatchRecord<'a> {
+    fn new(
+        request: &'a PatchRequest<'_>,
+        approval_id: Option<&'a str>,
+        outcome: &'static str,
+    ) -> Self {
+        Self {
+            agent: request.agent.as_str(),
+            approval_id,
+            code: None,
+            files: None,
+            files_left_out: None,
+            message: None,
+            model: request.model,
+            outcome,
+            patch_digest: sha256(request.input.as_bytes()),
+            paths: None,
+            paths_left_out: None,
+            root: request.root.display().to_string(),
+        }
+    }
 }
 
 /// As the reference compares them.
@@ -443,53 +500,44 @@ fn is_same_model(allowed: &str, named: &str) -> bool {
 }
 
 /// Every file of a patch, what became of it, how much, and what it was before and after.
-fn files(summary: &PatchSummary) -> Vec<Value> {
-    let file = |change: &str, file: &FileSummary| {
-        json!({
-            "after": file.hashes.after,
-            "before": file.hashes.before,
-            "change": change,
-            "linesAdded": file.lines_added,
-            "linesRemoved": file.lines_removed,
-            "path": file.path,
-        })
+fn files(summary: &PatchSummary) -> Vec<RecordedFile> {
+    use RecordedFileChange::{Added, Deleted, Moved, Updated};
+    let file = |change, file: &FileSummary| RecordedFile {
+        after: file.hashes.after.clone(),
+        before: file.hashes.before.clone(),
+        change,
+        from: None,
+        lines_added: file.lines_added,
+        lines_removed: file.lines_removed,
+        path: file.path.clone(),
     };
-    let moved = |moved: &MoveSummary| {
-        json!({
-            "after": moved.hashes.after,
-            "before": moved.hashes.before,
-            "change": "moved",
-            "from": moved.from,
-            "linesAdded": moved.lines_added,
-            "linesRemoved": moved.lines_removed,
-            "path": moved.to,
-        })
+    let moved = |moved: &MoveSummary| RecordedFile {
+        after: moved.hashes.after.clone(),
+        before: moved.hashes.before.clone(),
+        change: Moved,
+        from: Some(moved.from.clone()),
+        lines_added: moved.lines_added,
+        lines_removed: moved.lines_removed,
+        path: moved.to.clone(),
     };
-    let added = summary.added.iter().map(|one| file("added", one));
-    let updated = summary.modified.iter().map(|one| file("updated", one));
-    let deleted = summary.deleted.iter().map(|one| file("deleted", one));
+    let added = summary.added.iter().map(|one| file(Added, one));
+    let updated = summary.modified.iter().map(|one| file(Updated, one));
+    let deleted = summary.deleted.iter().map(|one| file(Deleted, one));
     let moved = summary.moved.iter().map(moved);
     added.chain(updated).chain(deleted).chain(moved).collect()
 }
 
 /// A record has a most that it may hold: of a patch of very many files the first ones are in it, and
-/// how many are not. The digest names the whole patch.
-fn shorten(record: &mut Value) {
-    for (name, left_out) in [("files", "filesLeftOut"), ("paths", "pathsLeftOut")] {
-        let Some(list) = record.get_mut(name).and_then(Value::as_array_mut) else {
-            continue;
-        };
-        let mut bytes = 0;
-        let fitting = list.iter().take_while(|one| {
-            bytes += one.to_string().len() + 1;
-            bytes <= MAX_AUDIT_BODY_BYTES / 4
-        });
-        let (kept, total) = (fitting.count(), list.len());
-        if kept < total {
-            list.truncate(kept);
-            record[left_out] = (total - kept).into();
-        }
-    }
+/// how many are not. The digest names the whole patch. Returns how many are left out, if any.
+fn shorten<T: Serialize>(list: &mut Vec<T>) -> Option<usize> {
+    let mut bytes = 0;
+    let fitting = list.iter().take_while(|one| {
+        bytes += json!(one).to_string().len() + 1;
+        bytes <= MAX_AUDIT_BODY_BYTES / 4
+    });
+    let (kept, total) = (fitting.count(), list.len());
+    list.truncate(kept);
+    (kept < total).then_some(total - kept)
 }
 
 /// The global level and the agent's own; each can only restrict.

@@ -6,6 +6,7 @@
 //! nothing runs by it.
 
 use rusqlite::params;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::approvals::{Author, StoredDocument, WrittenDocument, checked, now_ms};
@@ -13,7 +14,7 @@ use crate::audit::{AuditHead, AuditKind, chained_record, newest_of};
 use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
-use crate::json::sha256_hex;
+use crate::json::{lenient_field, sha256_hex};
 use crate::recorded::{self, DocumentRecord};
 
 /// What the `document` of a record says that a write of the approvals document left.
@@ -296,16 +297,31 @@ fn sealed(hash: &str, head: AuditHead) -> (&str, String) {
 }
 
 fn is_about_approvals(body: &str) -> bool {
-    let body: Value = serde_json::from_str(body).unwrap_or_default();
-    body["document"] == APPROVALS
+    DocumentWriteBody::read(body).document.as_deref() == Some(APPROVALS)
+}
+
+/// What the body of an audit record says of the document that it is about.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DocumentWriteBody {
+    #[serde(deserialize_with = "lenient_field")]
+    document: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    new_hash: Option<String>,
+}
+
+impl DocumentWriteBody {
+    fn read(body: &str) -> Self {
+        serde_json::from_str(body).unwrap_or_default()
+    }
 }
 
 /// Whether a record says that it wrote the document with this hash.
 fn is_write_of((kind, body): &(String, String), hash: &str) -> bool {
-    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    let body = DocumentWriteBody::read(body);
     kind == AuditKind::PolicyWrite.as_str()
-        && body["document"] == APPROVALS
-        && body["newHash"] == hash
+        && body.document.as_deref() == Some(APPROVALS)
+        && body.new_hash.as_deref() == Some(hash)
 }
 
 fn row(sql: &Sql<'_>) -> Result<Option<DocumentRow>, StoreError> {

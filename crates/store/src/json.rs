@@ -2,6 +2,8 @@
 
 use rusqlite::Row;
 use rusqlite::types::Type;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -42,8 +44,19 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// Reads a field of JSON that another program, or another version of this one, wrote: a value of
+/// another type counts as absent, and does not make the other fields unreadable.
+pub fn lenient_field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
 /// A column that holds JSON.
-pub(crate) fn column(row: &Row<'_>, index: usize) -> rusqlite::Result<Value> {
+pub(crate) fn column<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     parse(&row.get::<_, String>(index)?, index)
 }
 
@@ -53,7 +66,7 @@ pub(crate) fn column_if_any(row: &Row<'_>, index: usize) -> rusqlite::Result<Opt
     text.map(|text| parse(&text, index)).transpose()
 }
 
-fn parse(text: &str, index: usize) -> rusqlite::Result<Value> {
+fn parse<T: DeserializeOwned>(text: &str, index: usize) -> rusqlite::Result<T> {
     serde_json::from_str(text).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
     })

@@ -54,6 +54,7 @@ pub use events::{
 };
 pub use forwarded::IssuedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
+pub use json::lenient_field;
 pub use limits::{
     MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
     MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
@@ -64,7 +65,8 @@ pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
     CreatedApproval, Decided, Delivery, DeliveryState, ExpiredApproval, FallbackAnswer,
-    ForwardedClaim, Lease, NotAllowed, PendingPage, PinnedScript, Purged,
+    ForwardedClaim, Lease, NotAllowed, NullableField, PendingPage, PinnedScript, Purged,
+    RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
 pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};

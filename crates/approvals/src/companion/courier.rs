@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use interlock_command::display::{Secrets, visible};
 use interlock_store::{ApprovalDecision, Delivery, DeliveryState, Lease};
 use interlock_supervisor::{SupervisorPaths, check_peer};
+use serde_json::json;
 
 use super::link::{Link, LinkError, MAX_FROM_COMPANION, MAX_FROM_HOST};
 use super::listener::RefusedHost;
@@ -204,10 +205,12 @@ impl Courier<'_> {
         let greeting = serde_json::to_string(&own).map_err(|error| error.to_string())?;
         link.say(&greeting).map_err(|error| error.to_string())?;
         self.state = CourierState::Open { link, sealed };
-        let mut approval = self.approval.to_json();
+        let mut printed = self.approval.printed();
+        let mut approval = json!(printed);
         // As much of it as fits; the difference is the one part that others can make long.
         if approval.to_string().len() > MAX_FROM_HOST / 4 {
-            approval["diff"] = serde_json::Value::Null;
+            printed.diff = None;
+            approval = json!(printed);
         }
         self.say(&FromHost::Request {
             approval,

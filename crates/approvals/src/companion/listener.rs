@@ -174,7 +174,7 @@ impl HostConnection {
             };
             match sealed.open::<FromHost>(&line, now_ms()).ok()? {
                 FromHost::Request { approval, .. } if self.id.is_none() => {
-                    let id = approval["id"].as_str()?.to_owned();
+                    let id = ReceivedApproval::deserialize(&approval).ok()?.id;
                     brought.push(id.clone());
                     self.id = Some(id);
                     self.say(&FromCompanion::Received {})?;
@@ -190,6 +190,12 @@ impl HostConnection {
         let line = self.sealed.as_mut()?.seal(message, now_ms()).ok()?;
         self.link.say(&line).ok()
     }
+}
+
+/// What this end needs of an approval that it received.
+#[derive(Deserialize)]
+struct ReceivedApproval {
+    id: String,
 }
 
 /// Greets a host that may send approvals; the others get the reason why not.

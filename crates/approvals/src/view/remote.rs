@@ -3,22 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::display::{self, Secrets};
+use interlock_command::display::{self, Secrets, ShownText};
+use interlock_policy::{AlwaysForm, Entry};
+use interlock_store::lenient_field;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::build::{ViewInput, add_command, add_env, add_input, add_time};
 use super::{ApprovalView, ViewLabel, ViewPart};
-
-/// The property of a subject whose approval lets the caller's own shell run something: it names that
-/// shell. Only this host writes it; subjects of clients and nodes have no such property.
-pub const RUNS_ELSEWHERE: &str = "runsElsewhere";
+use crate::pending::shown_command;
 
 /// More of what a node says is not shown; it is said that it is not.
 const MAX_NODE_VIEW_BYTES: usize = 1024 * 1024;
 
 /// What the gateway will send with a run beyond the plan of its node. It is stored with the
-/// approval, under [`RemoteRunFacts::KEY`] of its subject.
+/// approval, as `runFacts` of its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteRunFacts {
@@ -33,30 +32,121 @@ pub struct RemoteRunFacts {
 }
 
 impl RemoteRunFacts {
-    pub const KEY: &str = "runFacts";
     /// Holds the variables alone, where a client runs what is allowed by itself.
     pub const ENV_KEY: &str = "runEnv";
     /// What the node is called; its id stands beside it, since a node chooses its name.
     pub const NODE_NAME_KEY: &str = "nodeName";
 }
 
-/// `subject` is what is stored; `notes` is what the node says, and is not trusted.
+/// The subject of an approval that lets the caller's own shell run something.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ElsewhereSubject<'a> {
+    pub command: &'a str,
+    pub cwd: &'a str,
+    pub host: &'static str,
+    pub agent_id: &'a str,
+    pub session_key: &'a str,
+    pub allowed_decisions: [&'static str; 2],
+    /// Names that shell. Only this host writes it; subjects of clients and nodes have no such
+    /// property.
+    pub runs_elsewhere: &'a str,
+    pub notes: ElsewhereNotes,
+}
+
+/// What this host says of such a run.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ElsewhereNotes {
+    pub binding: &'static str,
+    pub binding_reason: String,
+    pub reasons: Vec<String>,
+    pub no_always: String,
+}
+
+/// What an approver is shown of the stored subject of a remote approval.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RemoteSubject {
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) command: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) cwd: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    env_keys: Vec<Value>,
+    #[serde(deserialize_with = "lenient_field")]
+    node_name: Option<String>,
+    /// What the node says; it is not trusted.
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) notes: RemoteNotes,
+    #[serde(deserialize_with = "lenient_field")]
+    run_env: BTreeMap<String, String>,
+    #[serde(deserialize_with = "lenient_field")]
+    run_facts: Option<RemoteRunFacts>,
+    /// As [`ElsewhereSubject`] has it.
+    #[serde(deserialize_with = "lenient_field")]
+    runs_elsewhere: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    system_run_plan: RemotePlanText,
+}
+
+impl RemoteSubject {
+    pub(crate) fn read(subject: &Value) -> Self {
+        Self::deserialize(subject).unwrap_or_default()
+    }
+
+    pub(crate) fn shown_command(&self, secrets: Secrets) -> ShownText {
+        shown_command(self.command.as_deref().unwrap_or_default(), secrets)
+    }
+}
+
+/// What the other host itself says of a run, where that is known. Approvers read it.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RemoteNotes {
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) always: Vec<Entry>,
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) always_form: AlwaysForm,
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) binding: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) binding_reason: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) no_always: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    pub(crate) reasons: Option<Vec<String>>,
+    #[serde(deserialize_with = "lenient_field")]
+    view: ApprovalView,
+}
+
+/// The texts of the command in the plan of a node.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RemotePlanText {
+    #[serde(deserialize_with = "lenient_field")]
+    command_text: Option<String>,
+    #[serde(deserialize_with = "lenient_field")]
+    command_preview: Option<String>,
+}
+
 pub(crate) fn build_remote_view(
-    subject: &Value,
-    notes: &Value,
+    subject: &RemoteSubject,
     node: Option<&str>,
     secrets: Secrets,
 ) -> ApprovalView {
     let mut view = ApprovalView::default();
-    let text = |name: &str| subject[name].as_str().filter(|text| !text.is_empty());
-    let plan = &subject["systemRunPlan"];
-    let command = plan["commandText"].as_str().or(text("command"));
+    let plan = &subject.system_run_plan;
+    let command = plan
+        .command_text
+        .as_deref()
+        .or(unless_empty(subject.command.as_ref()));
     add_command(&mut view, command.unwrap_or_default(), secrets);
-    let preview = plan["commandPreview"].as_str();
+    let preview = plan.command_preview.as_deref();
     if let Some(preview) = preview.filter(|preview| Some(*preview) != command) {
         view.field(ViewLabel::Runs, &format!("the text {preview}"));
     }
-    let said = ApprovalView::deserialize(&notes["view"]).unwrap_or_default();
+    let said = &subject.notes.view;
     for runs in said.values(ViewLabel::Runs) {
         let (lines, masked) = display::command_lines(runs.as_str(), secrets);
         view.masked_secrets += masked;
@@ -64,19 +154,15 @@ pub(crate) fn build_remote_view(
             view.field(ViewLabel::Runs, line.as_str());
         }
     }
-    if let Some(cwd) = text("cwd") {
+    if let Some(cwd) = unless_empty(subject.cwd.as_ref()) {
         view.field(ViewLabel::Directory, cwd);
     }
-    let facts = RemoteRunFacts::deserialize(&subject[RemoteRunFacts::KEY]);
-    let facts_known = facts.is_ok();
-    let facts = facts.unwrap_or_default();
-    let said_env = BTreeMap::deserialize(&subject[RemoteRunFacts::ENV_KEY]).unwrap_or_default();
-    let env: &BTreeMap<String, String> = if facts_known { &facts.env } else { &said_env };
+    let known_facts = subject.run_facts.as_ref();
+    let env = known_facts.map_or(&subject.run_env, |facts| &facts.env);
     for (name, value) in env {
         add_env(&mut view, name, value, secrets);
     }
-    let names = subject["envKeys"].as_array().into_iter().flatten();
-    for name in names.filter_map(Value::as_str) {
+    for name in subject.env_keys.iter().filter_map(Value::as_str) {
         if !env.contains_key(name) {
             view.warning(
                 ViewLabel::Env,
@@ -85,22 +171,22 @@ pub(crate) fn build_remote_view(
         }
     }
     if let Some(node) = node {
-        let name = text(RemoteRunFacts::NODE_NAME_KEY).filter(|name| *name != node);
+        let name = unless_empty(subject.node_name.as_ref()).filter(|name| *name != node);
         let shown = name.map_or_else(|| node.to_owned(), |name| format!("{name} ({node})"));
         view.field(ViewLabel::Host, &format!("the node {shown}"));
     }
     let input = ViewInput {
-        terminal: facts.pty.then(String::new),
-        stdin_is_open: facts.stdin_pipe,
+        terminal: known_facts.is_some_and(|facts| facts.pty).then(String::new),
+        stdin_is_open: known_facts.is_some_and(|facts| facts.stdin_pipe),
     };
     add_input(&mut view, &input);
-    if let Some(runner) = text(RUNS_ELSEWHERE) {
+    if let Some(runner) = unless_empty(subject.runs_elsewhere.as_ref()) {
         let text = format!(
             "{runner} runs it, not Interlock: it is not bound, not shielded and not race-free, and its environment and limits \
              are not known here"
         );
         view.warning(ViewLabel::Race, &text);
-    } else if facts_known {
+    } else if let Some(facts) = known_facts {
         add_time(&mut view, facts.timeout_ms, facts.background_after_ms);
     } else {
         let text = "another program runs it: what that does not say is not shown";
@@ -108,7 +194,7 @@ pub(crate) fn build_remote_view(
     }
     add_said(
         &mut view,
-        &said,
+        said,
         &[
             ViewLabel::Limits,
             ViewLabel::Sandbox,
@@ -119,6 +205,10 @@ pub(crate) fn build_remote_view(
         ],
     );
     view
+}
+
+fn unless_empty(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
 /// Adds what the node says under these labels. Every line of it was made visible when it was read.

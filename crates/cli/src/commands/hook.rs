@@ -14,7 +14,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use interlock_approvals::companion::{Courier, CourierWaits};
-use interlock_approvals::{ApprovalEnd, DENIAL_TEXT, PendingApproval, process_name};
+use interlock_approvals::{
+    ApprovalEnd, DENIAL_TEXT, PendingApproval, RecordedOutcome, RecordedStatus, process_name,
+};
 use interlock_command::Source;
 use interlock_host::{
     CallerContext, ElsewhereRequest, ElsewhereVerdict, ExecError, ExecRequest, LocalHost, Route,
@@ -228,7 +230,7 @@ fn decided(
     }
     // The one use is on the disk before the agent program may run it.
     host.approvals().use_remote(&approval.id)?;
-    let outcome = serde_json::json!({ "status": "left to the agent program" });
+    let outcome = RecordedOutcome::new(RecordedStatus::LeftToAgentProgram);
     host.approvals()
         .finish_remote(&approval.id, Some(&outcome))?;
     Ok(HookAnswer::Allow(format!("{}: {how}", approval.short_id)))

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use interlock_config::{Config, ExecMode, Json5Text, KeyPath};
 use interlock_policy::{AgentId, Ask, Security, Strictness, quote};
+use interlock_store::lenient_field;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::rules::{CLOSED_PARTS, CONFIG_RULES, ImportRule, KeyRule, TOOL_RULES};
@@ -111,7 +113,7 @@ impl SettingsPlanner<'_> {
         let Some(sandbox) = take(rest, "agents.defaults.sandbox") else {
             return;
         };
-        let mode = sandbox["mode"].as_str().unwrap_or("off");
+        let mode = TheirSandbox::mode_of(&sandbox).unwrap_or_else(|| "off".to_owned());
         if mode == "off" {
             let what = "sandboxes are not available in this version";
             let has_more = sandbox.as_object().is_some_and(|keys| keys.len() > 1);
@@ -306,7 +308,7 @@ impl SettingsPlanner<'_> {
         let mut agents: Vec<(String, String, Value)> = Vec::new();
         if let Some(Value::Array(list)) = take(rest, "agents.list") {
             for (index, agent) in list.into_iter().enumerate() {
-                let id = agent["id"].as_str().unwrap_or_default().to_owned();
+                let id = TheirAgent::deserialize(&agent).unwrap_or_default().id;
                 agents.push((format!("agents.list[{index}]."), id, agent));
             }
         }
@@ -380,12 +382,11 @@ impl SettingsPlanner<'_> {
             agent: id.as_str(),
         };
         if let Some(sandbox) = take(&mut agent, "sandbox")
-            && sandbox["mode"].as_str().is_some_and(|mode| mode != "off")
+            && TheirSandbox::mode_of(&sandbox).is_some_and(|mode| mode != "off")
         {
             // As for the defaults: nothing of this agent runs on the host unseen.
             take(&mut agent, "tools.exec.host");
-            let host = json!({ "exec": { "host": "sandbox" } });
-            insert_tools(&mut agent, &host);
+            insert_exec_host(&mut agent, "sandbox");
         }
         for rule in TOOL_RULES.iter().chain(AGENT_RULES) {
             self.apply(rule, &mut agent, &place);
@@ -421,6 +422,28 @@ impl SettingsPlanner<'_> {
     }
 }
 
+/// What is read of a sandbox in the other program's settings.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TheirSandbox {
+    #[serde(deserialize_with = "lenient_field")]
+    mode: Option<String>,
+}
+
+impl TheirSandbox {
+    fn mode_of(sandbox: &Value) -> Option<String> {
+        Self::deserialize(sandbox).unwrap_or_default().mode
+    }
+}
+
+/// What names an agent in the other program's list.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TheirAgent {
+    #[serde(deserialize_with = "lenient_field")]
+    id: String,
+}
+
 /// Keys that only an agent has.
 const AGENT_RULES: &[KeyRule] = &[
     KeyRule {
@@ -437,7 +460,7 @@ const AGENT_RULES: &[KeyRule] = &[
     },
 ];
 
-fn insert_tools(agent: &mut Value, tools: &Value) {
+fn insert_exec_host(agent: &mut Value, host: &str) {
     let Some(agent) = agent.as_object_mut() else {
         return;
     };
@@ -446,7 +469,7 @@ fn insert_tools(agent: &mut Value, tools: &Value) {
         .as_object_mut()
         .map(|own| own.entry("exec").or_insert_with(|| json!({})));
     if let Some(exec) = exec.and_then(Value::as_object_mut) {
-        exec.insert("host".to_owned(), tools["exec"]["host"].clone());
+        exec.insert("host".to_owned(), host.into());
     }
 }
 

@@ -8,7 +8,7 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use interlock_host::CallerContext;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -180,13 +180,37 @@ pub(crate) fn key_reused(reused: &KeyReused) -> OnceAnswer {
     )
 }
 
+/// Why a call was not made.
+#[derive(Serialize)]
+struct InvokeError<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+}
+
+impl<'a> InvokeError<'a> {
+    fn new(kind: &'static str, message: &'a str) -> Self {
+        Self {
+            kind,
+            message,
+            code: None,
+            field: None,
+            hint: None,
+        }
+    }
+}
+
 /// A status and a body; callers at other transports make theirs of it.
 pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> OnceAnswer {
-    let refused = |status, kind: &str, message: String| {
-        (
-            status,
-            json!({ "ok": false, "error": { "type": kind, "message": message } }),
-        )
+    let refused = |status, kind: &'static str, message: String| {
+        let error = InvokeError::new(kind, &message);
+        (status, json!({ "ok": false, "error": error }))
     };
     match result {
         Ok(result) => (
@@ -194,17 +218,17 @@ pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> OnceAnswer
             json!({ "ok": true, "result": result.to_json() }),
         ),
         Err(CallError::Parameters(error)) => {
-            let mut said = refused(
+            let message = error.to_string();
+            let error = InvokeError {
+                code: Some(error.code()),
+                field: Some(error.field()),
+                hint: error.hint(),
+                ..InvokeError::new("invalid_request", &message)
+            };
+            (
                 StatusCode::BAD_REQUEST,
-                "invalid_request",
-                error.to_string(),
-            );
-            said.1["error"]["code"] = error.code().into();
-            said.1["error"]["field"] = error.field().into();
-            if let Some(hint) = error.hint() {
-                said.1["error"]["hint"] = hint.into();
-            }
-            said
+                json!({ "ok": false, "error": error }),
+            )
         }
         Err(error @ CallError::NotAvailable(_)) => {
             refused(StatusCode::NOT_FOUND, "not_found", error.to_string())

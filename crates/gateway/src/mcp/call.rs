@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use interlock_approvals::PendingApproval;
 use interlock_command::display::Secrets;
-use interlock_host::parameters::ParameterError;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
     InputRequest, InputRequests, InputRequiredResult,
@@ -104,8 +103,8 @@ pub(super) async fn call(
     };
     let result = finished(progress::report_progress(&context, work).await)?;
     drop(held);
-    if returns && let Some(id) = result.details["approvalId"].as_str() {
-        let (reader, id) = (Arc::clone(gateway), id.to_owned());
+    if returns && let Some(id) = result.approval.clone() {
+        let reader = Arc::clone(gateway);
         let approval =
             blocking(move || reader.host.approvals().approval(&id, Secrets::Masked)).await;
         if let Ok(Ok(approval)) = approval
@@ -143,7 +142,7 @@ async fn question(
 fn finished(result: Result<ToolResult, CallError>) -> Result<ToolResult, ErrorData> {
     match result {
         Ok(result) => Ok(result),
-        Err(CallError::Parameters(error)) => Ok(wrong_parameters(&error)),
+        Err(CallError::Parameters(error)) => Ok(ToolResult::wrong_parameters(&error)),
         Err(error @ CallError::NotAvailable(_)) => {
             Err(ErrorData::invalid_params(error.to_string(), None))
         }
@@ -158,14 +157,6 @@ fn finished(result: Result<ToolResult, CallError>) -> Result<ToolResult, ErrorDa
             Some("call again when it is back"),
         )),
     }
-}
-
-fn wrong_parameters(error: &ParameterError) -> ToolResult {
-    let hint = error.hint();
-    let mut result = ToolResult::failed(error.code(), &error.to_string(), hint);
-    result.details["field"] = error.field().into();
-    result.details["hint"] = hint.into();
-    result
 }
 
 /// How a client is answered.

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_wire::params::Params;
 use interlock_wire::{Secret, WireError};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sha2::Sha256;
 
@@ -71,13 +72,35 @@ pub(crate) fn is_lost(error: &WireError) -> bool {
 
 /// The code that the node itself gave its refusal.
 pub(crate) fn node_code(error: &WireError) -> Option<&str> {
-    error.details.as_ref()?["nodeError"]["code"].as_str()
+    NodeErrorText::of(error).code
+}
+
+/// What the node itself said, in the details of an error.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeErrorText<'a> {
+    code: Option<&'a str>,
+    pub(crate) message: Option<&'a str>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NodeErrorDetails<'a> {
+    #[serde(borrow)]
+    node_error: NodeErrorText<'a>,
+}
+
+impl<'a> NodeErrorText<'a> {
+    pub(crate) fn of(error: &'a WireError) -> Self {
+        let details = error.details.as_deref();
+        let read = details.and_then(|details| NodeErrorDetails::deserialize(details).ok());
+        read.unwrap_or_default().node_error
+    }
 }
 
 /// The node's own words, as far as they are worth reading.
 pub(crate) fn node_words(error: &WireError) -> String {
     const MOST: usize = 2_000;
-    let details = error.details.as_ref();
-    let said = details.and_then(|details| details["nodeError"]["message"].as_str());
+    let said = NodeErrorText::of(error).message;
     said.unwrap_or(&error.message).chars().take(MOST).collect()
 }

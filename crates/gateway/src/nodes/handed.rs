@@ -10,10 +10,12 @@ use std::time::Duration;
 use interlock_approvals::EVENT_TAIL_CHARS;
 use interlock_host::process::{EndedSession, Followed, SessionStatus};
 use interlock_host::{EndListener, OpenRun};
+use interlock_store::{NullableField, RecordedOutcome, RecordedStatus};
 use interlock_supervisor::names;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 use super::extension::{ask, node_code, owner};
 use super::{Node, Nodes};
@@ -178,22 +180,44 @@ pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
 }
 
 /// The outcome of a run whose order was lost.
-pub(crate) fn never() -> Value {
-    json!({ "message": "the order was lost on its way to the node", "status": "not-started" })
+pub(crate) fn never() -> RecordedOutcome {
+    RecordedOutcome::new(RecordedStatus::NotStarted)
+        .with_message("the order was lost on its way to the node")
 }
 
 /// What a node remembers of a run, as far as it makes sense.
-pub(crate) fn reported_outcome(outcome: &Value) -> Option<Value> {
-    let known = ["exited", "not-started", "signaled", "timed-out"];
-    let status = outcome["status"].as_str()?;
-    let status = known.iter().find(|one| **one == status)?;
-    let mut value = json!({ "status": status });
-    for name in ["durationMs", "exitCode", "outputBytes", "signal"] {
-        if let Some(number) = outcome[name].as_i64() {
-            value[name] = number.into();
-        }
-    }
-    Some(value)
+pub(crate) fn reported_outcome(outcome: &Value) -> Option<RecordedOutcome> {
+    let said = ReportedOutcome::deserialize(outcome).ok()?;
+    let status = [
+        RecordedStatus::Exited,
+        RecordedStatus::NotStarted,
+        RecordedStatus::Signaled,
+        RecordedStatus::TimedOut,
+    ]
+    .into_iter()
+    .find(|known| said.status == known.as_str())?;
+    Some(RecordedOutcome {
+        duration_ms: said.duration_ms.as_i64(),
+        exit_code: match said.exit_code.as_i64() {
+            Some(code) => NullableField::Value(code),
+            None => NullableField::Absent,
+        },
+        output_bytes: said.output_bytes.as_i64(),
+        signal: said.signal.as_i64(),
+        ..RecordedOutcome::new(status)
+    })
+}
+
+/// The outcome as a node sends it. A field that is not what it should be is ignored; it does not
+/// make the others unreadable.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReportedOutcome {
+    duration_ms: Value,
+    exit_code: Value,
+    output_bytes: Value,
+    signal: Value,
+    status: Value,
 }
 
 /// The node, if it is there and may be asked.
@@ -283,7 +307,7 @@ pub(crate) async fn to_background(gateway: &Arc<Gateway>, run_id: &str, name: &s
 pub(crate) async fn record(
     gateway: &Arc<Gateway>,
     run: OpenRun,
-    outcome: Option<Value>,
+    outcome: Option<RecordedOutcome>,
     tail: String,
     listener: EndListener,
 ) {
@@ -304,21 +328,20 @@ pub(crate) async fn record(
 }
 
 /// As the record has it; `None` where the end was not observed.
-pub(crate) fn outcome(followed: &Followed, name: &str) -> Option<Value> {
+pub(crate) fn outcome(followed: &Followed, name: &str) -> Option<RecordedOutcome> {
     let standing = &followed.standing;
-    let mut value = match standing.status {
+    let mut outcome = match standing.status {
         SessionStatus::Running | SessionStatus::Lost | SessionStatus::Unreachable => return None,
-        _ if standing.timed_out => json!({ "status": "timed-out" }),
+        _ if standing.timed_out => RecordedOutcome::timed_out(),
         _ => match (standing.signal, standing.exit_code) {
-            (Some(signal), _) => json!({ "signal": signal, "status": "signaled" }),
-            (None, code) => json!({ "exitCode": code, "status": "exited" }),
+            (Some(signal), _) => RecordedOutcome::signaled(signal),
+            (None, code) => RecordedOutcome::exited(code.map(i64::from)),
         },
     };
     if let Some(ended) = followed.ended_at_ms {
-        value["durationMs"] = ended.saturating_sub(followed.started_at_ms).into();
+        outcome = outcome.with_duration_ms(ended.saturating_sub(followed.started_at_ms));
     }
-    value["session"] = name.into();
-    Some(value)
+    Some(outcome.with_session(Some(name)))
 }
 
 /// The last of its output.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use interlock_command::display::{self, Secrets};
 use interlock_host::{NewRemoteRun, now_ms, record_outcome};
-use interlock_store::{AuditKind, Change, ClaimState, StoreError};
+use interlock_store::{AuditKind, Change, ClaimState, RecordedOutcome, RecordedStatus, StoreError};
 use interlock_wire::WireError;
 use interlock_wire::node::{
     DEFAULT_SESSION_KEY, ExecDenied, ExecFinished, SYSTEM_RUN, SystemRun, SystemRunResult,
@@ -90,10 +90,12 @@ pub(crate) async fn run(
     let outcome = match &answer {
         Ok(_) => Some(match &result {
             Some(result) => outcome(result.exit_code, result.timed_out),
-            None => json!({ "status": "failed" }),
+            None => RecordedOutcome::new(RecordedStatus::Failed),
         }),
         Err(error) if is_lost(error) => None,
-        Err(error) => Some(json!({ "message": error.message, "status": "refused" })),
+        Err(error) => {
+            Some(RecordedOutcome::new(RecordedStatus::Refused).with_message(&error.message))
+        }
     };
     {
         let mut state = gateway.nodes.lock();
@@ -174,11 +176,11 @@ fn remember(state: &mut NodesState, key: (String, String), handed: Handed) {
     state.handed.insert(key, handed);
 }
 
-fn outcome(exit_code: Option<i64>, timed_out: bool) -> Value {
+fn outcome(exit_code: Option<i64>, timed_out: bool) -> RecordedOutcome {
     match (exit_code, timed_out) {
-        (_, true) => json!({ "status": "timed-out" }),
-        (Some(code), _) => json!({ "exitCode": code, "status": "exited" }),
-        (None, false) => json!({ "status": "failed" }),
+        (_, true) => RecordedOutcome::timed_out(),
+        (Some(code), _) => RecordedOutcome::exited(Some(code)),
+        (None, false) => RecordedOutcome::new(RecordedStatus::Failed),
     }
 }
 
@@ -214,7 +216,7 @@ fn append(gateway: &Gateway, kind: AuditKind, record: &Value) -> Result<(), Stor
 fn ending(
     id: String,
     handed: &Handed,
-    outcome: Option<Value>,
+    outcome: Option<RecordedOutcome>,
 ) -> impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static {
     let (agent, is_approved) = (handed.agent.clone(), handed.is_approved);
     move |change| record_outcome(change, &id, &agent, is_approved, outcome.as_ref())

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use interlock_approvals::WaitingEvents;
 use interlock_store::{EventKind, SessionEvent};
-use serde_json::{Value, json};
 
-use super::result::ToolResult;
+use super::result::{EventDetails, ToolResult};
 use super::{CallError, ToolCall, blocking};
 use crate::gateway::Gateway;
 
@@ -32,8 +31,11 @@ fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
     // The result itself says why it was denied, once.
     let is_told = |event: &&SessionEvent| {
         event.kind == EventKind::Denied
-            && result.details["status"] == "denied"
-            && result.details["approvalId"] == event.run_id.as_str()
+            && result
+                .refusal
+                .as_ref()
+                .is_some_and(|refusal| refusal.is_denial)
+            && result.approval.as_ref() == Some(&event.run_id)
     };
     let events: Vec<&SessionEvent> = waiting
         .events
@@ -44,16 +46,15 @@ fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
         return;
     }
     let lines = &mut result.events;
-    let mut values: Vec<Value> = Vec::new();
     for event in events {
         lines.push(format!("System: {}", event.text));
-        values.push(json!({
-            "id": event.id,
-            "kind": event.kind.as_str(),
-            "runId": event.run_id,
-            "text": event.text,
-            "createdAtMs": event.created_at_ms,
-        }));
+        result.event_details.push(EventDetails {
+            id: event.id,
+            kind: event.kind.as_str(),
+            run_id: event.run_id.clone(),
+            text: event.text.clone(),
+            created_at_ms: event.created_at_ms,
+        });
     }
     if waiting.dropped > 0 {
         lines.push(format!(
@@ -61,5 +62,4 @@ fn add(result: &mut ToolResult, waiting: &WaitingEvents) {
             waiting.dropped
         ));
     }
-    result.details["events"] = values.into();
 }

@@ -3,6 +3,7 @@
 
 mod caller;
 mod catalog;
+mod details;
 mod events;
 mod exec;
 mod local_run;
@@ -27,6 +28,7 @@ use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_host::{CallerContext, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -236,11 +238,30 @@ pub(crate) fn once_key(call: &ToolCall, key: &str, tool: &str, arguments: &Value
 /// Whether an answer to a call stands for something that was done, or may be. A refusal does not; a
 /// question does: what is allowed later runs by itself.
 pub(crate) fn had_effect((status, body): &once::OnceAnswer) -> bool {
-    let said = body["result"]["details"]["status"].as_str();
-    match said {
+    let answered = AnsweredCall::deserialize(body).unwrap_or_default();
+    match answered.result.details.status {
         Some(said) => said != "denied",
         None => status.is_success() || *status == StatusCode::INTERNAL_SERVER_ERROR,
     }
+}
+
+/// What an answer to a call says of its result.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnsweredCall {
+    result: AnsweredResult,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnsweredResult {
+    details: AnsweredDetails,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnsweredDetails {
+    status: Option<String>,
 }
 
 #[cfg(test)]

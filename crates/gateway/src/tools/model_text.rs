@@ -126,18 +126,15 @@ impl ToolResult {
 
     /// The text of a result that is no run: with its code, since the data may not be shown to the model.
     fn first_line(&self) -> String {
-        let field = |name: &str| self.details[name].as_str();
-        match (field("status"), field("code")) {
-            (Some(status @ ("denied" | "failed")), Some(code)) => {
-                format!("{status} ({code}): {}", self.text)
-            }
-            _ => self.text.clone(),
+        match &self.refusal {
+            Some(refusal) => format!("{} ({}): {}", refusal.status(), refusal.code, self.text),
+            None => self.text.clone(),
         }
     }
 
     /// The data of a result whose text stands beside it: ids, status and counts.
     pub(crate) fn without_text(&self) -> Value {
-        without_text(&self.details)
+        without_text(&self.details())
     }
 }
 

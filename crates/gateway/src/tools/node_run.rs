@@ -26,12 +26,13 @@ use interlock_wire::node::{
     DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
     SystemRunPrepared,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart};
 use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
 use super::{CallError, ToolCall};
 use crate::gateway::Gateway;
+use crate::nodes::extension::NodeErrorText;
 use crate::nodes::{Node, NodeInvocation, approval as wire_approval, choose};
 use crate::work::blocking;
 
@@ -342,10 +343,6 @@ fn shown_chars(configured: Option<u64>) -> usize {
 
 /// Whether a node's own words begin so.
 fn says(error: &WireError, words: &str) -> bool {
-    let said = error
-        .details
-        .as_ref()
-        .map(|details| &details["nodeError"]["message"]);
-    let said = said.and_then(Value::as_str).unwrap_or(&error.message);
+    let said = NodeErrorText::of(error).message.unwrap_or(&error.message);
     said.starts_with(words)
 }

@@ -8,6 +8,7 @@ use interlock_host::process::{
     EndedSession, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionStatus,
     SessionSummary, Stale,
 };
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::model_text::{KeptEnd, ModelText, fitting_lines, output_room, read_rest};
@@ -45,7 +46,7 @@ pub(super) async fn process(
             poll_from: None,
         };
         return Ok(match sessions::perform(gateway, &who, wanted).await {
-            Ok(answer) => answered(&answer, page),
+            Ok(answer) => answered(answer, page),
             Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
         });
     }
@@ -65,7 +66,7 @@ pub(super) async fn process(
             all.extend(sessions::all(gateway, &who).await);
             listed(all, call)
         }
-        Ok(answer) => answered(&answer, page),
+        Ok(answer) => answered(answer, page),
         Err(error) => refused(&error),
     })
 }
@@ -78,14 +79,39 @@ fn listed(mut sessions: Vec<SessionSummary>, call: &ToolCall) -> ToolResult {
     }
     let elsewhere = all - sessions.len();
     let answer = ProcessAnswer::List { sessions };
-    let mut result = ToolResult::new(text(&answer), details(&answer), false);
+    let details = ListedDetails {
+        answer: details(&answer),
+        other_conversations: (elsewhere > 0).then_some(elsewhere),
+    };
+    let mut result = ToolResult::new(text(&answer), json!(details), false);
     if elsewhere > 0 {
-        result.details["otherConversations"] = elsewhere.into();
         result.text.push_str(&format!(
             "\n({elsewhere} of this agent belong to other conversations; they can be used by their ids)"
         ));
     }
     result
+}
+
+/// The data of a list of sessions.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedDetails {
+    #[serde(flatten)]
+    answer: Value,
+    /// How many sessions of the agent belong to other conversations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    other_conversations: Option<usize>,
+}
+
+/// The data of what a session wrote, as far as it fits.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PageDetails {
+    #[serde(flatten)]
+    answer: Value,
+    /// How many lines are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    omitted_lines: Option<u64>,
 }
 
 /// Whether a background session was started in this conversation.
@@ -102,10 +128,15 @@ struct TranscriptPage {
     kept: KeptEnd,
 }
 
-fn answered(answer: &ProcessAnswer, page: TranscriptPage) -> ToolResult {
-    let mut details = details(answer);
-    let model = model_text(answer, page, &mut details);
-    let result = ToolResult::new(text(answer), details, false);
+fn answered(mut answer: ProcessAnswer, page: TranscriptPage) -> ToolResult {
+    let text = text(&answer);
+    let mut omitted_lines = None;
+    let model = model_text(&mut answer, page, &mut omitted_lines);
+    let details = PageDetails {
+        answer: details(&answer),
+        omitted_lines,
+    };
+    let result = ToolResult::new(text, json!(details), false);
     match model {
         Some(model) => result.with_model(model),
         None => result,
@@ -113,11 +144,11 @@ fn answered(answer: &ProcessAnswer, page: TranscriptPage) -> ToolResult {
 }
 
 /// What a model reads of a transcript: how the session stands, then the lines that fit. What does not is
-/// counted, also in the data.
+/// counted, also in the data: the range of a log becomes what is shown of it.
 fn model_text(
-    answer: &ProcessAnswer,
+    answer: &mut ProcessAnswer,
     page: TranscriptPage,
-    details: &mut Value,
+    omitted_lines: &mut Option<u64>,
 ) -> Option<ModelText> {
     match answer {
         ProcessAnswer::Poll(polled) => {
@@ -129,7 +160,7 @@ fn model_text(
                 notes.push(read_rest(counts, id, None));
             }
             if dropped > 0 {
-                details["omittedLines"] = dropped.into();
+                *omitted_lines = Some(dropped);
                 notes.push(format!(
                     "({dropped} earlier lines are left out; read them with process: action log, sessionId {id}, offset 0)"
                 ));
@@ -154,8 +185,7 @@ fn model_text(
                 KeptEnd::First => (log.offset, log.next_offset),
                 KeptEnd::Last => (log.offset.saturating_add(dropped), log.next_offset),
             };
-            details["offset"] = first.into();
-            details["nextOffset"] = next.into();
+            (log.offset, log.next_offset) = (first, next);
             let mut status = session_status(&log.session_id, &log.ended, log.stale);
             status.push_str(&format!(" Lines from {first} of {}", log.total_lines));
             if let Some(next) = next {

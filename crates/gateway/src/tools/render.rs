@@ -4,13 +4,14 @@ use interlock_approvals::{DENIAL_TEXT, PendingApproval};
 use interlock_command::display::ShownLine;
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
-use serde_json::{Value, json};
+use interlock_store::NullableField;
+use serde_json::json;
 
+use super::details::{EndedDetails, HostDetails, PendingDetails, RefusedDetails, RunningDetails};
 use super::model_text::{ModelText, ended_status, line_of_gap, read_rest};
-use super::result::{ToolResult, with_hint};
+use super::result::{RefusalLabel, ToolResult, with_hint};
 use super::run_outcome::{
-    NodeLabel, OutputRest, RunEndReport, RunEnding, RunLocation, RunRefusal, RunningReport,
-    ToolOutcome,
+    OutputRest, RunEndReport, RunEnding, RunLocation, RunRefusal, RunningReport, ToolOutcome,
 };
 
 /// Characters of a command in a report of progress.
@@ -81,33 +82,34 @@ fn ended(report: &RunEndReport) -> ToolResult {
     } else {
         "failed"
     };
-    let mut details = json!({
-        "status": status,
-        "exitCode": exit_code,
-        "timedOut": report.ending == RunEnding::TimedOut,
-        "durationMs": report.duration_ms,
-        "cwd": report.location.cwd,
-    });
-    let mut add = |name: &str, value: Value| details[name] = value;
-    if let Some(race_free) = report.race_free {
-        add("raceFree", race_free.into());
-    }
-    if report.location.node.is_none() {
-        add("shield", report.shield.map(PlanShield::words).into());
-    }
-    add("aggregated", output.text.as_str().into());
-    if report.counts_output {
-        add("totalBytes", output.total_bytes.into());
-        add("shownBytes", output.shown_bytes.into());
-    }
-    if let RunEnding::Signaled(signal) = report.ending {
-        add("signal", signal_name(signal).into());
-    }
+    let mut details = EndedDetails {
+        status,
+        exit_code,
+        timed_out: report.ending == RunEnding::TimedOut,
+        duration_ms: report.duration_ms,
+        cwd: report.location.cwd.as_deref(),
+        race_free: report.race_free,
+        shield: match report.location.node {
+            None => report.shield.map(PlanShield::words).into(),
+            Some(_) => NullableField::Absent,
+        },
+        aggregated: &output.text,
+        total_bytes: report.counts_output.then_some(output.total_bytes),
+        shown_bytes: report.counts_output.then_some(output.shown_bytes),
+        signal: match report.ending {
+            RunEnding::Signaled(signal) => Some(signal_name(signal)),
+            _ => None,
+        },
+        out_of_memory: report.out_of_memory,
+        session_id: None,
+        omitted_bytes: None,
+        output_fault: report.output_fault.as_deref(),
+        host: HostDetails::of(report.location.node.as_ref()),
+    };
     // The end itself is noted first, and stands in the status line for models.
     let (note, how) = ending_texts(report);
     let mut notes = Vec::new();
     if report.out_of_memory {
-        add("outOfMemory", true.into());
         notes.push("The command ran out of its memory limit.".to_owned());
     }
     for (pid, command) in &report.leftovers {
@@ -117,8 +119,8 @@ fn ended(report: &RunEndReport) -> ToolResult {
     match &report.rest {
         OutputRest::None => {}
         OutputRest::Session(session) => {
-            add("sessionId", session.as_str().into());
-            add("omittedBytes", output.omitted_bytes.into());
+            details.session_id = Some(session);
+            details.omitted_bytes = Some(output.omitted_bytes);
             notes.push(format!(
                 "({} of {} bytes are shown; read the rest with process log, sessionId {session})",
                 output.shown_bytes, output.total_bytes
@@ -128,22 +130,20 @@ fn ended(report: &RunEndReport) -> ToolResult {
             model_notes.push(read_rest(counts, session, line));
         }
         OutputRest::Lost => {
-            add("omittedBytes", output.omitted_bytes.into());
+            details.omitted_bytes = Some(output.omitted_bytes);
             let note = "(what is left out cannot be read from here: the node keeps no sessions)";
             notes.push(note.to_owned());
             model_notes.push(note.to_owned());
         }
     }
     if let Some(fault) = &report.output_fault {
-        add("outputFault", fault.as_str().into());
         let note = format!("(output could not be kept: {fault})");
         notes.push(note.clone());
         model_notes.push(note);
     }
     notes.splice(..0, note);
-    add_host(&mut details, report.location.node.as_ref());
     let is_error = exit_code.is_none();
-    ToolResult::new(join(&output.text, &notes), details, is_error).with_model(ModelText {
+    ToolResult::new(join(&output.text, &notes), json!(details), is_error).with_model(ModelText {
         status: ended_status(&how, report.duration_ms, &report.location),
         output: Some(output.text.clone()),
         notes: model_notes,
@@ -171,16 +171,16 @@ fn running(report: &RunningReport) -> ToolResult {
     } else {
         format!("{message}\n\n{tail}")
     };
-    let mut details = json!({
-        "status": "running",
-        "message": message,
-        "sessionId": session,
-        "pid": pid,
-        "startedAt": started_at_ms,
-        "cwd": location.cwd,
-        "tail": tail,
+    let details = json!(RunningDetails {
+        status: "running",
+        message: &message,
+        session_id: session,
+        pid: *pid,
+        started_at: *started_at_ms,
+        cwd: location.cwd.as_deref(),
+        tail,
+        host: HostDetails::of(location.node.as_ref()),
     });
-    add_host(&mut details, location.node.as_ref());
     let follow =
         format!("Follow it with process: action poll (or log, write, kill), sessionId {session}.");
     ToolResult::new(text, details, false).with_model(ModelText {
@@ -193,17 +193,22 @@ fn running(report: &RunningReport) -> ToolResult {
 fn pending(approval: &PendingApproval, location: &RunLocation) -> ToolResult {
     let choices = approval.offered.iter().map(|decision| decision.as_str());
     let reason = approval.reasons.first().map_or("", String::as_str);
-    let mut details = json!({
-        "status": "approval-pending",
-        "approvalId": approval.id,
-        "approvalSlug": approval.id.get(..8),
-        "shortId": approval.short_id,
-        "expiresAtMs": approval.expires_at_ms,
-        "allowedDecisions": choices.collect::<Vec<_>>(),
-        "command": approval.command.text,
-        "binding": approval.binding,
-        "approve": approve_command(approval),
-    });
+    let mut details = PendingDetails {
+        status: "approval-pending",
+        approval_id: &approval.id,
+        approval_slug: approval.id.get(..8),
+        short_id: &approval.short_id,
+        expires_at_ms: approval.expires_at_ms,
+        allowed_decisions: choices.collect(),
+        command: &approval.command.text,
+        binding: &approval.binding,
+        approve: approve_command(approval),
+        cwd: None,
+        warning_text: NullableField::Absent,
+        reason: None,
+        message: "",
+        host: HostDetails::of(location.node.as_ref()),
+    };
     let decide = format!(
         "Waits for approval {} ({}). A person decides with: {}",
         approval.short_id,
@@ -213,8 +218,8 @@ fn pending(approval: &PendingApproval, location: &RunLocation) -> ToolResult {
     let (text, advice) = match &location.node {
         Some(node) => {
             let advice = "It runs when an approver allows it; the outcome comes as an event.";
-            details["cwd"] = approval.cwd.as_str().into();
-            details["warningText"] = Value::Null;
+            details.cwd = Some(&approval.cwd);
+            details.warning_text = NullableField::Null;
             let text = format!(
                 "Approval required on the node {}. {decide} {advice}",
                 node.name
@@ -227,15 +232,17 @@ fn pending(approval: &PendingApproval, location: &RunLocation) -> ToolResult {
             } else {
                 RUN_ADVICE
             };
-            details["cwd"] = location.cwd.clone().into();
-            details["reason"] = reason.into();
+            details.cwd = location.cwd.as_deref();
+            details.reason = Some(reason);
             let text = format!("Approval required: {reason}\n{decide}\n{advice}");
             (text, advice)
         }
     };
-    details["message"] = advice.into();
-    add_host(&mut details, location.node.as_ref());
-    ToolResult::new(text, details, false)
+    details.message = advice;
+    ToolResult {
+        approval: Some(approval.id.clone()),
+        ..ToolResult::new(text, json!(details), false)
+    }
 }
 
 /// What the agent of a waiting patch should do.
@@ -257,41 +264,38 @@ fn refused(refusal: &RunRefusal) -> ToolResult {
         remedy,
         ..
     } = refusal;
-    let mut details = json!({
-        "status": if *is_denial { "denied" } else { "failed" },
-        "code": code,
-        "message": message,
-        "remedy": remedy,
-    });
-    if *is_denial {
-        details["retryWillFail"] = true.into();
-    }
-    let mut text = with_hint(message, remedy.as_deref());
-    if refusal.explains_denial {
-        text = format!("{message}\n{DENIAL_TEXT}");
-        details["denial"] = DENIAL_TEXT.into();
-    }
-    if let Some(denial) = &refusal.denial {
-        details["reason"] = denial.reason.as_deref().into();
-    }
-    if let Some(approval) = &refusal.approval {
-        details["approvalId"] = approval.as_str().into();
-    }
-    if let Some(node) = &refusal.node {
-        add_host(&mut details, Some(node));
-    }
-    ToolResult::new(text, details, true)
-}
-
-/// The host of a run, as every result names it.
-fn add_host(details: &mut Value, node: Option<&NodeLabel>) {
-    let Some(node) = node else {
-        details["host"] = "gateway".into();
-        return;
+    let label = RefusalLabel {
+        is_denial: *is_denial,
+        code: code.clone(),
     };
-    details["host"] = "node".into();
-    details["node"] = node.name.as_str().into();
-    details["nodeId"] = node.id.as_str().into();
+    let text = if refusal.explains_denial {
+        format!("{message}\n{DENIAL_TEXT}")
+    } else {
+        with_hint(message, remedy.as_deref())
+    };
+    let details = RefusedDetails {
+        status: label.status(),
+        code,
+        message,
+        remedy: remedy.as_deref(),
+        retry_will_fail: *is_denial,
+        denial: refusal.explains_denial.then_some(DENIAL_TEXT),
+        reason: match &refusal.denial {
+            Some(denial) => denial.reason.as_deref().into(),
+            None => NullableField::Absent,
+        },
+        approval_id: refusal.approval.as_deref(),
+        host: refusal
+            .node
+            .as_ref()
+            .map(|node| HostDetails::of(Some(node))),
+        parameter: refusal.parameter.as_ref(),
+    };
+    ToolResult {
+        approval: refusal.approval.clone(),
+        refusal: Some(label),
+        ..ToolResult::new(text, json!(details), true)
+    }
 }
 
 /// What a call waits for: the command, the approval, and where to decide.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
+use interlock_host::parameters::ParameterError;
 use interlock_host::process::{Followed, SessionStatus};
 use interlock_host::{ExecError, PatchError};
 use interlock_patch::PatchSummary;
@@ -12,6 +13,7 @@ use interlock_plan::PlanShield;
 use interlock_supervisor::{EndedRun, StartedRun};
 use interlock_transcript::ShownOutput;
 use interlock_wire::node::SystemRunResult;
+use serde::Serialize;
 
 use super::model_text::cut;
 use crate::nodes::Node;
@@ -272,6 +274,15 @@ pub(crate) struct RunRefusal {
     /// The decision of an approver, where the refusal is one.
     pub(crate) denial: Option<ApproverDenial>,
     pub(crate) node: Option<NodeLabel>,
+    /// The parameter of the call that makes no sense.
+    pub(crate) parameter: Option<RefusedParameter>,
+}
+
+/// A parameter that a call was refused for, as the data of the result names it.
+#[derive(Debug, Serialize)]
+pub(crate) struct RefusedParameter {
+    field: String,
+    hint: Option<String>,
 }
 
 /// An approver said no.
@@ -301,6 +312,7 @@ impl RunRefusal {
             explains_denial: false,
             denial: None,
             node: None,
+            parameter: None,
         }
     }
 
@@ -348,6 +360,17 @@ impl RunRefusal {
                 _ => None,
             },
             ..refusal
+        }
+    }
+
+    /// The parameters of a call make no sense.
+    pub(crate) fn of_parameters(error: &ParameterError) -> Self {
+        Self {
+            parameter: Some(RefusedParameter {
+                field: error.field().to_owned(),
+                hint: error.hint().map(str::to_owned),
+            }),
+            ..Self::failed(error.code(), error.to_string()).with_remedy(error.hint())
         }
     }
 

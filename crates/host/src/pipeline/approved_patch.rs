@@ -11,9 +11,9 @@ use interlock_approvals::{
 use interlock_patch::PatchSummary;
 use interlock_policy::{AgentId, Ask};
 use interlock_store::{
-    Approval, ApprovalRequest, Claiming, CreatedApproval, GrantKey, NewRun, StoreError,
+    Approval, ApprovalRequest, Claiming, CreatedApproval, GrantKey, NewRun, NullableField,
+    RecordedOutcome, RecordedStatus, StoreError,
 };
-use serde_json::json;
 
 use super::approved_run::stricter;
 use super::resume::is_too_late;
@@ -223,12 +223,11 @@ impl LocalHost {
             Ok(summary) => (summary_outcome(summary), summary.to_string()),
             Err(error) => {
                 let message = error.to_string();
-                let outcome = json!({
-                    "code": error.code(),
-                    "exitCode": 1,
-                    "message": message,
-                    "status": "failed",
-                });
+                let outcome = RecordedOutcome {
+                    exit_code: NullableField::Value(1),
+                    ..RecordedOutcome::new(RecordedStatus::Failed)
+                };
+                let outcome = outcome.with_code(error.code()).with_message(&message);
                 (outcome, message)
             }
         };

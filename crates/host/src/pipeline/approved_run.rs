@@ -8,10 +8,10 @@ use interlock_approvals::{
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
 use interlock_store::{
-    Approval, ApprovalEnding, Change, ClaimState, Claiming, GrantKey, StoreError,
+    Approval, ApprovalEnding, Change, ClaimState, Claiming, GrantKey, RecordedOutcome,
+    RecordedStatus, StoreError,
 };
 use interlock_supervisor::{Announced, SupervisorClient};
-use serde_json::json;
 
 use super::run_records::{RunTicket, open_run};
 use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running};
@@ -261,7 +261,9 @@ impl LocalHost {
         code: &str,
         message: &str,
     ) -> Result<(), ApprovalRefusal> {
-        let outcome = json!({ "code": code, "message": message, "status": "refused" });
+        let outcome = RecordedOutcome::new(RecordedStatus::Refused)
+            .with_code(code)
+            .with_message(message);
         let notify = self.approvals().notify_settings(&approval.request.agent);
         let consumed = self.store().change(|change| {
             let digest = &approval.request.plan_digest;

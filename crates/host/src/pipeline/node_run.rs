@@ -13,10 +13,10 @@ use interlock_command::display::Secrets;
 use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
 use interlock_store::{
-    ApprovalDecision, ClaimState, Claiming, ForwardedClaim, IssuedPlan, StoreError,
+    ApprovalDecision, ClaimState, Claiming, ForwardedClaim, IssuedPlan, RecordedOutcome,
+    RecordedStatus, StoreError,
 };
 use interlock_supervisor::SupervisorClient;
-use serde_json::{Value, json};
 
 use super::approved_run::check_pins;
 use super::run_records::{RunTicket, open_run, record_closed, record_verdict};
@@ -479,7 +479,7 @@ pub enum NoSession {
     /// It is about to have one.
     Starting,
     /// It is over and its session was forgotten; with how it ended, where that is known.
-    Over(Option<Value>),
+    Over(Option<RecordedOutcome>),
 }
 
 impl LocalHost {
@@ -499,7 +499,8 @@ impl LocalHost {
             })?;
             Ok::<_, StoreError>(match claiming {
                 Claiming::Claimed => {
-                    let outcome = json!({ "code": CANCELLED, "status": "not-started" });
+                    let outcome =
+                        RecordedOutcome::new(RecordedStatus::NotStarted).with_code(CANCELLED);
                     change.finish_claim(&id, &outcome, now())?;
                     NoSession::Never
                 }

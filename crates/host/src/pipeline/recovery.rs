@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{NotifySettings, SessionRunEnd, gateway_run_id, process_lives};
-use interlock_store::{OpenRun, Store, StoreError};
+use interlock_store::{OpenRun, RecordedOutcome, Store, StoreError};
 use interlock_supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
 use interlock_transcript::{SessionOutcome, TranscriptStatus};
-use serde_json::{Value, json};
 
 use super::events::output_tail;
 use super::run_records::end_run;
@@ -30,7 +29,7 @@ pub struct RecoveredRun {
     pub session: Option<String>,
     pub is_approved: bool,
     /// `None`: unknown.
-    pub outcome: Option<Value>,
+    pub outcome: Option<RecordedOutcome>,
 }
 
 impl RecoveredRun {
@@ -155,7 +154,7 @@ impl LocalHost {
         &self,
         run: &OpenRun,
         place: &SupervisorPaths,
-        outcome: Option<Value>,
+        outcome: Option<RecordedOutcome>,
     ) -> Result<Option<RecoveredRun>, HostError> {
         let notify = self.approvals().notify_settings(&run.agent);
         Ok(close(self.store(), run, place, outcome, notify)?)
@@ -188,7 +187,7 @@ fn close(
     store: &Store,
     run: &OpenRun,
     place: &SupervisorPaths,
-    outcome: Option<Value>,
+    outcome: Option<RecordedOutcome>,
     notify: NotifySettings,
 ) -> Result<Option<RecoveredRun>, StoreError> {
     let tail = match (&outcome, &run.session) {
@@ -236,21 +235,20 @@ fn is_of(run: &OpenRun, status: &TranscriptStatus) -> bool {
 }
 
 /// None where the end was not observed.
-fn outcome(status: &TranscriptStatus) -> Option<Value> {
-    let mut value = match status.outcome {
-        SessionOutcome::Exited { code } => json!({ "exitCode": code, "status": "exited" }),
-        SessionOutcome::Signalled { signal } => json!({ "signal": signal, "status": "signaled" }),
-        SessionOutcome::TimedOut { .. } => json!({ "status": "timed-out" }),
+fn outcome(status: &TranscriptStatus) -> Option<RecordedOutcome> {
+    let mut outcome = match status.outcome {
+        SessionOutcome::Exited { code } => RecordedOutcome::exited(Some(code.into())),
+        SessionOutcome::Signalled { signal } => RecordedOutcome::signaled(signal),
+        SessionOutcome::TimedOut { .. } => RecordedOutcome::timed_out(),
         SessionOutcome::Running | SessionOutcome::Lost => return None,
     };
     if let Some(ended) = status.ended_ms {
-        value["durationMs"] = ended.saturating_sub(status.started_ms).into();
+        outcome = outcome.with_duration_ms(ended.saturating_sub(status.started_ms));
     }
-    value["outputBytes"] = status.totals.bytes.into();
-    value["session"] = status
-        .session
-        .as_ref()
-        .map(|session| session.name.clone())
-        .into();
-    Some(value)
+    let session = status.session.as_ref();
+    Some(
+        outcome
+            .with_output_bytes(status.totals.bytes)
+            .with_session(session.map(|session| session.name.as_str())),
+    )
 }

@@ -3,7 +3,7 @@
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{NotifySettings, SessionRunEnd, clipped_command, process_name};
-use interlock_store::{AuditKind, NewRun, OpenRun, StoreError};
+use interlock_store::{AuditKind, NewRun, OpenRun, RecordedOutcome, StoreError};
 use serde_json::{Value, json};
 
 use super::run_records::{EndListener, end_run};
@@ -86,7 +86,7 @@ impl LocalHost {
     pub fn end_remote_run(
         &self,
         run: &OpenRun,
-        outcome: Option<&Value>,
+        outcome: Option<&RecordedOutcome>,
         tail: &str,
         listener: EndListener,
     ) -> Result<bool, HostError> {

@@ -12,7 +12,9 @@ use interlock_command::display::{self, Secrets};
 use interlock_engine::RunStatus;
 use interlock_plan::RunPlan;
 use interlock_policy::{Verdict, quote};
-use interlock_store::{AuditKind, Change, EntryUse, NewRun, StoreError};
+use interlock_store::{
+    AuditKind, Change, EntryUse, NewRun, RecordedOutcome, RecordedStatus, StoreError,
+};
 use interlock_supervisor::{ClientError, SupervisorPaths, Waited};
 use serde_json::{Value, json};
 
@@ -214,7 +216,7 @@ pub fn record_outcome(
     run_id: &str,
     agent: &str,
     is_claimed: bool,
-    outcome: Option<&Value>,
+    outcome: Option<&RecordedOutcome>,
 ) -> Result<(), StoreError> {
     let state = match (is_claimed, outcome) {
         (true, Some(outcome)) => return change.finish_claim(run_id, outcome, now()),
@@ -282,11 +284,12 @@ impl LocalHost {
             Ok(Waited::Ended(ended)) => {
                 let outcome = &ended.outcome;
                 let duration = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
-                let mut value = status(outcome.status);
-                value["durationMs"] = duration.into();
-                value["outputBytes"] = ended.totals.bytes.into();
-                value["session"] = session.into();
-                Some(value)
+                Some(
+                    recorded(outcome.status)
+                        .with_duration_ms(duration)
+                        .with_output_bytes(ended.totals.bytes)
+                        .with_session(Some(session)),
+                )
             }
             Ok(Waited::Yielded) => {
                 return RunEndRecord::Background {
@@ -308,7 +311,7 @@ impl LocalHost {
     fn end_of(
         &self,
         ticket: &RunTicket,
-        outcome: Option<Value>,
+        outcome: Option<RecordedOutcome>,
         tail: String,
         listener: EndListener,
     ) -> RunEndRecord {
@@ -336,11 +339,9 @@ impl LocalHost {
             error,
             ClientError::Refused(_) | ClientError::NotStarted(_) | ClientError::StillThere(_)
         );
-        let outcome = json!({
-            "code": error.code(),
-            "message": error.to_string(),
-            "status": "not-started",
-        });
+        let outcome = RecordedOutcome::new(RecordedStatus::NotStarted)
+            .with_code(error.code())
+            .with_message(error.to_string());
         let outcome = is_known.then_some(outcome);
         let record = self.end_of(ticket, outcome, String::new(), EndListener::SessionEvent);
         Ok(self.store().change(|change| record.write(change))?)
@@ -357,7 +358,7 @@ fn not_recorded(ticket: &RunTicket) -> impl FnOnce(&StoreError) + Send + 'static
 enum RunEndRecord {
     Ended {
         run_id: String,
-        outcome: Option<Value>,
+        outcome: Option<RecordedOutcome>,
         tail: String,
         notify: NotifySettings,
         /// No event has to repeat it.
@@ -404,10 +405,10 @@ impl RunEndRecord {
     }
 }
 
-fn status(status: RunStatus) -> Value {
+fn recorded(status: RunStatus) -> RecordedOutcome {
     match status {
-        RunStatus::Exited(code) => json!({ "exitCode": code, "status": "exited" }),
-        RunStatus::Signaled(signal) => json!({ "signal": signal, "status": "signaled" }),
-        RunStatus::TimedOut => json!({ "status": "timed-out" }),
+        RunStatus::Exited(code) => RecordedOutcome::exited(Some(code.into())),
+        RunStatus::Signaled(signal) => RecordedOutcome::signaled(signal),
+        RunStatus::TimedOut => RecordedOutcome::timed_out(),
     }
 }

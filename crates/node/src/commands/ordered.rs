@@ -162,7 +162,9 @@ pub(crate) fn end(
             return match known.map_err(|error| WireError::unavailable(error.to_string()))? {
                 NoSession::Never => gone(GoneState::Never, None),
                 NoSession::Starting => gone(GoneState::Starting, None),
-                NoSession::Over(outcome) => gone(GoneState::Over, outcome),
+                NoSession::Over(outcome) => {
+                    gone(GoneState::Over, outcome.map(|outcome| outcome.to_value()))
+                }
             };
         }
         found => found?,

@@ -1,7 +1,7 @@
 //! The claim: on the disk before the run starts, so that no crash makes it run twice.
 
 use rusqlite::{Row, params};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::audit::AuditKind;
 use crate::change::{Change, Sql};
@@ -11,7 +11,9 @@ use crate::grant::GrantKey;
 use crate::json::{self, canonical};
 use crate::limits;
 use crate::pending::find::state_of;
-use crate::pending::{ApprovalClaim, ApprovalDecision, ApprovalEnding, ApprovalError, ClaimState};
+use crate::pending::{
+    ApprovalClaim, ApprovalDecision, ApprovalEnding, ApprovalError, ClaimState, RecordedOutcome,
+};
 
 /// An allowed run must be claimed within this time of the decision, and a claim is kept at least
 /// this long.
@@ -88,7 +90,12 @@ impl Store {
     }
 
     /// As [`Change::finish_claim`].
-    pub fn finish_claim(&self, id: &str, outcome: &Value, now_ms: i64) -> Result<(), StoreError> {
+    pub fn finish_claim(
+        &self,
+        id: &str,
+        outcome: &RecordedOutcome,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
         self.change(|change| change.finish_claim(id, outcome, now_ms))
     }
 
@@ -244,12 +251,17 @@ impl Change<'_> {
 
     /// Records how a claimed run ended. The same outcome again is accepted. A run that was marked
     /// unknown can still become known: its supervisor may come back and report.
-    pub fn finish_claim(&self, id: &str, outcome: &Value, now_ms: i64) -> Result<(), StoreError> {
-        let text = canonical(outcome);
+    pub fn finish_claim(
+        &self,
+        id: &str,
+        outcome: &RecordedOutcome,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        let text = canonical(&outcome.to_value());
         limits::OUTCOME.check(&text)?;
         let claim = self.existing_claim(id)?;
         if let ClaimState::Finished { outcome, .. } = &claim.state {
-            return if canonical(outcome) == text {
+            return if canonical(&outcome.to_value()) == text {
                 Ok(())
             } else {
                 Err(ApprovalError::ClaimFinished { id: id.to_owned() }.into())
@@ -282,12 +294,17 @@ impl Change<'_> {
         &self,
         claim: &ApprovalClaim,
         state: &str,
-        outcome: Option<&Value>,
+        outcome: Option<&RecordedOutcome>,
         now_ms: i64,
     ) -> Result<(), StoreError> {
         self.sql.execute(
             "UPDATE run_claim SET state = ?2, outcome = ?3, ended_at_ms = ?4 WHERE id = ?1",
-            params![claim.id, state, outcome.map(canonical), now_ms],
+            params![
+                claim.id,
+                state,
+                outcome.map(|outcome| canonical(&outcome.to_value())),
+                now_ms
+            ],
         )?;
         let record = json!({
             "agent": claim.agent,

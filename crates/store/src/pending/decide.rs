@@ -1,7 +1,8 @@
 //! Ending an approval: the first valid answer wins.
 
 use rusqlite::params;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::audit::AuditKind;
 use crate::change::Change;
@@ -12,6 +13,7 @@ use crate::limits;
 use crate::pending::find::{ApprovalState, state_of};
 use crate::pending::{
     ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalError, Delivery, DeliveryState, Lease,
+    NullableField,
 };
 
 /// That many approvals are expired in one transaction.
@@ -201,24 +203,21 @@ impl Change<'_> {
             },
         )?;
         let grant_id = self.grant_by(answer, &approval)?;
-        let mut record = record(answer.id, &approval, ending);
-        record["decider"] = answer.decider.into();
-        record["surface"] = answer.surface.into();
-        record["grantId"] = grant_id.into();
-        if has_shown {
-            record["seen"] = true.into();
-        }
-        if let Some(reason) = reason {
-            record["reason"] = reason.into();
-        }
-        if let Some(form) = form {
-            record["form"] = form.into();
-        }
-        let (milliseconds, uses) = ending.lease_columns();
-        if let Some(milliseconds) = milliseconds {
-            record["lease"] = json!({ "expiresInMs": milliseconds, "maxUses": uses });
-        }
-        self.append(AuditKind::Decision, &record, answer.now_ms)?;
+        let (milliseconds, max_uses) = ending.lease_columns();
+        let record = DecisionRecord {
+            decider: Some(answer.decider),
+            form,
+            grant_id: grant_id.into(),
+            lease: milliseconds.map(|expires_in_ms| LeaseRecord {
+                expires_in_ms,
+                max_uses,
+            }),
+            reason,
+            seen: has_shown,
+            surface: Some(answer.surface),
+            ..DecisionRecord::new(answer.id, &approval, ending)
+        };
+        self.append(AuditKind::Decision, &json!(record), answer.now_ms)?;
         Ok(Decided::Won)
     }
 
@@ -235,8 +234,8 @@ impl Change<'_> {
             return earlier(winner, ending, approval.short_id);
         }
         self.end(answer.id, &approval, &undecided(ending, answer.now_ms))?;
-        let record = record(answer.id, &approval, ending);
-        self.append(AuditKind::Decision, &record, answer.now_ms)?;
+        let record = DecisionRecord::new(answer.id, &approval, ending);
+        self.append(AuditKind::Decision, &json!(record), answer.now_ms)?;
         Ok(Decided::Won)
     }
 
@@ -247,8 +246,8 @@ impl Change<'_> {
             return earlier(winner, ApprovalEnding::Withdrawn, approval.short_id);
         }
         self.end(id, &approval, &undecided(ApprovalEnding::Withdrawn, now_ms))?;
-        let record = record(id, &approval, ApprovalEnding::Withdrawn);
-        self.append(AuditKind::Decision, &record, now_ms)?;
+        let record = DecisionRecord::new(id, &approval, ApprovalEnding::Withdrawn);
+        self.append(AuditKind::Decision, &json!(record), now_ms)?;
         Ok(Decided::Won)
     }
 
@@ -258,8 +257,8 @@ impl Change<'_> {
         let expire = |id: String| {
             let approval = state_of(&self.sql, &id)?;
             self.end(&id, &approval, &undecided(ApprovalEnding::Expired, now_ms))?;
-            let record = record(&id, &approval, ApprovalEnding::Expired);
-            self.append(AuditKind::Decision, &record, now_ms)?;
+            let record = DecisionRecord::new(&id, &approval, ApprovalEnding::Expired);
+            self.append(AuditKind::Decision, &json!(record), now_ms)?;
             Ok(ExpiredApproval {
                 id,
                 short_id: approval.short_id,
@@ -390,11 +389,53 @@ fn earlier(
     Ok(Decided::Lost { winner })
 }
 
-fn record(id: &str, approval: &ApprovalState, ending: ApprovalEnding) -> Value {
-    json!({
-        "agent": approval.agent,
-        "approvalId": id,
-        "decision": ending.as_str(),
-        "planDigest": approval.plan_digest,
-    })
+/// The audit record of the end of an approval. What only an approver's decision has is absent from
+/// the others.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DecisionRecord<'a> {
+    agent: &'a str,
+    approval_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decider: Option<&'a str>,
+    decision: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<&'a str>,
+    #[serde(skip_serializing_if = "NullableField::is_absent")]
+    grant_id: NullableField<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseRecord>,
+    plan_digest: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    /// Whether the approver was shown the approval.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    seen: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    surface: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaseRecord {
+    expires_in_ms: i64,
+    max_uses: Option<u32>,
+}
+
+impl<'a> DecisionRecord<'a> {
+    fn new(id: &'a str, approval: &'a ApprovalState, ending: ApprovalEnding) -> Self {
+        Self {
+            agent: &approval.agent,
+            approval_id: id,
+            decider: None,
+            decision: ending.as_str(),
+            form: None,
+            grant_id: NullableField::Absent,
+            lease: None,
+            plan_digest: &approval.plan_digest,
+            reason: None,
+            seen: false,
+            surface: None,
+        }
+    }
 }

@@ -11,6 +11,7 @@ mod deliver;
 mod ending;
 mod error;
 mod find;
+mod outcome;
 mod purge;
 mod record;
 mod scripts;
@@ -23,6 +24,9 @@ pub use decide::{ApprovalAnswer, Decided, ExpiredApproval, FallbackAnswer};
 pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
 pub use find::PendingPage;
+pub use outcome::{
+    NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
+};
 pub use purge::Purged;
 pub use record::{
     Approval, ApprovalClaim, ApprovalRequest, ApprovalSummary, ClaimState, Delivery, DeliveryState,

@@ -7,6 +7,7 @@ use crate::error::StoreError;
 use crate::json::canonical;
 use crate::limits;
 use crate::pending::ending::ApprovalEnd;
+use crate::pending::outcome::RecordedOutcome;
 
 /// What is asked. It never changes after the approval was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -164,10 +165,8 @@ pub enum ClaimState {
     Unfinished,
     Finished {
         at_ms: i64,
-        outcome: Value,
+        outcome: RecordedOutcome,
     },
     /// It is unknown whether it ran. It is not run again.
-    Unknown {
-        at_ms: i64,
-    },
+    Unknown { at_ms: i64 },
 }

@@ -7,14 +7,14 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::common::{
-    NOW, SURFACE, WAIT, answer, code, decided, delivery, digest, request, shown, verified,
+    NOW, SURFACE, WAIT, answer, code, decided, delivery, digest, exit_outcome, request, shown,
+    verified,
 };
 use interlock_store::{
     ApprovalAnswer, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalsStore, Author,
     CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, DeliveryState, FallbackAnswer, Lease,
-    NotAllowed, Store, StoreError,
+    NotAllowed, RecordedOutcome, Store, StoreError,
 };
-use serde_json::json;
 
 fn open() -> (tempfile::TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ fn an_allowed_run_is_claimed_once() {
     drop(store);
     let store = Store::open(directory.path()).unwrap();
     assert_eq!(again(&store), unfinished);
-    let outcome = json!({ "exitCode": 0 });
+    let outcome = exit_outcome(0);
     store.finish_claim(&id, &outcome, NOW + 4).unwrap();
     let state = ClaimState::Finished {
         at_ms: NOW + 4,
@@ -345,7 +345,7 @@ fn an_allowed_run_is_claimed_once() {
     );
     store.finish_claim(&id, &outcome, NOW + 5).unwrap();
     assert_eq!(
-        code(store.finish_claim(&id, &json!({ "exitCode": 1 }), NOW + 5)),
+        code(store.finish_claim(&id, &exit_outcome(1), NOW + 5)),
         "RUN_ENDED"
     );
     assert_eq!(code(store.mark_unknown(&id, NOW + 5)), "RUN_ENDED");
@@ -400,11 +400,9 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
         }
     );
     // The supervisor outlived the gateway, and tells.
-    store
-        .finish_claim(&id, &json!({ "exitCode": 3 }), NOW + 6)
-        .unwrap();
+    store.finish_claim(&id, &exit_outcome(3), NOW + 6).unwrap();
     let claim = store.run_claim(&id).unwrap().unwrap();
-    let outcome = json!({ "exitCode": 3 });
+    let outcome = exit_outcome(3);
     assert_eq!(
         claim.state,
         ClaimState::Finished {
@@ -427,7 +425,9 @@ fn what_ended_a_day_ago_is_forgotten_and_can_never_run_again() {
     });
     let denied = decided(&store, "d", ApprovalDecision::Deny).id;
     let waiting = shown(&store, "e").id;
-    store.finish_claim(&ran, &json!({}), NOW + 20).unwrap();
+    store
+        .finish_claim(&ran, &RecordedOutcome::default(), NOW + 20)
+        .unwrap();
     store.mark_unknown(&unknown, NOW + 20).unwrap();
     let alive =
         || [&ran, &running, &unknown, &denied, &waiting].map(|id| store.approval(id).is_ok());
@@ -452,7 +452,7 @@ fn what_ended_a_day_ago_is_forgotten_and_can_never_run_again() {
         "one waits, one runs"
     );
     assert_eq!(
-        code(store.finish_claim(&ran, &json!({}), NOW)),
+        code(store.finish_claim(&ran, &RecordedOutcome::default(), NOW)),
         "RUN_NOT_FOUND"
     );
     verified(&store);

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use crate::common::chain::Chain;
-use crate::common::{NOW, code, decided, digest, verified};
+use crate::common::{NOW, code, decided, digest, exit_outcome, verified};
 use interlock_store::{
     ApprovalDecision, ApprovalsStore, AuditFilter, AuditHead, AuditKind, AuditOrder,
     AuditVerification, Author, Claiming, MAX_AUDIT_BODY_BYTES, StoreError,
@@ -224,9 +224,7 @@ fn every_step_of_an_approval_is_recorded() {
             .unwrap(),
         Claiming::Claimed
     );
-    store
-        .finish_claim(&id, &json!({ "exitCode": 0 }), NOW + 3)
-        .unwrap();
+    store.finish_claim(&id, &exit_outcome(0), NOW + 3).unwrap();
     let log = store
         .audit_log(&AuditFilter {
             agent: Some("main".to_owned()),

@@ -13,12 +13,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::common::{NOW, SURFACE, answer, delivery, request, worker};
+use crate::common::{NOW, SURFACE, answer, delivery, exit_outcome, request, worker};
 use interlock_store::{
     ApprovalDecision, AuditHead, AuditKind, AuditVerification, ClaimState, Claiming, DATABASE_NAME,
-    Decided, DeliveryState, GrantKey, Lease, Store,
+    Decided, DeliveryState, GrantKey, Lease, RecordedOutcome, Store,
 };
-use serde_json::json;
 
 const WORKER: &str = "INTERLOCK_STORE_CRASH_WORKER";
 
@@ -150,9 +149,7 @@ fn live(store: &Store, directory: &Path, name: &str, choices: &mut Choices) {
     if store.claim(&id, &asked.plan_digest, &me, NOW + 2).unwrap() == Claiming::Claimed {
         run(directory, &id);
         println!("claimed {id}");
-        store
-            .finish_claim(&id, &json!({ "exitCode": 0 }), NOW + 3)
-            .unwrap();
+        store.finish_claim(&id, &exit_outcome(0), NOW + 3).unwrap();
         println!("finished {id}");
     }
     let key = GrantKey {
@@ -167,7 +164,7 @@ fn live(store: &Store, directory: &Path, name: &str, choices: &mut Choices) {
             run(directory, &used.run_id);
             println!("claimed {}", used.run_id);
             store
-                .finish_claim(&used.run_id, &json!({}), NOW + 3)
+                .finish_claim(&used.run_id, &RecordedOutcome::default(), NOW + 3)
                 .unwrap();
         }
     }

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{NOW, code, verified};
+use crate::common::{NOW, code, exit_outcome, verified};
 use interlock_store::{
     CLAIM_WINDOW_MS, ClaimState, Claiming, ForwardedClaim, IssuedPlan, Store, StoreError,
 };
-use serde_json::json;
 
 fn open() -> (tempfile::TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
@@ -101,9 +100,7 @@ fn a_run_id_is_claimed_once_and_forgotten_when_no_plan_could_use_it_any_more() {
     let over = NOW + CLAIM_WINDOW_MS;
     store.purge(over).unwrap();
     assert_eq!(claim(&store, "r", over).unwrap(), unfinished);
-    store
-        .finish_claim("r", &json!({ "exitCode": 0 }), NOW + 2)
-        .unwrap();
+    store.finish_claim("r", &exit_outcome(0), NOW + 2).unwrap();
     store.purge(over - 1).unwrap();
     assert!(matches!(
         claim(&store, "r", over).unwrap(),

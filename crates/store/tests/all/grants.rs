@@ -5,12 +5,11 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::common::{NOW, code, content, decided, digest, verified, worker};
+use crate::common::{NOW, code, content, decided, digest, exit_outcome, verified, worker};
 use interlock_store::{
     ApprovalDecision, AuditFilter, AuditKind, CLAIM_WINDOW_MS, ClaimState, Claiming, GrantKey,
     Lease, MAX_SESSION_GRANT_MS, NotAllowed, Store,
 };
-use serde_json::json;
 
 fn lease(uses: u32) -> ApprovalDecision {
     ApprovalDecision::Lease(Lease {
@@ -176,7 +175,7 @@ fn a_run_under_a_grant_is_a_claim_with_an_outcome() {
     );
     assert_eq!(left[0].grant_id.as_ref(), Some(&used.grant_id));
     store
-        .finish_claim(&used.run_id, &json!({ "exitCode": 0 }), NOW + 3)
+        .finish_claim(&used.run_id, &exit_outcome(0), NOW + 3)
         .unwrap();
     let claim = store.run_claim(&used.run_id).unwrap().unwrap();
     assert!(matches!(claim.state, ClaimState::Finished { .. }));

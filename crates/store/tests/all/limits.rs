@@ -5,7 +5,8 @@
 use crate::common::{NOW, answer, code, decided, delivery, digest, request, verified};
 use interlock_store::{
     ApprovalAnswer, ApprovalDecision, ApprovalRequest, DeliveryState, MAX_DELIVERIES,
-    MAX_DENY_REASON_BYTES, MAX_NAME_BYTES, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, Store, StoreError,
+    MAX_DENY_REASON_BYTES, MAX_NAME_BYTES, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, RecordedOutcome,
+    Store, StoreError,
 };
 use serde_json::json;
 
@@ -46,7 +47,7 @@ fn what_is_too_large_or_empty_is_refused_and_nothing_is_written() {
     }
     let text = json!("x".repeat(1024 * 1024));
     let asked = ApprovalRequest {
-        verdict: text.clone(),
+        verdict: text,
         ..request("a")
     };
     assert_eq!(code(store.create_approval(&asked)), "INPUT_TOO_LARGE");
@@ -81,7 +82,11 @@ fn what_is_too_large_or_empty_is_refused_and_nothing_is_written() {
         code(store.claim(&id, &digest("a"), &long, NOW)),
         "INPUT_TOO_LARGE"
     );
-    assert_eq!(code(store.finish_claim(&id, &text, NOW)), "INPUT_TOO_LARGE");
+    let large = RecordedOutcome::default().with_message("x".repeat(1024 * 1024));
+    assert_eq!(
+        code(store.finish_claim(&id, &large, NOW)),
+        "INPUT_TOO_LARGE"
+    );
     assert_eq!(verified(&store), head);
 }
 

@@ -4,11 +4,11 @@
 
 mod approvals;
 
-use crate::common::{NOW, digest, request, verified};
+use crate::common::{NOW, digest, exit_outcome, request, verified};
 use approvals::{Model, Modelled, ModelledClaim, Named, PEOPLE, decision};
 use interlock_store::{
     ApprovalAnswer, ApprovalRequest, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, Delivery,
-    DeliveryState, FallbackAnswer, GrantKey, Store, StoreError,
+    DeliveryState, FallbackAnswer, GrantKey, RecordedOutcome, Store, StoreError,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -118,7 +118,7 @@ fn tell_state(state: &ClaimState) -> String {
     match state {
         ClaimState::Unfinished => "unfinished".to_owned(),
         ClaimState::Unknown { .. } => "unknown".to_owned(),
-        ClaimState::Finished { outcome, .. } => outcome.to_string(),
+        ClaimState::Finished { outcome, .. } => outcome.to_value().to_string(),
     }
 }
 
@@ -253,10 +253,13 @@ fn take(step: &Step, store: &Store, model: &mut Model) {
         }
         Step::Finish { which, outcome } => {
             let Some(which) = pick(which) else { return };
-            let outcome = json!({ "exitCode": outcome });
+            let outcome = exit_outcome(outcome);
             let result = store.finish_claim(&model.approvals[which].id, &outcome, now_ms);
             let said = told(result, |()| "ok".to_owned());
-            assert_eq!(said, model.end_claim(which, &outcome.to_string()));
+            assert_eq!(
+                said,
+                model.end_claim(which, &outcome.to_value().to_string())
+            );
         }
         Step::MarkUnknown { which } => {
             let Some(which) = pick(which) else { return };
@@ -316,7 +319,9 @@ fn use_grant(content: usize, store: &Store, model: &mut Model) {
         .expect("a grant that allows this");
     grant.take();
     assert_eq!(used.uses_left, grant.left);
-    store.finish_claim(&used.run_id, &json!({}), now).unwrap();
+    store
+        .finish_claim(&used.run_id, &RecordedOutcome::default(), now)
+        .unwrap();
     model.records += 2;
 }
 

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_approvals::{
-    ApprovalRefusal, NOTES, PendingApproval, RemoteApproval, RemoteRunFacts,
-};
+use interlock_approvals::{ApprovalRefusal, PendingApproval, RemoteApproval, RemoteRunFacts};
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::{EndListener, ExecError, HostError, SessionValues, route};
 use interlock_policy::Security;
+use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_wire::approval::{
     ApprovalDetails, DEFAULT_TIMEOUT_MS, DecisionWord, SystemRunBinding, allowed_decisions,
 };
@@ -20,7 +19,7 @@ use interlock_wire::node::{SYSTEM_RUN, SystemRun, SystemRunPrepared};
 use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 
-use super::stored::{NodeReplay, REPLAY, StoredNodeRun};
+use super::stored::{NodeReplay, NodeRunSubject, StoredNodeRun};
 use super::{ApprovedStart, GatewayLevels, NodeRun, foreign, refusals};
 use crate::gateway::Gateway;
 use crate::nodes::choose::is_node;
@@ -127,7 +126,8 @@ impl NodeRun {
         Ok(match self.current() {
             Ok(current) => ApprovedRun::Ready(Box::new(current), run_it),
             Err(error) => {
-                let outcome = json!({ "message": error.message, "status": "refused" });
+                let outcome =
+                    RecordedOutcome::new(RecordedStatus::Refused).with_message(&error.message);
                 give_up(&self.gateway, id, &outcome);
                 ApprovedRun::Impossible(error, run_it)
             }
@@ -173,13 +173,13 @@ impl NodeRun {
             ..ApprovalDetails::default()
         };
         let approvals = self.gateway.host.approvals();
-        let mut subject = json!(details);
-        subject[RemoteRunFacts::NODE_NAME_KEY] = self.node.name().into();
-        subject[REPLAY] = json!(NodeReplay::of_run(self));
-        subject[RemoteRunFacts::KEY] = json!(self.facts());
-        if let Some(notes) = notes {
-            subject[NOTES] = json!(notes);
-        }
+        let subject = json!(NodeRunSubject {
+            details: &details,
+            node_name: self.node.name(),
+            replay: NodeReplay::of_run(self),
+            run_facts: self.facts(),
+            notes,
+        });
         let approval = RemoteApproval {
             id: None,
             subject: &subject,
@@ -326,7 +326,7 @@ pub(super) fn able(gateway: &Gateway, rules: &GatewayNodes, node_id: &str) -> Op
 }
 
 /// What was allowed will not run.
-pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &Value) {
+pub(super) fn give_up(gateway: &Gateway, approval: &str, outcome: &RecordedOutcome) {
     let finished = gateway
         .host
         .approvals()

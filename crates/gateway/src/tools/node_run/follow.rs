@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use interlock_host::process::{Followed, ProcessAnswer, SessionAction};
 use interlock_host::{EndListener, OpenRun};
+use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_transcript::LineRange;
 use interlock_wire::WireError;
 use interlock_wire::node::SystemRun;
@@ -59,7 +60,7 @@ pub(super) struct NodeRunEnding {
 
 struct EndRecord {
     run: OpenRun,
-    outcome: Option<Value>,
+    outcome: Option<RecordedOutcome>,
     tail: String,
     /// The node has a transcript, all of which is in the result.
     is_transcript_useless: bool,
@@ -366,7 +367,7 @@ impl NodeRunFollower<'_> {
         let words: String = error.message.chars().take(MAX_WORDS).collect();
         let record = EndRecord {
             run: self.run,
-            outcome: Some(json!({ "message": words, "status": "not-started" })),
+            outcome: Some(RecordedOutcome::new(RecordedStatus::NotStarted).with_message(words)),
             tail: String::new(),
             is_transcript_useless: false,
         };
@@ -487,7 +488,7 @@ impl NodeRunFollower<'_> {
     }
 
     /// Another client had the run forgotten while the caller waited for it.
-    fn forgotten(self, outcome: Option<Value>) -> NodeRunReport {
+    fn forgotten(self, outcome: Option<RecordedOutcome>) -> NodeRunReport {
         let record = EndRecord {
             run: self.run,
             outcome,
@@ -508,5 +509,5 @@ impl NodeRunFollower<'_> {
 /// Why a run has no session.
 enum Gone {
     Never,
-    Forgotten(Option<Value>),
+    Forgotten(Option<RecordedOutcome>),
 }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlock_approvals::{ApprovalRefusal, PendingApproval};
+use interlock_approvals::{ApprovalRefusal, PendingApproval, RemoteRunFacts};
 use interlock_command::display::Secrets;
 use interlock_config::types::ExecConfig;
 use interlock_host::{CallerContext, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
+use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_wire::approval::ApprovalDetails;
+use interlock_wire::node::extension::PlanNotes;
 use interlock_wire::node::{SystemRun, SystemRunPlan};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::approval::{able, give_up};
@@ -25,8 +26,25 @@ use crate::tools::run_outcome::{NodeLabel, RunLocation};
 use crate::tools::{Asking, Audience, ListedSessions, ToolCall};
 use crate::work::blocking;
 
-/// The property of a stored approval that holds what its run needs. No surface shows it.
-pub(super) const REPLAY: &str = "replay";
+/// The subject of the approval of a run on a node, as it is stored.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeRunSubject<'a> {
+    #[serde(flatten)]
+    pub(super) details: &'a ApprovalDetails,
+    pub(super) node_name: String,
+    /// What the run needs; no surface shows it.
+    pub(super) replay: NodeReplay,
+    pub(super) run_facts: RemoteRunFacts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) notes: Option<PlanNotes>,
+}
+
+/// What is read of the stored subject beside its details.
+#[derive(Deserialize)]
+struct StoredReplay {
+    replay: NodeReplay,
+}
 
 /// How often it is looked whether a node is connected.
 const LOOK: Duration = Duration::from_millis(500);
@@ -119,7 +137,7 @@ impl StoredNodeRun {
 
     pub(super) fn of_approval(gateway: &Arc<Gateway>, approval: PendingApproval) -> Option<Self> {
         let subject = approval.remote?;
-        let replay: NodeReplay = serde_json::from_value(subject.get(REPLAY)?.clone()).ok()?;
+        let StoredReplay { replay } = StoredReplay::deserialize(&subject).ok()?;
         let details: ApprovalDetails = serde_json::from_value(subject).ok()?;
         let milliseconds = |time: i64| u64::try_from(time).unwrap_or_default();
         Some(Self {
@@ -213,7 +231,7 @@ impl StoredNodeRun {
         let claimed = blocking(move || {
             let approvals = stored.gateway.host.approvals();
             let decision = approvals.use_remote(&stored.id)?;
-            let outcome = json!({ "message": reason, "status": "refused" });
+            let outcome = RecordedOutcome::new(RecordedStatus::Refused).with_message(reason);
             give_up(&stored.gateway, &stored.id, &outcome);
             let (plan, run) = (&stored.plan, &stored.replay.run);
             Ok::<_, ApprovalRefusal>(wire_approval::approved_run(plan, run, &stored.id, decision))

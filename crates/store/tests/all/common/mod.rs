@@ -9,7 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use interlock_store::{
     ApprovalAnswer, ApprovalDecision, ApprovalRequest, AuditHead, AuditVerification,
-    CreatedApproval, Decided, Delivery, DeliveryState, Store, StoreError,
+    CreatedApproval, Decided, Delivery, DeliveryState, NullableField, RecordedOutcome, Store,
+    StoreError,
 };
 use serde_json::json;
 
@@ -83,6 +84,14 @@ pub fn decided(store: &Store, name: &str, decision: ApprovalDecision) -> Created
     let outcome = store.decide(&answer(&created.id, decision)).unwrap();
     assert_eq!(outcome, Decided::Won);
     created
+}
+
+/// The outcome of a run that ended with this exit code.
+pub fn exit_outcome(code: impl Into<i64>) -> RecordedOutcome {
+    RecordedOutcome {
+        exit_code: NullableField::Value(code.into()),
+        ..RecordedOutcome::default()
+    }
 }
 
 pub fn code<T: std::fmt::Debug>(result: Result<T, StoreError>) -> &'static str {
