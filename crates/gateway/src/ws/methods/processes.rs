@@ -407,3 +407,87 @@ fn failed(error: &ProcessError) -> WireError {
     };
     WireError::invalid(message).with("code", error.code())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use interlock_host::process::{EndedSession, LogAnswer, PollAnswer, Stale, Written};
+    use interlock_transcript::ShownOutput;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    fn ended() -> EndedSession {
+        EndedSession {
+            status: SessionStatus::Failed,
+            exit_code: Some(130),
+            signal: Some(2),
+            timed_out: true,
+            out_of_memory: true,
+        }
+    }
+
+    /// The wire crate describes every field that a host writes.
+    fn check_described<T: Serialize + DeserializeOwned>(result: &impl Serialize) {
+        let sent = json!(result);
+        let read: T = serde_json::from_value(sent.clone()).unwrap();
+        assert_eq!(json!(read), sent);
+    }
+
+    #[test]
+    fn the_wire_crate_describes_what_hosts_write() {
+        let (session_id, name) = ("calm-lake".to_owned(), "run make".to_owned());
+        let summary = SessionSummary {
+            session_id: session_id.clone(),
+            name: name.clone(),
+            ended: ended(),
+            agent_id: "main".to_owned(),
+            session_key: Some("agent:main:main".to_owned()),
+            command: "make".to_owned(),
+            cwd: "/src".to_owned(),
+            pid: Some(7),
+            pty: true,
+            stdin_writable: true,
+            background: true,
+            waiting_for_input: true,
+            started_at_ms: 1,
+            ended_at_ms: Some(2),
+            age_ms: 3,
+            runtime_ms: 4,
+            total_bytes: Some(5),
+            stale: Stale::when(true),
+            node: Some("mac".to_owned()),
+            node_id: Some("n1".to_owned()),
+        };
+        let sessions = vec![summary];
+        check_described::<ProcessListing>(&ProcessAnswer::List { sessions });
+        check_described::<ProcessPolled>(&PollAnswer {
+            session_id: session_id.clone(),
+            name: name.clone(),
+            ended: ended(),
+            stale: Stale::when(true),
+            output: ShownOutput::default(),
+            next_offset: 1,
+        });
+        check_described::<ProcessLogPage>(&LogAnswer {
+            session_id: session_id.clone(),
+            name,
+            ended: ended(),
+            stale: Stale::when(false),
+            text: "all:".to_owned(),
+            offset: 1,
+            next_offset: Some(2),
+            total_lines: 3,
+            omitted_bytes: 4,
+            omitted_lines: 5,
+        });
+        check_described::<ProcessWritten>(&Written {
+            session_id: session_id.clone(),
+            bytes: 1,
+            eof: true,
+        });
+        let ended = ended();
+        check_described::<ProcessStanding>(&ProcessAnswer::Killed { session_id, ended });
+    }
+}
