@@ -81,7 +81,7 @@ pub struct ApprovalRequested {
     pub request: ApprovalDetails,
 }
 
-/// The same in the order of `exec.approval.list`.
+/// A pending approval in `exec.approval.list`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalListed {
@@ -292,7 +292,8 @@ pub struct ApprovalRecord {
     pub view: Value,
 }
 
-/// The answer of `exec.approval.get`.
+/// The answer of `exec.approval.get`: an `ApprovalRecord`, or where `inbox` is asked for an object
+/// whose field `approval` is all that an inbox shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ApprovalOpened {
@@ -313,7 +314,8 @@ impl ApprovalOpened {
     }
 }
 
-/// The answer of `exec.approval.list`.
+/// The answer of `exec.approval.list`: a list of `ApprovalListed`, or `ApprovalRows` where `summary`
+/// is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ApprovalListing {
@@ -336,8 +338,8 @@ impl ApprovalListing {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalRows {
-    /// A list. The approvals crate reads and writes the rows; null, where there is no list, is none
-    /// that it reads.
+    /// The rows of the list, or null where the gateway sent none. The approvals crate reads and
+    /// writes a row.
     pub approvals: Value,
     /// How many there are, of which the list may hold fewer.
     pub total: Option<u64>,

@@ -70,8 +70,7 @@ params! {
     ExecApprovalResolve for "exec.approval.resolve" -> ApprovalDecisionStored {
         required {
             id "id": String = TEXT,
-            /// See [`crate::approval::DecisionWord`]; a word that is none is answered `invalid
-            /// decision`.
+            /// `allow-once`, `allow-session`, `allow-always` or `deny`.
             decision "decision": String = TEXT,
         }
         optional {

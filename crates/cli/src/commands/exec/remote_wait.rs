@@ -106,12 +106,12 @@ impl<'a> RemoteWait<'a> {
     fn deny(&mut self, approval: &ApprovalSummary) -> Result<(), Failure> {
         let gateway = self.connected()?;
         // Only what a connection was shown can be decided by it.
-        gateway.request(&ExecApprovalGet {
+        gateway.request_json(&ExecApprovalGet {
             id: approval.id.clone(),
             inbox: Some(true),
             reveal: None,
         })?;
-        gateway.request(&ExecApprovalResolve {
+        gateway.request_json(&ExecApprovalResolve {
             id: approval.id.clone(),
             decision: "deny".to_owned(),
             plan_digest: Some(approval.plan_digest.clone()),
