@@ -9,6 +9,7 @@ use interlock_command::InputError;
 use interlock_host::process::ProcessError;
 use interlock_host::{ExecError, HostError, PatchError};
 use interlock_rules::RulesError;
+use serde::Serialize;
 
 use crate::args::StateArguments;
 use crate::output::{self, DataLost};
@@ -62,6 +63,16 @@ pub enum Failure {
         message: String,
         hint: Option<String>,
     },
+}
+
+/// A failure as programs read it.
+#[derive(Debug, Serialize)]
+struct FailureReport<'a> {
+    code: &'a str,
+    message: String,
+    hint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    denial: Option<&'a str>,
 }
 
 impl Failure {
@@ -187,12 +198,13 @@ impl Failure {
         let (code, message) = (self.code(), self.to_string());
         let denial = self.denial();
         if json {
-            let mut error =
-                serde_json::json!({ "error": { "code": code, "message": message, "hint": hint } });
-            if let Some(denial) = denial {
-                error["error"]["denial"] = denial.into();
-            }
-            output::note(&error.to_string());
+            let error = FailureReport {
+                code,
+                message,
+                hint,
+                denial,
+            };
+            output::note(&serde_json::json!({ "error": error }).to_string());
         } else {
             output::note(&format!("error[{code}]: {message}"));
             if let Some(denial) = denial.filter(|denial| hint.as_deref() != Some(*denial)) {

@@ -281,13 +281,13 @@ impl GatewayClient {
     }
 
     /// Calls a method that subscribes to events, and hears them until `hear` wants no more.
-    pub fn subscribe(
+    pub fn subscribe<P: Params>(
         &mut self,
-        method: &str,
-        params: &Value,
+        params: &P,
         mut hear: impl FnMut(&str, &Value) -> bool,
     ) -> Result<(), CallFailure> {
-        let id = self.send(method, params)?;
+        let params = serde_json::to_value(params).map_err(|error| unreadable(P::METHOD, &error))?;
+        let id = self.send(P::METHOD, &params)?;
         loop {
             let frame = self.next()?;
             if frame.kind == "event" {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -18,7 +19,7 @@ pub const RESERVED_ID_PREFIX: &str = "plugin:";
 
 /// The word of a decision in a message: one of those that every client knows. The decisions
 /// themselves are the store's; this crate carries their words only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DecisionWord(&'static str);
 
@@ -80,9 +81,9 @@ pub struct ApprovalRequested {
     pub request: ApprovalDetails,
 }
 
-/// The same in the order of `exec.approval.list`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// A pending approval in `exec.approval.list`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ApprovalListed {
     pub id: String,
     pub request: ApprovalDetails,
@@ -103,7 +104,7 @@ impl From<ApprovalRequested> for ApprovalListed {
 
 /// What is asked. In the fields of the reference, environment variables have names only; `view` has
 /// their values.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDetails {
     pub command: String,
@@ -145,7 +146,7 @@ pub struct ApprovalDetails {
     pub view_text: Option<String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CommandAnalysis {
     pub command_count: u64,
@@ -155,7 +156,7 @@ pub struct CommandAnalysis {
 }
 
 /// What an approval is for: another run is not covered by it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunBinding {
     pub argv: Vec<String>,
@@ -252,8 +253,8 @@ impl ApprovalAccepted {
 
 /// The final answer to an approval request, and the answer to `exec.approval.waitDecision`. It has
 /// no decision when no surface could show the approval, or no approver answered in time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDecided {
     pub id: String,
     pub decision: Option<DecisionWord>,
@@ -273,9 +274,9 @@ pub struct ApprovalResolved {
     pub request: ApprovalDetails,
 }
 
-/// The answer of `exec.approval.get`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The answer of `exec.approval.get` for any client.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ApprovalRecord {
     pub id: String,
     pub command_text: String,
@@ -285,4 +286,78 @@ pub struct ApprovalRecord {
     pub node_id: Option<String>,
     pub agent_id: Option<String>,
     pub expires_at_ms: u64,
+    /// The rest is an Interlock extension, see [`ApprovalDetails`].
+    pub plan_digest: String,
+    pub view_text: String,
+    pub view: Value,
+}
+
+/// The answer of `exec.approval.get`: an `ApprovalRecord`, or where `inbox` is asked for an object
+/// whose field `approval` is all that an inbox shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ApprovalOpened {
+    /// For an inbox: all that it shows. The approvals crate reads and writes the contents.
+    Inbox {
+        approval: Value,
+    },
+    Record(Box<ApprovalRecord>),
+}
+
+impl ApprovalOpened {
+    /// What an inbox asked for; null where the gateway does not know inboxes.
+    pub fn into_inbox(self) -> Value {
+        match self {
+            Self::Inbox { approval } => approval,
+            Self::Record(_) => Value::Null,
+        }
+    }
+}
+
+/// The answer of `exec.approval.list`: a list of `ApprovalListed`, or `ApprovalRows` where `summary`
+/// is asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ApprovalListing {
+    Listed(Vec<ApprovalListed>),
+    /// For an inbox, which opens approvals one by one.
+    Summary(ApprovalRows),
+}
+
+impl ApprovalListing {
+    /// What an inbox asked for; nothing where the gateway does not know inboxes.
+    pub fn into_rows(self) -> ApprovalRows {
+        match self {
+            Self::Summary(rows) => rows,
+            Self::Listed(_) => ApprovalRows::default(),
+        }
+    }
+}
+
+/// What a list shows of each pending approval.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalRows {
+    /// The rows of the list, or null where the gateway sent none. The approvals crate reads and
+    /// writes a row.
+    pub approvals: Value,
+    /// How many there are, of which the list may hold fewer.
+    pub total: Option<u64>,
+}
+
+/// The answer of `exec.approval.resolve`. Foreign clients read `ok`; the rest is for an inbox of
+/// Interlock.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalDecisionStored {
+    pub ok: bool,
+    /// True where the same decision had been made before.
+    pub again: bool,
+    /// How much `allow-always` stored.
+    pub form: Option<String>,
+    pub reason: Option<String>,
+    /// The entries of `allow-always`, as they stand in the policy document now.
+    pub stored: Vec<Value>,
+    /// True where no caller waits for the run any more.
+    pub caller_has_ended: bool,
 }

@@ -4,16 +4,20 @@
 //! read the result of a gateway of another version; fields that it does not know are ignored.
 
 mod config;
+mod exec;
 mod nodes;
 mod pairing;
+mod processes;
 mod relayed;
 mod sessions;
 mod system;
 mod tools;
 
 pub use config::*;
+pub use exec::*;
 pub use nodes::*;
 pub use pairing::*;
+pub use processes::*;
 pub use relayed::Relayed;
 pub use sessions::*;
 pub use system::*;

@@ -10,6 +10,7 @@ use interlock_doctor::{DocumentRepair, SeparatedAgents, repair_document, separat
 use interlock_engine::shield::probe_shield;
 use interlock_host::{Author, DocumentStanding, HostError, LocalHost};
 use interlock_policy::AgentId;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{CommandOutcome, decider, open, open_for_repair, open_options, outside_runs};
@@ -61,7 +62,14 @@ pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> CommandOutcom
 enum DocumentSection {
     /// It was reported already.
     Unrecorded,
-    Recorded(Value),
+    Recorded(DocumentSummary),
+}
+
+/// How the document stands, where that is as it should be.
+#[derive(Debug, Serialize)]
+struct DocumentSummary {
+    standing: &'static str,
+    hash: Option<String>,
 }
 
 /// Everything but an unrecorded document, which comes first and alone.
@@ -69,7 +77,7 @@ fn tell(
     state: &StateArguments,
     host: &LocalHost,
     arguments: &DoctorArguments,
-    document: &Value,
+    document: &DocumentSummary,
     report: &DoctorReport,
 ) -> CommandOutcome {
     let file = host.config()?;
@@ -118,10 +126,9 @@ fn tell(
         }));
         return Ok(ExitCode::SUCCESS);
     }
-    let word = document["standing"].as_str().unwrap_or_default();
-    let hash = document["hash"].as_str();
+    let hash = document.hash.as_ref();
     let hash = hash.map_or(String::new(), |hash| format!(" ({hash})"));
-    let mut out = format!("approvals document: {word}{hash}\n");
+    let mut out = format!("approvals document: {}{hash}\n", document.standing);
     for group in &separated {
         let agents = line(&group.agents.join(", "));
         out += &format!("runs of {agents}: {}\n", line(&group.separation.describe()));
@@ -165,8 +172,10 @@ fn document_section(
         }
     };
     let Some(problem) = problem else {
-        let standing = json!({ "standing": word, "hash": hash });
-        return Ok(DocumentSection::Recorded(standing));
+        return Ok(DocumentSection::Recorded(DocumentSummary {
+            standing: word,
+            hash,
+        }));
     };
     if wants_json {
         output::print_json(&json!({ "document": {

@@ -183,7 +183,9 @@ impl StatusFacts {
         let agents: Vec<String> = agents.collect();
         self.json.agents = agents.iter().map(|id| json!({ "id": id })).collect();
         self.row("agents", agents.join(", "));
-        let waiting = gateway.call("exec.approval.list", &json!({ "summary": true }))?;
+        let waiting = gateway.request_json(&params::ExecApprovalList {
+            summary: Some(true),
+        })?;
         let waiting: RemotePendingApprovals = serde_json::from_value(waiting).unwrap_or_default();
         self.waiting(state, waiting.total);
         for one in waiting.approvals.iter().take(SHOWN_APPROVALS) {

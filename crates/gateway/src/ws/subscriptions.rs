@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use interlock_host::process::{Process, ProcessCaller};
+use interlock_host::process::{EndedSession, Process, ProcessCaller};
 use interlock_transcript::{Cursor, TranscriptReader};
 use interlock_wire::Event;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
-use serde_json::json;
+use interlock_wire::results::{ProcessEnded, ProcessLost, ProcessOutput};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
@@ -198,29 +199,18 @@ impl SessionFollower {
             if !piece.is_empty() {
                 self.tell(
                     PROCESS_OUTPUT,
-                    &json!({
-                        "sessionId": self.session,
-                        "offset": piece.offset,
-                        "nextOffset": next,
-                        "text": piece.text,
-                        "missedBytes": piece.missed_bytes,
-                    }),
+                    &ProcessOutput {
+                        session_id: self.session.clone(),
+                        offset: piece.offset,
+                        next_offset: next,
+                        text: piece.text,
+                        missed_bytes: piece.missed_bytes,
+                    },
                 );
             }
             offset = next;
             if is_last && is_over(&followed.standing) {
-                let ended = &followed.standing;
-                self.tell(
-                    PROCESS_ENDED,
-                    &json!({
-                        "sessionId": self.session,
-                        "status": ended.status.as_str(),
-                        "exitCode": ended.exit_code,
-                        "signal": ended.signal,
-                        "timedOut": ended.timed_out,
-                        "nextOffset": offset,
-                    }),
-                );
+                self.tell(PROCESS_ENDED, &self.ended(Some(&followed.standing), offset));
                 break;
             }
             while self.client.buffered_bytes() > FULL && self.is_wanted() {
@@ -262,13 +252,13 @@ impl SessionFollower {
             let bytes = batch.chunks.iter().flat_map(|chunk| chunk.bytes.iter());
             let text = self.text(bytes.copied().collect(), is_last && is_over);
             if !text.is_empty() || missed > 0 {
-                let event = json!({
-                    "sessionId": self.session,
-                    "offset": from,
-                    "nextOffset": batch.next.offset,
-                    "text": text,
-                    "missedBytes": missed,
-                });
+                let event = ProcessOutput {
+                    session_id: self.session.clone(),
+                    offset: from,
+                    next_offset: batch.next.offset,
+                    text,
+                    missed_bytes: missed,
+                };
                 self.tell(PROCESS_OUTPUT, &event);
             }
             cursor = batch.next;
@@ -302,23 +292,32 @@ impl SessionFollower {
     fn tell_end(&self, process: &Process, cursor: Cursor) {
         // The caller that waited for its result took it, and with that it is forgotten.
         let summary = process.look(&self.session).ok();
-        let event = json!({
-            "sessionId": self.session,
-            "status": summary.as_ref().map(|summary| summary.ended.status.as_str()),
-            "exitCode": summary.as_ref().and_then(|summary| summary.ended.exit_code),
-            "signal": summary.as_ref().and_then(|summary| summary.ended.signal),
-            "timedOut": summary.as_ref().is_some_and(|summary| summary.ended.timed_out),
-            "nextOffset": cursor.offset,
-        });
-        self.tell(PROCESS_ENDED, &event);
+        let standing = summary.as_ref().map(|summary| &summary.ended);
+        self.tell(PROCESS_ENDED, &self.ended(standing, cursor.offset));
+    }
+
+    fn ended(&self, standing: Option<&EndedSession>, next_offset: u64) -> ProcessEnded {
+        ProcessEnded {
+            session_id: self.session.clone(),
+            status: standing.map(|ended| ended.status.as_str().to_owned()),
+            exit_code: standing.and_then(|ended| ended.exit_code.map(i64::from)),
+            signal: standing.and_then(|ended| ended.signal.map(i64::from)),
+            timed_out: Some(standing.is_some_and(|ended| ended.timed_out)),
+            next_offset: Some(next_offset),
+            reason: None,
+        }
     }
 
     fn tell_lost(&self, reason: &str) {
-        let event = json!({ "sessionId": self.session, "status": "lost", "reason": reason });
+        let event = ProcessLost {
+            session_id: self.session.clone(),
+            status: "lost".to_owned(),
+            reason: reason.to_owned(),
+        };
         self.tell(PROCESS_ENDED, &event);
     }
 
-    fn tell(&self, name: &str, payload: &serde_json::Value) {
+    fn tell(&self, name: &str, payload: &impl Serialize) {
         if let Ok(event) = Event::new(name, payload) {
             self.client.tell(&event);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::approval::{ApprovalDecided, ApprovalDecisionStored, ApprovalListing, ApprovalOpened};
 use crate::node::SystemRunPlan;
 use crate::results::{ApprovalsDocument, Relayed};
 use crate::schema::{
@@ -13,7 +14,7 @@ use crate::schema::{
 
 params! {
     /// Asks whether a command may run. What is missing and what is null are the same.
-    ExecApprovalRequest for "exec.approval.request" -> Value {
+    ExecApprovalRequest for "exec.approval.request" -> ApprovalDecided {
         optional {
             id "id": String = TEXT,
             command "command": String = TEXT,
@@ -60,17 +61,16 @@ object! {
 }
 params! {
     /// Waits for the decision of an approval.
-    ExecApprovalWaitDecision for "exec.approval.waitDecision" -> Value {
+    ExecApprovalWaitDecision for "exec.approval.waitDecision" -> ApprovalDecided {
         required { id "id": String = TEXT, }
     }
 }
 params! {
     /// Decides. The optional ones are additions of Interlock.
-    ExecApprovalResolve for "exec.approval.resolve" -> Value {
+    ExecApprovalResolve for "exec.approval.resolve" -> ApprovalDecisionStored {
         required {
             id "id": String = TEXT,
-            /// See [`crate::approval::DecisionWord`]; a word that is none is answered `invalid
-            /// decision`.
+            /// `allow-once`, `allow-session`, `allow-always` or `deny`.
             decision "decision": String = TEXT,
         }
         optional {
@@ -89,7 +89,7 @@ params! {
 }
 params! {
     /// The optional one is an addition of Interlock.
-    ExecApprovalList for "exec.approval.list" -> Value {
+    ExecApprovalList for "exec.approval.list" -> ApprovalListing {
         optional {
             /// Only what a list shows of each, for an inbox that opens them one by one.
             summary "summary": bool = PropertyKind::Boolean,
@@ -98,7 +98,7 @@ params! {
 }
 params! {
     /// Reads one approval. The optional ones are additions of Interlock.
-    ExecApprovalGet for "exec.approval.get" -> Value {
+    ExecApprovalGet for "exec.approval.get" -> ApprovalOpened {
         required { id "id": String = TEXT, }
         optional {
             /// All that an inbox shows.

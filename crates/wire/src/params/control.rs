@@ -4,8 +4,10 @@ use serde_json::{Map, Value};
 
 use crate::results::{
     AgentListing, AuditChainHead, AuditChainReport, AuditPage, ConfigKeys, ConfigSnapshot,
-    ConfigWritten, EffectiveTools, GatewayStatus, HealthReport, LogTail, SessionDirected,
-    SessionListing, SessionPatched, ToolCatalog, ToolInvoked,
+    ConfigWritten, EffectiveTools, GatewayStatus, HealthReport, LogTail, ProcessListing,
+    ProcessLogPage, ProcessPerformed, ProcessPolled, ProcessStanding, ProcessSubscribed,
+    ProcessUnsubscribed, ProcessWritten, Relayed, SessionDirected, SessionListing, SessionPatched,
+    TaskCanceled, TaskFound, TaskListing, ToolCatalog, ToolInvoked,
 };
 use crate::schema::{COUNT, OPEN, POSITIVE, PropertyKind, STRING, TEXT, TEXT_OR_NULL};
 
@@ -139,7 +141,7 @@ params! {
 }
 params! {
     /// The background sessions as tasks.
-    TasksList for "tasks.list" -> Value {
+    TasksList for "tasks.list" -> TaskListing {
         optional {
             /// One word or a list of them.
             status "status": Value = PropertyKind::AnyOf(&[TASK_STATUS, PropertyKind::List(&TASK_STATUS, usize::MAX)]),
@@ -152,13 +154,13 @@ params! {
 }
 params! {
     /// One task.
-    TasksGet for "tasks.get" -> Value {
+    TasksGet for "tasks.get" -> TaskFound {
         required { task_id "taskId": String = TEXT, }
     }
 }
 params! {
     /// Ends a task.
-    TasksCancel for "tasks.cancel" -> Value {
+    TasksCancel for "tasks.cancel" -> TaskCanceled {
         required { task_id "taskId": String = TEXT, }
         optional { reason "reason": String = STRING, }
     }
@@ -216,14 +218,14 @@ params! {
 }
 params! {
     /// Background and foreground sessions of all agents. An Interlock extension.
-    ProcessList for "process.list" -> Value {
+    ProcessList for "process.list" -> Relayed<ProcessListing> {
         optional { agent_id "agentId": String = TEXT, }
     }
 }
 params! {
     /// New output after an offset, and the state of the session. An Interlock extension. It moves
     /// no cursor.
-    ProcessPoll for "process.poll" -> Value {
+    ProcessPoll for "process.poll" -> Relayed<ProcessPolled> {
         required { session_id "sessionId": String = TEXT, }
         optional {
             offset "offset": u64 = COUNT,
@@ -233,7 +235,7 @@ params! {
 }
 params! {
     /// Lines of the transcript. An Interlock extension.
-    ProcessLog for "process.log" -> Value {
+    ProcessLog for "process.log" -> Relayed<ProcessLogPage> {
         required { session_id "sessionId": String = TEXT, }
         optional {
             offset "offset": u64 = COUNT,
@@ -243,7 +245,7 @@ params! {
 }
 params! {
     /// Input for a background session. An Interlock extension.
-    ProcessWrite for "process.write" -> Value {
+    ProcessWrite for "process.write" -> Relayed<ProcessWritten> {
         required {
             session_id "sessionId": String = TEXT,
             data "data": String = STRING,
@@ -254,7 +256,7 @@ params! {
 params! {
     /// Ends a background session, or sends a signal to its foreground process. An Interlock
     /// extension.
-    ProcessKill for "process.kill" -> Value {
+    ProcessKill for "process.kill" -> Relayed<ProcessStanding> {
         required { session_id "sessionId": String = TEXT, }
         optional { signal "signal": String = TEXT, }
     }
@@ -262,7 +264,7 @@ params! {
 params! {
     /// Any action of the tool `process`, with its arguments, for an operator. An Interlock
     /// extension.
-    ProcessPerform for "process.perform" -> Value {
+    ProcessPerform for "process.perform" -> Relayed<ProcessPerformed> {
         required { args "args": Map<String, Value> = OPEN, }
         optional {}
     }
@@ -270,15 +272,32 @@ params! {
 params! {
     /// Sends the output of a background session to this connection until it ends. An Interlock
     /// extension.
-    ProcessSubscribe for "process.subscribe" -> Value {
+    ProcessSubscribe for "process.subscribe" -> ProcessSubscribed {
         required { session_id "sessionId": String = TEXT, }
         optional { from_offset "fromOffset": u64 = COUNT, }
     }
 }
 params! {
     /// Ends such a subscription. An Interlock extension.
-    ProcessUnsubscribe for "process.unsubscribe" -> Value {
+    ProcessUnsubscribe for "process.unsubscribe" -> ProcessUnsubscribed {
         required { session_id "sessionId": String = TEXT, }
+    }
+}
+
+impl ProcessPerform {
+    /// An action on one session, by its name in the tool.
+    pub fn on_session(action: &str, session_id: &str) -> Self {
+        let action = Self {
+            args: Map::from_iter([("action".to_owned(), action.into())]),
+        };
+        action.with("sessionId", session_id)
+    }
+
+    /// The same with one more argument.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.args.insert(name.to_owned(), value.into());
+        self
     }
 }
 

@@ -39,6 +39,11 @@ impl<T> Relayed<T> {
         self
     }
 
+    /// Takes a field out of it. The order of the other fields may change.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        self.json.as_object_mut()?.remove(name)
+    }
+
     /// A text of it, if it has one of this name: other parts may be of any shape.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.json.get(name)?.as_str()
@@ -47,6 +52,18 @@ impl<T> Relayed<T> {
     /// The whole result as it came, to be printed.
     pub fn into_json(self) -> Value {
         self.json
+    }
+}
+
+impl<T> Clone for Relayed<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.json.clone())
+    }
+}
+
+impl<T> Default for Relayed<T> {
+    fn default() -> Self {
+        Self::new(Value::Null)
     }
 }
 

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{Relayed, or_default};
+
 /// The agents that the config names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -90,12 +92,24 @@ pub struct ToolInvoked {
     pub error: Option<ToolError>,
 }
 
+impl ToolInvoked {
+    /// The details that the tool returned, for programs.
+    pub fn into_details<T>(self) -> Relayed<T> {
+        let details = self.output.and_then(|mut output| {
+            let details = output.get_mut("details")?;
+            Some(details.take())
+        });
+        Relayed::new(details.unwrap_or_default())
+    }
+}
+
 /// Why a tool was not called, or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolError {
     pub code: Option<String>,
     pub message: Option<String>,
+    #[serde(deserialize_with = "or_default")]
     pub details: ToolErrorDetails,
 }
 

@@ -15,13 +15,14 @@ use interlock_approvals::{
 use interlock_command::display::Secrets;
 use interlock_host::{LocalHost, now_ms};
 use interlock_policy::{AlwaysForm, Entry};
+use interlock_wire::params::{ExecApprovalGet, ExecApprovalList, ExecApprovalResolve, Params};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::decide::{DecisionWords, answer, check_shown, unawaited};
 use crate::args::StateArguments;
 use crate::failure::Failure;
-use crate::gateway_client::{CallFailure, GatewayClient};
+use crate::gateway_client::{CallFailure, GatewayClient, read_result};
 use crate::remote_gateway::RemoteGateway;
 
 /// A gateway that takes longer for an answer is taken for one that is gone.
@@ -80,13 +81,15 @@ impl<'a> ApprovalSource<'a> {
                 })
             }
             Self::Gateway(remote) => {
-                let mut listed = remote.call("exec.approval.list", &json!({ "summary": true }))?;
-                let mut approvals =
-                    read_summaries(listed["approvals"].take()).map_err(unreadable)?;
+                let asked = ExecApprovalList {
+                    summary: Some(true),
+                };
+                let listed = remote.request(&asked)?.into_rows();
+                let mut approvals = read_summaries(listed.approvals).map_err(unreadable)?;
                 let count = u64::try_from(approvals.len()).unwrap_or(u64::MAX);
                 approvals.truncate(limit);
                 Ok(WaitingApprovals {
-                    total: listed["total"].as_u64().unwrap_or(count),
+                    total: listed.total.unwrap_or(count),
                     approvals,
                 })
             }
@@ -193,12 +196,13 @@ impl RemoteInbox {
 
     /// Reading it counts as being shown it: without that, this connection decides nothing.
     fn approval(&self, reference: &str, secrets: Secrets) -> Result<PendingApproval, Failure> {
-        let mut params = json!({ "id": reference, "inbox": true });
-        if secrets == Secrets::Revealed {
-            params["reveal"] = true.into();
-        }
-        let mut sent = self.call("exec.approval.get", &params)?;
-        PendingApproval::of_sent(sent["approval"].take()).map_err(unreadable)
+        let params = ExecApprovalGet {
+            id: reference.to_owned(),
+            inbox: Some(true),
+            reveal: (secrets == Secrets::Revealed).then_some(true),
+        };
+        let sent = self.request(&params)?;
+        PendingApproval::of_sent(sent.into_inbox()).map_err(unreadable)
     }
 
     fn answer(
@@ -209,25 +213,23 @@ impl RemoteInbox {
         // The connection may be a new one since the approval was opened. What counts is the digest below.
         self.approval(&approval.id, Secrets::Masked)?;
         let decision = words.decision;
-        let mut params = json!({
-            "id": approval.id,
-            "decision": decision.as_str(),
-            "planDigest": approval.plan_digest,
-        });
-        if let Some(reason) = words.reason.filter(|reason| !reason.is_empty()) {
-            params["reason"] = reason.into();
-        }
+        let mut params = ExecApprovalResolve {
+            id: approval.id.clone(),
+            decision: decision.as_str().to_owned(),
+            plan_digest: Some(approval.plan_digest.clone()),
+            ..ExecApprovalResolve::default()
+        };
+        let reason = words.reason.filter(|reason| !reason.is_empty());
+        params.reason = reason.map(str::to_owned);
         if decision == ApprovalDecision::AllowAlways && !words.form.is_exact() {
-            params["form"] = words.form.to_string().into();
+            params.form = Some(words.form.to_string());
         }
         if let ApprovalDecision::Lease(lease) = decision {
             let time = u64::try_from(lease.expires_in.as_millis()).unwrap_or(u64::MAX);
-            params["expiresInMs"] = time.into();
-            if let Some(uses) = lease.max_uses {
-                params["maxUses"] = uses.get().into();
-            }
+            params.expires_in_ms = Some(time);
+            params.max_uses = lease.max_uses.map(|uses| u64::from(uses.get()));
         }
-        let resolved = self.call("exec.approval.resolve", &params)?;
+        let resolved = self.request_json(&params)?;
         let resolved: ResolvedApproval = serde_json::from_value(resolved).map_err(|error| {
             let message = format!("it was decided, and the answer cannot be read: {error}");
             Failure::refused("GATEWAY_REFUSED", message)
@@ -252,7 +254,11 @@ impl RemoteInbox {
     }
 
     /// Calls a method, where the gateway is connected. What is gone is connected again, for later calls.
-    fn call(&self, method: &str, params: &Value) -> Result<Value, Failure> {
+    fn request<P: Params>(&self, params: &P) -> Result<P::Answer, Failure> {
+        read_result::<P>(self.request_json(params)?).map_err(CallFailure::into_reported)
+    }
+
+    fn request_json<P: Params>(&self, params: &P) -> Result<Value, Failure> {
         let mut link = self.link.borrow_mut();
         self.renew(&mut link)?;
         let client = match &mut *link {
@@ -260,7 +266,7 @@ impl RemoteInbox {
             InboxLink::Connecting(_) => return Err(self.unreachable("connecting again")),
             InboxLink::Down { why, .. } => return Err(self.unreachable(why)),
         };
-        match client.call(method, params) {
+        match client.request_json(params) {
             Ok(answer) => Ok(answer),
             Err(lost) if lost.is_lost() => {
                 *link = InboxLink::Connecting(self.connect_again());

@@ -12,9 +12,9 @@ use std::time::Duration;
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, CallerInput, Outcome, RunRequest, evaluate};
 use interlock_supervisor::{SessionLink, SupervisorClient};
+use interlock_wire::params::{ProcessKill, ProcessPerform};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
-use serde_json::{Value, json};
 
 use super::super::{caller_context, request};
 use crate::args::{ExecArguments, InputArgument};
@@ -201,8 +201,11 @@ pub(super) fn pass_elsewhere(gateway: GatewayClient, session: &str) {
             output::note(&format!(
                 "interlock: standard input did not reach the command, which is ended: {failure}"
             ));
-            let kill = json!({ "sessionId": remote.session });
-            if let Err(failure) = remote.gateway.call("process.kill", &kill) {
+            let kill = ProcessKill {
+                session_id: remote.session.clone(),
+                ..ProcessKill::default()
+            };
+            if let Err(failure) = remote.gateway.request(&kill) {
                 output::note(&format!(
                     "interlock: the command could not be ended: {}",
                     Failure::from(failure)
@@ -222,16 +225,15 @@ impl RemoteInput {
     /// Waits while the run has more than enough to read. `false` when it reads no more.
     fn write(&mut self, bytes: &[u8]) -> Result<bool, CallFailure> {
         // Text goes as text; other bytes have a form that the tool knows.
-        let args = match std::str::from_utf8(bytes) {
-            Ok(text) => json!({ "action": "write", "data": text }),
-            Err(_) => {
-                let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                json!({ "action": "send-keys", "hex": digits })
-            }
+        let action = if let Ok(text) = std::str::from_utf8(bytes) {
+            ProcessPerform::on_session("write", &self.session).with("data", text)
+        } else {
+            let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            ProcessPerform::on_session("send-keys", &self.session).with("hex", digits)
         };
         loop {
-            match self.perform(args.clone()) {
-                Ok(()) => return Ok(true),
+            match self.gateway.request(&action) {
+                Ok(_) => return Ok(true),
                 Err(failed) => match failed.detail.as_deref() {
                     Some("STDIN_FULL") => std::thread::sleep(PAUSE),
                     Some(code) if reads_no_more(code) => return Ok(false),
@@ -242,18 +244,13 @@ impl RemoteInput {
     }
 
     fn end(&mut self) -> Result<(), CallFailure> {
-        let ended = self.perform(json!({ "action": "write", "data": "", "eof": true }));
-        match ended {
+        let action = ProcessPerform::on_session("write", &self.session)
+            .with("data", "")
+            .with("eof", true);
+        match self.gateway.request(&action) {
             Err(failed) if failed.detail.as_deref().is_some_and(reads_no_more) => Ok(()),
-            ended => ended,
+            ended => ended.map(|_| ()),
         }
-    }
-
-    fn perform(&mut self, mut args: Value) -> Result<(), CallFailure> {
-        args["sessionId"] = self.session.as_str().into();
-        self.gateway
-            .call("process.perform", &json!({ "args": args }))
-            .map(|_| ())
     }
 }
 

@@ -13,7 +13,13 @@ use interlock_config::{Host, YIELD_MS};
 use interlock_host::LocalHost;
 use interlock_host::process::signal_named;
 use interlock_policy::{AgentId, Ask, quote};
-use serde_json::{Value, json};
+use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
+use interlock_wire::params::{ProcessKill, ProcessPerform, ProcessSubscribe, ToolsInvoke};
+use interlock_wire::results::{
+    DeliveredEvent, ExecDetails, ProcessEnded, ProcessOutput, Relayed, ToolError, ToolInvoked,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
 use signal_hook::iterator::Signals;
 
 use super::super::approval_wait::{self, AwaitedApproval, Settled};
@@ -54,12 +60,13 @@ pub(super) fn run(
         return Err(Failure::usage("APPROVAL_OF_NODE", message));
     }
     let is_input_passed = input::is_passed_elsewhere(all);
-    let params = json!({
-        "name": "exec",
-        "args": parameters(all, asked_host, is_input_passed)?,
-        "agentId": agent.as_str(),
-        "approvalWaitMs": if all.no_wait { 0 } else { PATIENT_MS },
-    });
+    let params = ToolsInvoke {
+        name: "exec".to_owned(),
+        args: Some(arguments(all, asked_host, is_input_passed)?),
+        agent_id: Some(agent.to_string()),
+        approval_wait_ms: Some(if all.no_wait { 0 } else { PATIENT_MS }),
+        ..ToolsInvoke::default()
+    };
     let mut signals = approval_wait::ending_signals()?;
     let gateway = GatewayClient::connect(state, host)?;
     if let Some(signal) = signals.pending().next() {
@@ -122,57 +129,56 @@ pub(super) fn run(
             }
         }
     };
-    let details = details(answer?)?;
-    let events = details["events"].as_array().cloned().unwrap_or_default();
+    let run = NodeRun::read(answer?)?;
     if !all.request.json {
-        tell_events(&events, None);
+        tell_events(&run.details.events, None);
     }
     let is_json = all.request.json;
     let is_followed = !all.background && all.yield_ms.is_none();
     // It ended at once, and there is more of it than a result shows.
-    let has_more = details["sessionId"].is_string() && details["omittedBytes"].is_u64();
-    let follow = |details: Value| {
-        let mut run = FollowedRun::of(&details, agent)?;
+    let has_more = run.details.session_id.is_some() && run.details.omitted_bytes.is_some();
+    let follow = |run: NodeRun| {
+        let mut followed = FollowedRun::of(&run.details, agent)?;
         let other_way = || GatewayClient::connect_running(state, host);
-        if is_input_passed && details["status"] == "running" {
-            input::pass_elsewhere(other_way()?, &run.session);
+        if is_input_passed && run.details.status.as_deref() == Some("running") {
+            input::pass_elsewhere(other_way()?, &followed.session);
         }
-        let gateway = run.follow(gateway, other_way, is_json, &mut signals)?;
-        Ok(ExitCode::from(run.end(gateway, is_json, details)))
+        let gateway = followed.follow(gateway, other_way, is_json, &mut signals)?;
+        Ok(ExitCode::from(followed.end(gateway, is_json, run.whole)))
     };
-    match details["status"].as_str() {
-        Some("approval-pending") => pending(state, all, &details),
-        Some("running") if is_followed => follow(details),
+    match run.details.status.as_deref() {
+        Some("approval-pending") => pending(state, all, run),
+        Some("running") if is_followed => follow(run),
         Some("running") => {
             if all.request.json {
-                output::print_json(&details);
+                output::print_json(&run.whole.into_json());
             } else {
-                let session = text(&details["sessionId"]);
-                let place = place_of(&details);
+                let session = text(run.details.session_id.as_deref());
+                let place = place_of(&run.details);
                 output::note(&format!("interlock: running {place} as {session}"));
             }
             Ok(ExitCode::SUCCESS)
         }
-        _ if details["code"].is_string() => Err(refused(&details)),
-        _ if has_more && !is_json => follow(details),
-        _ => Ok(ExitCode::from(ended(all, details))),
+        _ if run.details.code.is_some() => Err(refused(&run.details)),
+        _ if has_more && !is_json => follow(run),
+        _ => Ok(ExitCode::from(ended(all, run))),
     }
 }
 
 /// Where a run is, as the gateway says.
-fn place_of(details: &Value) -> String {
-    match details["node"].as_str() {
-        Some(_) => format!("on the node {}", text(&details["node"])),
+fn place_of(details: &ExecDetails) -> String {
+    match &details.node {
+        Some(node) => format!("on the node {}", visible(node)),
         None => "at the gateway".to_owned(),
     }
 }
 
-/// The parameters of the tool.
-fn parameters(
+/// The arguments of the tool.
+fn arguments(
     all: &ExecArguments,
     asked_host: Option<Host>,
     is_input_passed: bool,
-) -> Result<Value, Failure> {
+) -> Result<Map<String, Value>, Failure> {
     let request = &all.request;
     let command = match request::source(request)? {
         Source::Text(text) => text,
@@ -183,28 +189,31 @@ fn parameters(
     };
     let workdir = request.cwd.as_ref();
     let workdir = workdir.map(|cwd| request::utf8(&cwd.clone().into_os_string()));
-    let mut parameters = json!({
-        "command": command,
-        "host": asked_host.map(Host::as_str),
-        "node": all.node,
-        "workdir": workdir.transpose()?,
-        "env": request::environment(&request.env)?,
-        "ask": request.ask.map(|ask| Ask::from(ask).to_string()),
-        "timeout": all.timeout,
-        "pty": all.pty,
-        "background": all.background,
-    });
+    let mut arguments = Map::new();
+    let mut add = |name: &str, value: Value| arguments.insert(name.to_owned(), value);
+    add("command", command.into());
+    add("host", asked_host.map(Host::as_str).into());
+    add("node", all.node.clone().into());
+    add("workdir", workdir.transpose()?.into());
+    add("env", json!(request::environment(&request.env)?));
+    add(
+        "ask",
+        request.ask.map(|ask| Ask::from(ask).to_string()).into(),
+    );
+    add("timeout", json!(all.timeout));
+    add("pty", all.pty.into());
+    add("background", all.background.into());
     if all.stdin || is_input_passed {
-        parameters["stdin"] = "pipe".into();
+        add("stdin", "pipe".into());
     }
     if !all.background {
         // What is followed is a session of its node: from there, output can be read as it comes.
-        parameters["yieldMs"] = all.yield_ms.unwrap_or(*YIELD_MS.start()).into();
+        add("yieldMs", all.yield_ms.unwrap_or(*YIELD_MS.start()).into());
     }
-    Ok(parameters)
+    Ok(arguments)
 }
 
-type NodeCallAnswer = (Result<Value, CallFailure>, GatewayClient);
+type NodeCallAnswer = (Result<ToolInvoked, CallFailure>, GatewayClient);
 
 /// A call that is under way.
 struct PendingNodeCall<'a> {
@@ -218,10 +227,10 @@ struct PendingNodeCall<'a> {
 }
 
 /// On a thread of its own: the gateway cuts off a client that does not read its connection.
-fn begin(mut gateway: GatewayClient, params: Value) -> Receiver<NodeCallAnswer> {
+fn begin(mut gateway: GatewayClient, params: ToolsInvoke) -> Receiver<NodeCallAnswer> {
     let (tell, answer) = channel();
     std::thread::spawn(move || {
-        let answer = gateway.call("tools.invoke", &params);
+        let answer = gateway.request(&params);
         let _ = tell.send((answer, gateway));
     });
     answer
@@ -251,51 +260,66 @@ impl PendingNodeCall<'_> {
     }
 }
 
-/// What the tool said; an error if it could not be called.
-fn details(mut answer: Value) -> Result<Value, Failure> {
-    if answer["ok"] == true {
-        return Ok(answer["output"]["details"].take());
-    }
-    let error = &answer["error"];
-    let code = error["details"]["code"].as_str().or(error["code"].as_str());
-    Err(Failure::Reported {
-        code: code.unwrap_or("GATEWAY_REFUSED").to_owned(),
-        message: text(&error["message"]),
-        hint: error["details"]["hint"].as_str().map(visible),
-        denial: None,
-    })
+/// What the tool returned.
+struct NodeRun {
+    /// What is known of it.
+    details: ExecDetails,
+    /// All of it, for programs.
+    whole: Relayed<ExecDetails>,
 }
 
-fn refused(details: &Value) -> Failure {
+impl NodeRun {
+    /// An error if the tool could not be called.
+    fn read(invoked: ToolInvoked) -> Result<Self, Failure> {
+        if invoked.ok {
+            let whole = invoked.into_details();
+            let details = whole.read().unwrap_or_default();
+            return Ok(Self { details, whole });
+        }
+        let ToolError {
+            code,
+            message,
+            details,
+        } = invoked.error.unwrap_or_default();
+        let code = details.code.or(code);
+        Err(Failure::Reported {
+            code: code.unwrap_or_else(|| "GATEWAY_REFUSED".to_owned()),
+            message: text(message.as_deref()),
+            hint: details.hint.as_deref().map(visible),
+            denial: None,
+        })
+    }
+}
+
+fn refused(details: &ExecDetails) -> Failure {
     Failure::Reported {
-        code: text(&details["code"]),
-        message: text(&details["message"]),
-        hint: details["remedy"].as_str().map(visible),
-        denial: details["denial"].as_str().map(visible),
+        code: text(details.code.as_deref()),
+        message: text(details.message.as_deref()),
+        hint: details.remedy.as_deref().map(visible),
+        denial: details.denial.as_deref().map(visible),
     }
 }
 
-fn pending(state: &StateArguments, all: &ExecArguments, details: &Value) -> CommandOutcome {
-    let short = text(&details["shortId"]);
+fn pending(state: &StateArguments, all: &ExecArguments, run: NodeRun) -> CommandOutcome {
+    let NodeRun { details, whole } = run;
+    let short = text(details.short_id.as_deref());
     let approve = state.in_command(&format!("interlock approvals approve {short}"));
     if all.request.json {
-        let mut details = details.clone();
-        details["approve"] = approve.into();
-        output::print_json(&details);
+        output::print_json(&whole.with("approve", approve).into_json());
         return Ok(ExitCode::from(NOT_ALLOWED));
     }
     let message = format!(
         "approval required {}\napproval-pending: {short} ({})\napprove it: {approve}",
-        place_of(details),
-        text(&details["approvalId"]),
+        place_of(&details),
+        text(details.approval_id.as_deref()),
     );
-    Err(Failure::pending(message).with_hint(text(&details["message"])))
+    Err(Failure::pending(message).with_hint(text(details.message.as_deref())))
 }
 
 /// What is heard of a run.
 enum FollowedEvent {
-    Output(Value),
-    Ended(Value),
+    Output(ProcessOutput),
+    Ended(ProcessEnded),
 }
 
 /// A run on its node, which is followed.
@@ -305,20 +329,20 @@ struct FollowedRun {
     /// What is shown at the end, for programs.
     shown: String,
     not_shown: u64,
-    /// How it ended, as `process.ended` says it.
-    ended: Value,
+    /// How it ended, as the event says it; nothing is known before.
+    ended: ProcessEnded,
     signal: Option<i32>,
 }
 
 impl FollowedRun {
-    fn of(details: &Value, agent: &AgentId) -> Result<Self, Failure> {
-        let session = details["sessionId"].as_str().ok_or_else(gone)?;
+    fn of(details: &ExecDetails, agent: &AgentId) -> Result<Self, Failure> {
+        let session = details.session_id.clone().ok_or_else(gone)?;
         Ok(Self {
-            session: session.to_owned(),
+            session,
             agent: agent.to_string(),
             shown: String::new(),
             not_shown: 0,
-            ended: Value::Null,
+            ended: ProcessEnded::default(),
             signal: None,
         })
     }
@@ -334,12 +358,15 @@ impl FollowedRun {
     ) -> Result<Option<GatewayClient>, Failure> {
         // A slow reader slows down this process, then the gateway, and then the node.
         let (tell, followed) = sync_channel(PIECES);
-        let params = json!({ "sessionId": self.session });
+        let params = ProcessSubscribe {
+            session_id: self.session.clone(),
+            ..ProcessSubscribe::default()
+        };
         let reader = std::thread::spawn(move || {
-            let heard = gateway.subscribe("process.subscribe", &params, |name, payload| {
+            let heard = gateway.subscribe(&params, |name, payload| {
                 let event = match name {
-                    "process.output" => FollowedEvent::Output(payload.clone()),
-                    "process.ended" => FollowedEvent::Ended(payload.clone()),
+                    PROCESS_OUTPUT => FollowedEvent::Output(read_event(payload)),
+                    PROCESS_ENDED => FollowedEvent::Ended(read_event(payload)),
                     _ => return true,
                 };
                 let is_last = matches!(event, FollowedEvent::Ended(_));
@@ -363,9 +390,12 @@ impl FollowedRun {
                     return Ok(None);
                 }
                 self.signal = Some(signal);
-                let kill = json!({ "sessionId": self.session });
+                let kill = ProcessKill {
+                    session_id: self.session.clone(),
+                    ..ProcessKill::default()
+                };
                 let way = other_way();
-                let killed = way.is_ok_and(|mut way| way.call("process.kill", &kill).is_ok());
+                let killed = way.is_ok_and(|mut way| way.request(&kill).is_ok());
                 if !killed {
                     output::note("interlock: the command could not be ended there");
                 }
@@ -373,9 +403,9 @@ impl FollowedRun {
         }
     }
 
-    fn show(&mut self, piece: &Value, is_json: bool) {
-        self.not_shown += piece["missedBytes"].as_u64().unwrap_or(0);
-        let text = piece["text"].as_str().unwrap_or_default();
+    fn show(&mut self, piece: &ProcessOutput, is_json: bool) {
+        self.not_shown += piece.missed_bytes;
+        let text = &piece.text;
         if !is_json {
             output::print_bytes(text.as_bytes());
         } else if self.shown.len() + text.len() <= SHOWN_BYTES {
@@ -386,55 +416,62 @@ impl FollowedRun {
     }
 
     /// Says how it ended. A session of which all was shown is forgotten.
-    fn end(self, gateway: Option<GatewayClient>, is_json: bool, mut details: Value) -> u8 {
+    fn end(
+        self,
+        gateway: Option<GatewayClient>,
+        is_json: bool,
+        mut whole: Relayed<ExecDetails>,
+    ) -> u8 {
         let mut events = Vec::new();
+        let ended = &self.ended;
         // What was lost sight of may still run.
-        let is_lost = self.ended["status"] == "lost";
+        let is_lost = ended.status.as_deref() == Some("lost");
         if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0 && !is_lost) {
-            let remove = json!({
-                "name": "process",
-                "args": { "action": "remove", "sessionId": self.session },
-                "agentId": self.agent,
-            });
-            if let Ok(answer) = gateway.call("tools.invoke", &remove) {
-                let told = &answer["output"]["details"]["events"];
-                events = told.as_array().cloned().unwrap_or_default();
+            let remove = ProcessPerform::on_session("remove", &self.session);
+            let remove = ToolsInvoke {
+                name: "process".to_owned(),
+                args: Some(remove.args),
+                agent_id: Some(self.agent.clone()),
+                ..ToolsInvoke::default()
+            };
+            if let Ok(answer) = gateway.request(&remove) {
+                let removed: Relayed<ExecDetails> = answer.into_details();
+                events = removed.read().unwrap_or_default().events;
             }
         }
-        let code = match (self.signal, self.ended["exitCode"].as_u64()) {
+        let code = match (self.signal, ended.exit_code.map(u64::try_from)) {
             (Some(signal), _) => u64::try_from(128 + signal).unwrap_or(1),
-            (None, Some(code)) => code,
-            (None, None) => 1,
+            (None, Some(Ok(code))) => code,
+            (None, _) => 1,
         };
         if is_json {
-            let is_completed = self.ended["status"] == "completed";
-            details["status"] = if is_completed { "completed" } else { "failed" }.into();
-            for field in ["exitCode", "signal", "timedOut"] {
-                details[field] = self.ended[field].clone();
-            }
+            let is_completed = ended.status.as_deref() == Some("completed");
             let shown = self.shown.len();
             let total = u64::try_from(shown).unwrap_or(u64::MAX) + self.not_shown;
-            details["output"] = json!({
+            let output = json!({
                 "text": self.shown,
                 "totalBytes": total,
                 "shownBytes": shown,
                 "omittedBytes": self.not_shown,
             });
-            for field in ["tail", "message"] {
-                details.as_object_mut().map(|fields| fields.remove(field));
-            }
+            whole = whole
+                .with("status", if is_completed { "completed" } else { "failed" })
+                .with("exitCode", ended.exit_code)
+                .with("signal", ended.signal)
+                .with("timedOut", ended.timed_out)
+                .with("output", output);
+            whole.remove("tail");
+            whole.remove("message");
             if self.not_shown == 0 && !is_lost {
-                details
-                    .as_object_mut()
-                    .map(|fields| fields.remove("sessionId"));
+                whole.remove("sessionId");
             }
-            output::print_json(&details);
+            output::print_json(&whole.into_json());
         } else {
-            if self.ended["timedOut"] == true {
+            if ended.timed_out == Some(true) {
                 output::note("interlock: the time is over; the command was ended");
             }
             if is_lost {
-                let why = self.ended["reason"].as_str().unwrap_or("its output ended");
+                let why = ended.reason.as_deref().unwrap_or("its output ended");
                 output::note(&format!(
                     "interlock: the command was lost sight of ({why}); it may go on as {}",
                     self.session
@@ -453,45 +490,45 @@ impl FollowedRun {
 }
 
 /// A run that had ended when the answer came.
-fn ended(all: &ExecArguments, mut details: Value) -> u8 {
-    let is_completed = details["status"] == "completed";
-    let code = match details["exitCode"].as_u64() {
-        Some(code) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
-        None if details["timedOut"] == true => 124,
-        None => match details["signal"].as_str().map(signal_named) {
+fn ended(all: &ExecArguments, run: NodeRun) -> u8 {
+    let NodeRun { details, mut whole } = run;
+    let code = match (details.exit_code, &details.signal) {
+        (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
+        (None, _) if details.timed_out => 124,
+        (None, signal) => match signal.as_deref().map(signal_named) {
             Some(Ok(signal)) => u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX),
             _ => 1,
         },
     };
-    let shown = details["aggregated"].take();
     if all.request.json {
-        let mut output = json!({ "text": shown });
+        let mut output = Map::new();
+        output.insert("text".to_owned(), details.aggregated.into());
         for field in ["totalBytes", "shownBytes", "omittedBytes"] {
-            if let Some(value) = details.as_object_mut().and_then(|all| all.remove(field)) {
-                output[field] = value;
+            if let Some(value) = whole.remove(field) {
+                output.insert(field.to_owned(), value);
             }
         }
-        details["output"] = output;
-        details.as_object_mut().map(|all| all.remove("aggregated"));
-        output::print_json(&details);
+        whole = whole.with("output", output);
+        whole.remove("aggregated");
+        output::print_json(&whole.into_json());
         return code;
     }
-    output::print_bytes(shown.as_str().unwrap_or_default().as_bytes());
-    if details["timedOut"] == true {
+    output::print_bytes(details.aggregated.unwrap_or_default().as_bytes());
+    if details.timed_out {
         output::note("interlock: the time is over; the command was ended");
-    } else if let Some(signal) = details["signal"].as_str() {
+    } else if let Some(signal) = &details.signal {
         output::note(&format!("interlock: ended by {}", visible(signal)));
-    } else if !is_completed {
+    } else if details.status.as_deref() != Some("completed") {
         output::note("interlock: the command failed");
     }
     code
 }
 
 /// Undelivered events of the session; it knows of the run that was just followed.
-fn tell_events(events: &[Value], but: Option<&str>) {
+fn tell_events(events: &[DeliveredEvent], but: Option<&str>) {
     let own = but.map(|session| format!("session={session}"));
     for event in events {
-        let said = text(&event["text"]);
+        let said = text(event.text.as_deref());
         let is_own = own.as_ref().is_some_and(|own| said.contains(own.as_str()));
         if !is_own && !said.is_empty() {
             output::note(&format!("interlock: {said}"));
@@ -499,8 +536,13 @@ fn tell_events(events: &[Value], but: Option<&str>) {
     }
 }
 
-fn text(value: &Value) -> String {
-    value.as_str().map(visible).unwrap_or_default()
+fn text(text: Option<&str>) -> String {
+    text.map(visible).unwrap_or_default()
+}
+
+/// The payload of an event. One of another shape says nothing.
+fn read_event<T: DeserializeOwned + Default>(payload: &Value) -> T {
+    T::deserialize(payload).unwrap_or_default()
 }
 
 fn signalled(signal: i32) -> ExitCode {

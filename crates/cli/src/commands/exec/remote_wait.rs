@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use interlock_approvals::{ApprovalSummary, read_summaries, requester_at_home};
 use interlock_host::LocalHost;
-use serde_json::json;
+use interlock_wire::params::{ExecApprovalGet, ExecApprovalList, ExecApprovalResolve};
 
 use crate::args::StateArguments;
 use crate::failure::Failure;
@@ -93,9 +93,11 @@ impl<'a> RemoteWait<'a> {
 
     /// The approval that the connection of the call asked for.
     fn find(&mut self) -> Result<Option<ApprovalSummary>, Failure> {
-        let asked = json!({ "summary": true });
-        let mut listed = self.connected()?.call("exec.approval.list", &asked)?;
-        let approvals = read_summaries(listed["approvals"].take())
+        let asked = ExecApprovalList {
+            summary: Some(true),
+        };
+        let listed = self.connected()?.request(&asked)?.into_rows();
+        let approvals = read_summaries(listed.approvals)
             .map_err(|error| Failure::refused("GATEWAY_REFUSED", error.to_string()))?;
         let mut approvals = approvals.into_iter();
         Ok(approvals.find(|one| requester_at_home(&one.requester).0 == self.requester))
@@ -104,15 +106,18 @@ impl<'a> RemoteWait<'a> {
     fn deny(&mut self, approval: &ApprovalSummary) -> Result<(), Failure> {
         let gateway = self.connected()?;
         // Only what a connection was shown can be decided by it.
-        let shown = json!({ "id": approval.id, "inbox": true });
-        gateway.call("exec.approval.get", &shown)?;
-        let denied = json!({
-            "id": approval.id,
-            "decision": "deny",
-            "planDigest": approval.plan_digest,
-            "reason": REASON,
-        });
-        gateway.call("exec.approval.resolve", &denied)?;
+        gateway.request_json(&ExecApprovalGet {
+            id: approval.id.clone(),
+            inbox: Some(true),
+            reveal: None,
+        })?;
+        gateway.request_json(&ExecApprovalResolve {
+            id: approval.id.clone(),
+            decision: "deny".to_owned(),
+            plan_digest: Some(approval.plan_digest.clone()),
+            reason: Some(REASON.to_owned()),
+            ..ExecApprovalResolve::default()
+        })?;
         Ok(())
     }
 }

@@ -12,8 +12,9 @@ use interlock_host::process::{
 };
 use interlock_transcript::LineRange;
 use interlock_transcript::keys::Bracketed;
+use interlock_wire::params::{self, ProcessPerform};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::failure;
 use crate::args::{CallerArguments, StateArguments};
@@ -57,7 +58,7 @@ impl FollowedGateway {
 
     /// All that the gateway knows, its nodes included.
     pub(super) fn sessions(&mut self) -> Result<Vec<SessionSummary>, Failure> {
-        let listed = self.0.call("process.list", &json!({}))?;
+        let listed = self.0.request_json(&params::ProcessList::default())?;
         match ProcessAnswer::of_json(&SessionAction::List, listed) {
             Ok(ProcessAnswer::List { sessions }) => Ok(sessions),
             _ => Err(Failure::refused(
@@ -145,9 +146,11 @@ impl<'a> SessionPlace<'a> {
                     PollFrom::Offset(offset) => offset,
                 };
                 let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-                let params =
-                    json!({ "sessionId": id, "offset": offset, "timeoutMs": milliseconds });
-                let polled = gateway.borrow_mut().call("process.poll", &params);
+                let polled = gateway.borrow_mut().request_json(&params::ProcessPoll {
+                    session_id: id.to_owned(),
+                    offset: Some(offset),
+                    timeout_ms: Some(milliseconds),
+                });
                 read(polled.map_err(CallFailure::into_reported)?)
             }
         }
@@ -157,14 +160,14 @@ impl<'a> SessionPlace<'a> {
         match self {
             Self::Here(state, process) => here(state, process.log(id, range)),
             Self::Gateway(gateway) => {
-                let mut args = json!({ "action": "log" });
+                let mut action = ProcessPerform::on_session("log", id);
                 if let Some(offset) = range.offset {
-                    args["offset"] = offset.into();
+                    action = action.with("offset", offset);
                 }
                 if let Some(limit) = range.limit {
-                    args["limit"] = limit.into();
+                    action = action.with("limit", limit);
                 }
-                perform(gateway, id, args)
+                perform(gateway, &action)
             }
         }
     }
@@ -177,8 +180,8 @@ impl<'a> SessionPlace<'a> {
                     let message = "only text can be sent through a gateway, and this is not UTF-8";
                     Failure::usage("INPUT_NOT_UTF8", message)
                 })?;
-                let args = json!({ "action": "write", "data": data, "eof": eof });
-                perform(gateway, id, args)
+                let action = ProcessPerform::on_session("write", id);
+                perform(gateway, &action.with("data", data).with("eof", eof))
             }
         }
     }
@@ -187,11 +190,13 @@ impl<'a> SessionPlace<'a> {
         match self {
             Self::Here(state, process) => here(state, process.send_keys(id, keys)),
             Self::Gateway(gateway) => {
-                let mut args = json!({ "action": "send-keys", "hex": keys.hex, "keys": keys.keys });
+                let mut action = ProcessPerform::on_session("send-keys", id)
+                    .with("hex", keys.hex)
+                    .with("keys", keys.keys);
                 if let Some(literal) = keys.literal {
-                    args["literal"] = literal.into();
+                    action = action.with("literal", literal);
                 }
-                perform(gateway, id, args)
+                perform(gateway, &action)
             }
         }
     }
@@ -199,7 +204,7 @@ impl<'a> SessionPlace<'a> {
     pub(super) fn submit(&self, id: &str) -> Result<Written, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.submit(id)),
-            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "submit" })),
+            Self::Gateway(gateway) => perform(gateway, &ProcessPerform::on_session("submit", id)),
         }
     }
 
@@ -213,8 +218,11 @@ impl<'a> SessionPlace<'a> {
             Self::Here(state, process) => here(state, process.paste(id, text, bracketed)),
             Self::Gateway(gateway) => {
                 let bracketed = bracketed == Bracketed::Yes;
-                let args = json!({ "action": "paste", "text": text, "bracketed": bracketed });
-                perform(gateway, id, args)
+                let action = ProcessPerform::on_session("paste", id);
+                perform(
+                    gateway,
+                    &action.with("text", text).with("bracketed", bracketed),
+                )
             }
         }
     }
@@ -222,7 +230,7 @@ impl<'a> SessionPlace<'a> {
     pub(super) fn screen(&self, id: &str) -> Result<ScreenAnswer, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.screen(id)),
-            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "screen" })),
+            Self::Gateway(gateway) => perform(gateway, &ProcessPerform::on_session("screen", id)),
         }
     }
 
@@ -230,15 +238,14 @@ impl<'a> SessionPlace<'a> {
         match self {
             Self::Here(state, process) => here(state, process.kill(id, signal)),
             Self::Gateway(gateway) => {
-                let mut args = json!({ "action": "kill" });
+                let mut action = ProcessPerform::on_session("kill", id);
                 if let Some(signal) = signal {
                     let number = signal.as_raw();
                     let name = signal_name(number);
-                    args["signal"] = name
-                        .map_or_else(|| number.to_string(), str::to_owned)
-                        .into();
+                    let name = name.map_or_else(|| number.to_string(), str::to_owned);
+                    action = action.with("signal", name);
                 }
-                perform(gateway, id, args)
+                perform(gateway, &action)
             }
         }
     }
@@ -246,14 +253,14 @@ impl<'a> SessionPlace<'a> {
     pub(super) fn clear(&self, id: &str) -> Result<RemovedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.clear(id)),
-            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "clear" })),
+            Self::Gateway(gateway) => perform(gateway, &ProcessPerform::on_session("clear", id)),
         }
     }
 
     pub(super) fn remove(&self, id: &str) -> Result<RemovedSession, Failure> {
         match self {
             Self::Here(state, process) => here(state, process.remove(id)),
-            Self::Gateway(gateway) => perform(gateway, id, json!({ "action": "remove" })),
+            Self::Gateway(gateway) => perform(gateway, &ProcessPerform::on_session("remove", id)),
         }
     }
 }
@@ -261,10 +268,12 @@ impl<'a> SessionPlace<'a> {
 /// Those on nodes, as the gateway knows them, of one agent or of all; none where no gateway runs, or
 /// it does not tell who calls.
 pub(super) fn on_nodes(state: &StateArguments, agent: Option<&str>) -> Vec<SessionSummary> {
-    let params = agent.map_or_else(|| json!({}), |agent| json!({ "agentId": agent }));
+    let params = params::ProcessList {
+        agent_id: agent.map(str::to_owned),
+    };
     let listed = || {
         let mut gateway = GatewayClient::connect_running(state, &open(state).ok()?).ok()?;
-        let listed = gateway.call("process.list", &params).ok()?;
+        let listed = gateway.request_json(&params).ok()?;
         match ProcessAnswer::of_json(&SessionAction::List, listed).ok()? {
             ProcessAnswer::List { sessions } => Some(sessions),
             _ => None,
@@ -281,13 +290,9 @@ fn here<T>(state: &StateArguments, done: Result<T, ProcessError>) -> Result<T, F
 
 fn perform<T: DeserializeOwned>(
     gateway: &RefCell<GatewayClient>,
-    id: &str,
-    mut args: Value,
+    action: &ProcessPerform,
 ) -> Result<T, Failure> {
-    args["sessionId"] = id.into();
-    let done = gateway
-        .borrow_mut()
-        .call("process.perform", &json!({ "args": args }));
+    let done = gateway.borrow_mut().request_json(action);
     read(done.map_err(CallFailure::into_reported)?)
 }
 

@@ -7,9 +7,11 @@ use std::process::ExitCode;
 
 use interlock_config::StateDir;
 use interlock_doctor::audit::{FindingSeverity, SecurityFinding, audit, sort_findings};
-use interlock_doctor::repairs::{DoctorMode, DoctorReport, close_state_files, repair};
+use interlock_doctor::repairs::{
+    DoctorMode, DoctorRepair, DoctorReport, close_state_files, repair,
+};
 use interlock_host::{DocumentStanding, HostError, LocalHost};
-use serde_json::json;
+use serde::Serialize;
 
 use super::{CommandOutcome, open_options, outside_runs};
 use crate::args::{SecurityAuditArguments, SecurityCommand, StateArguments};
@@ -19,6 +21,26 @@ use crate::reach;
 
 /// More findings of one id are counted, not shown; JSON has all of them.
 const MAX_SHOWN: usize = 20;
+
+/// The audit as programs read it.
+#[derive(Debug, Serialize)]
+struct SecurityReport<'a> {
+    findings: &'a [SecurityFinding],
+    counts: FindingCounts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probes: Option<&'a [probe::ProbeResult]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fixed: Option<&'a [DoctorRepair]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notes: Option<&'a [String]>,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingCounts {
+    critical: usize,
+    warn: usize,
+    info: usize,
+}
 
 pub fn run(state: &StateArguments, command: &SecurityCommand) -> CommandOutcome {
     let SecurityCommand::Audit(arguments) = command;
@@ -97,18 +119,17 @@ fn report(
         count(FindingSeverity::Info),
     );
     if arguments.json {
-        let mut value = json!({
-            "findings": findings,
-            "counts": { "critical": critical, "warn": warn, "info": info },
+        output::print_json(&SecurityReport {
+            findings,
+            counts: FindingCounts {
+                critical,
+                warn,
+                info,
+            },
+            probes: arguments.deep.then_some(probes),
+            fixed: repairs.map(|made| made.repairs.as_slice()),
+            notes: repairs.map(|made| made.notes.as_slice()),
         });
-        if arguments.deep {
-            value["probes"] = json!(probes);
-        }
-        if let Some(made) = repairs {
-            value["fixed"] = json!(made.repairs);
-            value["notes"] = json!(made.notes);
-        }
-        output::print_json(&value);
         return;
     }
     let paint = Paint::stdout();

@@ -167,9 +167,11 @@ fn claude_code(wish: &SetupWish<'_>, places: &SettingsPlaces) -> Vec<PlannedFile
             ),
         },
     };
-    let mut entry = json!({ "type": "stdio" });
-    entry["command"] = wish.command[0].as_str().into();
-    entry["args"] = wish.command[1..].into();
+    let entry = json!({
+        "type": "stdio",
+        "command": wish.command[0],
+        "args": wish.command[1..],
+    });
     // Interlock asks: without this, Claude Code would ask about each call once more.
     let mut edits = vec![SettingsEdit::add(
         &["permissions", "allow"],

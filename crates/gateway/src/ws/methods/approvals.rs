@@ -13,16 +13,17 @@ use interlock_policy::AlwaysForm;
 use interlock_rules::RulesError;
 use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError};
 use interlock_wire::approval::{
-    ApprovalDecided, ApprovalDetails, ApprovalListed, ApprovalRecord, ApprovalRequested,
-    ApprovalResolved, DecisionWord,
+    ApprovalDecided, ApprovalDecisionStored, ApprovalDetails, ApprovalListed, ApprovalListing,
+    ApprovalOpened, ApprovalRecord, ApprovalRequested, ApprovalResolved, ApprovalRows,
+    DecisionWord,
 };
 use interlock_wire::method::require;
 use interlock_wire::params;
-use interlock_wire::{Event, OperatorScope, Request, WireError, event, refusal};
+use interlock_wire::{Event, OperatorScope, WireError, event, refusal};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::{Context, MethodAnswer, approvals_unavailable, read, work};
+use super::{Context, approvals_unavailable, work};
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
 
@@ -151,11 +152,11 @@ fn add_view(details: &mut ApprovalDetails, approval: &PendingApproval) {
 }
 
 /// How an approval stands.
-pub(super) async fn decided(context: Context<'_>, id: &str) -> MethodAnswer {
+pub(super) async fn decided(context: Context<'_>, id: &str) -> Result<ApprovalDecided, WireError> {
     let id = id.to_owned();
     work(context, move |gateway| {
         let approval = find(gateway, &id).map_err(|_| refusal::APPROVAL_WAIT_NOT_FOUND.error())?;
-        Ok(json!(standing(&approval)))
+        Ok(standing(&approval))
     })
     .await
 }
@@ -206,9 +207,11 @@ fn may_see(client: &Client, approval: &PendingApproval) -> bool {
     client.scopes.allow(OperatorScope::Approvals) || client.surface() == approval.requester
 }
 
-pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::ExecApprovalWaitDecision = read(request)?;
-    let id = params.id.clone();
+pub(super) async fn wait_decision(
+    context: Context<'_>,
+    params: params::ExecApprovalWaitDecision,
+) -> Result<ApprovalDecided, WireError> {
+    let id = params.id;
     let approval = work(context, move |gateway| {
         find(gateway, &id).map_err(|_| refusal::APPROVAL_WAIT_NOT_FOUND.error())
     })
@@ -217,15 +220,17 @@ pub(super) async fn wait_decision(context: Context<'_>, request: &Request) -> Me
     let left = time(approval.expires_at_ms).saturating_sub(now_ms()) + 2_000;
     // Decided before we listened, perhaps.
     let answer = decided(context, &approval.id).await?;
-    if approval.ended.is_some() || !answer["decision"].is_null() {
+    if approval.ended.is_some() || answer.decision.is_some() {
         return Ok(answer);
     }
     let _ = tokio::time::timeout(Duration::from_millis(left), waiting).await;
     decided(context, &approval.id).await
 }
 
-pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ExecApprovalList = read(request)?;
+pub(super) async fn list(
+    context: Context<'_>,
+    asked: params::ExecApprovalList,
+) -> Result<ApprovalListing, WireError> {
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
         let approvals = gateway.host.approvals();
@@ -235,7 +240,10 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
         if asked.summary == Some(true) {
             // A row of a list is no prompt: nothing counts as shown by this.
             let rows: Vec<Value> = page.approvals.iter().map(summary_to_send).collect();
-            return Ok(json!({ "approvals": rows, "total": page.unexpired }));
+            return Ok(ApprovalListing::Summary(ApprovalRows {
+                approvals: rows.into(),
+                total: Some(page.unexpired),
+            }));
         }
         let mut listed = Vec::new();
         for summary in page.approvals {
@@ -248,13 +256,15 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
                 listed.push(ApprovalListed::from(requested(&approval)));
             }
         }
-        Ok(json!(listed))
+        Ok(ApprovalListing::Listed(listed))
     })
     .await
 }
 
-pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::ExecApprovalGet = read(request)?;
+pub(super) async fn get(
+    context: Context<'_>,
+    params: params::ExecApprovalGet,
+) -> Result<ApprovalOpened, WireError> {
     let client = Arc::clone(context.client);
     let secrets = if params.reveal == Some(true) {
         require(OperatorScope::Admin, &client.scopes)?;
@@ -269,10 +279,12 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer
         }
         client.show(&approval.id);
         if params.inbox == Some(true) {
-            return Ok(json!({ "approval": approval.to_send(OPENED_BYTES) }));
+            let approval = approval.to_send(OPENED_BYTES);
+            return Ok(ApprovalOpened::Inbox { approval });
         }
         let details = details(&approval);
-        let mut record = json!(ApprovalRecord {
+        let view = approval.view.bounded(OPENED_BYTES);
+        let record = ApprovalRecord {
             id: approval.id,
             command_preview: details
                 .system_run_plan
@@ -284,18 +296,19 @@ pub(super) async fn get(context: Context<'_>, request: &Request) -> MethodAnswer
             node_id: details.node_id,
             agent_id: details.agent_id,
             expires_at_ms: time(approval.expires_at_ms),
-        });
-        record["planDigest"] = approval.plan_digest.into();
-        let view = approval.view.bounded(OPENED_BYTES);
-        record["viewText"] = view.text(ViewDetail::Whole, "").into();
-        record["view"] = json!(view);
-        Ok(record)
+            plan_digest: approval.plan_digest,
+            view_text: view.text(ViewDetail::Whole, ""),
+            view: json!(view),
+        };
+        Ok(ApprovalOpened::Record(Box::new(record)))
     })
     .await
 }
 
-pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let params: params::ExecApprovalResolve = read(request)?;
+pub(super) async fn resolve(
+    context: Context<'_>,
+    params: params::ExecApprovalResolve,
+) -> Result<ApprovalDecisionStored, WireError> {
     let decision = match params.decision.as_str() {
         "lease" => ApprovalDecision::Lease(Lease {
             expires_in: Duration::from_millis(params.expires_in_ms.ok_or_else(|| {
@@ -353,15 +366,14 @@ pub(super) async fn resolve(context: Context<'_>, request: &Request) -> MethodAn
                 .approvals()
                 .decide_in_form(&approval.id, digest, decision, form, by);
         let stored = stored.map_err(|error| refused(&error))?;
-        // Foreign clients read `ok`; the rest is for an inbox of Interlock.
-        let answer = json!({
-            "ok": true,
-            "again": stored.again,
-            "form": stored.form,
-            "reason": stored.ended.reason,
-            "stored": stored.entries,
-            "callerHasEnded": requester_has_ended(&approval.requester),
-        });
+        let answer = ApprovalDecisionStored {
+            ok: true,
+            again: stored.again,
+            form: stored.form.map(String::from),
+            reason: stored.ended.reason.clone(),
+            stored: stored.entries.iter().map(|entry| json!(entry)).collect(),
+            caller_has_ended: requester_has_ended(&approval.requester),
+        };
         if !stored.again {
             let ended = Some(stored.ended);
             let approval = PendingApproval::clone(&approval);

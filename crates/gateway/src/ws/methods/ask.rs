@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use super::approvals::{decided, standing, unreadable};
-use super::{Context, MethodAnswer, read, work};
+use super::{Context, read, work};
 use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
 use crate::nodes::approval::ASKED_BY_DEVICE;
@@ -24,7 +24,10 @@ use crate::ws::client::Client;
 const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Asks, and answers when it is decided. None where that answer was sent already.
-pub(super) async fn request(context: Context<'_>, request: &Request) -> Option<MethodAnswer> {
+pub(super) async fn request(
+    context: Context<'_>,
+    request: &Request,
+) -> Option<Result<ApprovalDecided, WireError>> {
     let answers = Answers::to(context.client, &request.id);
     let asked = match ask(context, request, &answers).await {
         Ok(asked) if asked.is_shown => asked,
@@ -231,7 +234,10 @@ fn put_down(
 }
 
 /// There is no approver to ask.
-async fn withdraw(context: Context<'_>, asked: AskedApproval) -> MethodAnswer {
+async fn withdraw(
+    context: Context<'_>,
+    asked: AskedApproval,
+) -> Result<ApprovalDecided, WireError> {
     let AskedApproval { accepted, .. } = asked;
     let id = accepted.id.clone();
     work(context, move |gateway| {
@@ -239,12 +245,12 @@ async fn withdraw(context: Context<'_>, asked: AskedApproval) -> MethodAnswer {
         withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
     })
     .await?;
-    Ok(json!(ApprovalDecided {
+    Ok(ApprovalDecided {
         id: accepted.id,
         decision: None,
         created_at_ms: accepted.created_at_ms,
         expires_at_ms: accepted.expires_at_ms,
-    }))
+    })
 }
 
 fn check_id(id: &str) -> Result<(), WireError> {

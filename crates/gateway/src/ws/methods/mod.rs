@@ -25,7 +25,6 @@ use interlock_wire::params::{self, Params};
 use interlock_wire::results::{ClientPresence, HealthReport, PresenceChanged};
 use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::client::Client;
 use super::connection::ping_interval;
@@ -49,8 +48,6 @@ pub(crate) struct Context<'a> {
     pub(crate) gateway: &'a Arc<Gateway>,
     pub(crate) client: &'a Arc<Client>,
 }
-
-pub(crate) type MethodAnswer = Result<Value, WireError>;
 
 /// Calls that last as long as another party needs.
 const WAITING: &[&str] = &[
@@ -165,30 +162,35 @@ pub(crate) async fn call(
         NodeEvent => nodes::event,
         ExecApprovalsNodeGet => nodes::approvals_get,
         ExecApprovalsNodeSet => nodes::approvals_set,
-    } else respond(request, call_untyped(context, request).await?)))
+        ExecApprovalWaitDecision => approvals::wait_decision,
+        ExecApprovalResolve => approvals::resolve,
+        ExecApprovalList => approvals::list,
+        ExecApprovalGet => approvals::get,
+        TasksList => processes::tasks,
+        TasksGet => processes::task_get,
+        TasksCancel => processes::task_cancel,
+        ProcessList => processes::list,
+        ProcessPoll => processes::poll,
+        ProcessLog => processes::log,
+        ProcessWrite => processes::write,
+        ProcessKill => processes::kill,
+        ProcessPerform => processes::perform,
+        ProcessSubscribe => processes::subscribe,
+        ProcessUnsubscribe => now(|context, params| Ok(processes::unsubscribe(context, &params))),
+    } else call_self_answering(context, request).await?))
 }
 
-/// Methods whose handlers still make their results by hand.
-async fn call_untyped(context: Context<'_>, request: &Request) -> Option<MethodAnswer> {
-    Some(match request.method.as_str() {
-        "exec.approval.request" => ask::request(context, request).await?,
-        "exec.approval.waitDecision" => approvals::wait_decision(context, request).await,
-        "exec.approval.resolve" => approvals::resolve(context, request).await,
-        "exec.approval.list" => approvals::list(context, request).await,
-        "exec.approval.get" => approvals::get(context, request).await,
-        "tasks.list" => processes::tasks(context, request).await,
-        "tasks.get" => processes::task_get(context, request).await,
-        "tasks.cancel" => processes::task_cancel(context, request).await,
-        "process.list" => processes::list(context, request).await,
-        "process.poll" => processes::poll(context, request).await,
-        "process.log" => processes::log(context, request).await,
-        "process.write" => processes::write(context, request).await,
-        "process.kill" => processes::kill(context, request).await,
-        "process.perform" => processes::perform(context, request).await,
-        "process.subscribe" => processes::subscribe(context, request).await,
-        "process.unsubscribe" => processes::unsubscribe(context, request),
-        other => Err(WireError::unknown_method(other)),
-    })
+/// A method whose handler may send the answer by itself: then there is none here.
+async fn call_self_answering(context: Context<'_>, request: &Request) -> Option<Response> {
+    match request.method.as_str() {
+        params::ExecApprovalRequest::METHOD => {
+            Some(respond(request, ask::request(context, request).await?))
+        }
+        other => {
+            let unknown = WireError::unknown_method(other);
+            Some(Response::failed(&request.id, unknown))
+        }
+    }
 }
 
 pub(crate) fn read<P: Params>(request: &Request) -> Result<P, WireError> {

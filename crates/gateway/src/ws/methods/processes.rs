@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
-    MAX_POLL_WAIT, PollFrom, Process, ProcessCaller, ProcessError, SessionAction, SessionStatus,
-    SessionSummary, signal_named,
+    MAX_POLL_WAIT, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction,
+    SessionStatus, SessionSummary, signal_named,
 };
 use interlock_transcript::LineRange;
-use interlock_wire::params;
-use interlock_wire::{Request, WireError};
+use interlock_wire::results::{
+    ProcessListing, ProcessLogPage, ProcessPerformed, ProcessPolled, ProcessStanding,
+    ProcessSubscribed, ProcessUnsubscribed, ProcessWritten, Relayed, TaskCanceled, TaskEntry,
+    TaskFound, TaskListing,
+};
+use interlock_wire::{WireError, params};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Context, MethodAnswer, read, work};
+use super::{Context, work};
 use crate::gateway::Gateway;
 use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
 use crate::ws::subscriptions::{self, TooMany};
@@ -21,8 +26,10 @@ use crate::ws::subscriptions::{self, TooMany};
 const TASKS: u64 = 100;
 
 /// `process.list`.
-pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessList = read(request)?;
+pub(super) async fn list(
+    context: Context<'_>,
+    asked: params::ProcessList,
+) -> Result<Relayed<ProcessListing>, WireError> {
     let elsewhere = sessions::all(context.gateway, &SessionHandler::OPERATOR).await;
     with(context, move |process| {
         let mut sessions = process.list()?;
@@ -33,14 +40,16 @@ pub(super) async fn list(context: Context<'_>, request: &Request) -> MethodAnswe
                 .as_ref()
                 .is_none_or(|agent| one.agent_id == *agent)
         });
-        Ok(json!({ "sessions": sessions }))
+        Ok(written(&ProcessAnswer::List { sessions }))
     })
     .await
 }
 
 /// `process.poll`: by offset; it moves no cursor.
-pub(super) async fn poll(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessPoll = read(request)?;
+pub(super) async fn poll(
+    context: Context<'_>,
+    asked: params::ProcessPoll,
+) -> Result<Relayed<ProcessPolled>, WireError> {
     if sessions::is_remote(&asked.session_id) {
         let timeout = Duration::from_millis(asked.timeout_ms.unwrap_or(0)).min(MAX_POLL_WAIT);
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or_default();
@@ -55,14 +64,16 @@ pub(super) async fn poll(context: Context<'_>, request: &Request) -> MethodAnswe
     with(context, move |process| {
         let from = PollFrom::Offset(asked.offset.unwrap_or(0));
         let timeout = Duration::from_millis(asked.timeout_ms.unwrap_or(0));
-        Ok(json!(process.poll(&asked.session_id, from, timeout)?))
+        Ok(written(&process.poll(&asked.session_id, from, timeout)?))
     })
     .await
 }
 
 /// `process.log`.
-pub(super) async fn log(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessLog = read(request)?;
+pub(super) async fn log(
+    context: Context<'_>,
+    asked: params::ProcessLog,
+) -> Result<Relayed<ProcessLogPage>, WireError> {
     let range = LineRange {
         offset: asked.offset,
         limit: asked.limit,
@@ -78,14 +89,16 @@ pub(super) async fn log(context: Context<'_>, request: &Request) -> MethodAnswer
         return elsewhere(context, action, arguments, None).await;
     }
     with(context, move |process| {
-        Ok(json!(process.log(&asked.session_id, range)?))
+        Ok(written(&process.log(&asked.session_id, range)?))
     })
     .await
 }
 
 /// `process.write`.
-pub(super) async fn write(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessWrite = read(request)?;
+pub(super) async fn write(
+    context: Context<'_>,
+    asked: params::ProcessWrite,
+) -> Result<Relayed<ProcessWritten>, WireError> {
     if sessions::is_remote(&asked.session_id) {
         let eof = asked.eof.unwrap_or(false);
         let arguments = json!({ "action": "write", "data": asked.data, "eof": eof });
@@ -98,18 +111,17 @@ pub(super) async fn write(context: Context<'_>, request: &Request) -> MethodAnsw
     }
     with(context, move |process| {
         let eof = asked.eof.unwrap_or(false);
-        Ok(json!(process.write(
-            &asked.session_id,
-            asked.data.as_bytes(),
-            eof
-        )?))
+        let data = asked.data.as_bytes();
+        Ok(written(&process.write(&asked.session_id, data, eof)?))
     })
     .await
 }
 
 /// `process.kill`.
-pub(super) async fn kill(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessKill = read(request)?;
+pub(super) async fn kill(
+    context: Context<'_>,
+    asked: params::ProcessKill,
+) -> Result<Relayed<ProcessStanding>, WireError> {
     if sessions::is_remote(&asked.session_id) {
         let arguments = json!({ "action": "kill", "signal": asked.signal });
         let action = SessionAction::Kill {
@@ -120,16 +132,17 @@ pub(super) async fn kill(context: Context<'_>, request: &Request) -> MethodAnswe
     }
     with(context, move |process| {
         let signal = asked.signal.as_deref().map(signal_named).transpose()?;
-        let mut ended = json!(process.kill(&asked.session_id, signal)?);
-        ended["sessionId"] = asked.session_id.into();
-        Ok(ended)
+        let ended = written(&process.kill(&asked.session_id, signal)?);
+        Ok(ended.with("sessionId", asked.session_id))
     })
     .await
 }
 
 /// `process.perform`: what the tool can do, for every session.
-pub(super) async fn perform(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessPerform = read(request)?;
+pub(super) async fn perform(
+    context: Context<'_>,
+    asked: params::ProcessPerform,
+) -> Result<Relayed<ProcessPerformed>, WireError> {
     let arguments = Value::Object(asked.args);
     let parameters = ProcessParameters::parse(&arguments)
         .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
@@ -137,17 +150,22 @@ pub(super) async fn perform(context: Context<'_>, request: &Request) -> MethodAn
     if action.session_id().is_some_and(sessions::is_remote) {
         return elsewhere(context, action, arguments, None).await;
     }
-    with(context, move |process| Ok(json!(process.perform(action)?))).await
+    with(context, move |process| {
+        Ok(written(&process.perform(action)?))
+    })
+    .await
 }
 
 /// `process.subscribe`.
-pub(super) async fn subscribe(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessSubscribe = read(request)?;
+pub(super) async fn subscribe(
+    context: Context<'_>,
+    asked: params::ProcessSubscribe,
+) -> Result<ProcessSubscribed, WireError> {
     let id = asked.session_id.clone();
     let summary = if sessions::is_remote(&id) {
-        json!(look_elsewhere(context, &id).await?)
+        look_elsewhere(context, &id).await?
     } else {
-        with(context, move |process| Ok(json!(process.look(&id)?))).await?
+        with(context, move |process| process.look(&id)).await?
     };
     let offset = asked.from_offset.unwrap_or(0);
     subscriptions::subscribe(context.gateway, context.client, &asked.session_id, offset).map_err(
@@ -156,20 +174,28 @@ pub(super) async fn subscribe(context: Context<'_>, request: &Request) -> Method
                 .with("code", "TOO_MANY_SUBSCRIPTIONS")
         },
     )?;
-    Ok(json!({ "subscribed": true, "fromOffset": offset, "session": summary }))
+    Ok(ProcessSubscribed {
+        subscribed: true,
+        from_offset: offset,
+        session: written(&summary),
+    })
 }
 
 /// `process.unsubscribe`.
-pub(super) fn unsubscribe(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::ProcessUnsubscribe = read(request)?;
+pub(super) fn unsubscribe(
+    context: Context<'_>,
+    asked: &params::ProcessUnsubscribe,
+) -> ProcessUnsubscribed {
     let subscriptions = &context.gateway.subscriptions;
-    let was = subscriptions.remove(context.client, &asked.session_id);
-    Ok(json!({ "unsubscribed": was }))
+    let unsubscribed = subscriptions.remove(context.client, &asked.session_id);
+    ProcessUnsubscribed { unsubscribed }
 }
 
 /// `tasks.list`: the newest first.
-pub(super) async fn tasks(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::TasksList = read(request)?;
+pub(super) async fn tasks(
+    context: Context<'_>,
+    asked: params::TasksList,
+) -> Result<TaskListing, WireError> {
     let elsewhere = sessions::all(context.gateway, &SessionHandler::OPERATOR).await;
     with(context, move |process| {
         let mut sessions = process.list()?;
@@ -196,36 +222,37 @@ pub(super) async fn tasks(context: Context<'_>, request: &Request) -> MethodAnsw
         let is_all = sessions.len() <= limit;
         sessions.truncate(limit);
         let last = sessions.last().map(|one| one.session_id.clone());
-        let tasks: Vec<Value> = sessions.iter().map(task).collect();
-        Ok(json!({
-            "count": tasks.len(),
-            "tasks": tasks,
-            "nextCursor": last.filter(|_| !is_all),
-        }))
+        Ok(TaskListing {
+            count: sessions.len(),
+            tasks: sessions.iter().map(task).collect(),
+            next_cursor: last.filter(|_| !is_all),
+        })
     })
     .await
 }
 
 /// `tasks.get`.
-pub(super) async fn task_get(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::TasksGet = read(request)?;
+pub(super) async fn task_get(
+    context: Context<'_>,
+    asked: params::TasksGet,
+) -> Result<TaskFound, WireError> {
     if sessions::is_remote(&asked.task_id) {
-        return Ok(match look_elsewhere(context, &asked.task_id).await {
-            Ok(summary) => json!({ "found": true, "task": task(&summary) }),
-            Err(_) => json!({ "found": false }),
-        });
+        let summary = look_elsewhere(context, &asked.task_id).await.ok();
+        return Ok(found(summary.as_ref()));
     }
     with(context, move |process| match process.look(&asked.task_id) {
-        Ok(summary) => Ok(json!({ "found": true, "task": task(&summary) })),
-        Err(ProcessError::NotFound { .. }) => Ok(json!({ "found": false })),
+        Ok(summary) => Ok(found(Some(&summary))),
+        Err(ProcessError::NotFound { .. }) => Ok(found(None)),
         Err(error) => Err(error),
     })
     .await
 }
 
 /// `tasks.cancel`.
-pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> MethodAnswer {
-    let asked: params::TasksCancel = read(request)?;
+pub(super) async fn task_cancel(
+    context: Context<'_>,
+    asked: params::TasksCancel,
+) -> Result<TaskCanceled, WireError> {
     if sessions::is_remote(&asked.task_id) {
         return cancel_elsewhere(context, asked.task_id).await;
     }
@@ -234,45 +261,39 @@ pub(super) async fn task_cancel(context: Context<'_>, request: &Request) -> Meth
         let before = match process.look(id) {
             Ok(before) => before,
             Err(ProcessError::NotFound { .. }) => {
-                return Ok(json!({ "found": false, "cancelled": false }));
+                return Ok(TaskCanceled::default());
             }
             Err(error) => return Err(error),
         };
         // What has ended is not cancelled any more, even while the last of it goes.
         let is_over = before.ended.status != SessionStatus::Running;
-        let (cancelled, reason) = match process.kill(id, None) {
-            _ if is_over => (false, Some(before.ended.to_string())),
-            Ok(_) => (true, None),
+        let reason = match process.kill(id, None) {
+            _ if is_over => Some(before.ended.to_string()),
+            Ok(_) => None,
             Err(error @ (ProcessError::Finished { .. } | ProcessError::Lost { .. })) => {
-                (false, Some(error.to_string()))
+                Some(error.to_string())
             }
             Err(error) => return Err(error),
         };
-        let after = process.look(id).ok();
-        Ok(json!({
-            "found": true,
-            "cancelled": cancelled,
-            "reason": reason,
-            "task": after.as_ref().map(task),
-        }))
+        Ok(canceled(reason, process.look(id).ok().as_ref()))
     })
     .await
 }
 
 /// A session on a node, handled there.
-async fn elsewhere(
+async fn elsewhere<T>(
     context: Context<'_>,
     action: SessionAction,
     arguments: Value,
     poll_from: Option<u64>,
-) -> MethodAnswer {
+) -> Result<Relayed<T>, WireError> {
     let wanted = SessionWanted {
         action,
         arguments,
         poll_from,
     };
     let done = sessions::perform(context.gateway, &SessionHandler::OPERATOR, wanted).await;
-    done.map(|answer| json!(answer))
+    done.map(|answer| written(&answer))
         .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))
 }
 
@@ -286,28 +307,24 @@ async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary
     })
 }
 
-async fn cancel_elsewhere(context: Context<'_>, id: String) -> MethodAnswer {
+async fn cancel_elsewhere(context: Context<'_>, id: String) -> Result<TaskCanceled, WireError> {
     let Ok(before) = look_elsewhere(context, &id).await else {
-        return Ok(json!({ "found": false, "cancelled": false }));
+        return Ok(TaskCanceled::default());
     };
     let is_over = before.ended.status != SessionStatus::Running;
     let action = SessionAction::Kill {
         session_id: id.clone(),
         signal: None,
     };
-    let killed = elsewhere(context, action, json!({ "action": "kill" }), None).await;
+    let killed: Result<Relayed<ProcessStanding>, WireError> =
+        elsewhere(context, action, json!({ "action": "kill" }), None).await;
     let reason = match killed {
         _ if is_over => Some(before.ended.to_string()),
         Ok(_) => None,
         Err(error) => Some(error.message),
     };
     let after = look_elsewhere(context, &id).await.ok();
-    Ok(json!({
-        "found": true,
-        "cancelled": reason.is_none(),
-        "reason": reason,
-        "task": after.as_ref().map(task),
-    }))
+    Ok(canceled(reason, after.as_ref()))
 }
 
 fn task_status(session: &SessionSummary) -> &'static str {
@@ -322,32 +339,54 @@ fn task_status(session: &SessionSummary) -> &'static str {
     }
 }
 
-fn task(session: &SessionSummary) -> Value {
+fn task(session: &SessionSummary) -> TaskEntry {
     let status = task_status(session);
-    let error = (status == "failed").then(|| session.ended.to_string());
-    json!({
-        "id": session.session_id,
-        "taskId": session.session_id,
-        "kind": "exec",
-        "runtime": "cli",
-        "status": status,
-        "title": session.name,
-        "task": session.command,
-        "agentId": session.agent_id,
-        "sessionKey": session.session_key,
-        "createdAt": session.started_at_ms,
-        "startedAt": session.started_at_ms,
-        "updatedAt": session.ended_at_ms.unwrap_or(session.started_at_ms),
-        "endedAt": session.ended_at_ms,
-        "error": error,
-    })
+    TaskEntry {
+        id: session.session_id.clone(),
+        task_id: session.session_id.clone(),
+        kind: "exec".to_owned(),
+        runtime: "cli".to_owned(),
+        status: status.to_owned(),
+        title: session.name.clone(),
+        task: session.command.clone(),
+        agent_id: session.agent_id.clone(),
+        session_key: session.session_key.clone(),
+        created_at: session.started_at_ms,
+        started_at: session.started_at_ms,
+        updated_at: session.ended_at_ms.unwrap_or(session.started_at_ms),
+        ended_at: session.ended_at_ms,
+        error: (status == "failed").then(|| session.ended.to_string()),
+    }
+}
+
+fn found(session: Option<&SessionSummary>) -> TaskFound {
+    TaskFound {
+        found: session.is_some(),
+        task: session.map(task),
+    }
+}
+
+/// A task that was found is canceled, unless there is a reason why not.
+fn canceled(reason: Option<String>, after: Option<&SessionSummary>) -> TaskCanceled {
+    TaskCanceled {
+        found: true,
+        cancelled: reason.is_none(),
+        reason: Some(reason),
+        task: Some(after.map(task)),
+    }
+}
+
+/// A result in the form in which hosts exchange it: a session may be on a node, and its result is
+/// handed on.
+fn written<T>(result: &impl Serialize) -> Relayed<T> {
+    Relayed::new(json!(result))
 }
 
 /// Works on sessions as an operator.
-async fn with(
+async fn with<T: Send + 'static>(
     context: Context<'_>,
-    act: impl FnOnce(&Process) -> Result<Value, ProcessError> + Send + 'static,
-) -> MethodAnswer {
+    act: impl FnOnce(&Process) -> Result<T, ProcessError> + Send + 'static,
+) -> Result<T, WireError> {
     work(context, move |gateway| {
         process(gateway)
             .and_then(|process| act(&process))
@@ -367,4 +406,88 @@ fn failed(error: &ProcessError) -> WireError {
         None => error.to_string(),
     };
     WireError::invalid(message).with("code", error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use interlock_host::process::{EndedSession, LogAnswer, PollAnswer, Stale, Written};
+    use interlock_transcript::ShownOutput;
+    use serde::de::DeserializeOwned;
+
+    use super::*;
+
+    fn ended() -> EndedSession {
+        EndedSession {
+            status: SessionStatus::Failed,
+            exit_code: Some(130),
+            signal: Some(2),
+            timed_out: true,
+            out_of_memory: true,
+        }
+    }
+
+    /// The wire crate describes every field that a host writes.
+    fn check_described<T: Serialize + DeserializeOwned>(result: &impl Serialize) {
+        let sent = json!(result);
+        let read: T = serde_json::from_value(sent.clone()).unwrap();
+        assert_eq!(json!(read), sent);
+    }
+
+    #[test]
+    fn the_wire_crate_describes_what_hosts_write() {
+        let (session_id, name) = ("calm-lake".to_owned(), "run make".to_owned());
+        let summary = SessionSummary {
+            session_id: session_id.clone(),
+            name: name.clone(),
+            ended: ended(),
+            agent_id: "main".to_owned(),
+            session_key: Some("agent:main:main".to_owned()),
+            command: "make".to_owned(),
+            cwd: "/src".to_owned(),
+            pid: Some(7),
+            pty: true,
+            stdin_writable: true,
+            background: true,
+            waiting_for_input: true,
+            started_at_ms: 1,
+            ended_at_ms: Some(2),
+            age_ms: 3,
+            runtime_ms: 4,
+            total_bytes: Some(5),
+            stale: Stale::when(true),
+            node: Some("mac".to_owned()),
+            node_id: Some("n1".to_owned()),
+        };
+        let sessions = vec![summary];
+        check_described::<ProcessListing>(&ProcessAnswer::List { sessions });
+        check_described::<ProcessPolled>(&PollAnswer {
+            session_id: session_id.clone(),
+            name: name.clone(),
+            ended: ended(),
+            stale: Stale::when(true),
+            output: ShownOutput::default(),
+            next_offset: 1,
+        });
+        check_described::<ProcessLogPage>(&LogAnswer {
+            session_id: session_id.clone(),
+            name,
+            ended: ended(),
+            stale: Stale::when(false),
+            text: "all:".to_owned(),
+            offset: 1,
+            next_offset: Some(2),
+            total_lines: 3,
+            omitted_bytes: 4,
+            omitted_lines: 5,
+        });
+        check_described::<ProcessWritten>(&Written {
+            session_id: session_id.clone(),
+            bytes: 1,
+            eof: true,
+        });
+        let ended = ended();
+        check_described::<ProcessStanding>(&ProcessAnswer::Killed { session_id, ended });
+    }
 }

@@ -103,9 +103,11 @@ pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Resul
 }
 
 fn show(json: bool, approval: &PendingApproval) {
-    let caller_has_ended = requester_has_ended(&approval.requester);
-    let mut value = json!({ "type": "pending", "approval": approval.to_json() });
-    value["callerHasEnded"] = caller_has_ended.into();
+    let value = json!({
+        "type": "pending",
+        "approval": approval.to_json(),
+        "callerHasEnded": requester_has_ended(&approval.requester),
+    });
     say(
         json,
         &value,
