@@ -509,7 +509,7 @@ fn a_server_that_watches_a_background_run_records_its_end_once() {
         std::fs::write(gate, "").unwrap();
         watcher.join().unwrap().unwrap()
     });
-    assert_eq!(found.outcome.unwrap()["exitCode"], 6);
+    assert_eq!(json!(found.outcome.unwrap())["exitCode"], 6);
     assert!(!found.is_approved);
     assert_eq!(found.session_key, TALK);
     assert_eq!(
