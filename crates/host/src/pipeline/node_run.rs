@@ -479,7 +479,7 @@ pub enum NoSession {
     /// It is about to have one.
     Starting,
     /// It is over and its session was forgotten; with how it ended, where that is known.
-    Over(Option<RecordedOutcome>),
+    Over(Option<Box<RecordedOutcome>>),
 }
 
 impl LocalHost {

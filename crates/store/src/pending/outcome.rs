@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub struct RecordedOutcome {
     /// The error code of a run that did not start, or of a patch that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub code: Option<String>,
+    pub code: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<i64>,
     #[serde(skip_serializing_if = "NullableField::is_absent")]
@@ -21,7 +21,7 @@ pub struct RecordedOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files_left_out: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+    pub message: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<i64>,
     /// The name of the background session.
@@ -63,7 +63,7 @@ impl RecordedOutcome {
     #[must_use]
     pub fn with_code(self, code: impl Into<String>) -> Self {
         Self {
-            code: Some(code.into()),
+            code: Some(code.into().into_boxed_str()),
             ..self
         }
     }
@@ -71,7 +71,7 @@ impl RecordedOutcome {
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self {
-            message: Some(message.into()),
+            message: Some(message.into().into_boxed_str()),
             ..self
         }
     }
@@ -121,7 +121,7 @@ pub enum RecordedStatus {
     TimedOut,
     /// A status that another version of the program recorded.
     #[serde(untagged)]
-    Other(String),
+    Other(Box<str>),
 }
 
 impl RecordedStatus {
@@ -239,7 +239,7 @@ mod tests {
             Status::Refused,
             Status::Signaled,
             Status::TimedOut,
-            Status::Other("other".to_owned()),
+            Status::Other("other".into()),
         ] {
             assert_eq!(json!(status), status.as_str());
         }

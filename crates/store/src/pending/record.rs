@@ -165,7 +165,7 @@ pub enum ClaimState {
     Unfinished,
     Finished {
         at_ms: i64,
-        outcome: RecordedOutcome,
+        outcome: Box<RecordedOutcome>,
     },
     /// It is unknown whether it ran. It is not run again.
     Unknown { at_ms: i64 },

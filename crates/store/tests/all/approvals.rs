@@ -334,7 +334,7 @@ fn an_allowed_run_is_claimed_once() {
     store.finish_claim(&id, &outcome, NOW + 4).unwrap();
     let state = ClaimState::Finished {
         at_ms: NOW + 4,
-        outcome: outcome.clone(),
+        outcome: Box::new(outcome.clone()),
     };
     assert_eq!(
         again(&store),
@@ -402,7 +402,7 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
     // The supervisor outlived the gateway, and tells.
     store.finish_claim(&id, &exit_outcome(3), NOW + 6).unwrap();
     let claim = store.run_claim(&id).unwrap().unwrap();
-    let outcome = exit_outcome(3);
+    let outcome = Box::new(exit_outcome(3));
     assert_eq!(
         claim.state,
         ClaimState::Finished {
