@@ -1,26 +1,26 @@
 //! Machines that run commands for this gateway.
 //!
-//! Read `platform` (what a kind of machine may offer at all), `registry` (which nodes are
-//! connected, and what of them was approved), `invoke` (a command on its way to a node and back),
-//! `approval` (a run that an approver allowed), `run` (a run from the handover to its end),
-//! `run_events` (the events of its session), `extension` (what only Interlock nodes know), `handed`
-//! (runs that they keep), `sessions` (what those are for callers), `directory` (which node
-//! a word means), `known` (what keeps the directory current), `choose` (which node a call means),
-//! `list` (how nodes are shown).
+//! Read `platform` (what a kind of machine may offer at all), `registry` (which nodes are connected,
+//! and what of them was approved), `invoke` (a command on its way to a node and back), `approval` (a
+//! run that an approver allowed), `system_run` (a run by `system.run`, to its end), `run_events` (the
+//! events of its conversation), `extension` (what only Interlock nodes know), `remote_runs` (runs
+//! whose transcripts Interlock nodes keep, and how their ends are recorded here), `sessions`
+//! (background sessions on nodes), `directory` (which node a word means), `known` (what keeps the
+//! directory current), `choose` (which node a call means), `list` (how nodes are shown).
 
 pub(crate) mod approval;
 pub(crate) mod choose;
 mod directory;
 pub(crate) mod extension;
-pub(crate) mod handed;
 mod invoke;
 pub(crate) mod known;
 pub(crate) mod list;
 mod platform;
 pub(crate) mod registry;
-pub(crate) mod run;
+pub(crate) mod remote_runs;
 pub(crate) mod run_events;
 pub(crate) mod sessions;
+pub(crate) mod system_run;
 
 pub(crate) use invoke::NodeInvocation;
 pub(crate) use platform::Platform;

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::Platform;
 use super::invoke::InvocationWaiter;
 use super::known::{KnownNodes, refresh};
-use super::run::Handed;
+use super::system_run::ForwardedRunFacts;
 use crate::gateway::Gateway;
 use crate::ws::client::Client;
 
@@ -138,8 +138,8 @@ pub(super) struct NodesState {
     pub(super) nodes: HashMap<String, Arc<Node>>,
     /// Invocations without an answer: by connection, then by their id.
     pub(super) waiting: HashMap<String, HashMap<String, InvocationWaiter>>,
-    /// Runs that were handed out, by node and run id.
-    pub(super) handed: HashMap<(String, String), Handed>,
+    /// Runs that were sent by `system.run`, by node and run id.
+    pub(super) forwarded: HashMap<(String, String), ForwardedRunFacts>,
     /// Runs on Interlock nodes that callers wait for, with the names of their sessions.
     pub(super) awaited: HashMap<String, Option<String>>,
     /// Runs on Interlock nodes that are to be ended when their node is back.

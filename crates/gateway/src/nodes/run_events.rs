@@ -9,7 +9,7 @@ use interlock_wire::node::{SystemRun, SystemRunResult, event_output};
 use serde_json::{Value, json};
 
 use super::Node;
-use super::run::{Handed, now};
+use super::system_run::{ForwardedRunFacts, now};
 use crate::gateway::Gateway;
 use crate::work::blocking;
 
@@ -76,11 +76,11 @@ impl NodeRunEvent {
 }
 
 /// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
-fn wanted(gateway: &Gateway, handed: &Handed, event: &NodeRunEvent) -> Option<Wakes> {
+fn wanted(gateway: &Gateway, facts: &ForwardedRunFacts, event: &NodeRunEvent) -> Option<Wakes> {
     let config = gateway.host.config().ok()?;
-    let exec = config.config().exec_for(&handed.agent);
+    let exec = config.config().exec_for(&facts.agent);
     let is_wanted =
-        !event.is_silent_success || handed.is_approved || exec.notifies_on_empty_success();
+        !event.is_silent_success || facts.is_approved || exec.notifies_on_empty_success();
     is_wanted.then(|| Wakes(exec.notifies_on_exit()))
 }
 
@@ -93,11 +93,11 @@ pub(super) fn notify(
     gateway: &Gateway,
     node_id: &str,
     run_id: &str,
-    handed: &Handed,
+    facts: &ForwardedRunFacts,
     event: &NodeRunEvent,
 ) {
-    if let Some(wakes) = wanted(gateway, handed, event) {
-        put(gateway, node_id, run_id, handed, event, wakes);
+    if let Some(wakes) = wanted(gateway, facts, event) {
+        put(gateway, node_id, run_id, facts, event, wakes);
     }
 }
 
@@ -105,7 +105,7 @@ fn put(
     gateway: &Gateway,
     node_id: &str,
     run_id: &str,
-    handed: &Handed,
+    facts: &ForwardedRunFacts,
     event: &NodeRunEvent,
     Wakes(wakes): Wakes,
 ) {
@@ -117,26 +117,26 @@ fn put(
     let mut text = format!("{names} (node={node_id} id={run_id}, {})", event.how);
     if event.kind != EventKind::Finished {
         text.push_str(": ");
-        text.push_str(&handed.command);
+        text.push_str(&facts.command);
     }
     if !event.tail.is_empty() {
         text.push('\n');
         text.push_str(&event.tail);
     }
     let mut payload = json!({
-        "command": handed.command,
+        "command": facts.command,
         "host": "node",
         "node": node_id,
         "runId": run_id,
-        "sessionKey": handed.session_key,
+        "sessionKey": facts.session_key,
     });
     if let (Value::Object(all), Value::Object(more)) = (&mut payload, &event.payload) {
         all.extend(more.clone());
     }
     let appended = gateway.host.store().change(|change| {
         change.append_event(&NewEvent {
-            session_key: &handed.session_key,
-            agent: &handed.agent,
+            session_key: &facts.session_key,
+            agent: &facts.agent,
             kind: event.kind,
             run_id,
             text: &text,
@@ -155,15 +155,15 @@ pub(super) async fn notify_now(
     gateway: &Arc<Gateway>,
     node_id: &str,
     run_id: &str,
-    handed: &Handed,
+    facts: &ForwardedRunFacts,
     event: NodeRunEvent,
 ) {
-    let Some(wakes) = wanted(gateway, handed, &event) else {
+    let Some(wakes) = wanted(gateway, facts, &event) else {
         return;
     };
-    let (gateway, handed) = (Arc::clone(gateway), handed.clone());
+    let (gateway, facts) = (Arc::clone(gateway), facts.clone());
     let (node_id, run_id) = (node_id.to_owned(), run_id.to_owned());
-    let _ = blocking(move || put(&gateway, &node_id, &run_id, &handed, &event, wakes)).await;
+    let _ = blocking(move || put(&gateway, &node_id, &run_id, &facts, &event, wakes)).await;
 }
 
 /// Queues an event for a run that the caller does not wait for any more.
@@ -184,5 +184,5 @@ pub(crate) async fn notify_of(
     event: NodeRunEvent,
 ) {
     let id = run.run_id.clone().unwrap_or_default();
-    notify_now(gateway, node_id, &id, &Handed::of(run), event).await;
+    notify_now(gateway, node_id, &id, &ForwardedRunFacts::of(run), event).await;
 }

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use super::Node;
 use super::extension::{ask, is_lost, node_code, node_words, owner};
-use super::handed::{self, able, parse, session_id};
 use super::known::with_directory;
+use super::remote_runs::{self, connected_interlock_node, parse, session_id};
 use crate::gateway::Gateway;
 use crate::work::blocking;
 
@@ -96,7 +96,7 @@ pub(crate) async fn perform(
     let (node_id, node_name) = node_of(gateway, tag)
         .await
         .ok_or_else(|| SessionFailure::NotFound(id.clone()))?;
-    let Some(node) = able(gateway, &node_id) else {
+    let Some(node) = connected_interlock_node(gateway, &node_id) else {
         return Err(SessionFailure::NotConnected(node_name));
     };
     let is_last = matches!(
@@ -106,9 +106,9 @@ pub(crate) async fn perform(
     if let (true, Some(run)) = (is_last, open_run(gateway, &id).await) {
         // What is forgotten there cannot be asked about any more.
         if matches!(wanted.action, SessionAction::Remove { .. }) {
-            let _ = handed::cancel(gateway, &node, &run.id).await;
+            let _ = remote_runs::cancel(gateway, &node, &run.id).await;
         }
-        handed::look(gateway, &node_id, run).await;
+        remote_runs::reconcile_run(gateway, &node_id, run).await;
     }
     let mut arguments = wanted.arguments;
     arguments["sessionId"] = name.into();
@@ -145,7 +145,7 @@ pub(crate) async fn read(
     let (name, tag) = parse(id).ok_or_else(|| SessionFailure::NotFound(id.to_owned()))?;
     let found = node_of(gateway, tag).await;
     let (node_id, node_name) = found.ok_or_else(|| SessionFailure::NotFound(id.to_owned()))?;
-    let Some(node) = able(gateway, &node_id) else {
+    let Some(node) = connected_interlock_node(gateway, &node_id) else {
         return Err(SessionFailure::NotConnected(node_name));
     };
     let read = RunRead {
@@ -214,10 +214,10 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<Ses
         let marks = reader.host.store().stale_marks().ok();
         (reader.host.remote_runs(None), marks)
     });
-    let (handed, marks) = known.await.unwrap_or_else(|_| (Ok(Vec::new()), None));
-    let handed = handed.unwrap_or_default();
+    let (runs, marks) = known.await.unwrap_or_else(|_| (Ok(Vec::new()), None));
+    let runs = runs.unwrap_or_default();
     let connected = gateway.nodes.connected().into_iter();
-    let able = connected.filter_map(|node| able(gateway, &node.id));
+    let able = connected.filter_map(|node| connected_interlock_node(gateway, &node.id));
     let asked = able.map(|node| async move {
         let sessions = tokio::time::timeout(LIST_TIME, of_node(gateway, who, &node)).await;
         (node.id.clone(), sessions.ok().and_then(Result::ok))
@@ -230,7 +230,7 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<Ses
             sessions.extend(found);
         }
     }
-    let silent = handed.iter().filter(|run| {
+    let silent = runs.iter().filter(|run| {
         let is_seen = |agent: &AgentId| run.agent == agent.as_str();
         run.session.is_some()
             && who.agent.as_ref().is_none_or(is_seen)

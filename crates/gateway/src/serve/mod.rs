@@ -74,7 +74,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
     let lock = GatewayLock::take(gateway.host.state_dir())?;
-    crate::nodes::run::recover(&gateway);
+    crate::nodes::system_run::recover(&gateway);
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
     let identity = tls::identity(&gateway, &config, address.ip())?.map(Arc::new);
     let tcp = listen::tcp(address).await?;

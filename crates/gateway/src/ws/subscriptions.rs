@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
 use crate::gateway::Gateway;
-use crate::nodes::handed::is_over;
+use crate::nodes::remote_runs::is_over;
 use crate::nodes::sessions::{self, SessionFailure};
 
 /// Subscriptions of one connection, and of all: each holds a thread.

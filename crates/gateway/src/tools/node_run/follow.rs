@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep_until};
 use super::{NodeAttempt, NodeRun, NodeRunManner, refusals};
 use crate::nodes::Node;
 use crate::nodes::extension::{ask, is_lost, node_code, owner};
-use crate::nodes::handed::{self, AwaitedRun, able, is_over, session_id};
-use crate::nodes::run::{Handed, MARGIN};
+use crate::nodes::remote_runs::{self, AwaitedRun, connected_interlock_node, is_over, session_id};
 use crate::nodes::sessions::{self, SessionHandler};
+use crate::nodes::system_run::{ForwardedRunFacts, MARGIN};
 use crate::tools::Progress;
 use crate::tools::pipeline::OutcomeReceiver;
 use crate::tools::run_outcome::{RunEndReport, RunLocation, RunningReport, ToolOutcome};
@@ -97,7 +97,7 @@ impl NodeRunEnding {
             return;
         };
         let id = record.run.id.clone();
-        handed::record(
+        remote_runs::record_end(
             &run.gateway,
             record.run,
             record.outcome,
@@ -107,9 +107,9 @@ impl NodeRunEnding {
         .await;
         if record.is_transcript_useless
             && listener == EndListener::Caller
-            && let Some(node) = able(&run.gateway, &run.node.id)
+            && let Some(node) = connected_interlock_node(&run.gateway, &run.node.id)
         {
-            handed::forget(&run.gateway, &node, &id).await;
+            remote_runs::forget(&run.gateway, &node, &id).await;
         }
     }
 }
@@ -123,8 +123,8 @@ impl NodeRun {
         receiver: &mut OutcomeReceiver,
     ) -> NodeRunReport {
         let id = run.run_id.clone().unwrap_or_default();
-        let handed = Handed::of(&run);
-        let open_run = match self.record_start(&id, &handed).await {
+        let facts = ForwardedRunFacts::of(&run);
+        let open_run = match self.record_start(&id, &facts).await {
             Ok(open_run) => open_run,
             Err(error) => return NodeRunReport::refused(error),
         };
@@ -183,10 +183,14 @@ impl NodeRun {
     }
 
     /// Records that the run is about to start on the node. What cannot be recorded does not run.
-    async fn record_start(&self, id: &str, handed: &Handed) -> Result<OpenRun, WireError> {
+    async fn record_start(
+        &self,
+        id: &str,
+        facts: &ForwardedRunFacts,
+    ) -> Result<OpenRun, WireError> {
         let (gateway, node_id) = (Arc::clone(&self.gateway), self.node.id.clone());
-        let (id, handed) = (id.to_owned(), handed.clone());
-        let opened = blocking(move || gateway.host.start_remote_run(&handed.run(&id, &node_id)));
+        let (id, facts) = (id.to_owned(), facts.clone());
+        let opened = blocking(move || gateway.host.start_remote_run(&facts.run(&id, &node_id)));
         let opened = opened.await?;
         opened.map_err(|error| WireError::unavailable(error.to_string()))
     }
@@ -322,7 +326,7 @@ impl NodeRunFollower<'_> {
 
     async fn look(&self, offset: Option<u64>, wait: Duration) -> NodeRunLook {
         let gateway = &self.work.gateway;
-        let Some(node) = able(gateway, &self.work.node.id) else {
+        let Some(node) = connected_interlock_node(gateway, &self.work.node.id) else {
             return NodeRunLook::Lost;
         };
         let read = RunRead {
@@ -350,8 +354,10 @@ impl NodeRunFollower<'_> {
     /// Whether the node got the request to cancel.
     async fn cancel(&self) -> bool {
         let gateway = &self.work.gateway;
-        match able(gateway, &self.work.node.id) {
-            Some(node) => handed::cancel(gateway, &node, &self.run.id).await.is_ok(),
+        match connected_interlock_node(gateway, &self.work.node.id) {
+            Some(node) => remote_runs::cancel(gateway, &node, &self.run.id)
+                .await
+                .is_ok(),
             None => false,
         }
     }
@@ -386,8 +392,8 @@ impl NodeRunFollower<'_> {
         let shown = followed.shown.as_ref();
         let is_whole = shown.is_some_and(|shown| shown.omitted_bytes == 0);
         let record = EndRecord {
-            outcome: handed::outcome(followed, &name),
-            tail: handed::tail(followed),
+            outcome: remote_runs::outcome(followed, &name),
+            tail: remote_runs::tail(followed),
             run: self.run,
             is_transcript_useless: is_whole && transcript == Transcript::Kept,
         };
@@ -429,14 +435,14 @@ impl NodeRunFollower<'_> {
 
     async fn left(self, outcome: ToolOutcome) -> NodeRunReport {
         if let Some(name) = self.name() {
-            handed::to_background(&self.work.gateway, &self.run.id, &name).await;
+            remote_runs::to_background(&self.work.gateway, &self.run.id, &name).await;
         }
         let (gateway, node_id) = (Arc::clone(&self.work.gateway), self.work.node.id.clone());
         let (run, awaited) = (self.run, self.awaited);
         // The run may have ended between two looks: the last waiter looks once more.
         tokio::spawn(async move {
             drop(awaited);
-            handed::look(&gateway, &node_id, run).await;
+            remote_runs::reconcile_run(&gateway, &node_id, run).await;
         });
         NodeRunReport {
             attempt: NodeAttempt::Outcome(Box::new(outcome)),
@@ -476,12 +482,16 @@ impl NodeRunFollower<'_> {
     /// The node knows no session of it: it never started, is just starting, or was forgotten.
     async fn absent(&self) -> Option<Gone> {
         let gateway = &self.work.gateway;
-        let node = able(gateway, &self.work.node.id)?;
-        let gone = handed::cancel(gateway, &node, &self.run.id).await.ok()?;
+        let node = connected_interlock_node(gateway, &self.work.node.id)?;
+        let gone = remote_runs::cancel(gateway, &node, &self.run.id)
+            .await
+            .ok()?;
         match gone.state {
             GoneState::Never => Some(Gone::Never),
             GoneState::Over => Some(Gone::Forgotten(
-                gone.outcome.as_ref().and_then(handed::reported_outcome),
+                gone.outcome
+                    .as_ref()
+                    .and_then(remote_runs::reported_outcome),
             )),
             GoneState::Starting | GoneState::Done => None,
         }

@@ -23,8 +23,8 @@ use serde_json::json;
 
 use super::{GatewayLevels, NodeAttempt, NodeRun, refusals};
 use crate::nodes::NodeInvocation;
-use crate::nodes::run::{MARGIN, NodeRunOrder, run as run_on_node};
 use crate::nodes::run_events::{NodeRunEvent, notify_later};
+use crate::nodes::system_run::{MARGIN, NodeRunRequest, run_to_end as run_on_node};
 use crate::tools::pipeline::OutcomeReceiver;
 use crate::tools::run_outcome::{RunEndReport, RunRefusal, ToolOutcome};
 
@@ -221,7 +221,7 @@ impl NodeRun {
         let cwd = run.cwd.clone();
         let is_approved = run.approved == Some(true);
         let timeout = self.limit.map(|limit| limit.saturating_add(MARGIN));
-        let order = NodeRunOrder {
+        let order = NodeRunRequest {
             run,
             timeout,
             node_timeout_ms: timeout
@@ -230,7 +230,7 @@ impl NodeRun {
         };
         match run_on_node(&self.gateway, &self.node, order).await {
             Ok((payload, _)) => {
-                let Some(result) = crate::nodes::run::result(&payload) else {
+                let Some(result) = crate::nodes::system_run::result(&payload) else {
                     let refusal = refusals::unreadable_result(&self.node);
                     let outcome = ToolOutcome::Refused(refusal);
                     return (NodeAttempt::Outcome(Box::new(outcome)), None);

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Context, broadcast, pairing::PairingFailure, store_failed, work};
 use crate::nodes::known::refresh;
 use crate::nodes::registry::{self, ApprovedNode};
-use crate::nodes::{Platform, handed};
+use crate::nodes::{Platform, remote_runs};
 use crate::pairing;
 
 pub(super) async fn list(
@@ -199,7 +199,7 @@ pub(super) async fn remove(
         Ok(NodePairRemoved { node_id: id })
     })
     .await?;
-    handed::abandon(context.gateway, &removed).await;
+    remote_runs::abandon(context.gateway, &removed).await;
     Ok(answer)
 }
 

@@ -26,9 +26,9 @@ use serde_json::{Value, json};
 use super::{Context, pairing::PairingFailure, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::known::refresh;
-use crate::nodes::run::{MARGIN, NodeRunOrder};
+use crate::nodes::system_run::{MARGIN, NodeRunRequest};
 use crate::nodes::{
-    Node, NodeInvocation, approval, extension, handed, list as listing, registry, run,
+    Node, NodeInvocation, approval, extension, list as listing, registry, remote_runs, system_run,
 };
 use crate::once::{self, KeyReused, OnceKey};
 use crate::tools::GatewayLevels;
@@ -46,7 +46,7 @@ pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
         tracing::error!(%error, "a node is connected and cannot be used");
     }
     if let Some(id) = client.device.clone() {
-        tokio::spawn(handed::reconcile(Arc::clone(gateway), id));
+        tokio::spawn(remote_runs::reconcile(Arc::clone(gateway), id));
     }
 }
 
@@ -204,13 +204,13 @@ async fn invoke_once(
         let limit = run.timeout_ms.filter(|limit| *limit > 0);
         // Never cut off by a default: as long as the run may take, or as long as the node is there.
         let usual = limit.map(|limit| Duration::from_millis(limit).saturating_add(MARGIN));
-        let order = NodeRunOrder {
+        let order = NodeRunRequest {
             timeout: asked.or(usual).filter(|time| !time.is_zero()),
             node_timeout_ms: params.timeout_ms,
             idempotency_key: Some(params.idempotency_key),
             run,
         };
-        run::run(gateway, &node, order).await?
+        system_run::run_to_end(gateway, &node, order).await?
     } else {
         let usual = Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS);
         let invocation = NodeInvocation {
@@ -326,7 +326,7 @@ pub(super) async fn event(
         let ended: Result<RunHasEnded, _> = serde_json::from_value(event.into_payload());
         if let Ok(RunHasEnded { run_id }) = ended {
             // Before the answer: so many at once as requests are worked on, and no more.
-            handed::hinted(context.gateway, &node_id, &run_id).await;
+            remote_runs::run_has_ended(context.gateway, &node_id, &run_id).await;
         }
         return Ok(NodeEventReceipt {
             ok: true,
@@ -334,7 +334,7 @@ pub(super) async fn event(
         });
     }
     work(context, move |gateway| {
-        let receipt = run::heard(gateway, &node_id, &name, event.into_payload());
+        let receipt = system_run::receive_event(gateway, &node_id, &name, event.into_payload());
         serde_json::from_value(receipt).map_err(|error| WireError::unavailable(error.to_string()))
     })
     .await
@@ -396,7 +396,7 @@ pub(super) async fn policy(
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
     usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
-    let Some(node) = handed::able(gateway, &params.node_id) else {
+    let Some(node) = remote_runs::connected_interlock_node(gateway, &params.node_id) else {
         return Err(WireError::unavailable("the node does not tell its policy")
             .with("code", "NODE_UNSUPPORTED"));
     };
@@ -424,7 +424,7 @@ pub(super) async fn explain(
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
     usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
-    let Some(node) = handed::able(gateway, &params.node_id) else {
+    let Some(node) = remote_runs::connected_interlock_node(gateway, &params.node_id) else {
         let message = "the node is another program, which does not tell its verdicts";
         return Err(WireError::unavailable(message).with("code", "NODE_UNSUPPORTED"));
     };

@@ -13,9 +13,9 @@ use serde_json::json;
 
 use super::{Context, broadcast, store_failed, work};
 use crate::gateway::Gateway;
-use crate::nodes::handed;
 use crate::nodes::known::refresh;
 use crate::nodes::registry::ApprovedNode;
+use crate::nodes::remote_runs;
 use crate::pairing;
 use crate::ws::client::Client;
 
@@ -247,7 +247,7 @@ pub(super) async fn device_remove(
         .nodes
         .approval_changed(&removed, ApprovedNode::default());
     disconnect(gateway, &removed, |_| true);
-    handed::abandon(gateway, &removed).await;
+    remote_runs::abandon(gateway, &removed).await;
     Ok(answer)
 }
 

@@ -1,4 +1,4 @@
-//! A run on a node, from the handover to its end.
+//! A run by `system.run`, from its start to its end.
 //!
 //! A node reports the end of a run by an event, then answers the invocation. Where no caller waits
 //! for the answer any more, the event is all that there is, and it goes to the session. Interlock
@@ -27,12 +27,12 @@ use crate::work::blocking;
 pub(crate) const MARGIN: Duration = Duration::from_secs(10);
 
 /// Runs that are remembered, and for how long.
-const MAX_HANDED: usize = 4096;
-const HANDED_KEPT: Duration = Duration::from_hours(24);
+const MAX_FORWARDED: usize = 4096;
+const FORWARDED_KEPT: Duration = Duration::from_hours(24);
 
-/// A run that was given to a node.
+/// What the record and the conversation need to know of a run on a node.
 #[derive(Debug, Clone)]
-pub(crate) struct Handed {
+pub(crate) struct ForwardedRunFacts {
     pub(crate) session_key: String,
     pub(crate) agent: String,
     /// As people are shown it.
@@ -45,9 +45,9 @@ pub(crate) struct Handed {
     since: Instant,
 }
 
-/// What is wanted.
+/// One `system.run` for a node, and how long its answer may take.
 #[derive(Debug)]
-pub(crate) struct NodeRunOrder {
+pub(crate) struct NodeRunRequest {
     /// With a run id. What it says of an approval was checked.
     pub(crate) run: SystemRun,
     pub(crate) timeout: Option<Duration>,
@@ -55,17 +55,17 @@ pub(crate) struct NodeRunOrder {
     pub(crate) idempotency_key: Option<String>,
 }
 
-/// Hands a run to a node and waits for its end. Start and end are recorded for every caller.
-pub(crate) async fn run(
+/// Sends a run to a node and waits for its end. Start and end are recorded for every caller.
+pub(crate) async fn run_to_end(
     gateway: &Arc<Gateway>,
     node: &Arc<Node>,
-    order: NodeRunOrder,
+    order: NodeRunRequest,
 ) -> Result<(Value, Option<String>), WireError> {
     let id = order.run.run_id.clone().unwrap_or_default();
-    let handed = Handed::of(&order.run);
-    start(gateway, node, &id, &handed).await?;
+    let facts = ForwardedRunFacts::of(&order.run);
+    start(gateway, node, &id, &facts).await?;
     let key = (node.id.clone(), id.clone());
-    remember(&mut gateway.nodes.lock(), key.clone(), handed.clone());
+    remember(&mut gateway.nodes.lock(), key.clone(), facts.clone());
     let invocation = NodeInvocation {
         command: SYSTEM_RUN,
         params: Some(json!(order.run)),
@@ -80,10 +80,10 @@ pub(crate) async fn run(
         .and_then(|(payload, _)| result(payload));
     if let Some(result) = &result
         && node.is_interlock()
-        && !handed.is_silent
+        && !facts.is_silent
     {
         let event = NodeRunEvent::of_result(result);
-        notify_now(gateway, &node.id, &id, &handed, event).await;
+        notify_now(gateway, &node.id, &id, &facts, event).await;
     }
     // The node would notify the session if there were no caller: now the caller has the answer.
     drop(unthanked);
@@ -99,11 +99,11 @@ pub(crate) async fn run(
     };
     {
         let mut state = gateway.nodes.lock();
-        match (&outcome, state.handed.get_mut(&key)) {
-            (None, Some(handed)) => handed.is_awaited = false,
+        match (&outcome, state.forwarded.get_mut(&key)) {
+            (None, Some(facts)) => facts.is_awaited = false,
             // Its events come before its answer.
             _ => {
-                state.handed.remove(&key);
+                state.forwarded.remove(&key);
             }
         }
     }
@@ -111,7 +111,7 @@ pub(crate) async fn run(
     gateway
         .host
         .store()
-        .change_deferred(ending(id, &handed, outcome), move |error| {
+        .change_deferred(ending(id, &facts, outcome), move |error| {
             not_recorded(&failed, error);
         });
     answer
@@ -127,7 +127,7 @@ pub(crate) fn result(payload: &Value) -> Option<SystemRunResult> {
     serde_json::from_value(payload.clone()).ok()
 }
 
-impl Handed {
+impl ForwardedRunFacts {
     pub(crate) fn of(run: &SystemRun) -> Self {
         let text = |text: &Option<String>| {
             let text = text.as_deref().map(str::trim);
@@ -147,7 +147,7 @@ impl Handed {
     }
 }
 
-impl Handed {
+impl ForwardedRunFacts {
     /// As it is put down.
     pub(crate) fn run<'a>(&'a self, id: &'a str, node: &'a str) -> NewRemoteRun<'a> {
         NewRemoteRun {
@@ -161,19 +161,19 @@ impl Handed {
     }
 }
 
-fn remember(state: &mut NodesState, key: (String, String), handed: Handed) {
-    if state.handed.len() >= MAX_HANDED {
+fn remember(state: &mut NodesState, key: (String, String), facts: ForwardedRunFacts) {
+    if state.forwarded.len() >= MAX_FORWARDED {
         state
-            .handed
-            .retain(|_, other| other.since.elapsed() < HANDED_KEPT);
+            .forwarded
+            .retain(|_, other| other.since.elapsed() < FORWARDED_KEPT);
     }
-    if state.handed.len() >= MAX_HANDED {
-        let oldest = state.handed.iter().min_by_key(|(_, other)| other.since);
+    if state.forwarded.len() >= MAX_FORWARDED {
+        let oldest = state.forwarded.iter().min_by_key(|(_, other)| other.since);
         if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-            state.handed.remove(&oldest);
+            state.forwarded.remove(&oldest);
         }
     }
-    state.handed.insert(key, handed);
+    state.forwarded.insert(key, facts);
 }
 
 fn outcome(exit_code: Option<i64>, timed_out: bool) -> RecordedOutcome {
@@ -189,12 +189,12 @@ async fn start(
     gateway: &Arc<Gateway>,
     node: &Node,
     id: &str,
-    handed: &Handed,
+    facts: &ForwardedRunFacts,
 ) -> Result<(), WireError> {
-    if handed.is_approved {
+    if facts.is_approved {
         return Ok(());
     }
-    let record = handed.run(id, &node.id).record();
+    let record = facts.run(id, &node.id).record();
     let gateway = Arc::clone(gateway);
     let recorded = blocking(move || append(&gateway, AuditKind::RunStarted, &record)).await;
     match recorded {
@@ -215,10 +215,10 @@ fn append(gateway: &Gateway, kind: AuditKind, record: &Value) -> Result<(), Stor
 /// Records the end of a run: of an approved one in its claim.
 fn ending(
     id: String,
-    handed: &Handed,
+    facts: &ForwardedRunFacts,
     outcome: Option<RecordedOutcome>,
 ) -> impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static {
-    let (agent, is_approved) = (handed.agent.clone(), handed.is_approved);
+    let (agent, is_approved) = (facts.agent.clone(), facts.is_approved);
     move |change| record_outcome(change, &id, &agent, is_approved, outcome.as_ref())
 }
 
@@ -231,7 +231,7 @@ pub(super) fn now() -> i64 {
 }
 
 /// An event of a node; the answer to it. Waits for the disk.
-pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value) -> Value {
+pub(crate) fn receive_event(gateway: &Gateway, node_id: &str, name: &str, payload: Value) -> Value {
     let unhandled =
         |reason: &str| json!({ "ok": true, "event": name, "handled": false, "reason": reason });
     let unmatched = || unhandled("unmatched_exec_event");
@@ -241,8 +241,8 @@ pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value
                 return unmatched();
             };
             match matched(gateway, node_id, &finished.run_id, &finished.session_key) {
-                Some(handed) => {
-                    has_finished(gateway, node_id, &handed, &finished);
+                Some(facts) => {
+                    has_finished(gateway, node_id, &facts, &finished);
                     json!({ "ok": true })
                 }
                 None => unmatched(),
@@ -253,10 +253,10 @@ pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value
                 return unmatched();
             };
             match matched(gateway, node_id, &denied.run_id, &denied.session_key) {
-                Some(handed) => {
-                    if !handed.is_silent {
+                Some(facts) => {
+                    if !facts.is_silent {
                         let event = NodeRunEvent::denied(&denied.reason);
-                        notify(gateway, node_id, &denied.run_id, &handed, &event);
+                        notify(gateway, node_id, &denied.run_id, &facts, &event);
                     }
                     json!({ "ok": true })
                 }
@@ -268,16 +268,21 @@ pub(crate) fn heard(gateway: &Gateway, node_id: &str, name: &str, payload: Value
 }
 
 /// A run of this node, by id and session: others are not its own to speak of.
-fn matched(gateway: &Gateway, node_id: &str, run_id: &str, session_key: &str) -> Option<Handed> {
+fn matched(
+    gateway: &Gateway,
+    node_id: &str,
+    run_id: &str,
+    session_key: &str,
+) -> Option<ForwardedRunFacts> {
     let key = (node_id.to_owned(), run_id.to_owned());
-    let handed = gateway.nodes.lock().handed.get(&key).cloned();
-    let handed = handed.or_else(|| claimed_before(gateway, node_id, run_id))?;
-    (handed.session_key == session_key).then_some(handed)
+    let facts = gateway.nodes.lock().forwarded.get(&key).cloned();
+    let facts = facts.or_else(|| claimed_before(gateway, node_id, run_id))?;
+    (facts.session_key == session_key).then_some(facts)
 }
 
-/// An approved run that another gateway of this state directory handed out, and whose end is
+/// An approved run that another gateway of this state directory sent, and whose end is
 /// unknown.
-fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Handed> {
+fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<ForwardedRunFacts> {
     let store = gateway.host.store();
     let claim = store.run_claim(run_id).ok()??;
     let is_unknown = matches!(claim.state, ClaimState::Unknown { .. });
@@ -285,7 +290,7 @@ fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Hand
         return None;
     }
     let approval = store.approval(&claim.approval_id).ok()?;
-    Some(Handed {
+    Some(ForwardedRunFacts {
         session_key: claim.session_key,
         agent: claim.agent,
         command: approval.request.preview,
@@ -296,8 +301,8 @@ fn claimed_before(gateway: &Gateway, node_id: &str, run_id: &str) -> Option<Hand
     })
 }
 
-/// Approved runs that an earlier gateway handed out and did not see the end of: it is known that
-/// nothing is known. They are not run again. For a gateway that is the only one.
+/// Approved runs that an earlier gateway sent and did not see the end of: their end is recorded as
+/// unknown. They are not run again. For a gateway that is the only one.
 pub(crate) fn recover(gateway: &Gateway) {
     let store = gateway.host.store();
     let unfinished = store.unfinished_claims().unwrap_or_default();
@@ -314,21 +319,26 @@ pub(crate) fn recover(gateway: &Gateway) {
     }
 }
 
-fn has_finished(gateway: &Gateway, node_id: &str, handed: &Handed, finished: &ExecFinished) {
-    if !handed.is_awaited {
+fn has_finished(
+    gateway: &Gateway,
+    node_id: &str,
+    facts: &ForwardedRunFacts,
+    finished: &ExecFinished,
+) {
+    if !facts.is_awaited {
         // It outlived its connection: this is its end.
         let key = (node_id.to_owned(), finished.run_id.clone());
-        gateway.nodes.lock().handed.remove(&key);
+        gateway.nodes.lock().forwarded.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);
-        let work = ending(finished.run_id.clone(), handed, Some(outcome));
+        let work = ending(finished.run_id.clone(), facts, Some(outcome));
         let (failed, store) = (finished.run_id.clone(), gateway.host.store());
         let made = store.change_or_defer(work, move |error| not_recorded(&failed, error));
         if let Err(error) = made {
             not_recorded(&finished.run_id, &error);
         }
-    } else if handed.is_silent {
+    } else if facts.is_silent {
         return;
     }
     let event = NodeRunEvent::finished(finished.exit_code, finished.timed_out, &finished.output);
-    notify(gateway, node_id, &finished.run_id, handed, &event);
+    notify(gateway, node_id, &finished.run_id, facts, &event);
 }

@@ -1,5 +1,5 @@
-//! Runs that Interlock nodes keep: which caller follows them, and how their ends come into the
-//! record of this gateway, whichever of its processes handed them out.
+//! Runs whose transcripts Interlock nodes keep: which caller follows them, and how their ends are
+//! recorded here, whichever process of this gateway started them.
 //!
 //! The node has the truth. It is asked when it says that a run has ended, and about all of its runs
 //! when it connects: nothing depends on a message that arrives once.
@@ -106,7 +106,7 @@ pub(crate) async fn reconcile(gateway: Arc<Gateway>, node_id: String) {
         return;
     };
     for run in runs {
-        look(&gateway, &node_id, run).await;
+        reconcile_run(&gateway, &node_id, run).await;
     }
 }
 
@@ -116,26 +116,26 @@ pub(crate) async fn abandon(gateway: &Arc<Gateway>, node_id: &str) {
     let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
     for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
         if !gateway.nodes.is_awaited(&run.id) {
-            record(gateway, run, None, String::new(), EndListener::SessionEvent).await;
+            record_end(gateway, run, None, String::new(), EndListener::SessionEvent).await;
         }
     }
 }
 
 /// A node says that a run of this gateway has ended: it is asked how.
-pub(crate) async fn hinted(gateway: &Arc<Gateway>, node_id: &str, run_id: &str) {
+pub(crate) async fn run_has_ended(gateway: &Arc<Gateway>, node_id: &str, run_id: &str) {
     let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
     let id = run_id.to_owned();
-    // Only what was handed to this very node.
+    // Only runs of this very node.
     let run = blocking(move || reader.host.remote_run(&of, &id)).await;
     if let Some(run) = run.ok().and_then(Result::ok).flatten() {
-        look(gateway, node_id, run).await;
+        reconcile_run(gateway, node_id, run).await;
     }
 }
 
 /// Looks at one run, and records what is found out about it.
-pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
+pub(crate) async fn reconcile_run(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
     for _ in 0..TRIES {
-        let Some(node) = able(gateway, node_id) else {
+        let Some(node) = connected_interlock_node(gateway, node_id) else {
             return;
         };
         if gateway.nodes.is_cancelled(&run.id) && cancel(gateway, &node, &run.id).await.is_ok() {
@@ -165,7 +165,7 @@ pub(crate) async fn look(gateway: &Arc<Gateway>, node_id: &str, run: OpenRun) {
                     },
                     Err(_) => continue,
                 };
-                return record(
+                return record_end(
                     gateway,
                     run,
                     outcome,
@@ -221,7 +221,7 @@ struct ReportedOutcome {
 }
 
 /// The node, if it is there and may be asked.
-pub(crate) fn able(gateway: &Gateway, node_id: &str) -> Option<Arc<Node>> {
+pub(crate) fn connected_interlock_node(gateway: &Gateway, node_id: &str) -> Option<Arc<Node>> {
     let config = gateway.host.config().ok()?;
     let node = gateway.nodes.get(node_id)?;
     node.keeps_sessions(&config.config().gateway.nodes)
@@ -276,7 +276,7 @@ async fn learned(gateway: &Arc<Gateway>, node_id: &str, run: &OpenRun, followed:
             ..run.clone()
         };
         let outcome = outcome(followed, &name);
-        record(
+        record_end(
             gateway,
             run,
             outcome,
@@ -304,7 +304,7 @@ pub(crate) async fn to_background(gateway: &Arc<Gateway>, run_id: &str, name: &s
 }
 
 /// Records how a run ended; who came first does.
-pub(crate) async fn record(
+pub(crate) async fn record_end(
     gateway: &Arc<Gateway>,
     run: OpenRun,
     outcome: Option<RecordedOutcome>,
