@@ -15,7 +15,7 @@ mod commands;
 mod connection;
 mod introduction;
 mod node;
-mod places;
+mod permits;
 mod serve;
 mod state;
 mod target;

@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::commands::{self, NodeRunEnd, WaitedRun};
-use crate::places::CommandPermits;
+use crate::permits::CommandPermits;
 use crate::uplink::{Notice, Uplink};
 
 /// That many invocations are worked on at a time; others wait.

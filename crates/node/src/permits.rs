@@ -1,4 +1,5 @@
-//! Places for work: no more is done at a time, and it is noticed when nothing gets done any more.
+//! Permits for commands: so many are worked on at a time, and a node notices when none gets done any
+//! more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
