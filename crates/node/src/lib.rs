@@ -3,7 +3,7 @@
 //! Read in this order: [`GatewayTarget`] (whom it talks to, and when plain text is good enough),
 //! `state` (who this node is, and what it keeps), `introduction` (what it says of itself), `node`
 //! (the life of the process: connect, serve, come back), `connection` (one connection, from the
-//! challenge to its end), `uplink` (answers that outlive a connection), `places` (what is worked on
+//! challenge to its end), `uplink` (answers that outlive a connection), `permits` (what is worked on
 //! at a time), `serve` and `commands` (what a gateway may ask for).
 //!
 //! Nothing is decided here: whether something runs is judged by `host`, by the document of this
