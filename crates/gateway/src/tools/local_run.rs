@@ -154,51 +154,24 @@ impl LocalRun {
     }
 }
 
-/// A run that an earlier process of this gateway asked an approver about.
-#[derive(Debug)]
-pub(super) struct StoredLocalRun {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) agent: String,
-    pub(super) session_key: String,
-}
-
-impl RunHost for StoredLocalRun {
-    fn carry_out(
-        self: Arc<Self>,
-        start: RunStart,
-        receiver: OutcomeReceiver,
-    ) -> BoxFuture<'static, ()> {
-        let RunStart::Approved(ApprovedStart { id, held }) = start else {
-            return Box::pin(std::future::ready(()));
-        };
-        let gateway = Arc::clone(&self.gateway);
-        let work = move || {
-            let gateway = &self.gateway;
-            let begun = gateway
-                .host
-                .resume_run(&id, &gateway.environment, &gateway.supervisor);
-            drop(held);
-            match begun {
-                Ok(running) => {
-                    let cwd = running.conversation.started().session.cwd.clone();
-                    finish(gateway, running, &cwd, receiver);
-                }
-                Err(error) => {
-                    let conversation = (self.agent.as_str(), self.session_key.as_str());
-                    deliver_refusal(gateway, conversation, &id, &error, receiver);
-                }
-            }
-        };
-        Box::pin(async move {
-            let _ = waiting(&gateway, work).await;
-        })
-    }
-
-    fn location(&self) -> RunLocation {
-        RunLocation {
-            cwd: None,
-            node: None,
+/// Runs the stored plan of an approval that an earlier process of this gateway asked for.
+pub(super) fn resume(
+    gateway: &Gateway,
+    conversation: (&str, &str),
+    approved: ApprovedStart,
+    receiver: OutcomeReceiver,
+) {
+    let ApprovedStart { id, held } = approved;
+    let begun = gateway
+        .host
+        .resume_run(&id, &gateway.environment, &gateway.supervisor);
+    drop(held);
+    match begun {
+        Ok(running) => {
+            let cwd = running.conversation.started().session.cwd.clone();
+            finish(gateway, running, &cwd, receiver);
         }
+        Err(error) => deliver_refusal(gateway, conversation, &id, &error, receiver),
     }
 }
 

@@ -109,40 +109,17 @@ impl PatchRun {
     }
 }
 
-/// A patch that an earlier process of this gateway asked an approver about.
-#[derive(Debug)]
-pub(super) struct StoredPatch {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) agent: String,
-    pub(super) session_key: String,
-}
-
-impl RunHost for StoredPatch {
-    fn carry_out(
-        self: Arc<Self>,
-        start: RunStart,
-        receiver: OutcomeReceiver,
-    ) -> BoxFuture<'static, ()> {
-        let RunStart::Approved(ApprovedStart { id, held }) = start else {
-            return Box::pin(std::future::ready(()));
-        };
-        let work = move || {
-            let applied = self.gateway.host.resume_patch(&id);
-            drop(held);
-            let conversation = (self.agent.as_str(), self.session_key.as_str());
-            deliver(&self.gateway, conversation, &id, applied, receiver);
-        };
-        Box::pin(async move {
-            let _ = blocking(work).await;
-        })
-    }
-
-    fn location(&self) -> RunLocation {
-        RunLocation {
-            cwd: None,
-            node: None,
-        }
-    }
+/// Applies the stored patch of an approval that an earlier process of this gateway asked for.
+pub(super) fn resume(
+    gateway: &Gateway,
+    conversation: (&str, &str),
+    approved: ApprovedStart,
+    receiver: OutcomeReceiver,
+) {
+    let ApprovedStart { id, held } = approved;
+    let applied = gateway.host.resume_patch(&id);
+    drop(held);
+    deliver(gateway, conversation, &id, applied, receiver);
 }
 
 /// Delivers what became of an approved patch. Without a caller, the conversation is notified of a

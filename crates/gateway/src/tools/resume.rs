@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use interlock_host::{HostError, ResumableRun};
 
-use super::local_run::StoredLocalRun;
 use super::node_run::StoredNodeRun;
-use super::patch::StoredPatch;
-use super::pipeline::{AwaitedDecision, RunHost, carry_out_when_decided};
+use super::pipeline::{
+    AwaitedDecision, OutcomeReceiver, RunHost, RunStart, carry_out_when_decided,
+};
+use super::run_outcome::RunLocation;
+use super::{local_run, patch};
 use crate::gateway::Gateway;
-use crate::work::blocking;
+use crate::work::{blocking, waiting};
 
 /// Approvals that are resumed at most.
 const MAX_RESUMED: usize = 4096;
@@ -45,10 +48,12 @@ type StoredCall = (String, Arc<dyn RunHost>);
 fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<StoredCall>, HostError> {
     let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
     let local = gateway.host.runs_to_resume(began, MAX_RESUMED)?;
-    let mut calls: Vec<StoredCall> = local
-        .into_iter()
-        .map(|stored| stored_local(gateway, stored))
-        .collect();
+    let mut calls: Vec<StoredCall> = Vec::new();
+    for stored in local {
+        let id = stored.id.clone();
+        let gateway = Arc::clone(gateway);
+        calls.push((id, Arc::new(StoredHere { gateway, stored })));
+    }
     for id in gateway.host.approvals().unclaimed_remote(MAX_RESUMED)? {
         if let Some(run) = StoredNodeRun::read(gateway, &id) {
             calls.push((id, Arc::new(run)));
@@ -57,26 +62,46 @@ fn stored_calls(gateway: &Arc<Gateway>) -> Result<Vec<StoredCall>, HostError> {
     Ok(calls)
 }
 
-fn stored_local(gateway: &Arc<Gateway>, stored: ResumableRun) -> StoredCall {
-    let gateway = Arc::clone(gateway);
-    let ResumableRun {
-        id,
-        agent,
-        session_key,
-        is_patch,
-    } = stored;
-    if is_patch {
-        let patch = StoredPatch {
-            gateway,
-            agent,
-            session_key,
+/// A run or a patch on this machine, as its approval stores it.
+#[derive(Debug)]
+struct StoredHere {
+    gateway: Arc<Gateway>,
+    stored: ResumableRun,
+}
+
+impl RunHost for StoredHere {
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()> {
+        let gateway = Arc::clone(&self.gateway);
+        let work = move || {
+            let RunStart::Approved(approved) = start else {
+                return;
+            };
+            let ResumableRun {
+                agent,
+                session_key,
+                is_patch,
+                ..
+            } = &self.stored;
+            let conversation = (agent.as_str(), session_key.as_str());
+            if *is_patch {
+                patch::resume(&self.gateway, conversation, approved, receiver);
+            } else {
+                local_run::resume(&self.gateway, conversation, approved, receiver);
+            }
         };
-        return (id, Arc::new(patch));
+        Box::pin(async move {
+            let _ = waiting(&gateway, work).await;
+        })
     }
-    let run = StoredLocalRun {
-        gateway,
-        agent,
-        session_key,
-    };
-    (id, Arc::new(run))
+
+    fn location(&self) -> RunLocation {
+        RunLocation {
+            cwd: None,
+            node: None,
+        }
+    }
 }
