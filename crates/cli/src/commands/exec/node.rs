@@ -129,7 +129,7 @@ pub(super) fn run(
             }
         }
     };
-    let run = NodeRun::read(answer?)?;
+    let run = GatewayExec::read(answer?)?;
     if !all.request.json {
         tell_events(&run.details.events, None);
     }
@@ -137,7 +137,7 @@ pub(super) fn run(
     let is_followed = !all.background && all.yield_ms.is_none();
     // It ended at once, and there is more of it than a result shows.
     let has_more = run.details.session_id.is_some() && run.details.omitted_bytes.is_some();
-    let follow = |run: NodeRun| {
+    let follow = |run: GatewayExec| {
         let mut followed = FollowedRun::of(&run.details, agent)?;
         let other_way = || GatewayClient::connect_running(state, host);
         if is_input_passed && run.details.status.as_deref() == Some("running") {
@@ -261,14 +261,14 @@ impl PendingNodeCall<'_> {
 }
 
 /// What the tool returned.
-struct NodeRun {
+struct GatewayExec {
     /// What is known of it.
     details: ExecDetails,
     /// All of it, for programs.
     whole: Relayed<ExecDetails>,
 }
 
-impl NodeRun {
+impl GatewayExec {
     /// An error if the tool could not be called.
     fn read(invoked: ToolInvoked) -> Result<Self, Failure> {
         if invoked.ok {
@@ -300,8 +300,8 @@ fn refused(details: &ExecDetails) -> Failure {
     }
 }
 
-fn pending(state: &StateArguments, all: &ExecArguments, run: NodeRun) -> CommandOutcome {
-    let NodeRun { details, whole } = run;
+fn pending(state: &StateArguments, all: &ExecArguments, run: GatewayExec) -> CommandOutcome {
+    let GatewayExec { details, whole } = run;
     let short = text(details.short_id.as_deref());
     let approve = state.in_command(&format!("interlock approvals approve {short}"));
     if all.request.json {
@@ -490,8 +490,8 @@ impl FollowedRun {
 }
 
 /// A run that had ended when the answer came.
-fn ended(all: &ExecArguments, run: NodeRun) -> u8 {
-    let NodeRun { details, mut whole } = run;
+fn ended(all: &ExecArguments, run: GatewayExec) -> u8 {
+    let GatewayExec { details, mut whole } = run;
     let code = match (details.exit_code, &details.signal) {
         (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(u8::MAX),
         (None, _) if details.timed_out => 124,
