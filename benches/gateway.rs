@@ -1,9 +1,10 @@
 //! What calls through the gateway cost, next to the system's own way, in one run.
 //!
-//! `cargo bench -p interlock --bench gateway [-- start|exec|parallel|approval|memory|commands]`
+//! `cargo bench -p interlock --bench gateway [-- start|exec|shell|parallel|approval|memory|commands]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down. The state directory lies
-//! in the build directory: on a real disk, since approvals wait for it.
+//! in the build directory: on a real disk, since approvals wait for it. Measured calls start a real
+//! program by its path. That every call does so is shown first, by what the program writes.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,9 +36,10 @@ fn main() {
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    let parts: [Part; 6] = [
+    let parts: [Part; 7] = [
         ("start", Bench::start_to_ready),
         ("exec", Bench::one_caller),
+        ("shell", Bench::through_the_shell),
         ("parallel", Bench::eight_callers),
         ("approval", Bench::approval),
         ("memory", Bench::idle_memory),
@@ -50,7 +52,14 @@ fn main() {
     }
 }
 
-/// A state directory with a gateway that lets everything run.
+/// The program of the measured calls.
+const PROGRAM: &str = "/usr/bin/true";
+
+/// A text for the shell that starts it, and cannot be run without a shell.
+const SHELL_TEXT: &str = "x=$(/usr/bin/true); /usr/bin/true";
+
+/// A state directory with a gateway. The agent `main` runs what the allowlist names, the agent `open`
+/// runs everything.
 struct Bench {
     state: tempfile::TempDir,
     gateway: Child,
@@ -104,7 +113,17 @@ impl Bench {
             let mut command = interlock(state.path(), arguments);
             assert!(command.stdout(Stdio::null()).status().unwrap().success());
         };
-        set(&["exec-policy", "preset", "yolo"]);
+        let document = json!({
+            "version": 1,
+            "defaults": { "security": "allowlist", "ask": "on-miss", "askFallback": "deny" },
+            "agents": {
+                "main": { "allowlist": [{ "pattern": PROGRAM }] },
+                "open": { "security": "full", "ask": "off", "askFallback": "full" },
+            },
+        });
+        let file = state.path().join("document.json");
+        fs::write(&file, document.to_string()).unwrap();
+        set(&["approvals", "set", "--file", &file.display().to_string()]);
         let (gateway, port) = start(state.path());
         let minted = interlock(state.path(), &["gateway", "token", "--new"]).output();
         let token = String::from_utf8(minted.unwrap().stdout).unwrap();
@@ -133,10 +152,12 @@ impl Bench {
         let _ = self;
     }
 
-    fn caller(&self) -> Caller {
+    /// A caller that runs a command again and again.
+    fn caller(&self, agent: &str, command: &str) -> Caller {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let body = json!({ "tool": "exec", "args": { "command": "sh -c true" } }).to_string();
+        let body = json!({ "tool": "exec", "agentId": agent, "args": { "command": command } });
+        let body = body.to_string();
         let request = format!(
             "POST /tools/invoke HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\n\
              Content-Length: {}\r\n\r\n{body}",
@@ -149,33 +170,54 @@ impl Bench {
         }
     }
 
+    /// Every call starts the program: it says its version each time.
+    fn prove_starts(&self) {
+        let mut caller = self.caller("main", &format!("{PROGRAM} --version"));
+        let calls = 50;
+        let starts = (0..calls).filter(|_| caller.call().contains("coreutils"));
+        assert_eq!(starts.count(), calls, "each call has to start {PROGRAM}");
+    }
+
     fn one_caller(&self) {
-        let mut caller = self.caller();
+        self.prove_starts();
+        let mut caller = self.caller("main", PROGRAM);
         caller.call();
         compare(
-            "exec of `sh -c true` over HTTP",
+            "exec of `/usr/bin/true` over HTTP, allowlisted (beside posix_spawn)",
             400,
-            || caller.call(),
-            spawn,
+            || drop(caller.call()),
+            || spawn(&[PROGRAM]),
+        );
+    }
+
+    fn through_the_shell(&self) {
+        let mut caller = self.caller("open", SHELL_TEXT);
+        caller.call();
+        compare(
+            "exec of a shell text that starts it, under full (beside posix_spawn of the shell)",
+            400,
+            || drop(caller.call()),
+            || spawn(&["/bin/sh", "-c", SHELL_TEXT]),
         );
     }
 
     fn eight_callers(&self) {
-        let mut callers: Vec<Caller> = (0..8).map(|_| self.caller()).collect();
+        let callers = (0..8).map(|_| self.caller("main", PROGRAM));
+        let mut callers: Vec<Caller> = callers.collect();
         compare(
-            "8 callers at once",
+            "8 callers at once, 5 calls each",
             60,
             || {
                 std::thread::scope(|scope| {
                     for caller in &mut callers {
-                        scope.spawn(|| (0..5).for_each(|_| caller.call()));
+                        scope.spawn(|| (0..5).for_each(|_| drop(caller.call())));
                     }
                 });
             },
             || {
                 std::thread::scope(|scope| {
                     for _ in 0..8 {
-                        scope.spawn(|| (0..5).for_each(|_| spawn()));
+                        scope.spawn(|| (0..5).for_each(|_| spawn(&[PROGRAM])));
                     }
                 });
             },
@@ -242,7 +284,7 @@ impl Bench {
 
     /// When it has rested for so long that it has given back what it does not use.
     fn idle_memory(&self) {
-        self.caller().call();
+        self.caller("main", PROGRAM).call();
         std::thread::sleep(REST);
         let own = resident(self.gateway.id());
         let state = self.state.path().display().to_string();
@@ -303,7 +345,8 @@ struct Caller {
 }
 
 impl Caller {
-    fn call(&mut self) {
+    /// The body of the answer.
+    fn call(&mut self) -> String {
         self.stream
             .get_mut()
             .write_all(self.request.as_bytes())
@@ -322,11 +365,10 @@ impl Caller {
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).unwrap();
-        assert!(
-            body.starts_with(b"{\"ok\":true"),
-            "{}",
-            String::from_utf8_lossy(&body)
-        );
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.starts_with("{\"ok\":true"), "{body}");
+        assert!(body.contains("\"exitCode\":0"), "{body}");
+        body
     }
 }
 
@@ -381,11 +423,12 @@ impl Commits {
     }
 }
 
-fn spawn() {
+/// Starts a program and waits for its end: `posix_spawn` underneath.
+fn spawn(words: &[&str]) {
     let null = Stdio::null;
-    let mut command = Command::new("/bin/sh");
+    let mut command = Command::new(words[0]);
     command
-        .args(["-c", "true"])
+        .args(&words[1..])
         .stdin(null())
         .stdout(null())
         .stderr(null());

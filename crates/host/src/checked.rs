@@ -43,11 +43,11 @@ impl PolicyHost for LocalHost {
     }
 
     fn call_workspace(&self, agent: &AgentId) -> Result<Vec<String>, HostError> {
-        self.call_workspace(agent, &NO_CALLER_CONTEXT)
+        Ok(self.scope(agent)?.call_workspace(&NO_CALLER_CONTEXT))
     }
 
     fn resolver(&self, agent: &AgentId) -> Result<FsResolver, HostError> {
-        self.resolver(agent, &NO_CALLER_CONTEXT)
+        Ok(self.scope(agent)?.resolver(&NO_CALLER_CONTEXT))
     }
 }
 
@@ -60,8 +60,8 @@ impl LocalHost {
         directory: &str,
     ) -> Result<Vec<TemplateCaseResult>, HostError> {
         let with = |document: &Document, agent: &AgentId| {
-            let home = self.home_of(agent)?;
-            self.policy_with(document, agent, None, home.as_deref())
+            let scope = self.scope(agent)?;
+            self.policy_with(document, agent, None, scope.home())
         };
         self.rules().try_template(template, agent, directory, with)
     }

@@ -62,8 +62,7 @@ impl LocalHost {
                 return Err(ExecError::Denied(Box::new(verdict.clone())));
             }
             if verdict.outcome == Outcome::Ask {
-                let config = judged.config.config().exec_for(exec.agent.as_str());
-                check_bound(&verdict.binding, &config)?;
+                check_bound(&verdict.binding, judged.scope.exec())?;
             }
             Ok(())
         };

@@ -18,7 +18,7 @@ use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_engine::Leftovers;
-use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
+use interlock_plan::{PlanStdin, PtySize, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Verdict,
     check_tool, evaluate,
@@ -36,17 +36,17 @@ use crate::pipeline::{
     RunTicket, record_closed, record_verdict, resume_facts, started_record, use_grant,
 };
 use crate::prepare::{PreparedRun, RunSettings};
+use crate::scope::AgentScope;
 use crate::shield::plan_shield;
 
 pub use error::ExecError;
-
-/// Where neither call nor config says anything.
-const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
 
 /// What a caller asks to run.
 #[derive(Debug)]
 pub struct ExecRequest<'a> {
     pub agent: &'a AgentId,
+    /// The config that the call began with; none is the one in force when it is judged.
+    pub config: Option<Arc<ConfigFile>>,
     /// What the calling program brings of its own.
     pub caller: &'a CallerContext,
     pub source: Source,
@@ -57,7 +57,7 @@ pub struct ExecRequest<'a> {
     pub ask: Option<Ask>,
     /// What a gateway that forwards the call adds; it can only harden.
     pub gateway: Option<&'a GatewayLayer>,
-    /// The call's own limit in seconds; see [`LocalHost::time_limit`].
+    /// The call's own limit in seconds; see [`AgentScope::time_limit`].
     pub timeout_seconds: Option<u64>,
     /// The service's own environment.
     pub base_env: &'a BTreeMap<String, String>,
@@ -130,8 +130,10 @@ impl Exec {
 
 /// A request, judged by the policy in force.
 #[derive(Debug)]
-pub(crate) struct JudgedRequest {
-    pub(crate) config: Arc<ConfigFile>,
+pub(crate) struct JudgedRequest<'a> {
+    pub(crate) scope: AgentScope<'a>,
+    /// The PATH that names were looked up in.
+    pub(crate) path: String,
     pub(crate) levels: Levels,
     pub(crate) evaluation: Evaluation,
 }
@@ -176,7 +178,7 @@ impl LocalHost {
         let record = |change: &Change<'_>, refused: Option<&str>| {
             record_verdict(change, request, verdict, refused)
         };
-        let prepared = match self.plan(request, &judged) {
+        let prepared = match judged.plan(request) {
             Ok(prepared) => prepared,
             Err(error) => {
                 let code = error.code();
@@ -203,13 +205,16 @@ impl LocalHost {
             agent: plan.agent_id.clone(),
             is_claimed: false,
         };
+        // The process that will start it opens its files while the record goes to the disk.
+        let announced = supervisor.announce(&plan);
         let recorded = self.store().change(|change| {
             record(change, None)?;
             started_record(change, &ticket, &plan, &request.session_key())
         });
         recorded.map_err(HostError::from)?;
         let permission = Permission::Verdict(allowed);
-        let running = self.order(plan, permission, manner, ticket, (supervisor, None))?;
+        let by = (supervisor, announced);
+        let running = self.order(plan, permission, manner, ticket, by)?;
         Ok(Exec::Started(Box::new(running)))
     }
 
@@ -218,7 +223,7 @@ impl LocalHost {
     fn ask(
         &self,
         request: &ExecRequest<'_>,
-        judged: &JudgedRequest,
+        judged: &JudgedRequest<'_>,
         (plan, manner): (RunPlan, Manner),
         supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
@@ -237,8 +242,7 @@ impl LocalHost {
             scripts: [pinned_scripts(&plan), read_manifests(verdict)].concat(),
         };
         let content = approval.content_digest();
-        let exec = judged.config.config().exec_for(request.agent.as_str());
-        let most = exec.most_pending();
+        let most = judged.scope.exec().most_pending();
         let needed = self.store().change(|change| {
             record(change)?;
             let key = approval.grant_key(&content);
@@ -294,85 +298,35 @@ impl LocalHost {
     }
 
     /// What the policy in force says to a request.
-    pub(crate) fn judge(&self, request: &ExecRequest<'_>) -> Result<JudgedRequest, ExecError> {
-        let config = self.run_config()?;
+    pub(crate) fn judge<'a>(
+        &'a self,
+        request: &ExecRequest<'a>,
+    ) -> Result<JudgedRequest<'a>, ExecError> {
+        let config = match &request.config {
+            Some(config) => Arc::clone(config),
+            None => self.config()?,
+        };
+        self.check_sandbox()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
+        let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
-        let policy = self.policy_in(
-            request.agent,
-            session.levels(),
-            request.ask,
-            request.gateway,
-        )?;
+        let policy = scope.policy(session.levels(), request.ask, request.gateway)?;
         let judged = RunRequest {
             source: request.source.clone(),
             cwd: request.cwd.clone(),
             env: request.env.clone(),
             input: request.input(),
-            workspace: self.call_workspace(request.agent, request.caller)?,
+            workspace: scope.call_workspace(request.caller),
             now_ms: now_ms(),
         };
-        let resolver = self.resolver(request.agent, request.caller)?;
-        let evaluation =
-            self.as_run_account(request.agent, || evaluate(judged, &policy, &resolver))??;
+        let path = scope.path(request.caller);
+        let resolver = scope.resolver_on(&path);
+        let evaluation = scope.as_run_account(|| evaluate(judged, &policy, &resolver))??;
         Ok(JudgedRequest {
-            config,
+            scope,
+            path,
             levels: policy.levels.clone(),
             evaluation,
-        })
-    }
-
-    /// The plan of a request that is not refused.
-    pub(crate) fn plan(
-        &self,
-        request: &ExecRequest<'_>,
-        judged: &JudgedRequest,
-    ) -> Result<PreparedRun, ExecError> {
-        let Evaluation { analysis, verdict } = &judged.evaluation;
-        if let Some(refusal) = refusal(analysis) {
-            return Err(refusal.into());
-        }
-        if verdict.outcome == Outcome::Deny {
-            return Err(ExecError::Denied(Box::new(verdict.clone())));
-        }
-        // Before an approval is created: no approver should have to look at a script that cannot work.
-        if !is_open(&judged.levels)
-            && let Some(mistake) = self.as_run_account(request.agent, || preflight(analysis))?
-        {
-            return Err(mistake.into());
-        }
-        if verdict.outcome == Outcome::Ask {
-            let exec = judged.config.config().exec_for(request.agent.as_str());
-            check_bound(&verdict.binding, &exec)?;
-        }
-        let path = self.path(request.agent, request.caller)?;
-        let exec = judged.config.config().exec_for(request.agent.as_str());
-        let settings = RunSettings {
-            shield: plan_shield(&exec, verdict.shield)?,
-            ..self.run_settings(request, &path)?
-        };
-        let prepare = || PreparedRun::of(analysis, verdict, &settings);
-        Ok(self.as_run_account(request.agent, prepare)??)
-    }
-
-    pub(crate) fn run_settings<'a>(
-        &self,
-        request: &'a ExecRequest<'_>,
-        path: &'a str,
-    ) -> Result<RunSettings<'a>, HostError> {
-        let time_limit = self.time_limit(request.agent, request.timeout_seconds)?;
-        Ok(RunSettings {
-            agent: request.agent,
-            session_key: request.session_key,
-            account: self.run_account(request.agent)?,
-            base_env: request.base_env,
-            env: &request.env,
-            path,
-            pty: request.pty,
-            stdin: request.stdin,
-            timeout_ms: time_limit
-                .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-            shield: PlanShield::default(),
         })
     }
 
@@ -404,35 +358,48 @@ impl LocalHost {
             }
         }
     }
-
-    /// How long a run may take: what the call says, else the config, else the default. 0 is no
-    /// limit.
-    pub fn time_limit(
-        &self,
-        agent: &AgentId,
-        call_seconds: Option<u64>,
-    ) -> Result<Option<Duration>, HostError> {
-        let config = self.config()?;
-        let configured = || config.config().exec_for(agent.as_str()).timeout();
-        let limit = call_seconds.or_else(configured);
-        let limit = limit.map_or(DEFAULT_TIME_LIMIT, Duration::from_secs);
-        Ok(Some(limit).filter(|limit| !limit.is_zero()))
-    }
 }
 
-impl JudgedRequest {
+impl JudgedRequest<'_> {
+    /// The plan of a request that is not refused.
+    pub(crate) fn plan(&self, request: &ExecRequest<'_>) -> Result<PreparedRun, ExecError> {
+        let (scope, Evaluation { analysis, verdict }) = (&self.scope, &self.evaluation);
+        if let Some(refusal) = refusal(analysis) {
+            return Err(refusal.into());
+        }
+        if verdict.outcome == Outcome::Deny {
+            return Err(ExecError::Denied(Box::new(verdict.clone())));
+        }
+        // Before an approval is created: no approver should have to look at a script that cannot work.
+        if !is_open(&self.levels)
+            && let Some(mistake) = scope.as_run_account(|| preflight(analysis))?
+        {
+            return Err(mistake.into());
+        }
+        if verdict.outcome == Outcome::Ask {
+            check_bound(&verdict.binding, scope.exec())?;
+        }
+        let settings = RunSettings {
+            shield: plan_shield(scope.exec(), verdict.shield)?,
+            ..scope.run_settings(request, &self.path)
+        };
+        Ok(scope.as_run_account(|| PreparedRun::of(analysis, verdict, &settings))??)
+    }
+
     /// How a run of this request is carried out, as the config says.
     pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
-        let exec = self.config.config().exec_for(request.agent.as_str());
         // An agent that may not handle background sessions gets none: then exec waits for the end.
-        let handles_sessions =
-            check_tool("process", &tool_levels(self.config.config(), request.agent)).is_ok();
+        let handles_sessions = check_tool(
+            "process",
+            &tool_levels(self.scope.config().config(), request.agent),
+        )
+        .is_ok();
         let yields = if handles_sessions {
             request.yields
         } else {
             Yield::Never
         };
-        let mut manner = manner(&exec, yields)?;
+        let mut manner = manner(self.scope.exec(), yields)?;
         if let Some(most) = request.show_chars {
             manner.show_chars = manner.show_chars.min(most);
         }

@@ -26,6 +26,7 @@ mod prepare;
 pub mod process;
 mod role_tokens;
 mod route;
+mod scope;
 mod session;
 mod shield;
 mod workspace;
@@ -45,6 +46,7 @@ pub use pipeline::{
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteRefusal, route};
+pub use scope::AgentScope;
 pub use session::{Elevation, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};

@@ -8,18 +8,14 @@ use interlock_approvals::{ApprovalSettings, Approvals};
 use interlock_config::{
     Config, ConfigError, ConfigFile, StateDir, StateDirError, StateEnvironment,
 };
-use interlock_plan::{AccountError, FsResolver, RunAccount};
+use interlock_plan::{AccountError, RunAccount};
 use interlock_policy::{AgentId, Ask, Document, Levels, Policy, PolicyError, Scope};
-use interlock_rules::{
-    GatewayLayer, PolicyRules, RulesError, SessionLevels, layers_in, levels, parse_stored,
-    policy_parts, stored_document,
-};
+use interlock_rules::{PolicyRules, RulesError, levels};
 use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
 
-use crate::caller_context::CallerContext;
 use crate::config_cache::ConfigCache;
 use crate::login_path::{self, LoginPathError, LoginShell, PathSource};
-use crate::policy_cache::{CachedPolicyParts, PolicyCache};
+use crate::policy_cache::PolicyCache;
 use crate::shield::host_identity;
 
 pub use interlock_rules::now_ms;
@@ -221,8 +217,14 @@ impl LocalHost {
     /// sandbox: the last good config stays in force for everything else, but not for that.
     pub fn run_config(&self) -> Result<Arc<ConfigFile>, HostError> {
         let config = self.config()?;
+        self.check_sandbox()?;
+        Ok(config)
+    }
+
+    /// Refuses while the config file asks for a sandbox, as [`Self::run_config`] does.
+    pub fn check_sandbox(&self) -> Result<(), HostError> {
         match self.config.unmet_sandbox() {
-            None => Ok(config),
+            None => Ok(()),
             Some(problem) => Err(HostError::SandboxUnavailable(problem)),
         }
     }
@@ -247,55 +249,21 @@ impl LocalHost {
         Ok(self.rules().document()?)
     }
 
-    /// Looks names up where an agent's commands will find them.
-    pub fn resolver(
-        &self,
-        agent: &AgentId,
-        caller: &CallerContext,
-    ) -> Result<FsResolver, HostError> {
-        let path = self.path(agent, caller)?;
-        Ok(FsResolver::from_path_value(&path, self.home_of(agent)?))
+    /// The PATH of this process, where that is where its commands look.
+    pub(crate) fn process_path(&self) -> Option<&str> {
+        match self.path_source {
+            PathSource::Process => Some(&self.path),
+            PathSource::LoginShell { .. } => None,
+        }
     }
 
-    /// The PATH of an agent's commands, the same for every transport and for `explain`:
-    /// `tools.exec.pathPrepend`, then that of the calling program in its own order, then what the login
-    /// shell adds. For callers without a PATH of their own, the login shell's comes first, then that of
-    /// this service. With a login shell the first call may take as long as that is given.
-    pub fn path(&self, agent: &AgentId, caller: &CallerContext) -> Result<String, HostError> {
-        let config = self.config()?;
-        let prepended = config.config().exec_for(agent.as_str()).path_prepend;
-        let home = self.home_of(agent)?;
-        let mut directories: Vec<String> = Vec::new();
-        for directory in prepended.unwrap_or_default() {
-            // Without a home directory there is nothing beneath it.
-            match (directory.strip_prefix('~'), &home) {
-                (Some(rest), Some(home)) => directories.push(format!("{home}{rest}")),
-                (Some(_), None) => {}
-                (None, _) => directories.push(directory),
-            }
-        }
-        let of_caller = match (caller.path(), &self.path_source) {
-            (Some(path), _) => Some(path),
-            (None, PathSource::Process) => Some(self.path.as_str()),
-            (None, PathSource::LoginShell { .. }) => None,
-        };
-        if let Some(account) = self.run_account(agent)? {
-            // What another user's shell finds says little about this one's.
-            directories.extend(self.account_path(&account));
-            directories.push(of_caller.unwrap_or(&self.path).to_owned());
-        } else if let Some(path) = of_caller {
-            directories.push(path.to_owned());
-            directories.extend_from_slice(self.login_directories());
-        } else {
-            directories.extend_from_slice(self.login_directories());
-            directories.push(self.path.clone());
-        }
-        Ok(login_path::merge(directories.iter().map(String::as_str)))
+    pub(crate) fn service_path(&self) -> &str {
+        &self.path
     }
 
     /// The directories of the login shell's PATH, as far as they are known. A service asks the shell and
     /// leaves the answer in the state directory; commands of a person start no shell and read it there.
-    fn login_directories(&self) -> &[String] {
+    pub(crate) fn login_directories(&self) -> &[String] {
         match self.login_path() {
             Some(Ok(login)) => login,
             Some(Err(_)) => &[],
@@ -319,7 +287,7 @@ impl LocalHost {
     }
 
     /// The directories of the PATH that the login shell of a run's user has.
-    fn account_path(&self, account: &RunAccount) -> Vec<String> {
+    pub(crate) fn account_path(&self, account: &RunAccount) -> Vec<String> {
         let mut known = self
             .account_paths
             .lock()
@@ -344,49 +312,8 @@ impl LocalHost {
         Ok(levels(config.config(), &document, agent, call_ask))
     }
 
-    /// The policy in force for an agent.
-    pub fn policy(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Arc<Policy>, HostError> {
-        self.policy_in(agent, SessionLevels::default(), call_ask, None)
-    }
-
-    /// The policy in force for an agent in a session that was set to something, with what the gateway
-    /// adds that forwards a run to this host.
-    pub fn policy_in(
-        &self,
-        agent: &AgentId,
-        session: SessionLevels,
-        call_ask: Option<Ask>,
-        gateway: Option<&GatewayLayer>,
-    ) -> Result<Arc<Policy>, HostError> {
-        let stored = stored_document(&self.store)?;
-        let parts = CachedPolicyParts {
-            config: self.config()?,
-            document: stored.hash.clone(),
-            agent: agent.clone(),
-            session,
-            call_ask,
-            gateway: gateway.cloned(),
-            skills: self.skills(),
-        };
-        self.policies.get(parts, |parts| {
-            let (config, document) = (parts.config.config(), parse_stored(&stored)?);
-            let mut layers = layers_in(config, &document, agent, session, call_ask).to_vec();
-            layers.extend(gateway.map(GatewayLayer::levels));
-            let mut policy = policy_parts(
-                config,
-                &document,
-                agent,
-                parts.skills.as_slice(),
-                host_identity(&config.exec_for(agent.as_str())),
-            );
-            policy.levels = Some(Levels::join(&layers));
-            policy.deny.extend(gateway.iter().flat_map(|gateway| {
-                let rules = gateway.deny.iter();
-                rules.map(|(rule, origin)| (rule.clone(), format!("gateway {origin}")))
-            }));
-            let home = self.home_of(agent)?;
-            Ok(policy.assemble(home.as_deref())?)
-        })
+    pub(crate) fn policies(&self) -> &PolicyCache {
+        &self.policies
     }
 
     /// Whether the document allows the programs of skills to any agent.
@@ -404,7 +331,7 @@ impl LocalHost {
         }
     }
 
-    fn skills(&self) -> Arc<Vec<String>> {
+    pub(crate) fn skills(&self) -> Arc<Vec<String>> {
         let skills = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&skills)
     }

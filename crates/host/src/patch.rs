@@ -1,15 +1,15 @@
 //! apply_patch on this host: tool policy and config first, then the files, then the patch as a whole.
 //!
-//! Read `guard` (which files are executed or obeyed later), `named` and `git` (how it finds them), then `plan` (what an
-//! approver is shown and an approval binds).
+//! Read `guard` (which files are executed or obeyed later), `named` and `git` (how it finds them), then
+//! `plan` (what an approver is shown and an approval binds).
 
 mod git;
 mod guard;
 mod named;
 
 use std::ops::ControlFlow::{self, Break, Continue};
-
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use guard::PatchGuard;
 use interlock_approvals::clock::now;
@@ -17,7 +17,6 @@ use interlock_approvals::{
     ApprovalRefusal, PatchPlan, PatchSource, PendingApproval, ProtectedFile, usual_session_key,
 };
 use interlock_command::display::Secrets;
-
 use interlock_config::Config;
 use interlock_patch::{
     ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, PatchSummary, Preview,
@@ -34,6 +33,7 @@ use serde_json::json;
 use crate::caller_context::CallerContext;
 use crate::local::{HostError, LocalHost};
 use crate::pipeline::{EndListener, PatchApproval};
+use crate::scope::AgentScope;
 
 /// The whole of it in one line, for a caller who wrote something else.
 const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
@@ -357,8 +357,9 @@ impl LocalHost {
     pub(crate) fn permit_patch(&self, request: &PatchRequest<'_>) -> Result<Permitted, PatchError> {
         let file = self.run_config()?;
         let config = file.config();
+        let scope = self.scope_under(request.agent, Arc::clone(&file))?;
         check_tool("apply_patch", &tool_levels(config, request.agent))?;
-        let settings = config.exec_for(request.agent.as_str()).apply_patch;
+        let settings = &scope.exec().apply_patch;
         if settings.enabled == Some(false) {
             return Err(PatchError::Disabled);
         }
@@ -369,10 +370,10 @@ impl LocalHost {
             }
         }
         // A patch would be applied with the rights of this process, which the caller must not have.
-        if let Some(account) = self.run_account(request.agent)? {
-            return Err(PatchError::RunsAsOther(account.identity.user));
+        if let Some(account) = scope.account() {
+            return Err(PatchError::RunsAsOther(account.identity.user.clone()));
         }
-        let levels = self.patch_levels(request)?;
+        let levels = self.patch_levels(&scope, request)?;
         if levels.security.value() == Security::Deny {
             return Err(PatchError::Denied(levels.security.effective.path.clone()));
         }
@@ -390,9 +391,13 @@ impl LocalHost {
     }
 
     /// The policy in force for this call: config, document and conversation, joined as for exec.
-    fn patch_levels(&self, request: &PatchRequest<'_>) -> Result<Levels, HostError> {
+    fn patch_levels(
+        &self,
+        scope: &AgentScope<'_>,
+        request: &PatchRequest<'_>,
+    ) -> Result<Levels, HostError> {
         let session = self.session(&request.session_key())?.levels();
-        let policy = self.policy_in(request.agent, session, None, None)?;
+        let policy = scope.policy(session, None, None)?;
         Ok(policy.levels.clone())
     }
 

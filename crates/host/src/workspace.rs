@@ -1,4 +1,4 @@
-//! The workspaces of agents: where their calls start, and whether one of them holds the config.
+//! The workspaces of agents: how they are named and made, and whether one of them holds the config.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use interlock_config::Config;
 use interlock_policy::AgentId;
 
-use crate::caller_context::CallerContext;
 use crate::local::{HostError, LocalHost};
 
 /// Links followed one after the other before a path counts as endless.
@@ -69,58 +68,6 @@ impl ConfigInWorkspace {
 }
 
 impl LocalHost {
-    /// Where calls of an agent start that bring no directory of their own: its `workspace`, that of
-    /// `agents.defaults`, else a private directory of its own, which this makes. Never the home
-    /// directory or `/` by default: both hold files that run later.
-    pub fn workspace(&self, agent: &AgentId) -> Result<PathBuf, WorkspaceError> {
-        let path = self.workspace_path(agent)?;
-        let path = path.ok_or_else(|| WorkspaceError::Required(agent.clone()))?;
-        let config = self.config()?;
-        if configured_workspace(config.config(), agent.as_str()).is_some() {
-            return Ok(path);
-        }
-        let create = || DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        let made = self.as_run_account(agent, create)?;
-        made.map_err(|source| WorkspaceError::NotMade {
-            path: path.clone(),
-            source,
-        })?;
-        Ok(path)
-    }
-
-    /// What `${workspace}` stands for in a call of an agent: the directories that its caller works in,
-    /// else the agent's workspace, which need not be there yet. Never one that holds the state of Interlock.
-    pub fn call_workspace(
-        &self,
-        agent: &AgentId,
-        caller: &CallerContext,
-    ) -> Result<Vec<String>, HostError> {
-        let directories = match caller.workspace() {
-            [] => self.workspace_path(agent)?.into_iter().collect(),
-            own => own.to_vec(),
-        };
-        let usable = directories.into_iter();
-        let usable = usable.filter(|path| !contains(path, self.state_dir()));
-        Ok(usable
-            .filter_map(|path| path.into_os_string().into_string().ok())
-            .collect())
-    }
-
-    /// The workspace of an agent, made or not. None where neither config nor environment name one.
-    fn workspace_path(&self, agent: &AgentId) -> Result<Option<PathBuf>, HostError> {
-        let config = self.config()?;
-        let account = self.run_account(agent)?;
-        let home = account.as_ref().map_or(self.home(), |own| Some(&own.home));
-        if let Some(configured) = configured_workspace(config.config(), agent.as_str()) {
-            return Ok(path_in_home(configured, home));
-        }
-        let is_name = agent.as_str().bytes().any(|byte| byte != b'.');
-        // The data directory of the service is of no use to another user.
-        let data = self.data_home().filter(|_| account.is_none());
-        let own = default_workspaces(data, home).filter(|_| is_name);
-        Ok(own.map(|own| own.join(agent.as_str())))
-    }
-
     /// Whether `gateway.wake.command` of this config may be obeyed: only where no agent's workspace
     /// contains the config file, a link on the way to it, or another name of it.
     pub fn check_wake_command(&self, config: &Config) -> Result<(), ConfigInWorkspace> {
@@ -160,6 +107,11 @@ impl LocalHost {
     }
 }
 
+/// Makes a private directory of an agent.
+pub(crate) fn make(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 /// Whether a directory is `/` or holds the home directory. As a workspace it would hold files that run
 /// later, and everything else that the owner has.
 pub(crate) fn is_too_wide(directory: &Path, home: Option<&Path>) -> bool {
@@ -168,7 +120,7 @@ pub(crate) fn is_too_wide(directory: &Path, home: Option<&Path>) -> bool {
 }
 
 /// A path of the config, where `~` is a user's home directory.
-fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
+pub(crate) fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
     match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
             Some(Path::new(home?).join(rest.trim_start_matches('/')))
@@ -178,7 +130,7 @@ fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
 }
 
 /// The directory of the workspaces that no config names.
-fn default_workspaces(data: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
+pub(crate) fn default_workspaces(data: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
     let is_usable = |path: &PathBuf| path.is_absolute();
     let data = data.map(PathBuf::from).filter(is_usable);
     let data = data.or_else(|| {
@@ -186,13 +138,6 @@ fn default_workspaces(data: Option<&str>, home: Option<&str>) -> Option<PathBuf>
         Some(Path::new(home).join(".local/share")).filter(is_usable)
     })?;
     Some(data.join("interlock/workspaces"))
-}
-
-fn configured_workspace<'a>(config: &'a Config, agent: &str) -> Option<&'a str> {
-    let own = config
-        .agent(agent)
-        .and_then(|agent| agent.workspace.as_deref());
-    own.or(config.agents.defaults.workspace.as_deref())
 }
 
 /// The file that a path leads to and every link on the way, each by the real path of its directory.
@@ -215,7 +160,7 @@ fn places_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 /// By name where the workspace is not there yet, else by device and inode of the directories above.
-fn contains(workspace: &Path, place: &Path) -> bool {
+pub(crate) fn contains(workspace: &Path, place: &Path) -> bool {
     if std::path::absolute(workspace).is_ok_and(|workspace| place.starts_with(workspace)) {
         return true;
     }

@@ -161,7 +161,7 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     let introduction = Introduction::new(
         &file,
         version,
-        host.path(&AgentId::default(), &NO_CALLER_CONTEXT)?,
+        host.scope(&AgentId::default())?.path(&NO_CALLER_CONTEXT),
         shared,
         DeviceTokens::new(&state_dir, &identity.device_id(), target.key()),
     );

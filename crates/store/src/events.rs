@@ -94,6 +94,12 @@ pub struct WaitingEvents {
     pub dropped: u64,
 }
 
+impl WaitingEvents {
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.dropped == 0
+    }
+}
+
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PurgedEvents {
@@ -103,13 +109,14 @@ pub struct PurgedEvents {
 }
 
 impl Store {
-    /// The oldest undelivered events of the session, at most `limit` and [`MAX_PAGE`].
+    /// The oldest undelivered events of the session, at most `limit` and [`MAX_PAGE`]. All of them
+    /// are on the disk. Where there are none, nothing is reported, and the disk is not waited for.
     pub fn waiting_events(
         &self,
         session_key: &str,
         limit: usize,
     ) -> Result<WaitingEvents, StoreError> {
-        self.read(|sql| {
+        let waiting = self.read_committed(|sql| {
             let statement = format!(
                 "SELECT {COLUMNS} FROM session_events
                  WHERE session_key = ?1 AND delivered_at_ms IS NULL ORDER BY id LIMIT ?2"
@@ -118,7 +125,11 @@ impl Store {
                 events: sql.all(&statement, params![session_key, page(limit)], event)?,
                 dropped: dropped(sql, session_key)?,
             })
-        })
+        })?;
+        if !waiting.is_empty() {
+            self.writer().wait_for_disk()?;
+        }
+        Ok(waiting)
     }
 
     /// Events of all sessions after this id, delivered or not: for subscribers.

@@ -65,12 +65,13 @@ impl Store {
         self.read(|sql| sql.optional(&statement, [id], run))
     }
 
-    /// Those that one session key asked for, the oldest first.
+    /// Those that one session key asked for, the oldest first. They may not be on the disk yet: what
+    /// callers do about them is a change behind them.
     pub fn open_runs_of(&self, session_key: &str) -> Result<Vec<OpenRun>, StoreError> {
         let statement = format!(
             "SELECT {COLUMNS} FROM open_run WHERE session_key = ?1 ORDER BY started_at_ms, id"
         );
-        self.read(|sql| sql.all(&statement, [session_key], run))
+        self.read_committed(|sql| sql.all(&statement, [session_key], run))
     }
 
     /// The one that went to the background under this name.

@@ -195,6 +195,7 @@ impl World {
             Command::Text => format!("echo Text 0 >> {}", evidence.join("lines").display()),
         };
         ExecRequest {
+            config: None,
             agent: &self.agent,
             caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text),

@@ -79,6 +79,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     let requester = process_name();
     let exec = ExecRequest {
         agent: &agent,
+        config: None,
         caller: &caller,
         source: request.source,
         cwd: request.cwd,

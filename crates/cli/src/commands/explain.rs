@@ -12,6 +12,7 @@ use interlock_policy::{
     AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
     evaluate, quote,
 };
+use interlock_rules::SessionLevels;
 use serde::Serialize;
 
 use super::{
@@ -38,22 +39,22 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
     let caller = caller_context(Path::new(&request.cwd));
     let host = open(state)?;
     let agent = known_agent(&host, &arguments.agent)?;
-    request.workspace = host.call_workspace(&agent, &caller)?;
-    let policy = host.policy(&agent, arguments.ask.map(Into::into))?;
+    let scope = host.scope(&agent)?;
+    request.workspace = scope.call_workspace(&caller);
+    let call_ask = arguments.ask.map(Into::into);
+    let policy = scope.policy(SessionLevels::default(), call_ask, None)?;
     let shown = shown_command(&request.source);
     let facts = CallFacts {
         env: without_secrets(&request.env),
         input,
     };
-    let resolver = host.resolver(&agent, &caller)?;
-    let mut evaluation =
-        host.as_run_account(&agent, || evaluate(request, &policy, &resolver))??;
+    let resolver = scope.resolver(&caller);
+    let mut evaluation = scope.as_run_account(|| evaluate(request, &policy, &resolver))??;
     for remedy in &mut evaluation.verdict.remedies {
         remedy.command = state.in_command(&remedy.command);
     }
-    let config = host.config()?;
-    let exec = config.config().exec_for(agent.as_str());
-    let shield = match plan_shield(&exec, evaluation.verdict.shield) {
+    let exec = scope.exec();
+    let shield = match plan_shield(exec, evaluation.verdict.shield) {
         Ok(shield) => shield.words().to_owned(),
         Err(missing) => missing.to_string(),
     };

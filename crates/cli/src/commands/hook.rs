@@ -139,6 +139,7 @@ fn ask(
     let caller = CallerContext::of_program(path, &call.project, home.as_deref());
     let exec = ExecRequest {
         agent,
+        config: None,
         caller: &caller,
         source: Source::Text(call.command.clone()),
         cwd: call.cwd.clone(),

@@ -98,13 +98,17 @@ fn check_host(host: &LocalHost, findings: &mut Vec<SecurityFinding>) {
         }
     };
     let main = AgentId::default();
-    let resolver = host
-        .resolver(&main, &interlock_host::NO_CALLER_CONTEXT)
-        .ok();
+    let scope = host.scope(&main).ok();
+    let resolver = scope
+        .as_ref()
+        .map(|scope| scope.resolver(&interlock_host::NO_CALLER_CONTEXT));
     let subject = AuditSubject {
         document,
         user: rustix::process::geteuid().as_raw(),
-        home: host.home_of(&main).ok().flatten(),
+        home: scope
+            .as_ref()
+            .and_then(|scope| scope.home())
+            .map(str::to_owned),
         search_path: resolver.map_or_else(Vec::new, |resolver| resolver.path().to_vec()),
         shield: probe_shield().map_err(|reason| reason.to_string()),
         now_ms: now_ms(),

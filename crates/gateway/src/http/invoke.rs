@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use interlock_config::ConfigFile;
 use interlock_host::CallerContext;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -91,7 +92,14 @@ pub(super) async fn invoke(
         Ok(arguments) => arguments,
         Err(response) => return *response,
     };
-    let call = match call(&doors, &who, &invocation) {
+    let config = match doors.gateway.host.config() {
+        Ok(config) => config,
+        Err(error) => {
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            return refusal(status, error.code(), &error.to_string());
+        }
+    };
+    let call = match call(&config, &who, &invocation) {
         Ok(call) => call,
         Err(response) => return *response,
     };
@@ -99,7 +107,8 @@ pub(super) async fn invoke(
         .idempotency_key
         .map(|key| tools::once_key(&call, &key, &name, &arguments));
     let gateway = Arc::clone(&doors.gateway);
-    let work = async move { answer(tools::call(&gateway, &name, &call, &arguments).await) };
+    let work =
+        async move { answer(tools::call(&gateway, &config, &name, &call, &arguments).await) };
     let once = &doors.gateway.once;
     let answer = once.run(key, tools::had_effect, work).await;
     let (status, body) = answer.unwrap_or_else(|reused| key_reused(&reused));
@@ -122,22 +131,15 @@ fn arguments(invocation: &ToolInvocation) -> Result<Value, Box<Response>> {
 
 /// As whom the tool is called.
 fn call(
-    doors: &Doors,
+    config: &ConfigFile,
     who: &ProvenCaller,
     invocation: &ToolInvocation,
 ) -> Result<ToolCall, Box<Response>> {
-    let config = doors.gateway.host.config().map_err(|error| {
-        Box::new(refusal(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            error.code(),
-            &error.to_string(),
-        ))
-    })?;
     let named = (
         invocation.agent_id.as_deref(),
         invocation.session_key.as_deref(),
     );
-    let (agent, session_key) = tools::caller(&config, who, named.0, named.1).map_err(|error| {
+    let (agent, session_key) = tools::caller(config, who, named.0, named.1).map_err(|error| {
         let message = error.to_string();
         Box::new(match error {
             CallerError::OtherAgent(_) | CallerError::OtherSession(_) => {

@@ -99,7 +99,7 @@ pub(super) async fn call(
     let returns = matches!(call.asking, Asking::Returned(_));
     let work = async |progress| {
         let call = ToolCall { progress, ..call };
-        tools::call(gateway, &request.name, &call, &arguments).await
+        tools::call(gateway, &config, &request.name, &call, &arguments).await
     };
     let result = finished(progress::report_progress(&context, work).await)?;
     drop(held);

@@ -105,9 +105,13 @@ impl McpConnection {
                 CallerContext::of_program(program.path, &directories, home)
             }
             None if roots.is_empty() => CallerContext::default(),
-            None => match gateway.host.workspace(&caller.agent) {
-                Ok(workspace) => CallerContext::within(&workspace, &roots),
-                Err(_) => CallerContext::default(),
+            None => match gateway
+                .host
+                .scope(&caller.agent)
+                .map(|scope| scope.workspace())
+            {
+                Ok(Ok(workspace)) => CallerContext::within(&workspace, &roots),
+                _ => CallerContext::default(),
             },
         });
         found.await.unwrap_or_default()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use interlock_approvals::ApprovalRefusal;
 use interlock_command::Source;
+use interlock_config::ConfigFile;
 use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{EndListener, Exec, ExecError, ExecRequest, Running, Yield};
@@ -43,6 +44,8 @@ const TAIL_BYTES: usize = 4_000;
 pub(super) struct LocalRun {
     pub(super) gateway: Arc<Gateway>,
     pub(super) call: ToolCall,
+    /// The config that the call began with.
+    pub(super) config: Arc<ConfigFile>,
     pub(super) parameters: ExecParameters,
     pub(super) cwd: String,
     pub(super) yields: Yield,
@@ -66,10 +69,11 @@ impl RunHost for LocalRun {
 }
 
 impl LocalRun {
-    fn request(&self) -> ExecRequest<'_> {
+    fn request(&self, config: Option<Arc<ConfigFile>>) -> ExecRequest<'_> {
         let parameters = &self.parameters;
         ExecRequest {
             agent: &self.call.agent,
+            config,
             caller: &self.call.context,
             source: Source::Text(parameters.command.clone()),
             cwd: self.cwd.clone(),
@@ -96,9 +100,10 @@ impl LocalRun {
 
     /// Judges, starts and waits on the calling thread.
     fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
-        let (gateway, request) = (&self.gateway, self.request());
+        let gateway = &self.gateway;
         match start {
             RunStart::Judged => {
+                let request = self.request(Some(Arc::clone(&self.config)));
                 let is_free = |id: &str| !gateway.approvals.is_held(id);
                 match gateway
                     .host
@@ -117,6 +122,8 @@ impl LocalRun {
                 }
             }
             RunStart::Approved(ApprovedStart { id, held }) => {
+                // The config may be another since the approval was stored.
+                let request = self.request(None);
                 let begun = gateway
                     .host
                     .run_approved(&id, &request, &gateway.supervisor);

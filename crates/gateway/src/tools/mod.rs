@@ -26,7 +26,7 @@ use futures_util::future::BoxFuture;
 use interlock_approvals::PendingApproval;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_host::{CallerContext, now_ms, tool_levels};
+use interlock_host::{AgentScope, CallerContext, WorkspaceError, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde::Deserialize;
 use serde_json::Value;
@@ -189,14 +189,17 @@ pub(crate) fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static De
 
 /// Calls a tool. A refusal by policy or by a person is a result; an error is a call that could not
 /// be made.
+///
+/// The config is the one that the call began with. It holds until the call is carried out, or waits
+/// for an approver: what is approved later is judged by the config of then.
 pub(crate) async fn call(
     gateway: &Arc<Gateway>,
+    config: &Arc<ConfigFile>,
     name: &str,
     call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
-    let config = gateway.host.config()?;
-    let mut offered = available(&config, &call.agent).into_iter();
+    let mut offered = available(config, &call.agent).into_iter();
     let Some(described) = offered.find(|tool| tool.name == name) else {
         return Err(CallError::NotAvailable(name.to_owned()));
     };
@@ -205,28 +208,25 @@ pub(crate) async fn call(
         .seen
         .note(&call.session_key, call.agent.as_str(), now_ms());
     let result = match described.tool {
-        Tool::Exec => exec::exec(gateway, &config, call, arguments).await,
+        Tool::Exec => exec::exec(gateway, config, call, arguments).await,
         Tool::Process => process::process(gateway, call, arguments).await,
-        Tool::ApplyPatch => patch::apply_patch(gateway, &config, call, arguments).await,
+        Tool::ApplyPatch => patch::apply_patch(gateway, config, call, arguments).await,
     }?;
     events::with_events(gateway, call, result).await
 }
 
-/// Where a call starts: in the workspace of the calling program, else where that program is, else in the
-/// agent's workspace. Without any of them, the result says so.
-async fn directory(
-    gateway: &Arc<Gateway>,
-    call: &ToolCall,
-) -> Result<Result<PathBuf, ToolResult>, CallError> {
+/// Where a call starts: in the workspace of the calling program, else where that program is, else in
+/// the agent's workspace, which this makes if need be.
+fn start_directory(scope: &AgentScope<'_>, call: &ToolCall) -> Result<PathBuf, WorkspaceError> {
     let own = call.context.workspace().first();
-    if let Some(start) = own.or(call.cwd.as_ref()) {
-        return Ok(Ok(start.clone()));
+    match own.or(call.cwd.as_ref()) {
+        Some(start) => Ok(start.clone()),
+        None => scope.workspace(),
     }
-    let (gateway, agent) = (Arc::clone(gateway), call.agent.clone());
-    let workspace = blocking(move || gateway.host.workspace(&agent)).await?;
-    Ok(workspace.map_err(|error| {
-        ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
-    }))
+}
+
+fn no_workspace(error: &WorkspaceError) -> ToolResult {
+    ToolResult::denied(error.code(), &error.to_string(), error.remedy().as_deref())
 }
 
 /// The key under which a call is made once, whichever transport it comes through.

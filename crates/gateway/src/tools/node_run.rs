@@ -104,7 +104,7 @@ impl NodeRun {
     /// The run of a call on the node that call, conversation and config mean, or why there is none.
     pub(super) async fn choose(
         gateway: &Arc<Gateway>,
-        config: &ConfigFile,
+        config: &Arc<ConfigFile>,
         session: &SessionValues,
         call: &ToolCall,
         parameters: &ExecParameters,
@@ -167,7 +167,8 @@ impl NodeRun {
         let seconds = parameters
             .timeout
             .map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
-        let limit = gateway.host.time_limit(&call.agent, seconds)?;
+        let scope = gateway.host.scope_under(&call.agent, Arc::clone(config))?;
+        let limit = scope.time_limit(seconds);
         Ok(Ok(Self {
             gateway: Arc::clone(gateway),
             run: SystemRun {

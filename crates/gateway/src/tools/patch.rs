@@ -15,20 +15,27 @@ use serde_json::{Value, json};
 use super::pipeline::{self, ApprovedStart, OutcomeReceiver, RunHost, RunStart};
 use super::result::ToolResult;
 use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
-use super::{CallError, ToolCall, directory};
+use super::{CallError, ToolCall, no_workspace, start_directory};
 use crate::gateway::Gateway;
 use crate::work::blocking;
 
 pub(super) async fn apply_patch(
     gateway: &Arc<Gateway>,
-    config: &ConfigFile,
+    config: &Arc<ConfigFile>,
     call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let parameters = PatchParameters::parse(arguments)?;
-    let root = match directory(gateway, call).await? {
-        Ok(root) => root,
-        Err(refused) => return Ok(refused),
+    let root = {
+        let (gateway, config, call) = (Arc::clone(gateway), Arc::clone(config), call.clone());
+        let start = move || {
+            let scope = gateway.host.scope_under(&call.agent, config)?;
+            start_directory(&scope, &call)
+        };
+        match blocking(start).await? {
+            Ok(root) => root,
+            Err(error) => return Ok(no_workspace(&error)),
+        }
     };
     let patch = Arc::new(PatchRun {
         gateway: Arc::clone(gateway),

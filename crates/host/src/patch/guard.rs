@@ -48,7 +48,7 @@ impl Obeyed {
 impl PatchGuard {
     pub(super) fn load(host: &LocalHost, request: &PatchRequest<'_>) -> Result<Self, HostError> {
         let root = &request.root;
-        let path = host.path(request.agent, request.caller)?;
+        let path = host.scope(request.agent)?.path(request.caller);
         let directories = path.split(':').map(|directory| root.join(directory));
         let mut path_directories: Vec<PathBuf> = directories
             .flat_map(|directory| [fs::canonicalize(&directory).ok(), Some(directory)])

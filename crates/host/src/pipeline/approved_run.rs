@@ -89,7 +89,7 @@ impl LocalHost {
             }
             Err(error) => return Err(error),
         };
-        if let Err(error) = self.check_again(&plan, ending, &judged, request) {
+        if let Err(error) = judged.check_again(&plan, ending, request) {
             return Err(self.refuse_run(approval, error));
         }
         let manner = judged.manner(request)?;
@@ -118,8 +118,9 @@ impl LocalHost {
         plan: &RunPlan,
         request: &ExecRequest<'_>,
     ) -> Result<Option<&'static str>, ExecError> {
-        let path = self.path(request.agent, request.caller)?;
-        let settings = self.run_settings(request, &path)?;
+        let scope = self.scope(request.agent)?;
+        let path = scope.path(request.caller);
+        let settings = scope.run_settings(request, &path);
         let mut env = environment(&settings)?;
         // Where programs are looked up is the host's business, and part of the check for drift.
         env.insert(
@@ -148,90 +149,6 @@ impl LocalHost {
         ];
         let different = parts.into_iter().find(|(_, differs)| *differs);
         Ok(different.map(|(what, _)| what))
-    }
-
-    /// The present policy, then everything that was pinned.
-    fn check_again(
-        &self,
-        plan: &RunPlan,
-        ending: ApprovalEnding,
-        judged: &JudgedRequest,
-        request: &ExecRequest<'_>,
-    ) -> Result<(), ExecError> {
-        let verdict = &judged.evaluation.verdict;
-        if verdict.outcome == Outcome::Deny {
-            return Err(stricter(&verdict.reason.message).into());
-        }
-        if let (ApprovalEnding::FallbackAllow, Some(fallback)) = (ending, &verdict.fallback)
-            && !fallback.allow
-        {
-            return Err(stricter(&fallback.reason).into());
-        }
-        let path = self.path(request.agent, request.caller)?;
-        check_marks(plan, &path).map_err(|found| drift(&found))?;
-        self.check_lookups(plan, verdict, judged, request)?;
-        check_contents(plan).map_err(|found| drift(&found))?;
-        let exec = judged.config.config().exec_for(request.agent.as_str());
-        let shield = plan_shield(&exec, verdict.shield);
-        let shield = shield.map_err(|missing| stricter(&missing.to_string()))?;
-        if shield.is_shielded() && !plan.shield.is_shielded() {
-            return Err(stricter("the run would be shielded now").into());
-        }
-        let bound = check_bound(&verdict.binding, &exec);
-        bound.map_err(|refusal| stricter(&refusal.to_string()).into())
-    }
-
-    /// Every name must still lead to the file that was shown, even where another file would not be
-    /// started: the approver of the line meant what it says now, too.
-    fn check_lookups(
-        &self,
-        plan: &RunPlan,
-        verdict: &Verdict,
-        judged: &JudgedRequest,
-        request: &ExecRequest<'_>,
-    ) -> Result<(), ExecError> {
-        let asked = Verdict {
-            outcome: Outcome::Ask,
-            transport: match plan.program {
-                PlanProgram::Direct { .. } => Transport::Direct,
-                PlanProgram::Shell { .. } => Transport::Shell,
-            },
-            ..verdict.clone()
-        };
-        let path = self.path(request.agent, request.caller)?;
-        let settings = self.run_settings(request, &path)?;
-        let analysis = &judged.evaluation.analysis;
-        let look = || look_up(analysis, &asked, &settings);
-        let fresh = match self.as_run_account(request.agent, look)? {
-            Ok(fresh) => fresh,
-            Err(PrepareError::Drift(found)) => return Err(drift(&found).into()),
-            Err(error) => {
-                let what = error.to_string();
-                return Err(ApprovalRefusal::Drift { what }.into());
-            }
-        };
-        let now: Vec<&str> = fresh
-            .all_directories()
-            .map(|one| one.requested.as_str())
-            .collect();
-        let entered = plan.all_directories().map(|one| one.requested.as_str());
-        if !entered.eq(now.iter().copied()) {
-            let what = "the line enters other directories now".to_owned();
-            return Err(ApprovalRefusal::Drift { what }.into());
-        }
-        let before = plan.executables().into_iter().chain(plan.passed_on());
-        let mut now = fresh.executables().into_iter().chain(fresh.passed_on());
-        for file in before {
-            match now.next() {
-                Some(found) if found.found == file.found => {}
-                Some(found) => return Err(drift(&Drift::Appeared(found.found.clone())).into()),
-                None => return Err(drift(&Drift::Gone(file.found.clone())).into()),
-            }
-        }
-        match now.next() {
-            None => Ok(()),
-            Some(more) => Err(drift(&Drift::Appeared(more.found.clone())).into()),
-        }
     }
 
     /// An approval whose run is refused is over: a caller gets no second try at the same check.
@@ -275,6 +192,84 @@ impl LocalHost {
             Ok::<_, StoreError>(claiming)
         });
         check_claim(consumed?, &approval.short_id)
+    }
+}
+
+impl JudgedRequest<'_> {
+    /// The present policy, then everything that was pinned.
+    fn check_again(
+        &self,
+        plan: &RunPlan,
+        ending: ApprovalEnding,
+        request: &ExecRequest<'_>,
+    ) -> Result<(), ExecError> {
+        let verdict = &self.evaluation.verdict;
+        if verdict.outcome == Outcome::Deny {
+            return Err(stricter(&verdict.reason.message).into());
+        }
+        if let (ApprovalEnding::FallbackAllow, Some(fallback)) = (ending, &verdict.fallback)
+            && !fallback.allow
+        {
+            return Err(stricter(&fallback.reason).into());
+        }
+        check_marks(plan, &self.path).map_err(|found| drift(&found))?;
+        self.check_lookups(plan, request)?;
+        check_contents(plan).map_err(|found| drift(&found))?;
+        let exec = self.scope.exec();
+        let shield = plan_shield(exec, verdict.shield);
+        let shield = shield.map_err(|missing| stricter(&missing.to_string()))?;
+        if shield.is_shielded() && !plan.shield.is_shielded() {
+            return Err(stricter("the run would be shielded now").into());
+        }
+        let bound = check_bound(&verdict.binding, exec);
+        bound.map_err(|refusal| stricter(&refusal.to_string()).into())
+    }
+
+    /// Every name must still lead to the file that was shown, even where another file would not be
+    /// started: the approver of the line meant what it says now, too.
+    fn check_lookups(&self, plan: &RunPlan, request: &ExecRequest<'_>) -> Result<(), ExecError> {
+        let verdict = &self.evaluation.verdict;
+        let asked = Verdict {
+            outcome: Outcome::Ask,
+            transport: match plan.program {
+                PlanProgram::Direct { .. } => Transport::Direct,
+                PlanProgram::Shell { .. } => Transport::Shell,
+            },
+            ..verdict.clone()
+        };
+        let settings = self.scope.run_settings(request, &self.path);
+        let analysis = &self.evaluation.analysis;
+        let look = || look_up(analysis, &asked, &settings);
+        let fresh = match self.scope.as_run_account(look)? {
+            Ok(fresh) => fresh,
+            Err(PrepareError::Drift(found)) => return Err(drift(&found).into()),
+            Err(error) => {
+                let what = error.to_string();
+                return Err(ApprovalRefusal::Drift { what }.into());
+            }
+        };
+        let now: Vec<&str> = fresh
+            .all_directories()
+            .map(|one| one.requested.as_str())
+            .collect();
+        let entered = plan.all_directories().map(|one| one.requested.as_str());
+        if !entered.eq(now.iter().copied()) {
+            let what = "the line enters other directories now".to_owned();
+            return Err(ApprovalRefusal::Drift { what }.into());
+        }
+        let before = plan.executables().into_iter().chain(plan.passed_on());
+        let mut now = fresh.executables().into_iter().chain(fresh.passed_on());
+        for file in before {
+            match now.next() {
+                Some(found) if found.found == file.found => {}
+                Some(found) => return Err(drift(&Drift::Appeared(found.found.clone())).into()),
+                None => return Err(drift(&Drift::Gone(file.found.clone())).into()),
+            }
+        }
+        match now.next() {
+            None => Ok(()),
+            Some(more) => Err(drift(&Drift::Appeared(more.found.clone())).into()),
+        }
     }
 }
 

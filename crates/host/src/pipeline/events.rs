@@ -32,7 +32,7 @@ impl LocalHost {
         supervisor: &SupervisorClient,
     ) -> Result<WaitingEvents, HostError> {
         let events = self.waiting_events(session_key, limit, supervisor)?;
-        if !events.events.is_empty() || events.dropped > 0 {
+        if !events.is_empty() {
             self.approvals().delivered(session_key, &events)?;
         }
         Ok(events)

@@ -173,13 +173,12 @@ impl LocalHost {
         }
         let asked = self.judge(&asking(request))?;
         let verdict = &asked.evaluation.verdict;
-        let exec = asked.config.config().exec_for(request.agent.as_str());
-        let is_bound = match check_bound(&verdict.binding, &exec) {
+        let is_bound = match check_bound(&verdict.binding, asked.scope.exec()) {
             Ok(()) => true,
             Err(_) if judged.evaluation.verdict.outcome.is_allow() => false,
             Err(refusal) => return Err(refusal.into()),
         };
-        let plan = self.pinned(request, &asked, verdict.transport)?;
+        let plan = asked.pinned(request, verdict.transport)?;
         let approval = NewApproval {
             plan: &plan,
             verdict: &judged.evaluation.verdict,
@@ -206,23 +205,6 @@ impl LocalHost {
             is_bound,
             notes,
         })
-    }
-
-    /// The plan as an approval would bind it.
-    fn pinned(
-        &self,
-        request: &ExecRequest<'_>,
-        asked: &JudgedRequest,
-        transport: Transport,
-    ) -> Result<RunPlan, ExecError> {
-        let verdict = Verdict {
-            outcome: Outcome::Ask,
-            transport,
-            ..asked.evaluation.verdict.clone()
-        };
-        let path = self.path(request.agent, request.caller)?;
-        let settings = self.run_settings(request, &path)?;
-        Ok(prepare(&asked.evaluation.analysis, &verdict, &settings)?)
     }
 
     /// Runs what a gateway forwards, if the policy of this host allows it, or asks and the gateway's
@@ -298,7 +280,10 @@ impl LocalHost {
 
     /// The verdict with what the gateway adds. By that it can only become stricter: where this host
     /// refuses a miss without asking, no gateway makes it a matter of an approval.
-    fn judge_forwarded(&self, request: &ExecRequest<'_>) -> Result<JudgedRequest, ExecError> {
+    fn judge_forwarded<'a>(
+        &'a self,
+        request: &ExecRequest<'a>,
+    ) -> Result<JudgedRequest<'a>, ExecError> {
         let judged = self.judge(request)?;
         let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
         if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
@@ -317,10 +302,10 @@ impl LocalHost {
     fn permitted(
         &self,
         request: &ExecRequest<'_>,
-        judged: &JudgedRequest,
+        judged: &JudgedRequest<'_>,
         forwarded: &ForwardedRun<'_>,
     ) -> Result<(RunPlan, Option<Proof>), ForwardedRunError> {
-        let fresh = match self.plan(request, judged) {
+        let fresh = match judged.plan(request) {
             Err(error @ ExecError::Denied(_)) => return Err(error.into()),
             fresh => fresh,
         };
@@ -337,9 +322,10 @@ impl LocalHost {
         let mut plan = match &stored {
             // Said first: what changed since may be why there can be no fresh plan.
             Some(stored) => {
-                let mut unchanged = self.unchanged(request, stored)?;
+                let mut unchanged = self.unchanged(request, judged, stored)?;
                 let fresh = fresh?.into_plan();
-                // A stored plan was pinned as one that needs an approval. Where an entry allows it, the paths that the entry was judged by are pinned too.
+                // A stored plan was pinned as one that needs an approval. Where an entry allows it, the
+                // paths that the entry was judged by are pinned too.
                 let is_direct = |plan: &RunPlan| matches!(plan.program, PlanProgram::Direct { .. });
                 let by_entry = judged.evaluation.verdict.by_allowlist;
                 if by_entry && is_direct(&unchanged) && is_direct(&fresh) {
@@ -387,17 +373,18 @@ impl LocalHost {
     fn unchanged(
         &self,
         request: &ExecRequest<'_>,
+        judged: &JudgedRequest<'_>,
         stored: &RunPlan,
     ) -> Result<RunPlan, ForwardedRunError> {
         let drift = |part, what: String| ForwardedRunError::Drift { part, what };
-        let path = self.path(request.agent, request.caller)?;
+        let path = &judged.path;
         if let Err(found) = stored.cwd.check() {
             return Err(drift(DriftedPart::Cwd, found.to_string()));
         }
-        if let Err(found) = stored.binding.check(&path) {
+        if let Err(found) = stored.binding.check(path) {
             return Err(drift(DriftedPart::Script, found.to_string()));
         }
-        if let Err(found) = check_pins(stored, &path) {
+        if let Err(found) = check_pins(stored, path) {
             return Err(drift(DriftedPart::Program, found.to_string()));
         }
         let transport = match stored.program {
@@ -405,7 +392,7 @@ impl LocalHost {
             PlanProgram::Shell { .. } => Transport::Shell,
         };
         let asked = self.judge(&asking(request))?;
-        let fresh = self.pinned(request, &asked, transport)?;
+        let fresh = asked.pinned(request, transport)?;
         let same_words = (&fresh.agent_id, &fresh.session_key, &fresh.command)
             == (&stored.agent_id, &stored.session_key, &stored.command);
         if !same_words {
@@ -433,7 +420,7 @@ impl LocalHost {
     fn remember(
         &self,
         request: &ExecRequest<'_>,
-        judged: &JudgedRequest,
+        judged: &JudgedRequest<'_>,
         plan: &RunPlan,
     ) -> Result<(), HostError> {
         let session_key = session_key(request);
@@ -459,6 +446,23 @@ impl LocalHost {
             self.rules().add_entry(agent, &entry)?;
         }
         Ok(())
+    }
+}
+
+impl JudgedRequest<'_> {
+    /// The plan as an approval would bind it.
+    fn pinned(
+        &self,
+        request: &ExecRequest<'_>,
+        transport: Transport,
+    ) -> Result<RunPlan, ExecError> {
+        let verdict = Verdict {
+            outcome: Outcome::Ask,
+            transport,
+            ..self.evaluation.verdict.clone()
+        };
+        let settings = self.scope.run_settings(request, &self.path);
+        Ok(prepare(&self.evaluation.analysis, &verdict, &settings)?)
     }
 }
 
@@ -536,6 +540,7 @@ fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
         source: request.source.clone(),
         cwd: request.cwd.clone(),
         env: request.env.clone(),
+        config: request.config.clone(),
         ..*request
     }
 }

@@ -93,6 +93,7 @@ impl LocalHost {
         let session_key = plan.session_key.clone();
         let request = ExecRequest {
             agent: &agent,
+            config: None,
             caller: &caller,
             source: Source::Text(plan.command.clone()),
             cwd: plan.cwd.requested.clone(),

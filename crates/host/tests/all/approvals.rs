@@ -48,6 +48,7 @@ impl World {
     fn request(&self, text: &str) -> ExecRequest<'_> {
         ExecRequest {
             agent: &self.agent,
+            config: None,
             caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text.to_owned()),
             cwd: self.scratch.path().join("work").display().to_string(),

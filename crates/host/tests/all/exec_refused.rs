@@ -49,6 +49,7 @@ impl World {
     fn refused(&self, text: &str, ask: Option<Ask>) -> (String, Option<String>) {
         let request = ExecRequest {
             agent: &AgentId::default(),
+            config: None,
             caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text.to_owned()),
             cwd: self.work().to_str().unwrap().to_owned(),

@@ -69,6 +69,11 @@ fn sh() -> Option<PathSource> {
     })
 }
 
+fn path_of(host: &interlock_host::LocalHost, agent: &AgentId) -> String {
+    let scope = host.scope(agent).unwrap();
+    scope.path(&interlock_host::NO_CALLER_CONTEXT)
+}
+
 #[test]
 fn a_service_merges_the_login_shells_path_and_reads_it_once_when_first_needed() {
     let Some(source) = sh() else { return };
@@ -83,11 +88,7 @@ fn a_service_merges_the_login_shells_path_and_reads_it_once_when_first_needed() 
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                assert_eq!(
-                    host.path(&agent, &interlock_host::NO_CALLER_CONTEXT)
-                        .unwrap(),
-                    expected
-                );
+                assert_eq!(path_of(&host, &agent), expected);
             });
         }
     });
@@ -102,11 +103,7 @@ fn a_profile_that_fails_leaves_the_services_own_path_and_a_reason() {
     let host = world.open("/usr/sbin::/bin:.", source);
     let expected = format!("{}/bin:/usr/bin:/usr/sbin:/bin", world.home().display());
     for _ in 0..2 {
-        assert_eq!(
-            host.path(&AgentId::default(), &interlock_host::NO_CALLER_CONTEXT)
-                .unwrap(),
-            expected
-        );
+        assert_eq!(path_of(&host, &AgentId::default()), expected);
     }
     assert_eq!(world.times_read(), 1, "a failure is not tried again");
     let reason = host.login_path().unwrap().as_ref().unwrap_err();
@@ -120,9 +117,7 @@ fn a_profile_that_fails_leaves_the_services_own_path_and_a_reason() {
 fn where_a_person_started_it_no_shell_is_asked() {
     let world = World::new("PATH=/opt/login");
     let host = world.open("/bin:/x", PathSource::Process);
-    let path = host
-        .path(&AgentId::default(), &interlock_host::NO_CALLER_CONTEXT)
-        .unwrap();
+    let path = path_of(&host, &AgentId::default());
     let expected = format!("{}/bin:/usr/bin:/bin:/x", world.home().display());
     assert_eq!(path, expected);
     assert_eq!(host.login_path(), None);

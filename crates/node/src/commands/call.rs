@@ -50,6 +50,7 @@ impl CommandCall {
     pub(super) fn request<'a>(&'a self, service: &'a NodeService) -> ExecRequest<'a> {
         ExecRequest {
             agent: &self.agent,
+            config: None,
             caller: &NO_CALLER_CONTEXT,
             source: self.source.clone(),
             cwd: self.cwd.clone(),

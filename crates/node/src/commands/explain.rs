@@ -38,22 +38,19 @@ pub(crate) fn explain(
         .ok_or_else(|| call::no_directory(&cwd))?;
     let layer = call::gateway_layer(&asked.policy_layer)?;
     let host = &service.host;
-    let policy = host.policy_in(&agent, SessionLevels::default(), None, Some(&layer));
+    let scope = host.scope(&agent).map_err(unavailable)?;
+    let policy = scope.policy(SessionLevels::default(), None, Some(&layer));
     let policy = policy.map_err(unavailable)?;
-    let resolver = host
-        .resolver(&agent, &NO_CALLER_CONTEXT)
-        .map_err(unavailable)?;
+    let resolver = scope.resolver(&NO_CALLER_CONTEXT);
     let judged = RunRequest {
         source: call::source(&asked.command),
         cwd,
         env: facts.env,
         input: CallerInput::from_call(facts.pty, facts.stdin_pipe),
-        workspace: host
-            .call_workspace(&agent, &NO_CALLER_CONTEXT)
-            .map_err(unavailable)?,
+        workspace: scope.call_workspace(&NO_CALLER_CONTEXT),
         now_ms: now_ms(),
     };
-    let evaluated = host.as_run_account(&agent, || evaluate(judged, &policy, &resolver));
+    let evaluated = scope.as_run_account(|| evaluate(judged, &policy, &resolver));
     let evaluation = evaluated
         .map_err(unavailable)?
         .map_err(|error| WireError::invalid(error.to_string()))?;

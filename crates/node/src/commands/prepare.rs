@@ -116,8 +116,9 @@ fn canonical(service: &NodeService, cwd: &str) -> Result<String, WireError> {
 /// The real path of a program, if it goes by that name too, as `python3` does that is `python3.11`.
 /// A program of many names knows by its name what to do: it keeps the one it was called by.
 fn stable_path(service: &NodeService, call: &CommandCall, name: &str) -> Result<String, WireError> {
-    let resolver = service.host.resolver(&call.agent, &NO_CALLER_CONTEXT);
-    let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let scope = service.host.scope(&call.agent);
+    let scope = scope.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let resolver = scope.resolver(&NO_CALLER_CONTEXT);
     let Lookup::Found(program) = resolver.executable(name, &call.cwd) else {
         return Err(denied("approval requires a stable executable path"));
     };

@@ -24,10 +24,10 @@ pub(crate) fn which(
         }
         WireError::invalid("Error: INVALID_REQUEST: bins required")
     })?;
-    let resolver = service
-        .host
-        .resolver(&AgentId::default(), &NO_CALLER_CONTEXT);
-    let resolver = resolver.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let agent = AgentId::default();
+    let scope = service.host.scope(&agent);
+    let scope = scope.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let resolver = scope.resolver(&NO_CALLER_CONTEXT);
     let mut result = SystemWhichResult::default();
     for name in which.bins {
         let bare = name.trim();

@@ -110,9 +110,10 @@ fn is_allowed_with_input(
     let mut request: RunRequest = request::request(&all.request, CallerInput::Pipe)?;
     let policy = host.policy(agent, all.request.ask.map(Into::into))?;
     let caller = caller_context(Path::new(&request.cwd));
-    request.workspace = host.call_workspace(agent, &caller)?;
-    let resolver = host.resolver(agent, &caller)?;
-    let evaluated = host.as_run_account(agent, || evaluate(request, &policy, &resolver))?;
+    let scope = host.scope(agent)?;
+    request.workspace = scope.call_workspace(&caller);
+    let resolver = scope.resolver(&caller);
+    let evaluated = scope.as_run_account(|| evaluate(request, &policy, &resolver))?;
     Ok(evaluated.is_ok_and(|one| matches!(one.verdict.outcome, Outcome::Allow(_))))
 }
 

@@ -97,9 +97,10 @@ pub(super) async fn invoke(
 ) -> Result<ToolInvoked, WireError> {
     let gateway = Arc::clone(context.gateway);
     let (agent_id, session_key) = (asked.agent_id.clone(), asked.session_key.clone());
-    let (agent, session_key) = work(context, move |gateway| {
+    let (config, (agent, session_key)) = work(context, move |gateway| {
         let config = config(gateway)?;
-        named(&config, agent_id.as_deref(), session_key.as_deref())
+        let named = named(&config, agent_id.as_deref(), session_key.as_deref())?;
+        Ok((config, named))
     })
     .await?;
     let call = ToolCall {
@@ -121,7 +122,9 @@ pub(super) async fn invoke(
     let arguments = Value::Object(asked.args.unwrap_or_default());
     let name = asked.name.clone();
     let key = key.map(|key| tools::once_key(&call, key, &name, &arguments));
-    let done = async move { invoke::answer(tools::call(&gateway, &name, &call, &arguments).await) };
+    let done = async move {
+        invoke::answer(tools::call(&gateway, &config, &name, &call, &arguments).await)
+    };
     let once = &context.gateway.once;
     let answer = once.run(key, tools::had_effect, done).await;
     let (_, body) = answer.unwrap_or_else(|reused| invoke::key_reused(&reused));
