@@ -59,10 +59,17 @@ impl Home {
     fn assert_gone(&self, file: &str) {
         let path = self.home.path().join(file);
         let pid = fs::read_to_string(path).expect("the profile came this far");
-        let state = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        // A zombie waits for the process that adopted it.
-        let ended = state.is_empty() || state.rsplit(')').next().unwrap().starts_with(" Z");
-        assert!(ended, "{state}");
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let state = format!("/proc/{}/stat", pid.trim());
+            let state = fs::read_to_string(state).unwrap_or_default();
+            // A zombie waits for the process that adopted it.
+            if state.is_empty() || state.rsplit(')').next().unwrap().starts_with(" Z") {
+                return;
+            }
+            assert!(Instant::now() < until, "{state}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
