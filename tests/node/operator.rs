@@ -54,7 +54,10 @@ fn the_operator_of_the_node_allows_or_denies_what_a_foreign_gateway_sends() {
         assert_eq!(prompt.answer("deny")["ok"], true);
         let done = pair.link.end("i");
         assert_eq!(done.code, "SYSTEM_RUN_DENIED", "{done:#?}");
-        assert!(done.message.contains("denied by a test (companion"), "{done:#?}");
+        assert!(
+            done.message.contains("denied by a test (companion"),
+            "{done:#?}"
+        );
         assert_eq!(done.events[0].0, "exec.denied");
         assert_eq!(done.events[0].1["reason"], "approval-required");
         assert!(!pair.machine.work().join("made").exists());

@@ -57,6 +57,7 @@ pub struct PlanPolicyRule {
 
 impl PlanPolicySnapshot {
     /// With the rules as gateways order them: each once, by pattern, arguments and source.
+    #[must_use]
     pub fn with_rules(mut self, mut rules: Vec<PlanPolicyRule>) -> Self {
         rules.sort();
         rules.dedup();
