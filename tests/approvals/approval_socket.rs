@@ -141,7 +141,7 @@ fn the_first_answer_holds_and_a_later_one_is_told_so() {
     let ended = prompt.hear().unwrap();
     assert_eq!(ended["type"], "ended");
     assert!(
-        ended["how"].as_str().unwrap().starts_with("deny by"),
+        ended["how"].as_str().unwrap().starts_with("denied by"),
         "{ended}"
     );
     let late = prompt.words("allow-once");

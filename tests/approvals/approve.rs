@@ -136,7 +136,7 @@ fn a_denial_runs_nothing_and_says_so_to_the_one_who_waits() {
         late.stderr.contains("APPROVAL_ALREADY_DECIDED"),
         "{late:#?}"
     );
-    assert!(late.stderr.contains("deny by"), "{late:#?}");
+    assert!(late.stderr.contains("denied by"), "{late:#?}");
 }
 
 #[test]

@@ -442,7 +442,7 @@ fn json_lines_tell_everything_that_happens() {
         (&"ended".into(), &other.as_str().into())
     );
     assert!(
-        ended["how"].as_str().unwrap().starts_with("deny by"),
+        ended["how"].as_str().unwrap().starts_with("denied by"),
         "{ended}"
     );
     assert_eq!(plain.quit(), Some(0));

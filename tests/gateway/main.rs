@@ -13,6 +13,7 @@ mod hostile;
 mod http;
 mod load;
 mod methods;
+mod newer_clients;
 mod remote;
 mod remote_commands;
 mod remote_inbox;

@@ -356,6 +356,24 @@ fn the_policy_of_a_node_is_shown_as_it_holds_there() {
         node["policy"]["security"]["effective"]["value"], "allowlist",
         "{shown}"
     );
+    // What this gateway adds is a layer there, and both together are what holds.
+    pair.here.ok(&["exec-policy", "set", "--ask", "always"]);
+    let shown = pair.here.ok(&["exec-policy", "show", "--json"]).json();
+    let main = &shown["agents"]["main"];
+    let layer = json!({ "security": "full", "ask": "always", "denyRules": 0 });
+    assert_eq!(main["gatewayLayer"], layer, "{shown:#}");
+    let joined = json!({
+        "security": "allowlist", "ask": "always", "atLeast": false, "joinedBy": "node",
+    });
+    assert_eq!(main["joined"], joined, "{shown:#}");
+    let text = pair.here.ok(&["exec-policy", "show"]).stdout;
+    for line in [
+        "one more layer: security full, ask always, no deny rules",
+        "together security allowlist, ask always (the node joins both)",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    pair.here.ok(&["exec-policy", "set", "--ask", "off"]);
     let refused = pair.exec(&json!({ "command": "/usr/bin/id" }));
     assert_eq!(refused["status"], "denied", "{refused}");
 }

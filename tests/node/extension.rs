@@ -251,7 +251,7 @@ fn the_document_decides_whatever_the_gateway_wants_of_the_run() {
             run[name] = value.clone();
         }
         let done = pair.link.invoke("interlock.run", &run);
-        done.refused("UNAVAILABLE", "SYSTEM_RUN_DENIED: approval required");
+        done.refused("SYSTEM_RUN_DENIED", "SYSTEM_RUN_DENIED: approval required");
         // That a person approved is nothing without a plan of this machine.
         run["run"]["approved"] = true.into();
         run["run"]["systemRunPlan"] = json!({
@@ -260,13 +260,16 @@ fn the_document_decides_whatever_the_gateway_wants_of_the_run() {
             "agentId": "main", "sessionKey": "agent:main:main",
         });
         let done = pair.link.invoke("interlock.run", &run);
-        done.refused("UNAVAILABLE", "SYSTEM_RUN_DENIED: execution plan mismatch");
+        done.refused(
+            "SYSTEM_RUN_DENIED",
+            "SYSTEM_RUN_DENIED: execution plan mismatch",
+        );
     }
     let mut pair = with_document(DENIES);
     let mut run = order("id > made", "run-denied");
     run["run"]["approved"] = true.into();
     let done = pair.link.invoke("interlock.run", &run);
-    done.refused("UNAVAILABLE", "SYSTEM_RUN_DISABLED: security=deny");
+    done.refused("SYSTEM_RUN_DENIED", "SYSTEM_RUN_DISABLED: security=deny");
     assert!(!pair.machine.work().join("made").exists());
 }
 

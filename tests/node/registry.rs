@@ -8,6 +8,7 @@ mod commands;
 mod document;
 mod exec;
 mod fleet;
+mod foreign_command;
 mod invoke;
 mod kept;
 mod levels;

@@ -245,12 +245,16 @@ fn the_policy_of_this_machine_decides_whatever_the_gateway_says() {
         assert_eq!(done.events[0].1["command"], "/bin/sh -lc whoami");
         assert_eq!(done.events[0].1["suppressNotifyOnExit"], true);
     }
-    // A plan of its own helps neither.
-    let plan = pair
-        .link
-        .plan(&json!({ "command": ["/bin/sh", "-lc", "whoami"] }));
+    // A plan of its own, from before, helps neither; now there is none.
+    let asking = r#"{ "version": 1, "defaults": { "security": "allowlist", "ask": "on-miss" } }"#;
+    assert_eq!(pair.machine.set_document(asking).code, 0);
+    let call = json!({ "command": ["/bin/sh", "-lc", "whoami"] });
+    let plan = pair.link.plan(&call);
+    assert_eq!(pair.machine.set_document(deny).code, 0);
     let done = pair.link.run_approved(&plan, "b");
     done.denied("SYSTEM_RUN_DISABLED: security=deny", "security=deny");
+    let done = pair.link.invoke("system.run.prepare", &call);
+    done.refused("INVALID_REQUEST", "SYSTEM_RUN_DISABLED: security=deny");
 
     let mut pair = Pair::with_document(&allowing(&["/usr/bin/whoami"]));
     pair.link

@@ -51,6 +51,12 @@ pub fn is_listening(state_dir: &Path) -> bool {
     connect(&socket_path(state_dir)).is_ok()
 }
 
+/// Whether there is a socket of a companion, which may be one that it left behind. Unlike
+/// [`is_listening`] this does not connect.
+pub fn has_socket(state_dir: &Path) -> bool {
+    is_socket(&socket_path(state_dir))
+}
+
 /// As much as fits into the address of a socket, with its final zero.
 const MAX_ADDRESS: usize = 107;
 

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::gateway::Gateway;
 use crate::look::RecordLook;
 use crate::work::blocking;
-use crate::ws::methods::tell_approval;
+use crate::ws::methods::{tell_approval, tell_past_question};
 
 /// How often other processes' changes are looked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -235,6 +235,14 @@ impl ApprovalFeed {
         tell_approval(gateway, &approval);
     }
 
+    /// Tells of an approval that was asked, and that has ended by now.
+    fn tell_past(&self, gateway: &Gateway, approval: PendingApproval, ended_at_ms: i64) {
+        let approval = Arc::new(approval);
+        if self.note(&approval) {
+            tell_past_question(gateway, &approval, ended_at_ms);
+        }
+    }
+
     /// Takes back a question that could not be written. Its id may be asked about again.
     pub(crate) fn take_back(&self, gateway: &Gateway, id: &str) {
         let Some(approval) = self.pending(id) else {
@@ -369,11 +377,13 @@ fn read(gateway: &Gateway, from: Option<u64>) -> Result<(usize, u64), HostError>
         match approvals.approval(change.id(), Secrets::Masked) {
             Ok(approval) => {
                 // It may have ended since it was asked, and both are published.
-                if matches!(change, ApprovalChange::Asked { .. }) && approval.ended.is_some() {
-                    let ended = None;
-                    feed.tell(gateway, PendingApproval { ended, ..approval });
-                } else {
-                    feed.tell(gateway, approval);
+                match (&change, approval.ended.clone()) {
+                    (ApprovalChange::Asked { .. }, Some(end)) => {
+                        let ended = None;
+                        let approval = PendingApproval { ended, ..approval };
+                        feed.tell_past(gateway, approval, end.at_ms);
+                    }
+                    _ => feed.tell(gateway, approval),
                 }
             }
             Err(error) => {

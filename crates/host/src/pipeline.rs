@@ -2,7 +2,8 @@
 //!
 //! Read in this order: `approved_run` (the stored plan of an approval, once, if all is as it was),
 //! `approved_patch` (the same for patches of protected files), `resume` (the same for runs whose
-//! caller is gone), `node_run` (runs that a gateway forwards to this host), `remote_run` (runs that
+//! caller is gone), `node_run` (runs that a gateway forwards to this host),
+//! `operator_decision` (those that this host's own operator decides about), `remote_run` (runs that
 //! another host makes), `run_records` (the audit records of a run), `recovery` (ends of runs without
 //! a waiting caller), `events` (the events of a conversation, after those ends).
 
@@ -10,6 +11,7 @@ mod approved_patch;
 mod approved_run;
 mod events;
 mod node_run;
+mod operator_decision;
 mod recovery;
 mod remote_run;
 mod resume;

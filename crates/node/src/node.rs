@@ -22,7 +22,7 @@ use crate::connection::{
 use crate::introduction::{
     By, Introduction, PASSWORD_VARIABLES, SharedCredentials, TOKEN_VARIABLES,
 };
-use crate::serve::NodeService;
+use crate::serve::{GatewayPeer, NodeService};
 use crate::state::{self, DeviceTokens, NodeFile, NodeInfo, NodeLock, NodeStanding};
 use crate::target::GatewayTarget;
 use crate::uplink::Uplink;
@@ -342,7 +342,7 @@ impl NodeHost {
     ) -> ConnectionEnd {
         tracing::info!(version = connection.hello.server.version, "connected");
         self.service
-            .set_gateway_is_interlock(connection.hello.is_interlock());
+            .set_gateway(GatewayPeer::of_hello(&connection.hello));
         let hear = |event: &_| self.hear(event, info);
         connection.serve(&self.uplink, &self.stop, hear).await
     }

@@ -2,8 +2,7 @@
 //! when it is ready.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use interlock_config::RemoteDocument;
 use interlock_host::{HostError, LocalHost, RecoveredRun};
@@ -17,12 +16,14 @@ use interlock_wire::node::{
     SYSTEM_RUN_PREPARE, SYSTEM_WHICH, command_not_supported,
 };
 use interlock_wire::params::{NodeError, NodeEvent, NodeInvokeResult};
-use interlock_wire::{Event, WireError};
+
+use interlock_wire::{Event, PeerRelease, WireError};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use crate::commands::{self, NodeRunEnd, WaitedRun};
+use crate::commands::{self, NodeRunEnd, PreparedCommands, WaitedRun};
+use crate::connection::GatewayHello;
 use crate::permits::CommandPermits;
 use crate::uplink::{Notice, Uplink};
 
@@ -42,8 +43,33 @@ pub(crate) struct NodeService {
     uplink: Arc<Uplink>,
     pub(crate) places: Arc<CommandPermits>,
     looks: Arc<CommandPermits>,
-    /// The connected gateway is an Interlock gateway.
-    gateway_is_interlock: AtomicBool,
+    /// The program at the other end of the connection.
+    gateway: Mutex<GatewayPeer>,
+    /// What a foreign gateway had prepared, and the allowlist allows.
+    pub(crate) prepared: PreparedCommands,
+}
+
+/// Which program the connected gateway is, as it said at the welcome.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct GatewayPeer {
+    pub(crate) is_interlock: bool,
+    /// Of a foreign gateway.
+    pub(crate) release: PeerRelease,
+}
+
+impl GatewayPeer {
+    pub(crate) fn of_hello(hello: &GatewayHello) -> Self {
+        let is_interlock = hello.is_interlock();
+        let release = PeerRelease::of_version(&hello.server.version);
+        Self {
+            is_interlock,
+            release: if is_interlock {
+                PeerRelease::default()
+            } else {
+                release
+            },
+        }
+    }
 }
 
 /// What a command gives back.
@@ -121,7 +147,8 @@ impl NodeService {
             uplink,
             places: CommandPermits::new(MAX_AT_ONCE),
             looks: CommandPermits::new(MAX_LOOKS),
-            gateway_is_interlock: AtomicBool::new(false),
+            gateway: Mutex::default(),
+            prepared: PreparedCommands::default(),
         }
     }
 
@@ -195,15 +222,18 @@ impl NodeService {
         }
     }
 
-    pub(crate) fn gateway_is_interlock(&self) -> bool {
-        self.gateway_is_interlock.load(Ordering::Relaxed)
+    pub(crate) fn gateway(&self) -> GatewayPeer {
+        *self.gateway.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers whether the connected gateway is an Interlock gateway: foreign gateways are not
-    /// offered the extension.
-    pub(crate) fn set_gateway_is_interlock(&self, is_interlock: bool) {
-        self.gateway_is_interlock
-            .store(is_interlock, Ordering::Relaxed);
+    /// Whether the connected gateway is an Interlock gateway: foreign gateways are not offered the
+    /// extension.
+    pub(crate) fn gateway_is_interlock(&self) -> bool {
+        self.gateway().is_interlock
+    }
+
+    pub(crate) fn set_gateway(&self, peer: GatewayPeer) {
+        *self.gateway.lock().unwrap_or_else(PoisonError::into_inner) = peer;
     }
 
     /// What a gateway may do with the document of this machine, as its owner says.

@@ -56,15 +56,15 @@ pub use forwarded::IssuedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
 pub use json::lenient_field;
 pub use limits::{
-    MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES, MAX_DENY_REASON_BYTES,
-    MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE, MAX_PLAN_BYTES,
-    MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
+    MAX_APPROVAL_ID_BYTES, MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES,
+    MAX_DENY_REASON_BYTES, MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE,
+    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
 };
 pub use pairing::{DeviceToken, Paired, PairedDevice, PairedNode, Pairing, PairingRequest};
 pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
-    CreatedApproval, Decided, Delivery, DeliveryState, ExpiredApproval, FallbackAnswer,
+    CreatedApproval, Decided, Delivery, DeliveryState, EndedPage, ExpiredApproval, FallbackAnswer,
     ForwardedClaim, Lease, NotAllowed, NullableField, PendingPage, PinnedScript, Purged,
     RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };

@@ -66,7 +66,9 @@ pub(crate) const AGENT: InputLimit = limit("agent", MAX_NAME_BYTES);
 pub(crate) const SESSION_KEY: InputLimit = limit("session key", MAX_NAME_BYTES);
 pub(crate) const HOST: InputLimit = limit("host", MAX_NAME_BYTES);
 pub(crate) const NODE: InputLimit = limit("node", MAX_NAME_BYTES);
-pub(crate) const APPROVAL_ID: InputLimit = limit("approval id", 36);
+/// Ids of this program have 36 characters; those that clients choose may have more.
+pub const MAX_APPROVAL_ID_BYTES: usize = 128;
+pub(crate) const APPROVAL_ID: InputLimit = limit("approval id", MAX_APPROVAL_ID_BYTES);
 pub(crate) const REQUESTER: InputLimit = limit("requester", MAX_NAME_BYTES);
 pub(crate) const SURFACE: InputLimit = limit("surface", MAX_NAME_BYTES);
 pub(crate) const DECIDER: InputLimit = limit("decider", MAX_NAME_BYTES);

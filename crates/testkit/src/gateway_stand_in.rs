@@ -17,6 +17,9 @@ use crate::{Machine, Run};
 
 pub const TOKEN: &str = "shared-token-of-the-gateway";
 pub const DEVICE_TOKEN: &str = "token-of-this-device-and-no-other-one";
+/// The releases of the reference whose gateways were recorded.
+pub const OLDER: &str = "2026.5.19";
+pub const NEWER: &str = "2026.9.6";
 /// Only a failure waits so long.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -54,6 +57,8 @@ pub struct StandIn {
     pub tls: Option<Arc<ServerConfig>>,
     /// What it calls itself; gateways of others say nothing.
     pub product: Option<&'static str>,
+    /// The release that it says to be.
+    pub version: &'static str,
 }
 
 impl StandIn {
@@ -65,6 +70,7 @@ impl StandIn {
             tick_ms: 30_000,
             tls: None,
             product: None,
+            version: OLDER,
         }
     }
 
@@ -120,6 +126,7 @@ impl StandIn {
             device_id: device.device_id,
             tick_ms: self.tick_ms,
             product: self.product,
+            version: self.version,
         }
     }
 
@@ -137,6 +144,7 @@ pub struct Guest {
     pub device_id: String,
     tick_ms: u64,
     product: Option<&'static str>,
+    version: &'static str,
 }
 
 impl Guest {
@@ -149,7 +157,7 @@ impl Guest {
         let mut hello = json!({
             "type": "hello-ok",
             "protocol": 4,
-            "server": { "version": "2026.5.19", "connId": "c1", "bootId": "of a newer one" },
+            "server": { "version": self.version, "connId": "c1", "bootId": "of a newer one" },
             "features": { "methods": [], "events": [] },
             "snapshot": { "presence": [], "health": {}, "stateVersion": { "presence": 1, "health": 1 }, "uptimeMs": 1 },
             "auth": { "role": "node", "scopes": [], "deviceToken": token, "issuedAtMs": 1 },
@@ -226,7 +234,7 @@ impl Done {
     /// Refused by policy, and told so to the session.
     #[track_caller]
     pub fn denied(&self, message: &str, reason: &str) {
-        self.refused("UNAVAILABLE", message);
+        self.refused("SYSTEM_RUN_DENIED", message);
         assert_eq!(self.events.len(), 1, "{self:#?}");
         assert_eq!(self.events[0].0, "exec.denied");
         assert_eq!(self.events[0].1["reason"], reason);
@@ -243,6 +251,16 @@ impl Link {
         let payload = json!({
             "id": id, "nodeId": self.device_id, "command": command,
             "paramsJSON": params_json, "idempotencyKey": "k",
+        });
+        let event = Event::new("node.invoke.request", &payload).unwrap();
+        self.send(&event.to_text());
+    }
+
+    /// The same, with how long the gateway will wait.
+    pub fn begin_within(&mut self, id: &str, command: &str, params: &Value, timeout_ms: u64) {
+        let payload = json!({
+            "id": id, "nodeId": self.device_id, "command": command,
+            "paramsJSON": params.to_string(), "idempotencyKey": "k", "timeoutMs": timeout_ms,
         });
         let event = Event::new("node.invoke.request", &payload).unwrap();
         self.send(&event.to_text());
@@ -473,6 +491,24 @@ pub struct Pair {
 impl Pair {
     pub fn of(machine: Machine) -> Self {
         let stand_in = StandIn::new();
+        let node = Node::start(&machine, &stand_in);
+        let link = stand_in.welcome();
+        Self {
+            link,
+            node,
+            stand_in,
+            machine,
+        }
+    }
+
+    /// The same with a gateway of this release, and this document of the machine.
+    pub fn of_release(version: &'static str, document: &str) -> Self {
+        let machine = Machine::new();
+        machine.start();
+        let set = machine.set_document(document);
+        assert_eq!(set.code, 0, "{set:#?}");
+        let mut stand_in = StandIn::new();
+        stand_in.version = version;
         let node = Node::start(&machine, &stand_in);
         let link = stand_in.welcome();
         Self {

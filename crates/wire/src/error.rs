@@ -33,6 +33,9 @@ impl ErrorCode {
     pub const NOT_LINKED: Self = Self::known("NOT_LINKED");
     pub const AGENT_TIMEOUT: Self = Self::known("AGENT_TIMEOUT");
     pub const APPROVAL_NOT_FOUND: Self = Self::known("APPROVAL_NOT_FOUND");
+    /// A node denied a run: nothing of it was started. Newer gateways take every other code of a node
+    /// for an unknown outcome.
+    pub const SYSTEM_RUN_DENIED: Self = Self::known("SYSTEM_RUN_DENIED");
     /// Newer gateways report a missing scope with this code. An Interlock gateway reports
     /// `INVALID_REQUEST`, which every client understands.
     pub const FORBIDDEN: Self = Self::known("FORBIDDEN");

@@ -4,7 +4,8 @@
 //! (what one WebSocket message is), [`error`] and [`refusal`] (how requests are refused),
 //! [`schema`] and [`params`] (what a method takes), [`results`] (what it returns), [`contract`],
 //! [`method`], [`scope`] and [`event`] (who may call and hear what), [`identity`] (who a device is), [`hello`] (the first messages to a client),
-//! [`node`] (how a command runs on another machine), [`approval`] (how approvers are asked),
+//! [`release`] (which release of the reference is at the other end), [`node`] (how a command runs on
+//! another machine), [`approval`] and [`approval_record`] (how approvers are asked, and what came of it),
 //! [`json`] (which texts are refused at every transport).
 //!
 //! Input is untrusted. Every reader here is total, refuses what it does not know, and costs no more
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approval;
+pub mod approval_record;
 pub mod close;
 pub mod contract;
 pub mod error;
@@ -27,6 +29,7 @@ pub mod node;
 pub mod params;
 pub mod reference;
 pub mod refusal;
+pub mod release;
 pub mod results;
 pub mod schema;
 pub mod scope;
@@ -37,6 +40,7 @@ pub use error::{ErrorCode, WireError};
 pub use frame::{BadFrame, Event, Frame, Request, Response, StateVersion};
 pub use params::{Connect, Params};
 pub use refusal::WireRefusal;
+pub use release::PeerRelease;
 pub use scope::{OperatorScope, Role, Scopes};
 pub use secret::Secret;
 

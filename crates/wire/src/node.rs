@@ -15,6 +15,7 @@ mod command;
 pub mod extension;
 mod output;
 mod plan;
+mod plan_policy;
 mod registry;
 
 pub use command::{CommandText, RawCommandMismatch, command_text, format_exec_command};
@@ -22,6 +23,10 @@ pub use output::{
     EVENT_OUTPUT_CHARS, MAX_OUTPUT_BYTES, OutputStream, RunOutput, TRUNCATED, event_output,
 };
 pub use plan::{MutableFileOperand, SentPlan, SystemRunPlan};
+pub use plan_policy::{
+    AllowAlwaysCoverage, CoveredPattern, MAX_SNAPSHOT_RULES, PlanExecPolicy, PlanPolicyRule,
+    PlanPolicySnapshot,
+};
 pub use registry::{MAX_LISTED_NODES, NodeEntry, NodeListing, NodePairRequested, NodePairResolved};
 
 pub const SYSTEM_RUN: &str = "system.run";
@@ -31,6 +36,8 @@ pub const SYSTEM_EXEC_APPROVALS_GET: &str = "system.execApprovals.get";
 pub const SYSTEM_EXEC_APPROVALS_SET: &str = "system.execApprovals.set";
 /// How long an invocation may take when its caller does not say.
 pub const DEFAULT_INVOKE_TIMEOUT_MS: u64 = 30_000;
+/// The exit code that newer releases give a run which its time limit ended. Older ones give none.
+pub const TIMEOUT_EXIT_CODE: i64 = 124;
 /// The session that events of a run without one belong to.
 pub const DEFAULT_SESSION_KEY: &str = "node";
 
@@ -200,10 +207,13 @@ pub struct SystemRunPrepare {
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
+    /// Sent by newer gateways: the environment of the run that they prepare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub env: Option<BTreeMap<String, String>>,
     /// From an Interlock gateway to an Interlock node.
     #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
     pub policy_layer: Option<extension::PolicyLayer>,
-    /// From an Interlock gateway to an Interlock node: the protocol tells them with the run only.
+    /// From an Interlock gateway to an Interlock node: older releases tell them with the run only.
     #[serde(rename = "interlockCall", skip_serializing_if = "Option::is_none")]
     pub call_facts: Option<extension::ForwardedCallFacts>,
 }
@@ -397,7 +407,7 @@ impl Denial {
     }
 
     pub fn error(&self) -> WireError {
-        WireError::new(ErrorCode::UNAVAILABLE, self.message)
+        WireError::new(ErrorCode::SYSTEM_RUN_DENIED, self.message)
     }
 }
 

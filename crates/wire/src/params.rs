@@ -82,12 +82,14 @@ macro_rules! params {
     };
 }
 
+mod approval_records;
 mod approvals;
 mod connect;
 mod control;
 mod nodes;
 mod pairing;
 
+pub use approval_records::*;
 pub use approvals::*;
 pub use connect::*;
 pub use control::*;

@@ -123,6 +123,7 @@ refusals! {
     APPROVAL_ALREADY_PENDING = WireRefusal::invalid("", "approval id already pending");
     APPROVAL_WAIT_NOT_FOUND = WireRefusal::invalid("", "approval expired or not found");
     APPROVAL_NOT_FOUND = WireRefusal::invalid("APPROVAL_NOT_FOUND", "unknown or expired approval id").reason();
+    APPROVAL_RECORD_NOT_FOUND = WireRefusal::invalid("APPROVAL_NOT_FOUND", "approval not found").reason();
     APPROVAL_ALREADY_RESOLVED = WireRefusal::invalid("APPROVAL_ALREADY_RESOLVED", "approval already resolved").reason();
     APPROVAL_ALLOW_ALWAYS_UNAVAILABLE = WireRefusal::invalid("APPROVAL_ALLOW_ALWAYS_UNAVAILABLE", "allow-always is unavailable because the effective policy requires approval every time").reason();
     INVALID_DECISION = WireRefusal::invalid("", "invalid decision");

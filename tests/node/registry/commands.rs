@@ -238,6 +238,10 @@ fn a_person_sees_and_approves_nodes_and_their_documents() {
     let node = &shown["agents"]["main"]["node"];
     assert_eq!(node["nodeId"], id.as_str(), "{shown}");
     assert_eq!(node["policy"]["ask"]["effective"]["value"], "off");
+    // A foreign node does not know what this gateway adds.
+    let joined = &shown["agents"]["main"]["joined"];
+    assert_eq!(joined["joinedBy"], "gateway", "{shown:#}");
+    assert_eq!(joined["security"], "allowlist", "{shown:#}");
 
     let file = machine.file("document.json5", "{ version: 1 }");
     let file = file.to_str().unwrap();

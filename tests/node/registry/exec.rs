@@ -81,8 +81,10 @@ fn a_run_that_the_node_wants_approved_is_asked_about_here_and_its_plan_replayed_
     assert_eq!(result["content"][0]["text"], "done there\n");
 
     let prepare = seen.recv().unwrap();
-    let words = json!(["/bin/sh", "-lc", "id -un"]);
-    assert_eq!(prepare["params"]["command"], words);
+    // A single plain command needs no shell.
+    assert_eq!(prepare["params"]["command"], json!(["id", "-un"]));
+    assert_eq!(prepare["params"]["rawCommand"], "id -un");
+    assert_eq!(prepare["params"]["env"], json!({ "LANG": "C" }));
     let (first, replay) = (seen.recv().unwrap(), seen.recv().unwrap());
     assert_eq!(first["params"]["approved"], false);
     let made = plan(&prepare["params"]);
@@ -351,7 +353,12 @@ fn an_approved_run_that_outlives_the_gateway_is_unknown_and_then_told_by_the_nod
     let prepare = node.invocation();
     node.give(&prepare, &json!({ "plan": plan(&prepare["params"]) }));
     let run = node.invocation();
-    node.fail(&run, "UNAVAILABLE", "SYSTEM_RUN_DENIED: approval required");
+    // As nodes of the newest release say it.
+    node.fail(
+        &run,
+        "SYSTEM_RUN_DENIED",
+        "SYSTEM_RUN_DENIED: approval required",
+    );
     let result = calling.join().unwrap();
     let id = result["details"]["approvalId"].as_str().unwrap();
     machine.ok(&["approvals", "approve", id]);

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use interlock_host::LocalHost;
-use interlock_policy::{AgentId, Levels, Preset};
+use interlock_policy::{AgentId, Levels, Preset, deny_rules};
 use serde_json::{Map, Value, json};
 
 use super::{CommandOutcome, approvals, known_scope, level_row, nodes, open, outside_runs};
@@ -74,8 +74,34 @@ struct ShownAgent {
     agent: AgentId,
     exec_host: String,
     levels: Levels,
+    /// Deny rules of this host's document, which hold on nodes too.
+    deny_rules: usize,
     /// What the node says, where its commands run on one.
     node: Option<Result<nodes::NodePolicy, Failure>>,
+}
+
+impl ShownAgent {
+    /// What this gateway adds to the policy of a node.
+    fn gateway_layer(&self) -> Value {
+        json!({
+            "security": self.levels.security.value(),
+            "ask": self.levels.ask.value(),
+            "denyRules": self.deny_rules,
+        })
+    }
+
+    fn gateway_layer_text(&self) -> String {
+        let rules = match self.deny_rules {
+            0 => "no deny rules".to_owned(),
+            1 => "1 deny rule".to_owned(),
+            count => format!("{count} deny rules"),
+        };
+        format!(
+            "for runs on a node this gateway's config and document are one more layer: security {}, ask {}, {rules}",
+            self.levels.security.value(),
+            self.levels.ask.value()
+        )
+    }
 }
 
 fn show(
@@ -104,10 +130,12 @@ fn show(
             let node = config.exec_for(agent.as_str()).node;
             nodes::NodePolicy::read(state, host, node.as_deref(), &agent)
         });
+        let deny_rules = deny_rules(&document, &agent).len();
         shown.push(ShownAgent {
             agent,
             exec_host,
             levels,
+            deny_rules,
             node,
         });
     }
@@ -125,8 +153,14 @@ fn show(
                     "managedBy": managed,
                     "policy": shown.levels,
                 });
+                if shown.node.is_some() {
+                    value["gatewayLayer"] = shown.gateway_layer();
+                }
                 match &shown.node {
-                    Some(Ok(node)) => value["node"] = node.to_json(),
+                    Some(Ok(node)) => {
+                        value["node"] = node.to_json();
+                        value["joined"] = node.joined(&shown.levels).to_json();
+                    }
                     Some(Err(failure)) => {
                         value["node"] = json!({ "unknown": failure.to_string() });
                     }
@@ -140,13 +174,14 @@ fn show(
     }
     let paint = Paint::stdout();
     let mut out = String::new();
-    for ShownAgent {
-        agent,
-        exec_host,
-        levels,
-        node,
-    } in &shown
-    {
+    for one in &shown {
+        let ShownAgent {
+            agent,
+            exec_host,
+            levels,
+            node,
+            ..
+        } = one;
         let separator = if out.is_empty() { "" } else { "\n" };
         out += &format!("{separator}{}\n", paint.strong(&format!("agent {agent}")));
         let mut rows = vec![vec!["host".to_owned(), exec_host.clone()]];
@@ -160,6 +195,9 @@ fn show(
         rows.push(level_row("ask", &levels.ask));
         rows.push(level_row("askFallback", &levels.ask_fallback));
         out += &output::table(&rows, "  ");
+        if node.is_some() {
+            out += &format!("  {}\n", one.gateway_layer_text());
+        }
         match node {
             Some(Ok(node)) => {
                 let version = node.version.as_deref().unwrap_or("unknown");
@@ -169,6 +207,7 @@ fn show(
                     output::visible(version)
                 );
                 out += &output::table(&node.rows(), "    ");
+                out += &format!("  {}\n", node.joined(levels).shown());
             }
             Some(Err(failure)) => {
                 out += &format!("  the node's own policy cannot be read: {failure}\n");

@@ -225,7 +225,7 @@ fn decided(
     let how = output::line(&ended.to_string());
     if !ended.ending.allows() {
         return Ok(HookAnswer::Deny(format!(
-            "{} was denied: {how}. {DENIAL_TEXT}",
+            "{} was {how}. {DENIAL_TEXT}",
             approval.short_id
         )));
     }

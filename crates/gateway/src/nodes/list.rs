@@ -148,7 +148,7 @@ fn connected(node: &Node, paired: bool, rules: Option<&GatewayNodes>) -> NodeEnt
         path_env: node.client.path_env.clone(),
         connected_at_ms: Some(node.client.connected_at_ms),
         last_seen_at_ms: Some(node.client.heard_at_ms()),
-        last_seen_reason: Some("connect".to_owned()),
+        last_seen_reason: Some(node.client.seen_reason().to_owned()),
         approved_at_ms: node.approved().at_ms,
         paired,
         connected: true,

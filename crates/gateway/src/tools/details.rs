@@ -33,6 +33,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) omitted_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output_fault: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(super) dropped_env: &'a [String],
     #[serde(flatten)]
     pub(super) host: HostDetails<'a>,
 }

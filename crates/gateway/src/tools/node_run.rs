@@ -8,6 +8,7 @@
 mod approval;
 mod follow;
 mod foreign;
+mod foreign_command;
 mod levels;
 mod refusals;
 mod stored;
@@ -35,6 +36,7 @@ use crate::gateway::Gateway;
 use crate::nodes::extension::NodeErrorText;
 use crate::nodes::{Node, NodeInvocation, approval as wire_approval, choose};
 use crate::work::blocking;
+use foreign_command::ForeignCommand;
 
 /// Characters of output in a result, where the config says nothing.
 const SHOWN_CHARS: usize = 200_000;
@@ -169,11 +171,18 @@ impl NodeRun {
             .map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
         let scope = gateway.host.scope_under(&call.agent, Arc::clone(config))?;
         let limit = scope.time_limit(seconds);
+        let (command, raw_command) = if keeps_transcripts {
+            let text = &parameters.command;
+            (node.platform.shell(text), text.clone())
+        } else {
+            let sent = ForeignCommand::of_text(node.platform, &parameters.command);
+            (sent.command, sent.raw_command)
+        };
         Ok(Ok(Self {
             gateway: Arc::clone(gateway),
             run: SystemRun {
-                command: node.platform.shell(&parameters.command),
-                raw_command: Some(parameters.command.clone()),
+                command,
+                raw_command: Some(raw_command),
                 cwd: parameters.workdir.clone(),
                 env: (!env.is_empty()).then_some(env),
                 timeout_ms: limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
@@ -283,6 +292,7 @@ impl NodeRun {
             session_key: self.run.session_key.clone(),
             security: Some(self.levels.security().to_string()),
             ask: Some(self.levels.ask().to_string()),
+            env: self.run.env.clone().filter(|_| !self.keeps_transcripts),
             policy_layer: self.keeps_transcripts.then(|| self.levels.layer()),
             call_facts: self.keeps_transcripts.then(|| ForwardedCallFacts {
                 env: self.run.env.clone().unwrap_or_default(),

@@ -104,6 +104,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
         session_id: None,
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
+        dropped_env: &report.dropped_variables,
         host: HostDetails::of(report.location.node.as_ref()),
     };
     // The end itself is noted first, and stands in the status line for models.
@@ -111,6 +112,12 @@ fn ended(report: &RunEndReport) -> ToolResult {
     let mut notes = Vec::new();
     if report.out_of_memory {
         notes.push("The command ran out of its memory limit.".to_owned());
+    }
+    if !report.dropped_variables.is_empty() {
+        notes.push(format!(
+            "(the node does not pass these variables to shell text: {}; a single plain command gets them)",
+            report.dropped_variables.join(", ")
+        ));
     }
     for (pid, command) in &report.leftovers {
         notes.push(format!("(left behind: {command}, pid {pid})"));

@@ -117,6 +117,8 @@ pub(crate) struct RunEndReport {
     pub(crate) ends_whole_tree: bool,
     /// Whether the host counts the bytes of the output.
     pub(crate) counts_output: bool,
+    /// Environment variables of the call that the host did not pass to the command.
+    pub(crate) dropped_variables: Vec<String>,
 }
 
 /// Lines that say what is left out do not count against the limit of an Interlock node.
@@ -152,6 +154,7 @@ impl RunEndReport {
             output_fault: ended.fault.clone(),
             ends_whole_tree: true,
             counts_output: true,
+            dropped_variables: Vec::new(),
         }
     }
 
@@ -191,6 +194,7 @@ impl RunEndReport {
             output_fault: None,
             ends_whole_tree: true,
             counts_output: true,
+            dropped_variables: Vec::new(),
         }
     }
 
@@ -240,6 +244,7 @@ impl RunEndReport {
             output_fault: None,
             ends_whole_tree: false,
             counts_output: false,
+            dropped_variables: Vec::new(),
         }
     }
 }

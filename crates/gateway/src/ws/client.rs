@@ -39,6 +39,8 @@ pub(crate) struct Client {
     seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
     shown: Mutex<HashSet<String>>,
+    /// Why a node was heard of last, as it said.
+    seen_reason: Mutex<&'static str>,
 }
 
 /// Who a client is, as the handshake found.
@@ -77,7 +79,23 @@ impl Client {
             seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
             shown: Mutex::default(),
+            seen_reason: Mutex::new("connect"),
         }
+    }
+
+    /// Why the client was heard of last.
+    pub(crate) fn seen_reason(&self) -> &'static str {
+        *self
+            .seen_reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_seen_reason(&self, reason: &'static str) {
+        *self
+            .seen_reason
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = reason;
     }
 
     /// Its name as other clients see it.

@@ -130,6 +130,7 @@ where
         }
     };
     if text.len() > interlock_wire::frame::MAX_HANDSHAKE_BYTES {
+        reader.too_large();
         return Err(Close::too_large());
     }
     let request = match Request::parse(&text) {

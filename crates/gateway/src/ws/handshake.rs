@@ -219,7 +219,8 @@ fn prove(
         return Ok((RightsProof::NotAsked, None));
     }
     let refusal = match (mode, &auth.device_token, shared) {
-        (_, Some(_), None) => &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
+        // A client that shows the token of a device means that one, whatever it shows besides.
+        (_, Some(_), _) => &refusal::AUTH_DEVICE_TOKEN_MISMATCH,
         (GatewayAuthMode::Password, _, None) => &refusal::AUTH_PASSWORD_MISSING,
         (GatewayAuthMode::Password, _, Some(_)) => &refusal::AUTH_PASSWORD_MISMATCH,
         (_, _, None) => &refusal::AUTH_TOKEN_MISSING,

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use interlock_wire::{Event, OperatorScope, Role, event};
 
 use super::client::Client;
+use super::read_approvals::ReadApprovals;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     clients: Mutex<Clients>,
     /// Bytes that wait for all of them.
     pub(super) buffered: Arc<AtomicUsize>,
+    read: ReadApprovals,
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +25,20 @@ struct Clients {
 }
 
 impl Hub {
+    /// Remembers that the device of a client read an approval.
+    pub(crate) fn note_read(&self, client: &Client, approval: &str) {
+        if let Some(device) = &client.device {
+            self.read.note(device, approval);
+        }
+    }
+
+    /// Whether the device of a client read an approval a moment ago, on whichever connection. Command
+    /// lines connect anew for every request.
+    pub(crate) fn was_read_by_device(&self, client: &Client, approval: &str) -> bool {
+        let device = client.device.as_ref();
+        device.is_some_and(|device| self.read.contains(device, approval))
+    }
+
     pub(super) fn add(&self, client: &Arc<Client>) {
         let mut clients = self.lock();
         if let Some(device) = &client.device {

@@ -1,7 +1,7 @@
 //! The WebSocket protocol: one connection of an operator or a node.
 //!
 //! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), `client` (a
-//! connection that was welcomed), `hub` (all of them), `connection` (its life), `methods`, then `subscriptions`
+//! connection that was welcomed), `hub` (all of them), `read_approvals` (what a device has read), `connection` (its life), `methods`, then `subscriptions`
 //! (output that is sent as it comes).
 
 pub(crate) mod client;
@@ -10,6 +10,7 @@ mod handshake;
 pub(crate) mod hub;
 pub(crate) mod methods;
 mod outbox;
+mod read_approvals;
 mod socket;
 pub(crate) mod subscriptions;
 

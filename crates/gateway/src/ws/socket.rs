@@ -3,14 +3,15 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use interlock_wire::Close;
 use interlock_wire::frame::{MAX_FRAME_BYTES, MAX_HANDSHAKE_BYTES};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -33,17 +34,30 @@ pub(super) enum Received {
     Gone,
 }
 
+/// How long, and how much, is read of a client that sent too much, before its connection is dropped:
+/// with unread bytes the close frame would be lost.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+const DRAIN_PAUSE: Duration = Duration::from_millis(500);
+const DRAIN_BYTES: usize = 2 * MAX_FRAME_BYTES;
+
 pub(super) struct SocketReader<S>(SplitStream<WebSocketStream<Metered<S>>>, Arc<Allowance>);
 pub(super) struct SocketWriter<S>(SplitSink<WebSocketStream<Metered<S>>, Message>);
 
 /// Both directions of a connection that was upgraded.
-pub(super) async fn open<S: AsyncRead + AsyncWrite + Unpin>(
-    stream: S,
-) -> (SocketReader<S>, SocketWriter<S>) {
-    let allowance = Arc::new(Allowance(AtomicUsize::new(BEFORE_WELCOME)));
+pub(super) async fn open<S>(stream: S) -> (SocketReader<S>, SocketWriter<S>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let allowance = Arc::new(Allowance {
+        left: AtomicUsize::new(BEFORE_WELCOME),
+        has_sent_too_much: AtomicBool::new(false),
+    });
     let metered = Metered {
-        stream,
+        stream: Some(stream),
         allowance: Arc::clone(&allowance),
+        drain: |stream| {
+            tokio::spawn(drain(stream));
+        },
     };
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_FRAME_BYTES))
@@ -64,17 +78,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketReader<S> {
             Some(Ok(
                 Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_),
             )) => Received::Alive,
-            Some(Err(Error::Capacity(_))) => Received::TooLarge,
+            Some(Err(Error::Capacity(_))) => self.too_large(),
             Some(Err(Error::Io(error))) if error.kind() == io::ErrorKind::FileTooLarge => {
-                Received::TooLarge
+                self.too_large()
             }
             Some(Ok(Message::Close(_)) | Err(_)) | None => Received::Gone,
         }
     }
 
+    /// The rest of the message is read, and dropped, when the connection ends.
+    pub(super) fn too_large(&self) -> Received {
+        self.1.has_sent_too_much.store(true, Ordering::Relaxed);
+        Received::TooLarge
+    }
+
     /// From now on messages may be as long as the protocol allows.
     pub(super) fn welcome(&self) {
-        self.1.0.store(usize::MAX, Ordering::Relaxed);
+        self.1.left.store(usize::MAX, Ordering::Relaxed);
     }
 }
 
@@ -105,12 +125,52 @@ pub(super) fn close_frame(close: Close) -> CloseFrame {
 }
 
 /// How much may still be read.
-struct Allowance(AtomicUsize);
+struct Allowance {
+    left: AtomicUsize,
+    has_sent_too_much: AtomicBool,
+}
 
 /// A stream that stops reading when its allowance is used up.
 struct Metered<S> {
-    stream: S,
+    /// None only when it is dropped.
+    stream: Option<S>,
     allowance: Arc<Allowance>,
+    /// Reads what is left and drops it; a function of its own, since only [`open`] knows that the
+    /// stream may outlive its task.
+    drain: fn(S),
+}
+
+impl<S> Metered<S> {
+    fn stream(&mut self) -> io::Result<&mut S> {
+        self.stream
+            .as_mut()
+            .ok_or(io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl<S> Drop for Metered<S> {
+    fn drop(&mut self) {
+        let sent_too_much = self.allowance.has_sent_too_much.load(Ordering::Relaxed);
+        if let Some(stream) = self.stream.take().filter(|_| sent_too_much) {
+            (self.drain)(stream);
+        }
+    }
+}
+
+/// Reads and drops what a client still sends, until it has read that it is to go.
+async fn drain<S: AsyncRead + Unpin>(mut stream: S) {
+    let reading = async {
+        let mut bytes = [0; 4096];
+        let mut left = DRAIN_BYTES;
+        while left > 0 {
+            let read = tokio::time::timeout(DRAIN_PAUSE, stream.read(&mut bytes)).await;
+            match read {
+                Ok(Ok(read)) if read > 0 => left = left.saturating_sub(read),
+                _ => return,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
@@ -119,9 +179,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let left = self.allowance.0.load(Ordering::Relaxed);
+        let left = self.allowance.left.load(Ordering::Relaxed);
         if left == usize::MAX {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            return Pin::new(self.stream()?).poll_read(context, buffer);
         }
         if left == 0 {
             return Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()));
@@ -129,11 +189,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let mut bytes = [0; 4096];
         let room = left.min(buffer.remaining()).min(bytes.len());
         let mut part = ReadBuf::new(&mut bytes[..room]);
-        let polled = Pin::new(&mut self.stream).poll_read(context, &mut part);
+        let polled = Pin::new(self.stream()?).poll_read(context, &mut part);
         let read = part.filled().len();
         buffer.put_slice(part.filled());
         // Only this reader takes from it; a client that is welcomed meanwhile keeps that.
-        let _ = self.allowance.0.compare_exchange(
+        let _ = self.allowance.left.compare_exchange(
             left,
             left - read,
             Ordering::Relaxed,
@@ -149,14 +209,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        Pin::new(self.stream()?).poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        Pin::new(self.stream()?).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        Pin::new(self.stream()?).poll_shutdown(context)
     }
 }

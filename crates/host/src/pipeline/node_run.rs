@@ -44,6 +44,9 @@ pub struct ForwardedRun<'a> {
     /// The owner of the session, if the gateway handles it later; see
     /// [`crate::process::owner_digest`].
     pub owner: Option<&'a str>,
+    /// How long the operator of this host may take, where a run without an approval is shown to the
+    /// operator. `None`: the gateway asks its own approvers.
+    pub operator_patience: Option<std::time::Duration>,
 }
 
 impl ForwardedRun<'_> {
@@ -136,6 +139,7 @@ pub struct ApproverNotes {
 pub struct PreparedPlan {
     plan: RunPlan,
     is_bound: bool,
+    is_allowed_by_allowlist: bool,
     notes: ApproverNotes,
 }
 
@@ -149,22 +153,38 @@ impl PreparedPlan {
         self.is_bound
     }
 
+    /// Whether the allowlist of this host allows it as things stand, so that no approver is needed.
+    pub fn is_allowed_by_allowlist(&self) -> bool {
+        self.is_allowed_by_allowlist
+    }
+
     /// Notes for the approver.
     pub fn notes(&self) -> &ApproverNotes {
         &self.notes
     }
 }
 
+impl ApproverNotes {
+    /// The entries that *always* would store; none where it would store nothing.
+    pub fn always(&self) -> &[Entry] {
+        &self.always
+    }
+}
+
 impl LocalHost {
-    /// Makes the plan of a request, with everything pinned that an approval would hold on to. It
-    /// says nothing about whether it may run. What could not be bound gets one only if the policy
-    /// allows it without an approval.
+    /// Makes the plan of a request, with everything pinned that an approval would hold on to. What the
+    /// policy denies, whatever an approver says, gets none: no approver is asked in vain. What could
+    /// not be bound gets one only if the policy allows it without an approval.
     pub fn prepare_forwarded(&self, request: &ExecRequest<'_>) -> Result<PreparedPlan, ExecError> {
-        let judged = self.judge(request)?;
+        let judged = self.judge_forwarded(request)?;
         // An approver should not have to decide about a command that cannot work.
         let analysis = &judged.evaluation.analysis;
         if let Some(refusal) = refusal(analysis) {
             return Err(refusal.into());
+        }
+        if judged.evaluation.verdict.outcome == Outcome::Deny {
+            let verdict = judged.evaluation.verdict;
+            return Err(ExecError::Denied(Box::new(verdict)));
         }
         if !is_open(&judged.levels)
             && let Some(mistake) = preflight(analysis)
@@ -200,9 +220,11 @@ impl LocalHost {
             no_always: approval.no_always(),
             view: plan_view(&plan, verdict),
         };
+        let own = &judged.evaluation.verdict;
         Ok(PreparedPlan {
             plan,
             is_bound,
+            is_allowed_by_allowlist: own.outcome.is_allow() && own.by_allowlist,
             notes,
         })
     }
@@ -228,6 +250,11 @@ impl LocalHost {
         let permitted = self.permitted(request, &judged, forwarded);
         let (mut plan, proof) = match permitted {
             Ok(permitted) => permitted,
+            Err(ForwardedRunError::ApprovalRequired(_))
+                if self.may_ask_operator(judged.levels.ask.value(), forwarded) =>
+            {
+                return self.exec_by_operator(request, forwarded, supervisor);
+            }
             Err(error) => {
                 self.store().change(|change| {
                     // What an approver allowed gets no second try at the same check. Other runs
@@ -535,7 +562,7 @@ fn asking<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
     }
 }
 
-fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
+pub(super) fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
     ExecRequest {
         source: request.source.clone(),
         cwd: request.cwd.clone(),
@@ -545,7 +572,7 @@ fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
     }
 }
 
-fn session_key(request: &ExecRequest<'_>) -> String {
+pub(super) fn session_key(request: &ExecRequest<'_>) -> String {
     match request.session_key {
         Some(key) if !key.is_empty() => key.to_owned(),
         _ => format!("agent:{}:main", request.agent),

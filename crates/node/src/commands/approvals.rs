@@ -1,7 +1,7 @@
 //! `system.execApprovals.get` and `.set`: the approvals document of this machine.
 
 use interlock_config::RemoteDocument;
-use interlock_host::{Author, HostError};
+use interlock_host::{Author, HostError, now_ms};
 use interlock_policy::Document;
 use interlock_rules::RulesError;
 use interlock_wire::WireError;
@@ -23,7 +23,10 @@ const ONLY_TIGHTEN: &str =
 /// The document as gateways get it.
 pub(crate) fn get(service: &NodeService) -> Result<ExecApprovalsSnapshot, WireError> {
     let shown = service.host.rules().shown_document();
-    let (file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let (mut file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
+    if !service.gateway_is_interlock() {
+        file = service.prepared.tell_in(file, now_ms());
+    }
     Ok(ExecApprovalsSnapshot {
         path: service.host.store().path().display().to_string(),
         exists: true,
@@ -40,6 +43,7 @@ pub(crate) fn set(
     let set: SystemExecApprovalsSet = request.read()?;
     let file = set.file.filter(Value::is_object);
     let file = file.ok_or_else(|| refuse("exec approvals file required"))?;
+    let file = service.prepared.take_out_of(file);
     let hash = set.base_hash.filter(|hash| !hash.trim().is_empty());
     let hash = hash.ok_or_else(|| refuse("exec approvals base hash required; reload and retry"))?;
     let unavailable = |error: HostError| WireError::unavailable(error.to_string());

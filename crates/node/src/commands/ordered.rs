@@ -82,6 +82,7 @@ fn begin(
         yields: Yield::After(Duration::from_millis(order.wait_ms).min(MAX_WAIT)),
         shows_output: order.wait_ms > 0,
         owner: Some(&owner),
+        operator_patience: None,
     };
     let running = match start(service, run, run_id, &how) {
         Ok(Begun::Running(running)) => running,

@@ -10,13 +10,14 @@ use interlock_programs::{Lookup, Resolver as _};
 use interlock_wire::WireError;
 use interlock_wire::node::extension::PolicyLayer;
 use interlock_wire::node::{
-    MutableFileOperand, NodeInvokeRequest, SystemRunPlan, SystemRunPrepare, SystemRunPrepared,
-    command_text,
+    Denial, MutableFileOperand, NodeInvokeRequest, SystemRunPlan, SystemRunPrepare,
+    SystemRunPrepared, command_text,
 };
 use serde_json::json;
 
 use super::call::{self, CommandCall, given};
 use super::ordered::{PTY_SIZE, stdin};
+use super::plan_policy::PlanPolicy;
 use crate::serve::NodeService;
 
 pub(crate) fn prepare(
@@ -38,7 +39,10 @@ pub(crate) fn prepare(
         ask: params.ask.clone(),
         ..PolicyLayer::default()
     });
-    let facts = params.call_facts.clone().unwrap_or_default();
+    let mut facts = params.call_facts.clone().unwrap_or_default();
+    if let (None, Some(env)) = (&params.call_facts, params.env.clone()) {
+        facts.env = env;
+    }
     env::check_overrides(&facts.env)
         .map_err(|rejected| WireError::invalid(rejected.to_string()))?;
     let mut call = CommandCall {
@@ -69,6 +73,13 @@ pub(crate) fn prepare(
             .then(|| call::own_words(&error));
         own.flatten().unwrap_or_else(|| refused(&error))
     })?;
+    let gateway = service.gateway();
+    let policy = if gateway.release.reads_policy_of_plans() {
+        Some(PlanPolicy::of(service, &call.agent, &prepared)?)
+    } else {
+        None
+    };
+    let snapshot = policy.as_ref().and_then(|policy| policy.snapshot.as_ref());
     let plan = SystemRunPlan {
         // Nothing is said to be held that is not.
         mutable_file_operand: prepared
@@ -81,17 +92,21 @@ pub(crate) fn prepare(
         command_preview: texts.preview,
         agent_id: given(params.agent_id.as_deref()).map(str::to_owned),
         session_key: call.session_key.clone(),
-        policy_snapshot: None,
+        policy_snapshot: snapshot.map(|snapshot| json!(snapshot)),
     };
     let handed_out = service.host.issue_plan(&plan.digest(), &prepared);
     handed_out.map_err(|error| WireError::unavailable(error.to_string()))?;
-    let notes = service
-        .gateway_is_interlock()
-        .then(|| json!(prepared.notes()));
+    if !gateway.is_interlock {
+        let is_allowed = prepared.is_allowed_by_allowlist();
+        let prepared = &service.prepared;
+        prepared.note(&call.agent, &plan.command_text, is_allowed);
+    }
+    let notes = gateway.is_interlock.then(|| json!(prepared.notes()));
     Ok(SystemRunPrepared {
         plan,
         interlock: notes.and_then(|notes| serde_json::from_value(notes).ok()),
-        ..SystemRunPrepared::default()
+        exec_policy: policy.as_ref().map(|policy| json!(policy.exec_policy)),
+        allow_always_coverage: policy.as_ref().map(|policy| json!(policy.coverage)),
     })
 }
 
@@ -168,6 +183,14 @@ fn operand(plan: &RunPlan, argv: &[String], call: &CommandCall) -> Option<Mutabl
 /// Why there is no plan, as gateways know it.
 fn refused(error: &ExecError) -> WireError {
     match error {
+        // No approval helps: in the words of the run that it would be.
+        ExecError::Denied(verdict) => match verdict.reason.code {
+            "security-deny" => WireError::invalid(Denial::SECURITY_DENY.message),
+            "env-rejected" => WireError::invalid(&verdict.reason.message),
+            "deny-rule" => denied(&verdict.reason.message),
+            _ => WireError::invalid(Denial::ALLOWLIST_MISS.message),
+        },
+        ExecError::Tool(_) => WireError::invalid(Denial::SECURITY_DENY.message),
         ExecError::Unbound(refusal) => {
             let unbound = refusal.binding.unbound.as_ref();
             // Without a way out nothing is there that could be bound.

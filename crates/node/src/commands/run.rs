@@ -1,6 +1,7 @@
 //! `system.run`: judged by this machine, run by its supervisor.
 
 use std::path::Path;
+use std::time::Duration;
 
 use interlock_approvals::ApprovalDecision;
 use interlock_config::RemoteDocument;
@@ -13,17 +14,21 @@ use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::env;
 use interlock_supervisor::{ClientError, EndedRun, RunConversation, StartedRun, Waited};
 use interlock_transcript::{ChunkStream, Cursor, TranscriptError, TranscriptReader};
-use interlock_wire::WireError;
 use interlock_wire::node::{
-    Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream, RunOutput, SentPlan,
-    SystemRun, SystemRunPlan, SystemRunResult,
+    DEFAULT_INVOKE_TIMEOUT_MS, Denial, ExecDenied, ExecFinished, NodeInvokeRequest, OutputStream,
+    RunOutput, SentPlan, SystemRun, SystemRunPlan, SystemRunResult, TIMEOUT_EXIT_CODE,
 };
+use interlock_wire::{ErrorCode, WireError};
 
 use super::call::{self, CommandCall, given};
 use crate::serve::{CommandAnswer, NodeService};
 
 /// The longest id of a run.
 pub(super) const MAX_RUN_ID: usize = 200;
+/// A run that the operator allowed has this long to start before its gateway gives up.
+const ANSWER_MARGIN: Duration = Duration::from_secs(2);
+/// An approval waits no longer for a decision.
+const MAX_OPERATOR_PATIENCE: Duration = Duration::from_mins(30);
 /// How much of a transcript is read at a time.
 const PIECE: usize = 64 * 1024;
 
@@ -43,7 +48,8 @@ pub(crate) fn run(service: &NodeService, request: &NodeInvokeRequest) -> Command
         Ok(texts) => texts.text,
         Err(error) => return failed(error),
     };
-    match forward(service, &params, &run_id) {
+    let patience = operator_patience(service, request.timeout_ms);
+    match forward(service, &params, &run_id, patience) {
         Ok((result, over)) => {
             let finished = ExecFinished::of(&params, &run_id, &command, &result);
             let answer =
@@ -59,6 +65,18 @@ pub(crate) fn run(service: &NodeService, request: &NodeInvokeRequest) -> Command
             failed(error).telling(ExecDenied::NAME, &denied)
         }
     }
+}
+
+/// How long the operator of this machine may take to decide about a run without an approval: as long
+/// as a foreign gateway waits for the run. `None` for an Interlock gateway, which asks by itself.
+fn operator_patience(service: &NodeService, timeout_ms: Option<u64>) -> Option<Duration> {
+    if service.gateway_is_interlock() {
+        return None;
+    }
+    let wait = Duration::from_millis(timeout_ms.unwrap_or(DEFAULT_INVOKE_TIMEOUT_MS));
+    let wait = wait.min(MAX_OPERATOR_PATIENCE);
+    wait.checked_sub(ANSWER_MARGIN)
+        .filter(|wait| !wait.is_zero())
 }
 
 fn failed(error: WireError) -> CommandAnswer {
@@ -98,8 +116,16 @@ fn forward(
     service: &NodeService,
     params: &SystemRun,
     run_id: &str,
+    operator_patience: Option<Duration>,
 ) -> Result<(SystemRunResult, Option<WaitedRun>), NoResult> {
-    match start(service, params, run_id, &RunHow::default())? {
+    let how = RunHow {
+        operator_patience,
+        ..RunHow::default()
+    };
+    match service
+        .places
+        .at_run(|| start(service, params, run_id, &how))?
+    {
         Begun::Running(running) => {
             let over = service.places.at_run(|| WaitedRun::wait(*running));
             Ok((over.result(service), Some(over)))
@@ -118,6 +144,9 @@ pub(super) struct RunHow<'a> {
     /// The owner of the session: an Interlock gateway, which gets this machine's own reason why a
     /// command does not run.
     pub(super) owner: Option<&'a str>,
+    /// How long the operator of this machine may take to decide; see
+    /// [`ForwardedRun::operator_patience`].
+    pub(super) operator_patience: Option<Duration>,
 }
 
 impl Default for RunHow<'_> {
@@ -129,6 +158,7 @@ impl Default for RunHow<'_> {
             // Read by stream from the transcript.
             shows_output: false,
             owner: None,
+            operator_patience: None,
         }
     }
 }
@@ -178,6 +208,7 @@ pub(super) fn start(
         },
         approved: approved(service, params)?,
         owner: how.owner,
+        operator_patience: how.operator_patience,
     };
     if !Path::new(&call.cwd).is_dir() {
         match forwarded.plan {
@@ -271,8 +302,11 @@ fn not_started(name: &str) -> SystemRunResult {
 /// The reasons of this machine in the words that gateways know.
 fn refused(error: &ForwardedRunError) -> NoResult {
     let denied = |denial: Denial, message: String| {
-        let error = WireError::unavailable(format!("SYSTEM_RUN_DENIED: {message}"));
-        NoResult::Denied(denial, error)
+        let message = format!("{}: {message}", ErrorCode::SYSTEM_RUN_DENIED);
+        NoResult::Denied(
+            denial,
+            WireError::new(ErrorCode::SYSTEM_RUN_DENIED, message),
+        )
     };
     match error {
         ForwardedRunError::ApprovalRequired(_) => Denial::APPROVAL_REQUIRED.into(),
@@ -282,7 +316,8 @@ fn refused(error: &ForwardedRunError) -> NoResult {
             DriftedPart::Script => Denial::SCRIPT_CHANGED.into(),
             DriftedPart::Program => Denial::PLAN_MISMATCH.into(),
         },
-        // The session hears of that run from the call that started it.
+        // The session hears of that run from the call that started it. The code is not that of a
+        // denial: this run id has been run.
         ForwardedRunError::Used => {
             WireError::unavailable(format!("SYSTEM_RUN_DENIED: {error}")).into()
         }
@@ -298,6 +333,10 @@ fn refused(error: &ForwardedRunError) -> NoResult {
                 Denial::APPROVAL_REQUIRED,
                 "approval cannot safely bind this interpreter/runtime command".to_owned(),
             ),
+            // The operator of this machine said no, or what was allowed is not there any more.
+            ExecError::Approval(refusal) if refusal.is_denial() => {
+                denied(Denial::APPROVAL_REQUIRED, refusal.to_string())
+            }
             ExecError::Refused(_) | ExecError::Script(_) => {
                 denied(Denial::ALLOWLIST_MISS, error.to_string())
             }
@@ -384,7 +423,13 @@ impl WaitedRun {
                     result.success = code == 0;
                 }
                 RunStatus::Signaled(_) => {}
-                RunStatus::TimedOut => result.timed_out = true,
+                RunStatus::TimedOut => {
+                    result.timed_out = true;
+                    let release = service.gateway().release;
+                    if release.knows_exit_code_of_timeout() {
+                        result.exit_code = Some(TIMEOUT_EXIT_CODE);
+                    }
+                }
             },
             Ok(Waited::Yielded) => {
                 result.error = Some(format!("it went to the background as {name}"));

@@ -192,7 +192,10 @@ pub struct ApprovalEnd {
 
 impl fmt::Display for ApprovalEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.ending.as_str())?;
+        f.write_str(match self.ending {
+            ApprovalEnding::Decision(ApprovalDecision::Deny) => "denied",
+            ending => ending.as_str(),
+        })?;
         if let Some(decider) = &self.decider {
             write!(f, " by {decider}")?;
         }

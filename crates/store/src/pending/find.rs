@@ -6,7 +6,7 @@ use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::json;
-use crate::limits::MAX_PAGE;
+use crate::limits::{MAX_APPROVAL_ID_BYTES, MAX_PAGE};
 use crate::pending::claim;
 use crate::pending::{
     Approval, ApprovalEnd, ApprovalEnding, ApprovalError, ApprovalRequest, ApprovalSummary,
@@ -16,8 +16,8 @@ use crate::pending::{
 /// The shortest beginning of an id that is looked for.
 const SHORTEST_PREFIX: usize = 4;
 
-/// Ids have 36 characters. What is longer names none, and is not repeated in a message.
-const LONGEST_REFERENCE: usize = 36;
+/// What is longer names no approval, and is not repeated in a message.
+const LONGEST_REFERENCE: usize = MAX_APPROVAL_ID_BYTES;
 
 /// A part of the list of undecided approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub struct PendingPage {
 
 impl Store {
     /// Finds an approval by its id, its short id, or the beginning (four characters or more) of
-    /// its id that no other has. Upper case does not matter.
+    /// its id that no other has. Upper case does not matter for ids and short ids of this program;
+    /// ids that clients chose are found as they were written.
     pub fn approval(&self, reference: &str) -> Result<Approval, StoreError> {
         self.read(|sql| find(sql, reference))
     }
@@ -280,7 +281,7 @@ fn asked(
 }
 
 fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
-    let number = resolve(sql, &reference.to_ascii_lowercase())?;
+    let number = resolve(sql, reference)?;
     let mut approval =
         asked(sql, ApprovalKey::Number, number)?.ok_or_else(|| not_found(reference))?;
     approval.deliveries = sql.all(
@@ -300,27 +301,29 @@ fn find(sql: &Sql<'_>, reference: &str) -> Result<Approval, StoreError> {
     Ok(approval)
 }
 
-/// The number of the one approval that a person's words (in lower case) name.
+/// The number of the one approval that a person's words name, as they are written or in lower case.
 fn resolve(sql: &Sql<'_>, reference: &str) -> Result<i64, StoreError> {
+    let lower = reference.to_ascii_lowercase();
+    // The id as it was written counts first: ids of clients may differ by their case alone.
     let exact = sql.optional(
-        "SELECT number FROM approval WHERE id = ?1 OR short_id = ?1",
-        [reference],
+        "SELECT number FROM approval WHERE id IN (?1, ?2) OR short_id = ?2
+         ORDER BY id = ?1 DESC, short_id = ?2 LIMIT 1",
+        [reference, &lower],
         |row| row.get(0),
     )?;
     if let Some(number) = exact {
         return Ok(number);
     }
     let is_prefix = (SHORTEST_PREFIX..LONGEST_REFERENCE).contains(&reference.len())
-        && reference
-            .bytes()
-            .all(|byte| byte == b'-' || byte.is_ascii_hexdigit());
+        && reference.bytes().all(|byte| byte.is_ascii_graphic());
     if !is_prefix {
         return Err(not_found(reference));
     }
-    // `g` comes after every character of an id.
+    // `~` comes after every character of an id.
     let numbers: Vec<i64> = sql.all(
-        "SELECT number FROM approval WHERE id >= ?1 AND id < ?1 || 'g' LIMIT 2",
-        [reference],
+        "SELECT number FROM approval WHERE (id >= ?1 AND id < ?1 || '~')
+            OR (id >= ?2 AND id < ?2 || '~') LIMIT 2",
+        [reference, &lower],
         |row| row.get(0),
     )?;
     match numbers[..] {

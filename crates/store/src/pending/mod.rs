@@ -11,6 +11,7 @@ mod deliver;
 mod ending;
 mod error;
 mod find;
+mod history;
 mod outcome;
 mod purge;
 mod record;
@@ -24,6 +25,7 @@ pub use decide::{ApprovalAnswer, Decided, ExpiredApproval, FallbackAnswer};
 pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
 pub use find::PendingPage;
+pub use history::EndedPage;
 pub use outcome::{
     NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::command::{RawCommandMismatch, command_text};
+use super::plan_policy::canonical_snapshot;
 use crate::hash::sha256_hex;
 use crate::schema::{COUNT, Field, ObjectSchema, PropertyKind, STRING, STRING_OR_NULL, STRINGS};
 
@@ -95,7 +96,7 @@ impl SystemRunPlan {
                     trimmed(Some(&operand.sha256)),
                 )
             }),
-            &self.policy_snapshot,
+            self.policy_snapshot.as_ref().map(canonical_snapshot),
         );
         sha256_hex(serde_json::to_string(&fields).unwrap_or_default())
     }

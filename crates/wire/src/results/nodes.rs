@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::node::NodeEntry;
+use crate::node::{NodeEntry, TIMEOUT_EXIT_CODE};
 
 /// One node, and when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -86,6 +86,24 @@ pub struct NodeInvoked {
     /// The payload as the text that the node sent; null where it sent a value.
     #[serde(rename = "payloadJSON")]
     pub payload_json: Option<String>,
+}
+
+impl NodeInvoked {
+    /// The result of a run for newer clients: one that its time limit ended has an exit code.
+    #[must_use]
+    pub fn with_timeout_exit_code(mut self) -> Self {
+        let has_none = self.payload.get("exitCode").is_none_or(Value::is_null);
+        let is_timeout = self.payload.get("timedOut") == Some(&Value::Bool(true));
+        if has_none
+            && is_timeout
+            && let Some(result) = self.payload.as_object_mut()
+        {
+            result.insert("exitCode".to_owned(), TIMEOUT_EXIT_CODE.into());
+            let text = self.payload.to_string();
+            self.payload_json = self.payload_json.map(|_| text);
+        }
+        self
+    }
 }
 
 /// The gateway has taken the result of an invocation.

@@ -289,7 +289,7 @@ fn the_events_of_a_run_are_those_that_gateways_know() {
     );
     assert_eq!(
         Denial::APPROVAL_REQUIRED.error().to_string(),
-        "UNAVAILABLE: SYSTEM_RUN_DENIED: approval required"
+        "SYSTEM_RUN_DENIED: SYSTEM_RUN_DENIED: approval required"
     );
 }
 

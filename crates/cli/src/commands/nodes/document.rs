@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use interlock_config::{Config, Json5Text};
 use interlock_host::LocalHost;
-use interlock_policy::{AgentId, Document, Joined, Levels, PolicySource};
+use interlock_policy::{AgentId, Document, Joined, Levels, PolicySource, Strictness as _};
 use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::params::{self, ConfigGet, ExecApprovalsNodeGet, NodeDescribe};
 use interlock_wire::results::NodeDescription;
@@ -237,6 +237,42 @@ fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) ->
     level_row(name, joined)
 }
 
+/// The policy of a gateway and that of its node, together.
+#[derive(Debug)]
+pub struct JoinedPolicy {
+    security: String,
+    ask: String,
+    /// The node may be stricter: it does not say what it does where its document says nothing.
+    is_at_least: bool,
+    /// An Interlock node joins both by itself. A foreign node knows only its own policy, and the
+    /// gateway asks, or refuses, where that is not enough.
+    is_joined_by_node: bool,
+}
+
+impl JoinedPolicy {
+    pub fn shown(&self) -> String {
+        let least = if self.is_at_least { "at least " } else { "" };
+        let by = if self.is_joined_by_node {
+            "the node joins both"
+        } else {
+            "the node knows its own only; this gateway asks or refuses where that is looser"
+        };
+        format!(
+            "together {least}security {}, ask {} ({by})",
+            self.security, self.ask
+        )
+    }
+
+    pub fn to_json(&self) -> Value {
+        json!({
+            "security": self.security,
+            "ask": self.ask,
+            "atLeast": self.is_at_least,
+            "joinedBy": if self.is_joined_by_node { "node" } else { "gateway" },
+        })
+    }
+}
+
 /// The policy that a node has for an agent.
 #[derive(Debug)]
 pub struct NodePolicy {
@@ -268,6 +304,28 @@ impl NodePolicy {
 
     pub fn rows(&self) -> Vec<Vec<String>> {
         rows(&self.levels, self.defaults)
+    }
+
+    /// What holds for runs on the node: the strictest of what the gateway adds and the node's own.
+    pub fn joined(&self, gateway: &Levels) -> JoinedPolicy {
+        let is_unset = |source: PolicySource| {
+            self.defaults == Defaults::OfTheNode && source == PolicySource::Default
+        };
+        JoinedPolicy {
+            security: gateway
+                .security
+                .value()
+                .join(self.levels.security.value())
+                .to_string(),
+            ask: gateway
+                .ask
+                .value()
+                .join(self.levels.ask.value())
+                .to_string(),
+            is_at_least: is_unset(self.levels.security.effective.source)
+                || is_unset(self.levels.ask.effective.source),
+            is_joined_by_node: self.defaults == Defaults::Known,
+        }
     }
 
     pub fn to_json(&self) -> Value {

@@ -19,6 +19,7 @@ use interlock_wire::node::{SYSTEM_RUN, SystemRun, SystemRunPrepared};
 use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 
+use super::foreign_command::dropped_variables;
 use super::stored::{NodeReplay, NodeRunSubject, StoredNodeRun};
 use super::{ApprovedStart, GatewayLevels, NodeRun, foreign, refusals};
 use crate::gateway::Gateway;
@@ -154,6 +155,13 @@ impl NodeRun {
         if let Some(notes) = &notes {
             warnings.push(format!("{}: {}", notes.binding, notes.binding_reason));
             warnings.extend(notes.reasons.iter().cloned());
+        }
+        let dropped = dropped_variables(&self.node, &self.run);
+        if !self.keeps_transcripts && !dropped.is_empty() {
+            warnings.push(format!(
+                "the node does not pass these variables to shell text: {}",
+                dropped.join(", ")
+            ));
         }
         let noted_cwd = notes.as_ref().map(|notes| notes.cwd.clone());
         let details = ApprovalDetails {

@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use interlock_command::Source;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{EndListener, now_ms};
 use interlock_policy::{
@@ -21,6 +20,7 @@ use interlock_wire::node::{
 };
 use serde_json::json;
 
+use super::foreign_command::{dropped_variables, source};
 use super::{GatewayLevels, NodeAttempt, NodeRun, refusals};
 use crate::nodes::NodeInvocation;
 use crate::nodes::run_events::{NodeRunEvent, notify_later};
@@ -183,10 +183,7 @@ fn words_denied(wanted: &GatewayLevels, run: &SystemRun) -> DeniedWords {
         Err(error) => return DeniedWords::Denied(error.to_string()),
     };
     let request = RunRequest {
-        source: match &run.raw_command {
-            Some(text) => Source::Text(text.clone()),
-            None => Source::Argv(run.command.clone()),
-        },
+        source: source(run),
         cwd: run.cwd.clone().unwrap_or_else(|| SOMEWHERE.to_owned()),
         env: BTreeMap::new(),
         // A foreign node has neither terminals nor input.
@@ -220,6 +217,8 @@ impl NodeRun {
         let began = Instant::now();
         let cwd = run.cwd.clone();
         let is_approved = run.approved == Some(true);
+        // Asked about the call: the plan of it has another text.
+        let dropped = dropped_variables(&self.node, &self.run);
         let timeout = self.limit.map(|limit| limit.saturating_add(MARGIN));
         let order = NodeRunRequest {
             run,
@@ -242,6 +241,10 @@ impl NodeRun {
                     began.elapsed(),
                     self.manner.show_chars,
                 );
+                let report = RunEndReport {
+                    dropped_variables: dropped,
+                    ..report
+                };
                 let outcome = ToolOutcome::Ended(Box::new(report));
                 let event = NodeRunEvent::of_result(&result);
                 (NodeAttempt::Outcome(Box::new(outcome)), Some(event))

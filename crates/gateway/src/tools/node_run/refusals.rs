@@ -63,9 +63,13 @@ pub(super) fn refused(node: &Node, error: &WireError) -> RunRefusal {
 /// own callers: the text follows, and after a line break what to do instead.
 fn own_code<'a>(node: &Node, error: &'a WireError) -> Option<&'a str> {
     let code = node_code(error).filter(|_| node.is_interlock())?;
-    let is_of_protocol = [ErrorCode::INVALID_REQUEST, ErrorCode::UNAVAILABLE]
-        .iter()
-        .any(|known| known.as_str() == code);
+    let is_of_protocol = [
+        ErrorCode::INVALID_REQUEST,
+        ErrorCode::SYSTEM_RUN_DENIED,
+        ErrorCode::UNAVAILABLE,
+    ]
+    .iter()
+    .any(|known| known.as_str() == code);
     (!is_of_protocol).then_some(code)
 }
 

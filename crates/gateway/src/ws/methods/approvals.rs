@@ -42,24 +42,31 @@ pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
     }
     match &approval.ended {
         Some(ended) => tell_end(gateway, approval, ended),
-        None => tell_question(gateway, approval),
+        None => tell_question(gateway, approval, i64::MAX),
     }
 }
 
-/// To every client that may decide, except for the one that asks.
-fn tell_question(gateway: &Gateway, approval: &PendingApproval) {
+/// Notifies operators that were there then of an approval that has ended by now. Later connections
+/// have nothing to decide.
+pub(crate) fn tell_past_question(gateway: &Gateway, approval: &PendingApproval, ended_at_ms: i64) {
+    tell_question(gateway, approval, ended_at_ms);
+}
+
+/// To every client that may decide, except for the one that asks and those that came after its end.
+fn tell_question(gateway: &Gateway, approval: &PendingApproval, ended_at_ms: i64) {
     let Ok(event) = Event::new(event::EXEC_APPROVAL_REQUESTED, &requested(approval)) else {
         return;
     };
     for client in gateway.hub.approvers("") {
-        if client.surface() != approval.requester {
+        if client.surface() != approval.requester && client.connected_at_ms <= time(ended_at_ms) {
             client.show(&approval.id);
             client.tell(&event);
         }
     }
 }
 
-/// To every client that may decide, and to the one that asked.
+/// To every client that may decide, and to the one that asked; not to those that came after it, unless
+/// they were shown the approval.
 fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
@@ -70,13 +77,16 @@ fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) 
     };
     if let Ok(event) = Event::new(event::EXEC_APPROVAL_RESOLVED, &resolved) {
         for client in gateway.hub.approvers("") {
-            client.tell(&event);
+            let was_there = client.connected_at_ms <= time(ended.at_ms);
+            if was_there || client.was_shown(&approval.id) {
+                client.tell(&event);
+            }
         }
     }
 }
 
 /// What was decided, in the words of the protocol. Expiry is no decision.
-fn decision(ending: ApprovalEnding) -> Option<DecisionWord> {
+pub(super) fn decision(ending: ApprovalEnding) -> Option<DecisionWord> {
     match ending {
         ApprovalEnding::Decision(ApprovalDecision::Lease(_)) | ApprovalEnding::FallbackAllow => {
             Some(DecisionWord::ALLOW_ONCE)
@@ -87,7 +97,7 @@ fn decision(ending: ApprovalEnding) -> Option<DecisionWord> {
     }
 }
 
-fn time(milliseconds: i64) -> u64 {
+pub(super) fn time(milliseconds: i64) -> u64 {
     u64::try_from(milliseconds).unwrap_or_default()
 }
 
@@ -101,7 +111,7 @@ fn requested(approval: &PendingApproval) -> ApprovalRequested {
 }
 
 /// A question as clients know it: what another host said, or what this one found.
-fn details(approval: &PendingApproval) -> ApprovalDetails {
+pub(super) fn details(approval: &PendingApproval) -> ApprovalDetails {
     // A lease has no word that every client knows.
     let word = |decision: &ApprovalDecision| DecisionWord::parse(decision.as_str());
     let allowed: Vec<DecisionWord> = approval.offered.iter().filter_map(word).collect();
@@ -171,7 +181,7 @@ pub(super) fn standing(approval: &PendingApproval) -> ApprovalDecided {
     }
 }
 
-fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
+pub(super) fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
     find_with(gateway, id, Secrets::Masked)
 }
 
@@ -203,7 +213,7 @@ fn not_found() -> WireError {
 
 /// Whether a client may know of an approval: administrators and approvers know of all, other
 /// clients of what they asked themselves.
-fn may_see(client: &Client, approval: &PendingApproval) -> bool {
+pub(super) fn may_see(client: &Client, approval: &PendingApproval) -> bool {
     client.scopes.allow(OperatorScope::Approvals) || client.surface() == approval.requester
 }
 
@@ -253,6 +263,7 @@ pub(super) async fn list(
             };
             if approval.ended.is_none() && may_see(&client, &approval) {
                 client.show(&approval.id);
+                gateway.hub.note_read(&client, &approval.id);
                 listed.push(ApprovalListed::from(requested(&approval)));
             }
         }
@@ -278,6 +289,7 @@ pub(super) async fn get(
             return Err(not_found());
         }
         client.show(&approval.id);
+        gateway.hub.note_read(&client, &approval.id);
         if params.inbox == Some(true) {
             let approval = approval.to_send(OPENED_BYTES);
             return Ok(ApprovalOpened::Inbox { approval });
@@ -338,11 +350,7 @@ pub(super) async fn resolve(
             None => Arc::new(find(gateway, &params.id)?),
         };
         if !client.was_shown(&approval.id) {
-            return Err(
-                WireError::invalid("this approval was not shown to this connection")
-                    .with("reason", "APPROVAL_NOT_SHOWN")
-                    .with("remediation", "read it first: exec.approval.get"),
-            );
+            return Err(not_shown());
         }
         if decision != ApprovalDecision::Deny && !approval.offers(ApprovalDecision::AllowOnce) {
             let message = "not all of it can be shown, so it can only be denied";
@@ -385,7 +393,14 @@ pub(super) async fn resolve(
     .await
 }
 
-fn refused(error: &ApprovalRefusal) -> WireError {
+/// An approver decides about what was shown, and nothing else.
+pub(super) fn not_shown() -> WireError {
+    WireError::invalid("this approval was not shown to this connection")
+        .with("reason", "APPROVAL_NOT_SHOWN")
+        .with("remediation", "read it first: exec.approval.get")
+}
+
+pub(super) fn refused(error: &ApprovalRefusal) -> WireError {
     let ApprovalRefusal::State(RulesError::Store(StoreError::Approval(problem))) = error else {
         return match error {
             ApprovalRefusal::NotOffered { choice, .. } if *choice == "allow-always" => {

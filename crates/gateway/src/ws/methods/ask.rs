@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use interlock_approvals::{RemoteApproval, RemoteRunFacts, companion};
 use interlock_host::now_ms;
+use interlock_store::MAX_APPROVAL_ID_BYTES;
 use interlock_wire::approval::{
     ApprovalAccepted, ApprovalDecided, ApprovalDetails, DEFAULT_TIMEOUT_MS, DecisionWord,
     RESERVED_ID_PREFIX, SystemRunBinding, allowed_decisions,
@@ -257,14 +258,23 @@ fn check_id(id: &str) -> Result<(), WireError> {
     if id.starts_with(RESERVED_ID_PREFIX) {
         return Err(refusal::APPROVAL_ID_RESERVED.error());
     }
-    let fits = id.len() <= 36
-        && id.bytes().all(|byte| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.')
-        });
-    if fits {
+    let fits = id.len() <= MAX_APPROVAL_ID_BYTES
+        && !matches!(id, "." | "..")
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b':'));
+    // Approvers name approvals by short ids: no id may look like that of another approval.
+    let is_short_id = id.len() == 5 && id.bytes().all(|byte| byte.is_ascii_alphabetic());
+    if fits && !is_short_id {
         return Ok(());
     }
-    let problem = "at /id: must be a UUID, or at most 36 of a-z, 0-9, `-`, `_` and `.`".to_owned();
+    let problem = if is_short_id {
+        "at /id: five letters are the short id of an approval; use a UUID".to_owned()
+    } else {
+        format!(
+            "at /id: must be a UUID, or at most {MAX_APPROVAL_ID_BYTES} of A-Z, a-z, 0-9, `-`, `_`, `.` and `:`"
+        )
+    };
     Err(WireError::params("exec.approval.request", &[problem]))
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Who may call what is settled before a request gets here (`interlock_wire::method`).
 
+mod approval_records;
 mod approvals;
 mod ask;
 mod config;
 mod documents;
 mod node_pairing;
+mod node_presence;
 mod nodes;
 mod pairing;
 mod processes;
@@ -31,7 +33,7 @@ use super::connection::ping_interval;
 use crate::gateway::Gateway;
 use crate::work::{CallError, blocking};
 
-pub(crate) use approvals::tell as tell_approval;
+pub(crate) use approvals::{tell as tell_approval, tell_past_question};
 
 /// Presence is published at most so often, however many clients come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);
@@ -166,6 +168,13 @@ pub(crate) async fn call(
         ExecApprovalResolve => approvals::resolve,
         ExecApprovalList => approvals::list,
         ExecApprovalGet => approvals::get,
+        ApprovalGet => approval_records::get,
+        ApprovalResolve => approval_records::resolve,
+        ApprovalHistory => approval_records::history,
+        PluginApprovalList => now(approval_records::none),
+        OpenclawApprovalList => now(approval_records::none),
+        ExecApprovalGrantsList => approval_records::grants,
+        ExecApprovalGrantsRevoke => approval_records::revoke_grant,
         TasksList => processes::tasks,
         TasksGet => processes::task_get,
         TasksCancel => processes::task_cancel,

@@ -19,10 +19,11 @@ use interlock_wire::results::{
     ApprovalsDocument, NodeDescription, NodeEventReceipt, NodeExplanation, NodeInvokeReceipt,
     NodeInvoked, NodePolicyReport, NodeRenamed, Relayed,
 };
-use interlock_wire::{WireError, refusal};
+use interlock_wire::{PeerRelease, WireError, refusal};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::node_presence::{self, NODE_PRESENCE_ALIVE};
 use super::{Context, pairing::PairingFailure, store_failed, work};
 use crate::gateway::Gateway;
 use crate::nodes::known::refresh;
@@ -136,6 +137,7 @@ pub(super) async fn invoke(
         "node.invoke\n{who}\n{}\n{}\n{}",
         params.node_id, params.command, params.idempotency_key
     );
+    let is_run = params.command.trim() == SYSTEM_RUN;
     let asked = json!({ "params": params.params, "timeoutMs": params.timeout_ms });
     let key = OnceKey::new(name, "node.invoke", asked);
     let (gateway, client) = (Arc::clone(context.gateway), Arc::clone(context.client));
@@ -159,7 +161,15 @@ pub(super) async fn invoke(
     let outcome = serde_json::from_value::<InvokeOutcome>(answer).unwrap_or_default();
     match (outcome.failed, outcome.payload) {
         (Some(error), _) => Err(error),
-        (None, Some(invoked)) => Ok(invoked),
+        (None, Some(invoked)) => {
+            let release = PeerRelease::of_version(&context.client.program.version);
+            let is_newer = release.knows_exit_code_of_timeout();
+            Ok(if is_newer && is_run {
+                invoked.with_timeout_exit_code()
+            } else {
+                invoked
+            })
+        }
         (None, None) => Err(WireError::unavailable(
             "the call broke off; whether it had an effect is not known",
         )),
@@ -332,6 +342,9 @@ pub(super) async fn event(
             ok: true,
             ..NodeEventReceipt::default()
         });
+    }
+    if name == NODE_PRESENCE_ALIVE {
+        return Ok(node_presence::alive(context.client, &event.into_payload()));
     }
     work(context, move |gateway| {
         let receipt = system_run::receive_event(gateway, &node_id, &name, event.into_payload());

@@ -93,12 +93,12 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
         ids: inbox.equal_ids(),
     };
     assert_eq!(inbox.update(rows(&["a", "c"])).as_deref(), Some("id-b"));
-    inbox.ended("deny by another".to_owned());
+    inbox.ended("denied by another".to_owned());
     assert_eq!(inbox.mode, Mode::Looking);
     let later = now + Duration::from_hours(1);
     for decision in [ApprovalDecision::AllowOnce, ApprovalDecision::Deny] {
         let why = inbox.decidable(decision, later).unwrap_err();
-        assert!(why.contains("deny by another"), "{why}");
+        assert!(why.contains("denied by another"), "{why}");
     }
     // The next one stands where it stood; moving up leads to the one before.
     assert_eq!(inbox.neighbour(1).as_deref(), Some("id-c"));

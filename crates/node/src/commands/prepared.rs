@@ -1,0 +1,201 @@
+//! How a foreign gateway learns that no approver is needed.
+//!
+//! It does not ask the node: it reads the node's document and judges by itself, and it knows less than
+//! this machine. An entry that it cannot read, such as the one that *always* stores here, makes it ask
+//! about every run anew. What it does read is an entry for exactly one command. So the document that
+//! it gets holds such an entry for each command that it had prepared a moment ago and that the
+//! allowlist here allows.
+//!
+//! The entry is only told, never stored: the run is judged by the document of this machine, and a
+//! document that comes back is stored without it.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_policy::{ALLOW_ALWAYS, AgentId};
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// A gateway reads the document right after it had a command prepared.
+const TOLD_FOR: Duration = Duration::from_mins(1);
+
+/// That many commands are remembered, so that their entries are recognized when they come back.
+const MAX_REMEMBERED: usize = 4_096;
+
+/// In front of the id of an entry that is only told.
+const ID_PREFIX: &str = "interlock-prepared-";
+
+/// In front of the hash in the pattern of an entry for one command.
+const PATTERN_PREFIX: &str = "=command:";
+
+/// The commands that a foreign gateway had prepared, and whether the allowlist allows them.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedCommands {
+    commands: Mutex<VecDeque<PreparedCommand>>,
+}
+
+#[derive(Debug)]
+struct PreparedCommand {
+    agent: String,
+    /// As the pattern of an entry names the command.
+    hash: String,
+    at: Instant,
+    is_allowed: bool,
+}
+
+impl PreparedCommands {
+    /// Remembers what the policy says to a command, by the text that the plan calls it. The newest
+    /// verdict counts: the same text may be prepared for another directory.
+    pub(super) fn note(&self, agent: &AgentId, command_text: &str, is_allowed: bool) {
+        let hash = command_hash(command_text);
+        let mut commands = self.lock();
+        commands.retain(|other| other.hash != hash || other.agent != agent.as_str());
+        if commands.len() >= MAX_REMEMBERED {
+            commands.pop_front();
+        }
+        commands.push_back(PreparedCommand {
+            agent: agent.to_string(),
+            hash,
+            at: Instant::now(),
+            is_allowed,
+        });
+    }
+
+    /// A document with entries for what was prepared and is allowed.
+    pub(super) fn tell_in(&self, mut document: Value, now_ms: u64) -> Value {
+        let commands = self.lock();
+        let told = commands
+            .iter()
+            .filter(|command| command.is_allowed && command.at.elapsed() < TOLD_FOR);
+        for command in told {
+            let Some(list) = allowlist_of(&mut document, &command.agent) else {
+                continue;
+            };
+            list.push(json!({
+                "id": format!("{ID_PREFIX}{}", command.hash),
+                "pattern": format!("{PATTERN_PREFIX}{}", command.hash),
+                "source": ALLOW_ALWAYS,
+                // It allows nothing on this machine, wherever it should come to lie.
+                "expiresAt": now_ms,
+            }));
+        }
+        document
+    }
+
+    /// A document without the entries that were only told.
+    pub(super) fn take_out_of(&self, mut document: Value) -> Value {
+        let commands = self.lock();
+        let is_told = |entry: &Value| {
+            let id = entry["id"].as_str().unwrap_or_default();
+            let pattern = entry["pattern"].as_str().unwrap_or_default();
+            let Some(hash) = pattern.trim().strip_prefix(PATTERN_PREFIX) else {
+                return false;
+            };
+            id.starts_with(ID_PREFIX) || commands.iter().any(|command| command.hash == hash)
+        };
+        let Some(Value::Object(agents)) = document.get_mut("agents") else {
+            return document;
+        };
+        for scope in agents.values_mut() {
+            if let Some(Value::Array(list)) = scope.get_mut("allowlist") {
+                list.retain(|entry| !is_told(entry));
+            }
+        }
+        document
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<PreparedCommand>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The list of an agent, which is made where there is none.
+fn allowlist_of<'a>(document: &'a mut Value, agent: &str) -> Option<&'a mut Vec<Value>> {
+    let empty = || Value::Object(Map::new());
+    let agents = document.as_object_mut()?;
+    let agents = agents.entry("agents").or_insert_with(empty);
+    let scope = agents.as_object_mut()?;
+    let scope = scope.entry(agent).or_insert_with(empty);
+    let scope = scope.as_object_mut()?;
+    let list = scope.entry("allowlist").or_insert_with(|| json!([]));
+    list.as_array_mut()
+}
+
+/// The first 16 hexadecimal digits of the SHA-256 of the text.
+fn command_hash(text: &str) -> String {
+    let digest = Sha256::digest(text.trim().as_bytes());
+    let digits = digest.iter().take(8).map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent() -> AgentId {
+        AgentId::default()
+    }
+
+    #[test]
+    fn an_entry_for_a_prepared_command_is_told_and_taken_out_again() {
+        let commands = PreparedCommands::default();
+        let text = "/bin/sh -lc \"id -un\"";
+        commands.note(&agent(), text, true);
+        let stored = json!({ "version": 1, "agents": { "main": { "allowlist": [{ "pattern": "/usr/bin/id" }] } } });
+        let told = commands.tell_in(stored.clone(), 5);
+        let list = told["agents"]["main"]["allowlist"].as_array().unwrap();
+        assert_eq!(list.len(), 2, "{told}");
+        // The hash that the reference makes of this text.
+        assert_eq!(
+            list[1],
+            json!({
+                "id": format!("interlock-prepared-{}", command_hash(text)),
+                "pattern": format!("=command:{}", command_hash(text)),
+                "source": "allow-always", "expiresAt": 5,
+            })
+        );
+        assert_eq!(command_hash("abc"), "ba7816bf8f01cfea");
+        assert_eq!(commands.take_out_of(told.clone()), stored);
+        // By its hash, where the other program gave it another id and dropped the rest.
+        let mut other = told.clone();
+        other["agents"]["main"]["allowlist"][1] =
+            json!({ "id": "x", "pattern": list[1]["pattern"], "source": "allow-always" });
+        assert_eq!(commands.take_out_of(other), stored);
+        // By its id, where another process told it.
+        assert_eq!(PreparedCommands::default().take_out_of(told), stored);
+    }
+
+    #[test]
+    fn what_is_not_allowed_is_not_told_and_the_newest_verdict_counts() {
+        let commands = PreparedCommands::default();
+        let stored = json!({ "version": 1 });
+        commands.note(&agent(), "id", false);
+        assert_eq!(commands.tell_in(stored.clone(), 5), stored);
+        commands.note(&agent(), "id", true);
+        assert_ne!(commands.tell_in(stored.clone(), 5), stored);
+        commands.note(&agent(), "id", false);
+        assert_eq!(commands.tell_in(stored.clone(), 5), stored);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_odd_documents_stay_as_they_are() {
+        let commands = PreparedCommands::default();
+        for number in 0..MAX_REMEMBERED + 10 {
+            commands.note(&agent(), &number.to_string(), true);
+        }
+        assert_eq!(commands.lock().len(), MAX_REMEMBERED);
+        for odd in [
+            json!(null),
+            json!([]),
+            json!({ "agents": 1 }),
+            json!({ "agents": { "main": [] } }),
+            json!({ "agents": { "main": { "allowlist": {} } } }),
+        ] {
+            assert_eq!(commands.take_out_of(odd.clone()), odd);
+            assert_eq!(commands.tell_in(odd.clone(), 5), odd);
+        }
+        let own = json!({ "agents": { "main": { "allowlist": [{ "pattern": "=command:0000000000000000" }, "x", 1] } } });
+        assert_eq!(commands.take_out_of(own.clone()), own);
+    }
+}
