@@ -13,6 +13,7 @@ mod hostile;
 mod http;
 mod load;
 mod methods;
+mod pages;
 mod remote;
 mod remote_commands;
 mod remote_inbox;

@@ -23,7 +23,7 @@ pub(crate) use create::new_id;
 pub use decide::{ApprovalAnswer, Decided, ExpiredApproval, FallbackAnswer};
 pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
-pub use find::PendingPage;
+pub use find::{PendingCursor, PendingCursorInvalid, PendingPage};
 pub use outcome::{
     NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
