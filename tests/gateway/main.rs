@@ -14,6 +14,7 @@ mod http;
 mod load;
 mod methods;
 mod newer_clients;
+mod pages;
 mod remote;
 mod remote_commands;
 mod remote_inbox;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_config::{ConfigError, ConfigFile};
-use interlock_store::{ApprovalEnd, PendingPage, Store};
+use interlock_store::{ApprovalEnd, ApprovalSummary, MAX_PAGE, PendingCursor, PendingPage, Store};
 
 use crate::clock::now;
 use interlock_rules::RulesError;
@@ -45,6 +45,28 @@ impl<'a> Approvals<'a> {
         let now = now();
         self.expire(now)?;
         Ok(self.store.pending_approvals(now, offset, limit)?)
+    }
+
+    /// A page of the approvals that can still be decided, the one that expires first in front.
+    pub fn pending_page(
+        self,
+        after: Option<PendingCursor>,
+        limit: usize,
+    ) -> Result<PendingPage, RulesError> {
+        let now = now();
+        self.expire(now)?;
+        Ok(self.store.pending_page(now, after, limit)?)
+    }
+
+    /// All of them.
+    pub fn all_pending(self) -> Result<Vec<ApprovalSummary>, RulesError> {
+        let mut page = self.pending_page(None, MAX_PAGE)?;
+        let mut all = page.approvals;
+        while let Some(next) = page.next {
+            page = self.store.pending_page(now(), Some(next), MAX_PAGE)?;
+            all.append(&mut page.approvals);
+        }
+        Ok(all)
     }
 
     /// Ends approvals that were not decided in time.

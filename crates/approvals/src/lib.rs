@@ -71,6 +71,7 @@ pub use view::{
 /// The vocabulary of the store that surfaces need to show and decide approvals and to read the audit.
 pub use interlock_store::{
     ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter, AuditHead,
-    AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind, Grant, Lease, PendingPage,
-    RecordedOutcome, RecordedStatus, SessionEvent, WaitingEvents,
+    AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind, Grant, Lease, PendingCursor,
+    PendingCursorInvalid, PendingPage, RecordedOutcome, RecordedStatus, SessionEvent,
+    WaitingEvents,
 };

@@ -24,6 +24,7 @@ mod nodes;
 mod once;
 mod pairing;
 mod serve;
+mod session_pages;
 mod sessions;
 mod tools;
 mod wake;

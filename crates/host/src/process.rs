@@ -1,8 +1,8 @@
 //! The `process` tool: background sessions for one caller.
 //!
 //! Sessions are directories; readers use their files, and only what needs the running program goes
-//! to its own process. Read [`Process`] (who sees what, and each action), then `answer` (what comes
-//! back), `ordered` (runs that a gateway ordered), `polls` (who has read how much), `waiting` (does
+//! to its own process. Read [`Process`] (who sees what, and each action), then `page` (lists),
+//! `answer` (what comes back), `ordered` (runs that a gateway ordered), `polls` (who has read how much), `waiting` (does
 //! it want input?), `stale` (which results do not count any more).
 
 mod action;
@@ -11,6 +11,7 @@ mod error;
 mod input;
 mod link;
 mod ordered;
+mod page;
 mod polls;
 mod replay;
 mod signal;
@@ -25,6 +26,7 @@ pub use answer::{
 pub use error::ProcessError;
 pub use input::{KeysInput, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
 pub use ordered::{Followed, owner_digest};
+pub use page::{CursorInvalid, SessionCursor, SessionListRequest, SessionPage};
 pub use signal::{name_of as signal_name, signal_named};
 pub use stale::Stale;
 
@@ -146,21 +148,6 @@ impl Process {
         &self.client
     }
 
-    /// Running and finished sessions, the oldest first.
-    pub fn list(&self) -> Result<Vec<SessionSummary>, ProcessError> {
-        let listed = interlock_supervisor::list(self.client.place(), &[]);
-        let supervisors = self.supervisors()?;
-        let living = instances(&supervisors);
-        let marks = self.marks()?;
-        let look = waiting::WaitingLook::new(self.client.place(), &supervisors, now_ms());
-        Ok(listed
-            .into_iter()
-            .filter(|listed| self.sees(&listed.session))
-            .map(|listed| VisibleSession::new(listed.session, listed.status, &living))
-            .map(|known| self.summary(&known, &look, &marks))
-            .collect())
-    }
-
     /// The whole id of the session that this text begins, if only one does. For people; programs
     /// name sessions in full.
     pub fn resolve(&self, text: &str) -> Result<String, ProcessError> {
@@ -168,12 +155,20 @@ impl Process {
             Err(ProcessError::NotFound { .. }) => {}
             known => return Ok(known?.session.name),
         }
-        let all = self.list()?;
-        let mut matching: Vec<String> = all
-            .into_iter()
-            .map(|summary| summary.session_id)
-            .filter(|id| !text.is_empty() && id.starts_with(text))
-            .collect();
+        let request = SessionListRequest {
+            prefix: Some(text.to_owned()),
+            ..SessionListRequest::default()
+        };
+        let mut matching: Vec<String> = match text {
+            "" => Vec::new(),
+            _ => self
+                .page(&request)?
+                .sessions
+                .into_iter()
+                .rev()
+                .map(|summary| summary.session_id)
+                .collect(),
+        };
         match matching.len() {
             0 => Err(not_found(text)),
             1 => Ok(matching.swap_remove(0)),
@@ -405,14 +400,11 @@ impl Process {
     }
 
     fn sees(&self, session: &SessionRecord) -> bool {
-        let is_of = |agent: &AgentId| session.background && session.agent_id == agent.as_str();
-        match &self.caller {
-            ProcessCaller::Operator => true,
-            ProcessCaller::Agent { agent, .. } => session.owner.is_none() && is_of(agent),
-            ProcessCaller::Gateway { owner, agent, .. } => {
-                session.owner.as_ref() == Some(owner) && agent.as_ref().is_none_or(is_of)
-            }
-        }
+        self.sees_as(
+            &session.agent_id,
+            session.owner.as_deref(),
+            session.background,
+        )
     }
 
     fn known(&self, id: &str) -> Result<VisibleSession, ProcessError> {

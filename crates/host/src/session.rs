@@ -127,7 +127,7 @@ impl LocalHost {
     }
 
     /// Sessions that something is known of, the latest first.
-    pub fn sessions(&self, limit: usize) -> Result<Vec<KnownSession>, HostError> {
-        Ok(self.store().known_sessions(limit)?)
+    pub fn sessions(&self) -> Result<Vec<KnownSession>, HostError> {
+        Ok(self.store().known_sessions()?)
     }
 }

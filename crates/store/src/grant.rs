@@ -9,7 +9,7 @@ use crate::audit::AuditKind;
 use crate::change::Change;
 use crate::database::Store;
 use crate::error::StoreError;
-use crate::limits::{self, MAX_GRANTS, MAX_PAGE};
+use crate::limits::{self, MAX_GRANTS};
 use crate::pending::{ApprovalError, NewClaim, insert_claim, new_id};
 
 /// A grant for a session lives so long at most: 24 hours. The session may never end.
@@ -95,13 +95,12 @@ impl Store {
         self.change(|change| change.revoke_grant(id, who, now_ms))
     }
 
-    /// Those that still allow something, newest first, at most [`MAX_PAGE`].
+    /// All that still allow something, newest first. An agent has at most [`MAX_GRANTS`].
     pub fn grants(&self, now_ms: i64) -> Result<Vec<Grant>, StoreError> {
         let statement = format!(
-            "SELECT {COLUMNS} FROM run_grant WHERE {ALIVE} ORDER BY created_at_ms DESC, id LIMIT ?2"
+            "SELECT {COLUMNS} FROM run_grant WHERE {ALIVE} ORDER BY created_at_ms DESC, id"
         );
-        let most = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
-        self.read(|sql| sql.all(&statement, params![now_ms, most], grant))
+        self.read(|sql| sql.all(&statement, [now_ms], grant))
     }
 }
 

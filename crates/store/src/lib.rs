@@ -65,8 +65,9 @@ pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
     CreatedApproval, Decided, Delivery, DeliveryState, EndedPage, ExpiredApproval, FallbackAnswer,
-    ForwardedClaim, Lease, NotAllowed, NullableField, PendingPage, PinnedScript, Purged,
-    RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
+    ForwardedClaim, Lease, NotAllowed, NullableField, PendingCursor, PendingCursorInvalid,
+    PendingPage, PinnedScript, Purged, RecordedFile, RecordedFileChange, RecordedOutcome,
+    RecordedStatus,
 };
 pub use role_token::{RoleToken, TokenRole};
 pub use runs::{NewRun, OpenRun};

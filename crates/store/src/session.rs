@@ -11,7 +11,7 @@ use crate::audit::AuditKind;
 use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
-use crate::limits::{self, MAX_PAGE};
+use crate::limits;
 
 /// The values of one session; what is absent is as config and document say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,20 +58,18 @@ impl Store {
         self.read_committed(|sql| settings_of(sql, session_key))
     }
 
-    /// Sessions with settings, with events or with runs, the latest first, at most `limit` and
-    /// [`MAX_PAGE`].
-    pub fn known_sessions(&self, limit: usize) -> Result<Vec<KnownSession>, StoreError> {
+    /// All sessions with settings, with events or with runs, the latest first.
+    pub fn known_sessions(&self) -> Result<Vec<KnownSession>, StoreError> {
         let statement = format!(
             "SELECT seen.session_key, seen.agent, max(seen.at_ms), {COLUMNS} FROM (
                 SELECT session_key, agent, updated_at_ms AS at_ms FROM session_settings
                 UNION ALL SELECT session_key, agent, created_at_ms FROM session_events
                 UNION ALL SELECT session_key, agent, started_at_ms FROM open_run
              ) AS seen LEFT JOIN session_settings USING (session_key)
-             GROUP BY seen.session_key ORDER BY 3 DESC, seen.session_key LIMIT ?1"
+             GROUP BY seen.session_key ORDER BY 3 DESC, seen.session_key"
         );
-        let limit = i64::try_from(limit.min(MAX_PAGE)).unwrap_or(i64::MAX);
         self.read(|sql| {
-            sql.all(&statement, [limit], |row| {
+            sql.all(&statement, [], |row| {
                 Ok(KnownSession {
                     session_key: row.get(0)?,
                     agent: row.get(1)?,

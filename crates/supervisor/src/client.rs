@@ -21,6 +21,7 @@ use super::message::{
 };
 use super::paths::SupervisorPaths;
 use super::retention::{self, ListedSession, SessionState};
+use super::session_index::{IndexedSession, SessionIndex};
 use crate::names;
 
 pub use link::{Drawing, SessionLink};
@@ -41,6 +42,7 @@ pub struct SupervisorClient {
     place: SupervisorPaths,
     version: String,
     spares: Arc<Spares>,
+    index: Arc<SessionIndex>,
     /// The program that becomes the guard, with its arguments.
     program: Option<(PathBuf, Vec<std::ffi::OsString>)>,
 }
@@ -85,6 +87,7 @@ impl SupervisorClient {
             place,
             version: version.to_owned(),
             spares: Arc::default(),
+            index: Arc::default(),
             program: None,
         }
     }
@@ -338,6 +341,12 @@ impl SupervisorClient {
             }
         }
         second
+    }
+
+    /// What lists of sessions are chosen from, the newest first. A process that lives long reads only
+    /// what changed since it asked the last time.
+    pub fn session_index(&self) -> Arc<Vec<Arc<IndexedSession>>> {
+        self.index.look(&self.place)
     }
 
     /// Asks all supervisors to take no further runs.

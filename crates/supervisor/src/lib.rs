@@ -29,6 +29,7 @@ mod paths;
 mod peer;
 mod pool;
 mod retention;
+mod session_index;
 mod shim;
 mod supervisor;
 pub mod tcp_peer;
@@ -44,6 +45,7 @@ pub use paths::SupervisorPaths;
 use peer::descent;
 pub use peer::{PeerOrigin, check_peer, origin};
 pub use retention::{ListedSession, SessionState, list, served_by};
+pub use session_index::{IndexedSession, SessionIndex};
 
 /// What the system calls the supervisor and its shims.
 const SUPERVISOR_NAME: &str = "interlock-super";

@@ -320,7 +320,8 @@ impl ApprovalOpened {
 #[serde(untagged)]
 pub enum ApprovalListing {
     Listed(Vec<ApprovalListed>),
-    /// For an inbox, which opens approvals one by one.
+    /// A page: for an inbox the rows of a list, which opens approvals one by one, else approvals as
+    /// in the whole list.
     Summary(ApprovalRows),
 }
 
@@ -341,8 +342,11 @@ pub struct ApprovalRows {
     /// The rows of the list, or null where the gateway sent none. The approvals crate reads and
     /// writes a row.
     pub approvals: Value,
-    /// How many there are, of which the list may hold fewer.
+    /// How many there are, on all pages.
     pub total: Option<u64>,
+    /// Where the next page begins; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
 }
 
 /// The answer of `exec.approval.resolve`. Foreign clients read `ok`; the rest is for an inbox of

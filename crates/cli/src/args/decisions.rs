@@ -10,6 +10,12 @@ pub struct ApprovalsPendingArguments {
     /// Only this one, with all of what changed in its script: the id, its beginning, or the short id
     #[arg(value_name = "ID")]
     pub id: Option<String>,
+    /// Show at most so many
+    #[arg(long, value_name = "N", default_value_t = 200, conflicts_with = "id", value_parser = clap::value_parser!(u64).range(1..=500))]
+    pub limit: u64,
+    /// Go on where the last page ended
+    #[arg(long, value_name = "CURSOR", conflicts_with = "id")]
+    pub cursor: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

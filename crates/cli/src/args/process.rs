@@ -106,6 +106,12 @@ pub struct CallerArguments {
 pub struct ProcessListArguments {
     #[command(flatten)]
     pub caller: CallerArguments,
+    /// Show at most so many
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub limit: u64,
+    /// Go on where the last page ended
+    #[arg(long, value_name = "CURSOR")]
+    pub cursor: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -9,17 +9,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_host::process::{
-    KeysInput, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, signal_named,
+    CursorInvalid, KeysInput, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError,
+    SessionListRequest, SessionPage, signal_named,
 };
 use interlock_transcript::LineRange;
 use interlock_transcript::keys::Bracketed;
+use interlock_wire::params;
 use sessions::{FollowedGateway, SessionPlace};
 
 use super::{CommandOutcome, agent_id, known_agent, open, supervisor};
 use crate::args::{
-    CallerArguments, ProcessCommand, ProcessLogArguments, ProcessPasteArguments,
-    ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments, ProcessWriteArguments,
-    StateArguments,
+    CallerArguments, ProcessCommand, ProcessListArguments, ProcessLogArguments,
+    ProcessPasteArguments, ProcessPollArguments, ProcessSendKeysArguments, ProcessSessionArguments,
+    ProcessWriteArguments, StateArguments,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -28,22 +30,20 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> CommandOutcome {
     let at = |error| failure(state, error);
     match command {
         ProcessCommand::List(arguments) => {
-            let sessions = match FollowedGateway::find(state, &arguments.caller)? {
-                Some(mut followed) => followed.sessions()?,
-                None => {
-                    let process = process(state, &arguments.caller)?;
-                    let mut sessions = process.list().map_err(at)?;
-                    let agent = arguments.caller.agent.as_deref();
-                    sessions.extend(sessions::on_nodes(state, agent));
-                    sessions
-                }
-            };
+            let page = list(state, &arguments)?;
             if arguments.json {
-                output::print_json(&ProcessAnswer::List { sessions });
-            } else if sessions.is_empty() {
+                output::print_json(&ProcessAnswer::List(page));
+            } else if page.sessions.is_empty() {
                 output::note("interlock: no sessions");
             } else {
-                output::print(&text::list(&sessions, arguments.caller.agent.is_none()));
+                let with_agent = arguments.caller.agent.is_none();
+                output::print(&text::list(&page.sessions, with_agent));
+                if let (Some(next), Some(total)) = (&page.next_cursor, page.total) {
+                    let shown = page.sessions.len();
+                    output::note(&format!(
+                        "interlock: {shown} of {total} sessions, the newest first; go on with --cursor {next}"
+                    ));
+                }
             }
         }
         ProcessCommand::Poll(arguments) => poll(state, &arguments)?,
@@ -90,6 +90,35 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> CommandOutcome {
         ProcessCommand::Attach(arguments) => return attach::run(state, &arguments),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A page of the sessions, of this machine and of the nodes: by the gateway where one runs, which knows
+/// both and need not read every session again.
+fn list(state: &StateArguments, arguments: &ProcessListArguments) -> Result<SessionPage, Failure> {
+    let agent = arguments.caller.agent.as_deref();
+    let after = arguments.cursor.as_deref().map(str::parse).transpose();
+    let request = SessionListRequest {
+        after: after.map_err(|error: CursorInvalid| failure(state, error.into()))?,
+        limit: usize::try_from(arguments.limit).ok(),
+        ..SessionListRequest::default()
+    };
+    let asked = params::ProcessList {
+        agent_id: agent.map(str::to_owned),
+        agent_view: agent.map(|_| true),
+        limit: Some(arguments.limit),
+        cursor: request.after.as_ref().map(ToString::to_string),
+        ..params::ProcessList::default()
+    };
+    if let Some(mut followed) = FollowedGateway::find(state, &arguments.caller)? {
+        return followed.page(&asked);
+    }
+    let process = process(state, &arguments.caller)?;
+    match sessions::through_gateway(state, &asked) {
+        Some(page) => Ok(page),
+        None => process
+            .page(&request)
+            .map_err(|error| failure(state, error)),
+    }
 }
 
 /// The tool, for whom the arguments name.

@@ -185,6 +185,8 @@ impl StatusFacts {
         self.row("agents", agents.join(", "));
         let waiting = gateway.request_json(&params::ExecApprovalList {
             summary: Some(true),
+            limit: u64::try_from(SHOWN_APPROVALS).ok(),
+            ..params::ExecApprovalList::default()
         })?;
         let waiting: RemotePendingApprovals = serde_json::from_value(waiting).unwrap_or_default();
         self.waiting(state, waiting.total);

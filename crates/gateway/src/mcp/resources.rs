@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use interlock_host::process::{Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction};
+use interlock_host::process::{
+    Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionCursor,
+    SessionListRequest, SessionPage,
+};
 use interlock_transcript::LineRange;
 use rmcp::model::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceResponse, ReadResourceResult,
@@ -15,13 +18,16 @@ use serde_json::json;
 
 use super::connection::{McpConnection, McpVersion};
 use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
-use crate::tools::is_of_conversation;
+use crate::session_pages;
 use crate::work::blocking;
 
 const PREFIX: &str = "interlock://sessions/";
 
 /// Lines of a transcript; `process log` reads the rest.
 const LOG_LINES: u64 = 2_000;
+
+/// Sessions of one page.
+const PAGE_SESSIONS: usize = 200;
 
 /// What of a session is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,29 +53,32 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// The sessions of the client's conversation. Those of other agents do not exist for it.
+/// The sessions of the client's conversation, the newest first, page by page. Those of other agents do
+/// not exist for it.
 pub(super) async fn list(
     connection: &McpConnection,
+    cursor: Option<&str>,
     context: &RequestContext<RoleServer>,
 ) -> Result<ListResourcesResult, ErrorData> {
-    let listed = with_process(connection, context, Process::list).await?;
-    let sessions = match listed {
-        // Not offered to this agent: then it has none.
-        Err(ProcessError::Tool(_)) => Vec::new(),
-        listed => {
-            let mut all = listed.map_err(|error| broken(&error))?;
-            let who = who(connection, context)?;
-            all.extend(sessions::all(&connection.mcp.gateway, &who).await);
-            all
-        }
+    let after = cursor.map(str::parse::<SessionCursor>).transpose();
+    let after =
+        after.map_err(|error| ErrorData::invalid_params(format!("cursor {error}"), None))?;
+    let who = who(connection, context)?;
+    let request = SessionListRequest {
+        after,
+        limit: Some(PAGE_SESSIONS),
+        conversation: Some(who.session_key.clone()),
+        ..SessionListRequest::default()
     };
-    let caller = connection.caller(&context.extensions)?;
-    let key = connection.session_key(&caller, McpVersion::of(context));
+    let listed = session_pages::page(&connection.mcp.gateway, &who, request).await;
+    let listed = listed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    let page = match listed {
+        // Not offered to this agent: then it has none.
+        Err(ProcessError::Tool(_)) => SessionPage::default(),
+        listed => listed.map_err(|error| broken(&error))?,
+    };
     let mut all = Vec::new();
-    for session in sessions {
-        if !is_of_conversation(&session, &key) {
-            continue;
-        }
+    for session in page.sessions {
         let id = &session.session_id;
         let status = session.ended.status.as_str();
         let resource = |end: &str| {
@@ -83,7 +92,9 @@ pub(super) async fn list(
             all.push(resource("screen"));
         }
     }
-    Ok(ListResourcesResult::with_all_items(all))
+    let mut listed = ListResourcesResult::with_all_items(all);
+    listed.next_cursor = page.next_cursor;
+    Ok(listed)
 }
 
 pub(super) async fn read(

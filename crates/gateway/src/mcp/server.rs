@@ -85,10 +85,11 @@ impl ServerHandler for McpServer {
 
     async fn list_resources(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        resources::list(&self.connection, &context).await
+        let cursor = request.and_then(|request| request.cursor);
+        resources::list(&self.connection, cursor.as_deref(), &context).await
     }
 
     async fn list_resource_templates(

@@ -31,8 +31,13 @@ const TRIES: usize = 3;
 /// What a session on a node is called here: its name there, and the beginning of the node's id. None
 /// where the node's word is no name.
 pub(crate) fn session_id(name: &str, node_id: &str) -> Option<String> {
-    let tag = node_id.get(..TAG)?;
+    let tag = node_tag(node_id)?;
     names::is_session_name(name).then(|| format!("{name}@{tag}"))
+}
+
+/// What of a node's id is in the names of its sessions.
+pub(crate) fn node_tag(node_id: &str) -> Option<&str> {
+    node_id.get(..TAG)
 }
 
 /// The two parts of such a name.
@@ -85,6 +90,14 @@ impl Nodes {
         let state = self.lock();
         let mut names = state.awaited.values().flatten();
         names.any(|name| name == session)
+    }
+
+    /// The names of the sessions on one node whose results callers wait for.
+    pub(crate) fn names_in_front(&self, tag: &str) -> Vec<String> {
+        let state = self.lock();
+        let names = state.awaited.values().flatten();
+        let names = names.filter_map(|id| parse(id).filter(|(_, of)| *of == tag));
+        names.map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The run is to be ended as soon as its node is connected.

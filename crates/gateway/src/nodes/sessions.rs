@@ -6,27 +6,26 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use interlock_host::process::{
-    EndedSession, Followed, MAX_POLL_WAIT, ProcessAnswer, SessionAction, SessionStatus,
-    SessionSummary, Stale,
+    EndedSession, Followed, MAX_POLL_WAIT, ProcessAnswer, SessionAction, SessionListRequest,
+    SessionPage, SessionStatus, SessionSummary, Stale,
 };
 use interlock_host::{OpenRun, now_ms};
 use interlock_policy::AgentId;
 use interlock_wire::WireError;
-use interlock_wire::node::extension::{MAX_READ_BYTES, ProcessCall, RunRead};
+use interlock_wire::node::extension::{MAX_READ_BYTES, ProcessCall, ProcessPageAsked, RunRead};
 use serde_json::{Value, json};
 
 use super::Node;
 use super::extension::{ask, is_lost, node_code, node_words, owner};
 use super::known::with_directory;
-use super::remote_runs::{self, connected_interlock_node, parse, session_id};
+use super::remote_runs::{self, connected_interlock_node, node_tag, parse, session_id};
 use crate::gateway::Gateway;
 use crate::work::blocking;
 
 /// How long nodes are waited for when all sessions are listed.
 const LIST_TIME: Duration = Duration::from_secs(5);
 
-/// Sessions of one node in a list, and characters of one of their texts.
-const MAX_LISTED: usize = 1_000;
+/// The most characters of one text of a node's session.
 const MAX_TEXT: usize = 4_000;
 
 /// Who handles sessions.
@@ -117,6 +116,7 @@ pub(crate) async fn perform(
         agent_id: who.agent.as_ref().map(ToString::to_string),
         session_key: Some(who.session_key.clone()),
         poll_from: wanted.poll_from,
+        page: None,
         arguments,
     };
     let waits = match &wanted.action {
@@ -206,9 +206,13 @@ async fn open_run(gateway: &Arc<Gateway>, id: &str) -> Option<OpenRun> {
     found.ok()?.ok()?
 }
 
-/// The sessions on all nodes that this caller may know of, the oldest first. Those on nodes that
-/// cannot be asked are listed as what they are: unreachable.
-pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<SessionSummary> {
+/// A page of the sessions on all nodes that this caller may know of, the newest first. Those on nodes
+/// that cannot be asked are listed as what they are: unreachable.
+pub(crate) async fn page(
+    gateway: &Arc<Gateway>,
+    who: &SessionHandler,
+    request: &SessionListRequest,
+) -> SessionPage {
     let reader = Arc::clone(gateway);
     let known = blocking(move || {
         let marks = reader.host.store().stale_marks().ok();
@@ -219,15 +223,15 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<Ses
     let connected = gateway.nodes.connected().into_iter();
     let able = connected.filter_map(|node| connected_interlock_node(gateway, &node.id));
     let asked = able.map(|node| async move {
-        let sessions = tokio::time::timeout(LIST_TIME, of_node(gateway, who, &node)).await;
-        (node.id.clone(), sessions.ok().and_then(Result::ok))
+        let page = tokio::time::timeout(LIST_TIME, of_node(gateway, who, &node, request)).await;
+        (node.id.clone(), page.ok().and_then(Result::ok))
     });
-    let mut sessions = Vec::new();
+    let mut pages = Vec::new();
     let mut answered = Vec::new();
     for (node, found) in join_all(asked).await {
         if let Some(found) = found {
             answered.push(node);
-            sessions.extend(found);
+            pages.push(found);
         }
     }
     let silent = runs.iter().filter(|run| {
@@ -239,9 +243,10 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<Ses
                 .as_ref()
                 .is_some_and(|node| !answered.contains(node))
     });
-    let unreachable = silent.filter_map(|run| unreachable(gateway, run));
-    sessions.extend(unreachable);
-    for session in &mut sessions {
+    let unreachable = silent.filter_map(|run| unreachable(gateway, run)).collect();
+    pages.push(SessionPage::of_whole(unreachable, request));
+    let mut page = SessionPage::merged(pages, request.limit);
+    for session in &mut page.sessions {
         // What was denied here since is known here.
         let denied = marks.as_ref().and_then(|marks| {
             let key = session.session_key.as_deref()?;
@@ -254,42 +259,99 @@ pub(crate) async fn all(gateway: &Arc<Gateway>, who: &SessionHandler) -> Vec<Ses
             session.stale = Stale::when(session.stale.is_stale || ended <= denied);
         }
     }
-    sessions.sort_by_key(|session| (session.started_at_ms, session.session_id.clone()));
-    sessions
+    page
 }
 
 async fn of_node(
     gateway: &Arc<Gateway>,
     who: &SessionHandler,
     node: &Node,
-) -> Result<Vec<SessionSummary>, WireError> {
+    request: &SessionListRequest,
+) -> Result<SessionPage, WireError> {
+    let Some(asked) = page_of_node(gateway, who, node, request) else {
+        return Ok(SessionPage::default());
+    };
     let call = ProcessCall {
         owner: owner(gateway, &node.id),
         agent_id: who.agent.as_ref().map(ToString::to_string),
         session_key: Some(who.session_key.clone()),
         poll_from: None,
+        page: Some(asked),
         arguments: json!({ "action": "list" }),
     };
     let value: Value = match ask(gateway, node, &call, Duration::ZERO).await {
         // Its owner does not let this agent handle sessions: then it has none.
-        Err(error) if node_code(&error) == Some("TOOL_DENIED") => return Ok(Vec::new()),
+        Err(error) if node_code(&error) == Some("TOOL_DENIED") => {
+            return Ok(SessionPage::default());
+        }
         value => value?,
     };
-    let Ok(ProcessAnswer::List { sessions }) = ProcessAnswer::of_json(&SessionAction::List, value)
-    else {
+    let action = SessionAction::List(request.clone());
+    let Ok(ProcessAnswer::List(mut page)) = ProcessAnswer::of_json(&action, value) else {
         return Err(WireError::unavailable("the node's list cannot be read"));
     };
-    let own = sessions.into_iter().take(MAX_LISTED);
+    let is_whole = page.total.is_none();
     let is_seen = |session: &SessionSummary| {
         let is_in_front = || gateway.nodes.is_in_front(&session.session_id);
         who.agent.is_none() || !is_in_front()
     };
-    let named = own.filter_map(|session| named(session, who, node));
-    Ok(named.filter(is_seen).collect())
+    let most = request.limit.filter(|_| !is_whole).unwrap_or(usize::MAX);
+    let named = page.sessions.into_iter().take(most);
+    let named = named.filter_map(|session| named_here(session, who, node));
+    page.sessions = named.filter(is_seen).collect();
+    if is_whole {
+        // A node of a version without pages.
+        return Ok(SessionPage::of_whole(page.sessions, request));
+    }
+    if let Some(prefix) = &request.prefix {
+        let before = page.sessions.len();
+        page.sessions
+            .retain(|session| session.session_id.starts_with(prefix.as_str()));
+        let left_out = (before - page.sessions.len()) as u64;
+        page.total = page.total.map(|total| total.saturating_sub(left_out));
+    }
+    Ok(page)
+}
+
+/// The page in the words of the node; none where no session of it can be wanted.
+fn page_of_node(
+    gateway: &Gateway,
+    who: &SessionHandler,
+    node: &Node,
+    request: &SessionListRequest,
+) -> Option<ProcessPageAsked> {
+    let tag = node_tag(&node.id)?;
+    let prefix = request.prefix.as_deref().map(|prefix| {
+        let (name, of_tag) = prefix.split_once('@').unwrap_or((prefix, ""));
+        tag.starts_with(of_tag).then(|| name.to_owned())
+    });
+    let prefix = match prefix {
+        Some(None) => return None,
+        Some(prefix) => prefix,
+        None => None,
+    };
+    let in_front = || gateway.nodes.names_in_front(tag);
+    Some(ProcessPageAsked {
+        limit: request.limit,
+        cursor: request
+            .after
+            .as_ref()
+            .map(|after| after.on_node(tag).to_string()),
+        conversation: request.conversation.clone(),
+        agent_id: request.agent_id.clone(),
+        background: request.background,
+        prefix,
+        // A caller waits for these: they are not in the background yet.
+        except: who.agent.as_ref().map_or_else(Vec::new, |_| in_front()),
+    })
 }
 
 /// A session of a node under the name that it has here; none where the node's words make no sense.
-fn named(mut session: SessionSummary, who: &SessionHandler, node: &Node) -> Option<SessionSummary> {
+fn named_here(
+    mut session: SessionSummary,
+    who: &SessionHandler,
+    node: &Node,
+) -> Option<SessionSummary> {
     let is_own = |agent: &AgentId| session.agent_id == agent.as_str() && session.background;
     if !who.agent.as_ref().is_none_or(is_own) {
         return None;

@@ -114,6 +114,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
     tokio::spawn(crate::tools::resume(Arc::clone(&gateway)));
+    tokio::spawn(crate::session_pages::prepare(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {

@@ -6,6 +6,7 @@ mod catalog;
 mod details;
 mod events;
 mod exec;
+mod listed_sessions;
 mod local_run;
 mod model_text;
 mod node_run;
@@ -36,7 +37,6 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use caller::{CallerError, caller};
 pub(crate) use catalog::{CATALOG, Described};
 pub(crate) use node_run::GatewayLevels;
-pub(crate) use process::is_of_conversation;
 pub(crate) use result::ToolResult;
 pub(crate) use resume::resume;
 

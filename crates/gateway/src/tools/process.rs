@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use interlock_approvals::usual_session_key;
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
-    EndedSession, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionStatus,
-    SessionSummary, Stale,
+    EndedSession, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionStatus, Stale,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::listed_sessions::{self, list};
 use super::model_text::{KeptEnd, ModelText, fitting_lines, output_room, read_rest};
 use super::result::ToolResult;
-use super::{Audience, CallError, ListedSessions, ToolCall};
+use super::{Audience, CallError, ToolCall};
 use crate::gateway::Gateway;
 use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
 use crate::work::waiting;
@@ -50,7 +49,9 @@ pub(super) async fn process(
             Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
         });
     }
-    let is_list = action == SessionAction::List;
+    if let SessionAction::List(request) = action {
+        return list(gateway, call, &who, request).await;
+    }
     let caller = ProcessCaller::Agent {
         agent: call.agent.clone(),
         session_key: call.session_key.clone(),
@@ -62,45 +63,9 @@ pub(super) async fn process(
     })
     .await?;
     Ok(match answer {
-        Ok(ProcessAnswer::List { sessions: mut all }) if is_list => {
-            all.extend(sessions::all(gateway, &who).await);
-            listed(all, call)
-        }
         Ok(answer) => answered(answer, page),
         Err(error) => refused(&error),
     })
-}
-
-/// The sessions that the caller is shown, and how many of the agent it is not.
-fn listed(mut sessions: Vec<SessionSummary>, call: &ToolCall) -> ToolResult {
-    let all = sessions.len();
-    if call.listed == ListedSessions::OfConversation {
-        sessions.retain(|session| is_of_conversation(session, &call.session_key));
-    }
-    let elsewhere = all - sessions.len();
-    let answer = ProcessAnswer::List { sessions };
-    let details = ListedDetails {
-        answer: details(&answer),
-        other_conversations: (elsewhere > 0).then_some(elsewhere),
-    };
-    let mut result = ToolResult::new(text(&answer), json!(details), false);
-    if elsewhere > 0 {
-        result.text.push_str(&format!(
-            "\n({elsewhere} of this agent belong to other conversations; they can be used by their ids)"
-        ));
-    }
-    result
-}
-
-/// The data of a list of sessions.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedDetails {
-    #[serde(flatten)]
-    answer: Value,
-    /// How many sessions of the agent belong to other conversations.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    other_conversations: Option<usize>,
 }
 
 /// The data of what a session wrote, as far as it fits.
@@ -112,13 +77,6 @@ struct PageDetails {
     /// How many lines are left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_lines: Option<u64>,
-}
-
-/// Whether a background session was started in this conversation.
-pub(crate) fn is_of_conversation(session: &SessionSummary, session_key: &str) -> bool {
-    let usual = || usual_session_key(&session.agent_id);
-    let own = session.session_key.clone().unwrap_or_else(usual);
-    own == session_key
 }
 
 /// How much of a transcript a result has room for, and which end of it stays.
@@ -224,7 +182,7 @@ fn session_status(id: &str, ended: &EndedSession, stale: Stale) -> String {
     format!("session {id}: {}{note}", standing(ended))
 }
 
-fn refused(error: &ProcessError) -> ToolResult {
+pub(super) fn refused(error: &ProcessError) -> ToolResult {
     let remedy = error.remedy();
     let message = match error {
         ProcessError::NotFound { id } => format!("No session found for {id}"),
@@ -233,7 +191,7 @@ fn refused(error: &ProcessError) -> ToolResult {
     ToolResult::failed(error.code(), &message, remedy.as_deref())
 }
 
-fn details(answer: &ProcessAnswer) -> Value {
+pub(super) fn details(answer: &ProcessAnswer) -> Value {
     let mut details = json!(answer);
     if let Value::Object(fields) = &mut details
         && !fields.contains_key("status")
@@ -245,30 +203,7 @@ fn details(answer: &ProcessAnswer) -> Value {
 
 fn text(answer: &ProcessAnswer) -> String {
     match answer {
-        ProcessAnswer::List { sessions } if sessions.is_empty() => {
-            "No running or recent sessions.".to_owned()
-        }
-        ProcessAnswer::List { sessions } => {
-            let rows = sessions.iter().map(|session| {
-                let waits = if session.waiting_for_input {
-                    " (waits for input)"
-                } else {
-                    ""
-                };
-                let place = match &session.node {
-                    Some(node) => format!(" [node {node}]"),
-                    None => String::new(),
-                };
-                format!(
-                    "{} {:<9} {} :: {}{place}{waits}",
-                    session.session_id,
-                    session.ended.status.as_str(),
-                    duration(session.runtime_ms),
-                    session.name
-                )
-            });
-            rows.collect::<Vec<_>>().join("\n")
-        }
+        ProcessAnswer::List(page) => listed_sessions::text(page),
         ProcessAnswer::Poll(polled) => {
             let output = polled.text();
             let state = standing(&polled.ended);
@@ -324,22 +259,5 @@ fn standing(ended: &EndedSession) -> String {
         (SessionStatus::Running, _) => "Process still running.".to_owned(),
         (SessionStatus::Completed, Some(code)) => format!("Process exited with code {code}."),
         _ => format!("Process {ended}."),
-    }
-}
-
-fn duration(milliseconds: u64) -> String {
-    match milliseconds {
-        0..1_000 => format!("{milliseconds}ms"),
-        1_000..60_000 => format!("{}s", milliseconds / 1_000),
-        60_000..3_600_000 => format!(
-            "{}m{:02}s",
-            milliseconds / 60_000,
-            milliseconds / 1_000 % 60
-        ),
-        _ => format!(
-            "{}h{:02}m",
-            milliseconds / 3_600_000,
-            milliseconds / 60_000 % 60
-        ),
     }
 }

@@ -8,7 +8,7 @@ use interlock_transcript::keys::Bracketed;
 use serde_json::Value;
 
 use super::fields::{Fields, listed};
-use crate::process::{KeysInput, SessionAction};
+use crate::process::{CursorInvalid, KeysInput, SessionAction, SessionCursor, SessionListRequest};
 
 use super::{MISSING, ParameterError, UNKNOWN, VALUE};
 
@@ -16,6 +16,8 @@ use super::{MISSING, ParameterError, UNKNOWN, VALUE};
 const MAX_POLL_MS: u32 = 30_000;
 /// More lines than any spool shows at once.
 const MAX_LINES: u64 = 1_000_000;
+/// The most sessions of one page.
+const MAX_LISTED: u64 = 1_000;
 /// Up to here every whole number of JSON is exact.
 const MAX_OFFSET: u64 = 1 << 53;
 
@@ -33,11 +35,12 @@ const KNOWN: &[&str] = &[
     "text",
     "bracketed",
     "signal",
+    "cursor",
 ];
 
 /// Each action, and what it takes besides the session.
 const ACTIONS: &[(&str, &[&str])] = &[
-    ("list", &[]),
+    ("list", &["limit", "cursor"]),
     ("poll", &["timeout"]),
     ("log", &["offset", "limit"]),
     ("write", &["data", "eof"]),
@@ -69,7 +72,12 @@ const SIGNALS: &[(&str, Signal)] = &[
 /// What a call of `process` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessParameters {
-    List,
+    List {
+        /// The most sessions of a page.
+        limit: Option<u64>,
+        /// Where the page begins, as the last page said.
+        cursor: Option<SessionCursor>,
+    },
     Of {
         session_id: String,
         action: ProcessAction,
@@ -119,7 +127,7 @@ impl ProcessParameters {
         let action = action(fields)?;
         check_belongs(fields, action)?;
         if action == "list" {
-            return Ok(Self::List);
+            return Self::list(fields);
         }
         let session_id = fields.filled_text("sessionId")?.ok_or_else(|| {
             let problem = format!("is required for `{action}`");
@@ -133,10 +141,33 @@ impl ProcessParameters {
     }
 }
 
+impl ProcessParameters {
+    fn list(fields: Fields<'_>) -> Result<Self, ParameterError> {
+        let cursor = fields.filled_text("cursor")?.map(|text| {
+            text.trim().parse().map_err(|error: CursorInvalid| {
+                let hint = "leave it out for the first page".to_owned();
+                ParameterError::new(VALUE, "cursor", error.to_string()).with_hint(Some(hint))
+            })
+        });
+        // Some callers fill in all parameters there are: 0 says nothing.
+        let limit = fields.count("limit", 0, MAX_LISTED)?;
+        Ok(Self::List {
+            limit: limit.filter(|limit| *limit > 0),
+            cursor: cursor.transpose()?,
+        })
+    }
+}
+
 impl From<ProcessParameters> for SessionAction {
     fn from(parameters: ProcessParameters) -> Self {
         let (session_id, action) = match parameters {
-            ProcessParameters::List => return Self::List,
+            ProcessParameters::List { limit, cursor } => {
+                return Self::List(SessionListRequest {
+                    after: cursor,
+                    limit: limit.and_then(|limit| usize::try_from(limit).ok()),
+                    ..SessionListRequest::default()
+                });
+            }
             ProcessParameters::Of { session_id, action } => (session_id, action),
         };
         match action {

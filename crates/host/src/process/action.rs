@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use interlock_transcript::LineRange;
 use interlock_transcript::keys::Bracketed;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::answer::{
-    EndedSession, KeysSent, LogAnswer, PollAnswer, RemovedSession, ScreenAnswer, SessionSummary,
-    Written,
+    EndedSession, KeysSent, LogAnswer, PollAnswer, RemovedSession, ScreenAnswer, Written,
 };
+use super::page::{SessionListRequest, SessionPage};
 use super::{KeysInput, PollFrom, Process, ProcessError, signal_named};
 
 /// What is to be done. A session is named in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAction {
-    List,
+    List(SessionListRequest),
     Poll {
         session_id: String,
         timeout: Duration,
@@ -62,9 +62,7 @@ pub enum SessionAction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ProcessAnswer {
-    List {
-        sessions: Vec<SessionSummary>,
-    },
+    List(SessionPage),
     Poll(PollAnswer),
     Log(LogAnswer),
     Written(Written),
@@ -83,7 +81,7 @@ impl SessionAction {
     /// The session that it is about; none for a list.
     pub fn session_id(&self) -> Option<&str> {
         match self {
-            Self::List => None,
+            Self::List(_) => None,
             Self::Poll { session_id, .. }
             | Self::Log { session_id, .. }
             | Self::Write { session_id, .. }
@@ -102,10 +100,7 @@ impl ProcessAnswer {
     /// The answer that another host gave to this action, if it is one.
     pub fn of_json(action: &SessionAction, value: Value) -> Result<Self, serde_json::Error> {
         Ok(match action {
-            SessionAction::List => {
-                let SessionList { sessions } = serde_json::from_value(value)?;
-                Self::List { sessions }
-            }
+            SessionAction::List(_) => Self::List(serde_json::from_value(value)?),
             SessionAction::Poll { .. } => Self::Poll(serde_json::from_value(value)?),
             SessionAction::Log { .. } => Self::Log(serde_json::from_value(value)?),
             SessionAction::Write { .. }
@@ -127,7 +122,7 @@ impl ProcessAnswer {
     /// Calls the one session that it is about by another name.
     pub fn rename(&mut self, name: &str) {
         let id = match self {
-            Self::List { .. } => return,
+            Self::List(_) => return,
             Self::Poll(polled) => &mut polled.session_id,
             Self::Log(log) => &mut log.session_id,
             Self::Written(written) => &mut written.session_id,
@@ -140,17 +135,10 @@ impl ProcessAnswer {
     }
 }
 
-#[derive(Deserialize)]
-struct SessionList {
-    sessions: Vec<SessionSummary>,
-}
-
 impl Process {
     pub fn perform(&self, action: SessionAction) -> Result<ProcessAnswer, ProcessError> {
         Ok(match action {
-            SessionAction::List => ProcessAnswer::List {
-                sessions: self.list()?,
-            },
+            SessionAction::List(request) => ProcessAnswer::List(self.page(&request)?),
             SessionAction::Poll {
                 session_id,
                 timeout,

@@ -6,6 +6,7 @@ use interlock_supervisor::ClientError;
 use interlock_transcript::TranscriptError;
 
 use super::answer::EndedSession;
+use super::page::CursorInvalid;
 use crate::local::HostError;
 
 /// Each has a stable code, and a remedy where there is one.
@@ -42,6 +43,8 @@ pub enum ProcessError {
         id: String,
         processes: Vec<Leftover>,
     },
+    #[error("`cursor` {0}")]
+    Cursor(#[from] CursorInvalid),
     #[error("the transcript cannot be read: {0}")]
     Transcript(#[from] TranscriptError),
     #[error(transparent)]
@@ -63,6 +66,7 @@ impl ProcessError {
             Self::InputTooLarge { .. } => "INPUT_TOO_LARGE",
             Self::SignalUnknown(_) => "SIGNAL_UNKNOWN",
             Self::StillRunning { .. } => "STILL_RUNNING",
+            Self::Cursor(_) => "CURSOR_INVALID",
             Self::Transcript(_) => "TRANSCRIPT_UNREADABLE",
             Self::Supervisor(error) => error.code(),
         }
@@ -92,6 +96,7 @@ impl ProcessError {
             Self::StillRunning { .. } => {
                 "they may belong to another user or wait for a device; ask the system's owner"
             }
+            Self::Cursor(_) => "leave it out for the first page",
             Self::Transcript(_) => return None,
             Self::Supervisor(error) => match error.code() {
                 "STDIN_FULL" => "it does not read what it was sent before; try again later",

@@ -353,7 +353,22 @@ fn every_action_of_process_is_read() {
         json!({ "action": "list" }),
         json!({ "action": "list", "sessionId": "" }),
     ] {
-        assert_eq!(ProcessParameters::parse(&list), Ok(ProcessParameters::List));
+        let expected = ProcessParameters::List {
+            limit: None,
+            cursor: None,
+        };
+        assert_eq!(ProcessParameters::parse(&list), Ok(expected));
+    }
+    let page = json!({ "action": "list", "limit": 20, "cursor": "17.calm-river@ab12" });
+    let expected = ProcessParameters::List {
+        limit: Some(20),
+        cursor: Some("17.calm-river@ab12".parse().unwrap()),
+    };
+    assert_eq!(ProcessParameters::parse(&page), Ok(expected));
+    for cursor in ["17", ".a-b", "x.a-b", "17.a b", "-1.a-b", "1.a/b"] {
+        let page = json!({ "action": "list", "cursor": cursor });
+        let error = ProcessParameters::parse(&page).unwrap_err();
+        assert!(error.to_string().contains("cursor"), "{error}");
     }
 }
 

@@ -3,9 +3,10 @@
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
     PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction,
+    SessionListRequest,
 };
 use interlock_wire::node::NodeInvokeRequest;
-use interlock_wire::node::extension::ProcessCall;
+use interlock_wire::node::extension::{ProcessCall, ProcessPageAsked};
 use interlock_wire::{ErrorCode, WireError};
 
 use super::call;
@@ -40,10 +41,31 @@ pub(crate) fn process(
                 let polled = process.poll(&session_id, PollFrom::Offset(offset), timeout)?;
                 Ok(ProcessAnswer::Poll(polled))
             }
+            (SessionAction::List(request), _) => {
+                let request = match asked.page {
+                    Some(page) => wanted_page(page)?,
+                    None => request,
+                };
+                Ok(ProcessAnswer::List(process.page(&request)?))
+            }
             (action, _) => process.perform(action),
         }
     });
     performed.map_err(|error| failed(&error))
+}
+
+/// A place that cannot be read begins no page: the gateway would get the first page again and again.
+fn wanted_page(asked: ProcessPageAsked) -> Result<SessionListRequest, ProcessError> {
+    let after = asked.cursor.map(|cursor| cursor.parse());
+    Ok(SessionListRequest {
+        after: after.transpose()?,
+        limit: asked.limit,
+        conversation: asked.conversation,
+        agent_id: asked.agent_id,
+        background: asked.background,
+        prefix: asked.prefix,
+        except: asked.except,
+    })
 }
 
 pub(super) fn process_of(

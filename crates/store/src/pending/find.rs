@@ -1,5 +1,8 @@
 //! Looking approvals up: by what a person typed, or as a list of those that wait.
 
+use std::fmt;
+use std::str::FromStr;
+
 use rusqlite::{Row, params};
 
 use crate::change::{Change, Sql};
@@ -27,6 +30,38 @@ pub struct PendingPage {
     pub unexpired: u64,
     /// How many are past their time, but their end has not been recorded yet.
     pub overdue: u64,
+    /// Where the next page begins; none where no more follow.
+    pub next: Option<PendingCursor>,
+}
+
+/// A place in the list of undecided approvals. It stays where it is when others are asked or decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PendingCursor {
+    expires_at_ms: i64,
+    number: i64,
+}
+
+/// A text is no place in the list of undecided approvals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not the nextCursor of a list of pending approvals")]
+pub struct PendingCursorInvalid;
+
+impl fmt::Display for PendingCursor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.expires_at_ms, self.number)
+    }
+}
+
+impl FromStr for PendingCursor {
+    type Err = PendingCursorInvalid;
+
+    fn from_str(text: &str) -> Result<Self, PendingCursorInvalid> {
+        let (expires, number) = text.split_once('.').ok_or(PendingCursorInvalid)?;
+        Ok(Self {
+            expires_at_ms: expires.parse().map_err(|_| PendingCursorInvalid)?,
+            number: number.parse().map_err(|_| PendingCursorInvalid)?,
+        })
+    }
 }
 
 impl Store {
@@ -47,6 +82,21 @@ impl Store {
         limit: usize,
     ) -> Result<PendingPage, StoreError> {
         self.read(|sql| page(sql, now_ms, offset, limit.min(MAX_PAGE)))
+    }
+
+    /// A page of the approvals that can still be decided, the one that expires first in front. A page
+    /// has at most [`MAX_PAGE`].
+    pub fn pending_page(
+        &self,
+        now_ms: i64,
+        after: Option<PendingCursor>,
+        limit: usize,
+    ) -> Result<PendingPage, StoreError> {
+        let place = after.unwrap_or(PendingCursor {
+            expires_at_ms: now_ms,
+            number: i64::MAX,
+        });
+        self.read(|sql| page_after(sql, now_ms, place, limit.min(MAX_PAGE)))
     }
 
     /// The ids of approvals of this binding for runs on nodes that have not run: undecided, or
@@ -342,11 +392,7 @@ fn page(
     offset: usize,
     limit: usize,
 ) -> Result<PendingPage, StoreError> {
-    let count = |statement| sql.one(statement, [now_ms], |row| row.get::<_, i64>(0));
-    let unexpired =
-        count("SELECT count(*) FROM approval WHERE ending IS NULL AND expires_at_ms > ?1")?;
-    let overdue =
-        count("SELECT count(*) FROM approval WHERE ending IS NULL AND expires_at_ms <= ?1")?;
+    let (unexpired, overdue) = counts(sql, now_ms)?;
     let offset = i64::try_from(offset).unwrap_or(i64::MAX);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut approvals = summaries(sql, ">", now_ms, offset, limit)?;
@@ -359,6 +405,69 @@ fn page(
         approvals,
         unexpired: unexpired.cast_unsigned(),
         overdue: overdue.cast_unsigned(),
+        next: None,
+    })
+}
+
+/// How many can still be decided, and how many are past their time.
+fn counts(sql: &Sql<'_>, now_ms: i64) -> Result<(i64, i64), StoreError> {
+    let count = |statement| sql.one(statement, [now_ms], |row| row.get::<_, i64>(0));
+    Ok((
+        count("SELECT count(*) FROM approval WHERE ending IS NULL AND expires_at_ms > ?1")?,
+        count("SELECT count(*) FROM approval WHERE ending IS NULL AND expires_at_ms <= ?1")?,
+    ))
+}
+
+fn page_after(
+    sql: &Sql<'_>,
+    now_ms: i64,
+    after: PendingCursor,
+    limit: usize,
+) -> Result<PendingPage, StoreError> {
+    let (unexpired, overdue) = counts(sql, now_ms)?;
+    // One more than the page has says that there is a next page.
+    let wanted = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut rows = sql.all(
+        "WITH page AS (
+            SELECT number FROM approval WHERE ending IS NULL
+            AND expires_at_ms > ?1 AND (expires_at_ms, number) > (?2, ?3)
+            ORDER BY expires_at_ms, number LIMIT ?4)
+         SELECT id, short_id, plan_digest, binding, preview, agent, session_key, host, node,
+            requester, created_at_ms, expires_at_ms, content_digest, number
+         FROM page JOIN approval USING (number) JOIN approval_content USING (number)
+         ORDER BY expires_at_ms, number",
+        params![now_ms, after.expires_at_ms, after.number, wanted],
+        |row| Ok((summary(row)?, row.get(13)?)),
+    )?;
+    let has_more = rows.len() > limit;
+    rows.truncate(limit);
+    let next = rows.last().map(|(last, number)| PendingCursor {
+        expires_at_ms: last.expires_at_ms,
+        number: *number,
+    });
+    Ok(PendingPage {
+        approvals: rows.into_iter().map(|(summary, _)| summary).collect(),
+        unexpired: unexpired.cast_unsigned(),
+        overdue: overdue.cast_unsigned(),
+        next: next.filter(|_| has_more),
+    })
+}
+
+fn summary(row: &Row<'_>) -> rusqlite::Result<ApprovalSummary> {
+    Ok(ApprovalSummary {
+        id: row.get(0)?,
+        short_id: row.get(1)?,
+        plan_digest: row.get(2)?,
+        binding: row.get(3)?,
+        preview: row.get(4)?,
+        agent: row.get(5)?,
+        session_key: row.get(6)?,
+        host: row.get(7)?,
+        node: row.get(8)?,
+        requester: row.get(9)?,
+        created_at_ms: row.get(10)?,
+        expires_at_ms: row.get(11)?,
+        content_digest: row.get(12)?,
     })
 }
 
@@ -379,21 +488,5 @@ fn summaries(
          FROM page JOIN approval USING (number) JOIN approval_content USING (number)
          ORDER BY expires_at_ms, number"
     );
-    sql.all(&statement, params![now_ms, limit, offset], |row| {
-        Ok(ApprovalSummary {
-            id: row.get(0)?,
-            short_id: row.get(1)?,
-            plan_digest: row.get(2)?,
-            binding: row.get(3)?,
-            preview: row.get(4)?,
-            agent: row.get(5)?,
-            session_key: row.get(6)?,
-            host: row.get(7)?,
-            node: row.get(8)?,
-            requester: row.get(9)?,
-            created_at_ms: row.get(10)?,
-            expires_at_ms: row.get(11)?,
-            content_digest: row.get(12)?,
-        })
-    })
+    sql.all(&statement, params![now_ms, limit, offset], summary)
 }

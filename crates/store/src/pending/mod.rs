@@ -24,7 +24,7 @@ pub(crate) use create::new_id;
 pub use decide::{ApprovalAnswer, Decided, ExpiredApproval, FallbackAnswer};
 pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
-pub use find::PendingPage;
+pub use find::{PendingCursor, PendingCursorInvalid, PendingPage};
 pub use history::EndedPage;
 pub use outcome::{
     NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,

@@ -42,7 +42,7 @@ fn settings_are_kept_and_every_change_of_them_is_recorded() {
     assert_eq!(store.session_settings("agent:main:a").unwrap(), settings);
     assert!(store.session_settings("agent:main:b").unwrap().is_empty());
     event(&store, "agent:main:b", "r1", 20);
-    let known = store.known_sessions(10).unwrap();
+    let known = store.known_sessions().unwrap();
     let keys: Vec<_> = known
         .iter()
         .map(|one| (one.session_key.as_str(), one.at_ms))
@@ -50,7 +50,7 @@ fn settings_are_kept_and_every_change_of_them_is_recorded() {
     assert_eq!(keys, [("agent:main:b", 20), ("agent:main:a", 10)]);
     assert_eq!(known[1].settings, settings);
     set(&store, "agent:main:a", &SessionSettings::default(), 30);
-    assert_eq!(store.known_sessions(10).unwrap().len(), 1);
+    assert_eq!(store.known_sessions().unwrap().len(), 1);
     let records = store.audit_log(&AuditFilter::default()).unwrap();
     assert_eq!(records.len(), 2);
     assert_eq!(records[0].body["settings"], json!({}));

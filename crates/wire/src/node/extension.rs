@@ -215,8 +215,39 @@ pub struct ProcessCall {
     /// A poll that begins at this offset and moves no cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_from: Option<u64>,
+    /// The page that is wanted, where the arguments ask for a list. A node that does not know this
+    /// answers with all sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<ProcessPageAsked>,
     /// The arguments of the tool. The session is called as on the node.
     pub arguments: Value,
+}
+
+/// A page of a node's sessions, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProcessPageAsked {
+    /// The most sessions; without it, all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// The place behind which the page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Only those of this conversation; the others are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// Only those of this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// Only those that no call waits for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+    /// Only those whose name begins so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Names that are left out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub except: Vec<String>,
 }
 
 /// The parameters of `interlock.policy`.

@@ -93,6 +93,11 @@ params! {
         optional {
             /// Only what a list shows of each, for an inbox that opens them one by one.
             summary "summary": bool = PropertyKind::Boolean,
+            /// The most approvals of one answer. With this or a cursor the answer is an object with
+            /// `approvals`, `total` and `nextCursor`; else it is the list of all of them.
+            limit "limit": u64 = PropertyKind::Integer(1, 500),
+            /// Where the page begins: `nextCursor` of the last answer.
+            cursor "cursor": String = TEXT,
         }
     }
 }

@@ -217,9 +217,19 @@ params! {
     }
 }
 params! {
-    /// Background and foreground sessions of all agents. An Interlock extension.
+    /// Background and foreground sessions of all agents, the newest first. An Interlock extension.
     ProcessList for "process.list" -> Relayed<ProcessListing> {
-        optional { agent_id "agentId": String = TEXT, }
+        optional {
+            agent_id "agentId": String = TEXT,
+            /// Only what the agent `agentId` sees itself: its background sessions.
+            agent_view "agentView": bool = PropertyKind::Boolean,
+            /// Only sessions whose id begins so.
+            prefix "prefix": String = TEXT,
+            /// The most sessions of one answer; 200 where it is not given.
+            limit "limit": u64 = PropertyKind::Integer(1, 1_000),
+            /// Where the page begins: `nextCursor` of the last answer.
+            cursor "cursor": String = TEXT,
+        }
     }
 }
 params! {

@@ -83,7 +83,17 @@ pub struct ProcessStanding {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessListing {
+    /// The newest first.
     pub sessions: Vec<ProcessEntry>,
+    /// How many there are, on all pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// Where the next page begins; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+    /// How many sessions of the agent belong to other conversations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_conversations: Option<u64>,
 }
 
 /// One background session.
@@ -199,7 +209,11 @@ pub struct ProcessUnsubscribed {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskListing {
+    /// How many are in this answer.
     pub count: usize,
+    /// How many there are, on all pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
     pub tasks: Vec<TaskEntry>,
     /// Where the next page begins; none at the end.
     pub next_cursor: Option<String>,

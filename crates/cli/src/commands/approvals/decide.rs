@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_approvals::{
-    ApprovalDecision, DecisionBy, Lease, OutsideRuns, PendingApproval, StoredDecision,
-    process_name, requester_has_ended,
+    ApprovalDecision, DecisionBy, Lease, OutsideRuns, PendingApproval, PendingCursorInvalid,
+    StoredDecision, process_name, requester_has_ended,
 };
 use interlock_command::display::Secrets;
 use interlock_host::LocalHost;
@@ -21,9 +21,6 @@ use crate::args::{
 };
 use crate::failure::Failure;
 use crate::output::{self, Paint, line};
-
-/// As many as a person reads.
-const PAGE: usize = 200;
 
 /// The binding of approvals for patches.
 const PATCH: &str = "patch";
@@ -46,14 +43,25 @@ pub(super) fn pending(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let waiting = source.waiting(PAGE)?;
+    let after = arguments.cursor.as_deref().map(str::parse).transpose();
+    let after = after.map_err(|error: PendingCursorInvalid| {
+        Failure::usage("CURSOR_INVALID", format!("--cursor {error}"))
+            .with_hint("leave it out for the first page")
+    })?;
+    let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
+    let waiting = source.page(after, limit)?;
     let mut approvals = Vec::new();
     for summary in &waiting.approvals {
         approvals.push(source.approval(&summary.id, Secrets::Masked)?);
     }
+    let next = waiting.next.map(|next| next.to_string());
     if arguments.json {
         let approvals: Vec<Value> = approvals.iter().map(PendingApproval::to_json).collect();
-        output::print_json(&json!({ "approvals": approvals, "total": waiting.total }));
+        let mut page = json!({ "approvals": approvals, "total": waiting.total });
+        if let (Value::Object(page), Some(next)) = (&mut page, next) {
+            page.insert("nextCursor".to_owned(), next.into());
+        }
+        output::print_json(&page);
         return Ok(ExitCode::SUCCESS);
     }
     if approvals.is_empty() {
@@ -74,6 +82,13 @@ pub(super) fn pending(
         "decide: {}, or deny",
         state.in_command(&format!("interlock approvals approve {first}"))
     ));
+    if let Some(next) = next {
+        output::note(&format!(
+            "{} of {} that wait; go on with --cursor {next}",
+            approvals.len(),
+            waiting.total
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

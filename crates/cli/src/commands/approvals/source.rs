@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use interlock_approvals::{
     ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, OutsideRuns, PendingApproval,
-    StoredDecision, UnreadableApproval, read_summaries,
+    PendingCursor, StoredDecision, UnreadableApproval, read_summaries,
 };
 use interlock_command::display::Secrets;
 use interlock_host::{LocalHost, now_ms};
@@ -28,6 +28,9 @@ use crate::remote_gateway::RemoteGateway;
 /// A gateway that takes longer for an answer is taken for one that is gone.
 const MOST_TIME: Duration = Duration::from_secs(10);
 
+/// Approvals that are asked for at once.
+const PAGE: usize = 500;
+
 /// Between two tries to reach a gateway that is gone.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -43,8 +46,10 @@ pub(super) enum ApprovalSource<'a> {
 /// What waits now, the one that expires first in front.
 pub(super) struct WaitingApprovals {
     pub approvals: Vec<ApprovalSummary>,
-    /// How many wait, with those that are not in the list.
+    /// How many wait, with those on other pages.
     pub total: u64,
+    /// Where the next page begins; none on the last one.
+    pub next: Option<PendingCursor>,
 }
 
 /// What a decision did.
@@ -71,29 +76,48 @@ impl<'a> ApprovalSource<'a> {
         }
     }
 
-    pub(super) fn waiting(&self, limit: usize) -> Result<WaitingApprovals, Failure> {
+    /// A page of what waits.
+    pub(super) fn page(
+        &self,
+        after: Option<PendingCursor>,
+        limit: usize,
+    ) -> Result<WaitingApprovals, Failure> {
         match self {
             Self::Here(host) => {
-                let page = host.approvals().pending(0, limit)?;
+                let page = host.approvals().pending_page(after, limit)?;
                 Ok(WaitingApprovals {
                     total: page.unexpired,
                     approvals: page.approvals,
+                    next: page.next,
                 })
             }
             Self::Gateway(remote) => {
                 let asked = ExecApprovalList {
                     summary: Some(true),
+                    limit: u64::try_from(limit).ok(),
+                    cursor: after.map(|after| after.to_string()),
                 };
                 let listed = remote.request(&asked)?.into_rows();
-                let mut approvals = read_summaries(listed.approvals).map_err(unreadable)?;
+                let approvals = read_summaries(listed.approvals).map_err(unreadable)?;
                 let count = u64::try_from(approvals.len()).unwrap_or(u64::MAX);
-                approvals.truncate(limit);
                 Ok(WaitingApprovals {
                     total: listed.total.unwrap_or(count),
                     approvals,
+                    next: listed.next_cursor.and_then(|next| next.parse().ok()),
                 })
             }
         }
+    }
+
+    /// All that waits.
+    pub(super) fn waiting(&self) -> Result<Vec<ApprovalSummary>, Failure> {
+        let mut page = self.page(None, PAGE)?;
+        let mut all = page.approvals;
+        while let Some(next) = page.next {
+            page = self.page(Some(next), PAGE)?;
+            all.append(&mut page.approvals);
+        }
+        Ok(all)
     }
 
     /// One approval, by its id, its short id or the beginning of its id.

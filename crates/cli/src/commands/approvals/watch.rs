@@ -40,9 +40,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// So often a gateway elsewhere is asked for what is new.
 const REMOTE_LOOK: Duration = Duration::from_millis(500);
 
-/// As many as a person reads.
-const PAGE: usize = 200;
-
 /// As it stands in the record of deliveries.
 const SURFACE: &str = "watch";
 
@@ -154,7 +151,7 @@ impl Window<'_> {
     /// reached, what it said last still stands on the screen.
     fn waiting(&mut self) -> Result<(Vec<ApprovalSummary>, Option<Outage>), Failure> {
         if self.source.gateway().is_none() {
-            return Ok((self.source.waiting(PAGE)?.approvals, None));
+            return Ok((self.source.waiting()?, None));
         }
         if let Some((at, waiting)) = &*self.last.borrow()
             && at.elapsed() < REMOTE_LOOK
@@ -162,10 +159,10 @@ impl Window<'_> {
             return Ok((waiting.clone(), None));
         }
         let was_out = self.is_out;
-        let (waiting, outage) = match self.source.waiting(PAGE) {
+        let (waiting, outage) = match self.source.waiting() {
             Ok(waiting) => {
                 self.is_out = false;
-                (waiting.approvals, was_out.then_some(Outage::Over))
+                (waiting, was_out.then_some(Outage::Over))
             }
             Err(failure) if is_outage(&failure) => {
                 self.is_out = true;

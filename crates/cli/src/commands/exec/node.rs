@@ -43,9 +43,6 @@ const SHOWN_BYTES: usize = 200_000;
 /// A person takes as long as the question lives.
 const PATIENT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Questions that are looked through for our own.
-const QUESTIONS: usize = 200;
-
 /// Sends the call. `asked_host` is where it has to run; a gateway elsewhere decides where that is not said.
 pub(super) fn run(
     state: &StateArguments,
@@ -243,8 +240,7 @@ impl PendingNodeCall<'_> {
             return None;
         }
         let approvals = self.host.approvals();
-        let page = approvals.pending(0, QUESTIONS).ok()?;
-        let new = page.approvals.into_iter().map(|one| one.id);
+        let new = approvals.all_pending().ok()?.into_iter().map(|one| one.id);
         let new: Vec<String> = new.filter(|id| !self.others.contains(id)).collect();
         let mut questions = new
             .iter()

@@ -93,14 +93,26 @@ impl<'a> RemoteWait<'a> {
 
     /// The approval that the connection of the call asked for.
     fn find(&mut self) -> Result<Option<ApprovalSummary>, Failure> {
-        let asked = ExecApprovalList {
-            summary: Some(true),
-        };
-        let listed = self.connected()?.request(&asked)?.into_rows();
-        let approvals = read_summaries(listed.approvals)
-            .map_err(|error| Failure::refused("GATEWAY_REFUSED", error.to_string()))?;
-        let mut approvals = approvals.into_iter();
-        Ok(approvals.find(|one| requester_at_home(&one.requester).0 == self.requester))
+        let mut cursor = None;
+        loop {
+            let asked = ExecApprovalList {
+                summary: Some(true),
+                limit: None,
+                cursor,
+            };
+            let listed = self.connected()?.request(&asked)?.into_rows();
+            let approvals = read_summaries(listed.approvals)
+                .map_err(|error| Failure::refused("GATEWAY_REFUSED", error.to_string()))?;
+            let mut approvals = approvals.into_iter();
+            let own = |one: &ApprovalSummary| requester_at_home(&one.requester).0 == self.requester;
+            if let Some(found) = approvals.find(own) {
+                return Ok(Some(found));
+            }
+            if listed.next_cursor.is_none() {
+                return Ok(None);
+            }
+            cursor = listed.next_cursor;
+        }
     }
 
     fn deny(&mut self, approval: &ApprovalSummary) -> Result<(), Failure> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use interlock_engine::Signal;
 use interlock_host::process::{
     EndedSession, KeysInput, KeysSent, LogAnswer, PollAnswer, PollFrom, Process, ProcessAnswer,
-    ProcessError, RemovedSession, ScreenAnswer, SessionAction, SessionSummary, Written,
-    signal_name,
+    ProcessError, RemovedSession, ScreenAnswer, SessionAction, SessionListRequest, SessionPage,
+    SessionSummary, Written, signal_name,
 };
 use interlock_transcript::LineRange;
 use interlock_transcript::keys::Bracketed;
@@ -56,16 +56,11 @@ impl FollowedGateway {
         Ok(Some(Self(gateway)))
     }
 
-    /// All that the gateway knows, its nodes included.
-    pub(super) fn sessions(&mut self) -> Result<Vec<SessionSummary>, Failure> {
-        let listed = self.0.request_json(&params::ProcessList::default())?;
-        match ProcessAnswer::of_json(&SessionAction::List, listed) {
-            Ok(ProcessAnswer::List { sessions }) => Ok(sessions),
-            _ => Err(Failure::refused(
-                "GATEWAY_REFUSED",
-                "the list of the gateway cannot be read",
-            )),
-        }
+    /// A page of all that the gateway knows, its nodes included.
+    pub(super) fn page(&mut self, asked: &params::ProcessList) -> Result<SessionPage, Failure> {
+        read_page(self.0.request_json(asked)?).ok_or_else(|| {
+            Failure::refused("GATEWAY_REFUSED", "the list of the gateway cannot be read")
+        })
     }
 
     /// The session that this text names, or begins.
@@ -74,7 +69,11 @@ impl FollowedGateway {
         state: &'a StateArguments,
         text: &str,
     ) -> Result<(SessionPlace<'a>, String), Failure> {
-        let id = match named(state, self.sessions()?, text)? {
+        let begun = match text {
+            "" => Vec::new(),
+            _ => self.page(&beginning_with(text))?.sessions,
+        };
+        let id = match named(state, begun, text)? {
             Some(id) => id,
             // One that is not listed: the gateway knows why.
             None => text.to_owned(),
@@ -90,7 +89,7 @@ fn named(
     text: &str,
 ) -> Result<Option<String>, Failure> {
     let begins = |id: &String| !text.is_empty() && id.starts_with(text);
-    let ids = sessions.into_iter().map(|one| one.session_id);
+    let ids = sessions.into_iter().rev().map(|one| one.session_id);
     let mut found: Vec<String> = ids.filter(begins).collect();
     if let Some(whole) = found.iter().position(|id| id == text) {
         return Ok(Some(found.swap_remove(whole)));
@@ -118,7 +117,7 @@ impl<'a> SessionPlace<'a> {
             Err(error @ ProcessError::NotFound { .. }) => error,
             Err(error) => return Err(failure(state, error)),
         };
-        let id = match named(state, on_nodes(state, agent), text)? {
+        let id = match named(state, on_nodes(state, agent, text), text)? {
             Some(id) => id,
             // One that is not listed: the gateway knows why.
             None if text.contains(NODE_MARK) => text.to_owned(),
@@ -265,23 +264,45 @@ impl<'a> SessionPlace<'a> {
     }
 }
 
-/// Those on nodes, as the gateway knows them, of one agent or of all; none where no gateway runs, or
-/// it does not tell who calls.
-pub(super) fn on_nodes(state: &StateArguments, agent: Option<&str>) -> Vec<SessionSummary> {
-    let params = params::ProcessList {
+/// A page by the gateway of this machine; none where no gateway runs, or it does not tell who calls.
+pub(super) fn through_gateway(
+    state: &StateArguments,
+    asked: &params::ProcessList,
+) -> Option<SessionPage> {
+    let mut gateway = GatewayClient::connect_running(state, &open(state).ok()?).ok()?;
+    read_page(gateway.request_json(asked).ok()?)
+}
+
+/// Those on nodes whose id begins so, of one agent or of all, as the gateway of this machine knows them.
+fn on_nodes(state: &StateArguments, agent: Option<&str>, text: &str) -> Vec<SessionSummary> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let asked = params::ProcessList {
         agent_id: agent.map(str::to_owned),
+        ..beginning_with(text)
     };
-    let listed = || {
-        let mut gateway = GatewayClient::connect_running(state, &open(state).ok()?).ok()?;
-        let listed = gateway.request_json(&params).ok()?;
-        match ProcessAnswer::of_json(&SessionAction::List, listed).ok()? {
-            ProcessAnswer::List { sessions } => Some(sessions),
-            _ => None,
-        }
-    };
-    let mut sessions = listed().unwrap_or_default();
+    let page = through_gateway(state, &asked).unwrap_or_default();
+    let mut sessions = page.sessions;
     sessions.retain(|one| one.node_id.is_some() && (agent.is_none() || one.background));
     sessions
+}
+
+/// The most that one answer holds: a beginning that fits more names none of them.
+fn beginning_with(text: &str) -> params::ProcessList {
+    params::ProcessList {
+        prefix: Some(text.to_owned()),
+        limit: Some(1_000),
+        ..params::ProcessList::default()
+    }
+}
+
+fn read_page(listed: Value) -> Option<SessionPage> {
+    let action = SessionAction::List(SessionListRequest::default());
+    match ProcessAnswer::of_json(&action, listed).ok()? {
+        ProcessAnswer::List(page) => Some(page),
+        _ => None,
+    }
 }
 
 fn here<T>(state: &StateArguments, done: Result<T, ProcessError>) -> Result<T, Failure> {

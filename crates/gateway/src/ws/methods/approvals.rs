@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_approvals::{
-    ApprovalDecision, ApprovalRefusal, DecisionBy, PendingApproval, ViewDetail, ViewLabel,
-    requester_has_ended, summary_to_send,
+    ApprovalDecision, ApprovalRefusal, DecisionBy, PendingApproval, PendingCursor, ViewDetail,
+    ViewLabel, requester_has_ended, summary_to_send,
 };
 use interlock_command::display::Secrets;
 use interlock_host::now_ms;
@@ -32,8 +32,8 @@ const EVENT_BYTES: usize = 16 * 1024;
 /// The limit of each text where one approval is read.
 const OPENED_BYTES: usize = 512 * 1024;
 
-/// The most that are listed at once.
-const MOST: usize = 500;
+/// Approvals of one page, where the caller does not say.
+const PAGE: usize = 500;
 
 /// Notifies operators of an approval or its decision, whichever process asked or decided.
 pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
@@ -237,39 +237,73 @@ pub(super) async fn wait_decision(
     decided(context, &approval.id).await
 }
 
+/// `exec.approval.list`: all that wait, the one that expires first in front; or a page of them, with
+/// their number and the place where the next page begins.
 pub(super) async fn list(
     context: Context<'_>,
     asked: params::ExecApprovalList,
 ) -> Result<ApprovalListing, WireError> {
+    let after = asked.cursor.as_deref().map(str::parse::<PendingCursor>);
+    let after = after.transpose().map_err(|error| {
+        WireError::invalid(format!("cursor {error}")).with("code", "CURSOR_INVALID")
+    })?;
+    let is_summary = asked.summary == Some(true);
+    if !is_summary && asked.limit.is_none() && after.is_none() {
+        return list_all(context).await;
+    }
+    let limit = asked.limit.and_then(|limit| usize::try_from(limit).ok());
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
         let approvals = gateway.host.approvals();
         let page = approvals
-            .pending(0, MOST)
+            .pending_page(after, limit.unwrap_or(PAGE))
             .map_err(|error| approvals_unavailable(&error))?;
-        if asked.summary == Some(true) {
+        let rows: Value = if is_summary {
             // A row of a list is no prompt: nothing counts as shown by this.
-            let rows: Vec<Value> = page.approvals.iter().map(summary_to_send).collect();
-            return Ok(ApprovalListing::Summary(ApprovalRows {
-                approvals: rows.into(),
-                total: Some(page.unexpired),
-            }));
-        }
-        let mut listed = Vec::new();
-        for summary in page.approvals {
-            // What cannot be read is no reason to hide the rest.
-            let Ok(approval) = approvals.approval(&summary.id, Secrets::Masked) else {
-                continue;
-            };
-            if approval.ended.is_none() && may_see(&client, &approval) {
-                client.show(&approval.id);
-                gateway.hub.note_read(&client, &approval.id);
-                listed.push(ApprovalListed::from(requested(&approval)));
-            }
-        }
-        Ok(ApprovalListing::Listed(listed))
+            page.approvals.iter().map(summary_to_send).collect()
+        } else {
+            let listed = page.approvals.iter();
+            let listed = listed.filter_map(|one| show_listed(gateway, &client, &one.id));
+            json!(listed.collect::<Vec<_>>())
+        };
+        Ok(ApprovalListing::Summary(ApprovalRows {
+            approvals: rows,
+            total: Some(page.unexpired),
+            next_cursor: page.next.map(|next| next.to_string()),
+        }))
     })
     .await
+}
+
+/// The bare list of all of them, as foreign clients know it.
+async fn list_all(context: Context<'_>) -> Result<ApprovalListing, WireError> {
+    let client = Arc::clone(context.client);
+    work(context, move |gateway| {
+        let approvals = gateway.host.approvals();
+        let all = approvals
+            .all_pending()
+            .map_err(|error| approvals_unavailable(&error))?;
+        let listed = all.iter();
+        let listed = listed.filter_map(|one| show_listed(gateway, &client, &one.id));
+        Ok(ApprovalListing::Listed(listed.collect()))
+    })
+    .await
+}
+
+/// One approval for a list, which counts as shown to the client by that. What cannot be read is no
+/// reason to hide the rest.
+fn show_listed(gateway: &Gateway, client: &Client, id: &str) -> Option<ApprovalListed> {
+    let approval = gateway
+        .host
+        .approvals()
+        .approval(id, Secrets::Masked)
+        .ok()?;
+    let is_listed = approval.ended.is_none() && may_see(client, &approval);
+    is_listed.then(|| {
+        client.show(&approval.id);
+        gateway.hub.note_read(client, &approval.id);
+        ApprovalListed::from(requested(&approval))
+    })
 }
 
 pub(super) async fn get(

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use interlock_approvals::usual_session_key;
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
-    MAX_POLL_WAIT, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction,
-    SessionStatus, SessionSummary, signal_named,
+    CursorInvalid, MAX_POLL_WAIT, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError,
+    SessionAction, SessionCursor, SessionListRequest, SessionStatus, SessionSummary, signal_named,
 };
+use interlock_policy::AgentId;
 use interlock_transcript::LineRange;
 use interlock_wire::results::{
     ProcessListing, ProcessLogPage, ProcessPerformed, ProcessPolled, ProcessStanding,
@@ -20,29 +22,48 @@ use serde_json::{Value, json};
 use super::{Context, work};
 use crate::gateway::Gateway;
 use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
+use crate::session_pages;
 use crate::ws::subscriptions::{self, TooMany};
 
 /// Tasks in one answer, where the caller does not say.
 const TASKS: u64 = 100;
 
-/// `process.list`.
+/// Sessions in one answer, where the caller does not say.
+const LISTED: u64 = 200;
+
+/// `process.list`: the newest first, page by page.
 pub(super) async fn list(
     context: Context<'_>,
     asked: params::ProcessList,
 ) -> Result<Relayed<ProcessListing>, WireError> {
-    let elsewhere = sessions::all(context.gateway, &SessionHandler::OPERATOR).await;
-    with(context, move |process| {
-        let mut sessions = process.list()?;
-        sessions.extend(elsewhere);
-        sessions.retain(|one| {
-            asked
-                .agent_id
-                .as_ref()
-                .is_none_or(|agent| one.agent_id == *agent)
-        });
-        Ok(written(&ProcessAnswer::List { sessions }))
-    })
-    .await
+    let after = asked.cursor.as_deref().map(str::parse).transpose();
+    let request = SessionListRequest {
+        after: after.map_err(|error: CursorInvalid| {
+            WireError::invalid(format!("cursor {error}")).with("code", "CURSOR_INVALID")
+        })?,
+        limit: Some(most(asked.limit, LISTED)),
+        agent_id: asked.agent_id.clone(),
+        prefix: asked.prefix,
+        ..SessionListRequest::default()
+    };
+    let agent = asked.agent_id.filter(|_| asked.agent_view == Some(true));
+    let agent = agent.map(|agent| AgentId::new(&agent)).transpose();
+    let agent = agent.map_err(|error| WireError::invalid(format!("agentId {error}")))?;
+    let who = match &agent {
+        Some(agent) => SessionHandler {
+            agent: Some(agent.clone()),
+            session_key: usual_session_key(agent.as_str()),
+        },
+        None => SessionHandler::OPERATOR,
+    };
+    let page = session_pages::page(context.gateway, &who, request).await?;
+    let page = page.map_err(|error| failed(&error))?;
+    Ok(written(&ProcessAnswer::List(page)))
+}
+
+/// The number that a caller wants, or the usual one.
+fn most(asked: Option<u64>, usual: u64) -> usize {
+    usize::try_from(asked.unwrap_or(usual)).unwrap_or(usize::MAX)
 }
 
 /// `process.poll`: by offset; it moves no cursor.
@@ -196,39 +217,51 @@ pub(super) async fn tasks(
     context: Context<'_>,
     asked: params::TasksList,
 ) -> Result<TaskListing, WireError> {
-    let elsewhere = sessions::all(context.gateway, &SessionHandler::OPERATOR).await;
-    with(context, move |process| {
-        let mut sessions = process.list()?;
-        sessions.extend(elsewhere);
-        sessions.sort_by_key(|one| (one.started_at_ms, one.session_id.clone()));
-        sessions.reverse();
-        let statuses = asked.statuses();
-        sessions.retain(|one| {
-            one.background
-                && (statuses.is_empty() || statuses.contains(&task_status(one)))
-                && asked
-                    .agent_id
-                    .as_ref()
-                    .is_none_or(|agent| one.agent_id == *agent)
-                && (asked.session_key.is_none() || one.session_key == asked.session_key)
-        });
-        // The cursor names the last one that was listed.
-        if let Some(cursor) = &asked.cursor
-            && let Some(at) = sessions.iter().position(|one| one.session_id == *cursor)
-        {
-            sessions.drain(..=at);
-        }
-        let limit = usize::try_from(asked.limit.unwrap_or(TASKS)).unwrap_or(usize::MAX);
-        let is_all = sessions.len() <= limit;
-        sessions.truncate(limit);
-        let last = sessions.last().map(|one| one.session_id.clone());
-        Ok(TaskListing {
-            count: sessions.len(),
-            tasks: sessions.iter().map(task).collect(),
-            next_cursor: last.filter(|_| !is_all),
-        })
+    let after = match asked.cursor.as_deref().filter(|cursor| !cursor.is_empty()) {
+        Some(cursor) => Some(task_cursor(context, cursor).await?),
+        None => None,
+    };
+    let request = SessionListRequest {
+        after,
+        limit: Some(most(asked.limit, TASKS)),
+        conversation: asked.session_key.clone(),
+        agent_id: asked.agent_id.clone(),
+        background: true,
+        ..SessionListRequest::default()
+    };
+    let (gateway, who) = (context.gateway, SessionHandler::OPERATOR);
+    let statuses = asked.statuses();
+    let page = if statuses.is_empty() {
+        session_pages::page(gateway, &who, request).await?
+    } else {
+        let passes = |one: &SessionSummary| statuses.contains(&task_status(one));
+        session_pages::filtered(gateway, &who, request, passes).await?
+    };
+    let page = page.map_err(|error| failed(&error))?;
+    Ok(TaskListing {
+        count: page.sessions.len(),
+        total: page.total,
+        tasks: page.sessions.iter().map(task).collect(),
+        next_cursor: page.next_cursor,
     })
-    .await
+}
+
+/// The place behind which a page of tasks begins: `nextCursor`, or the id of a task.
+async fn task_cursor(context: Context<'_>, cursor: &str) -> Result<SessionCursor, WireError> {
+    if let Ok(place) = cursor.parse() {
+        return Ok(place);
+    }
+    let id = cursor.to_owned();
+    let summary = if sessions::is_remote(cursor) {
+        look_elsewhere(context, cursor).await
+    } else {
+        with(context, move |process| process.look(&id)).await
+    };
+    let summary = summary.map_err(|_| {
+        WireError::invalid("cursor is neither a nextCursor nor the id of a task")
+            .with("code", "CURSOR_INVALID")
+    })?;
+    Ok(SessionCursor::at(&summary))
 }
 
 /// `tasks.get`.
@@ -299,9 +332,12 @@ async fn elsewhere<T>(
 
 /// What one session on a node is, and how it stands.
 async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary, WireError> {
-    let mut all = sessions::all(context.gateway, &SessionHandler::OPERATOR)
-        .await
-        .into_iter();
+    let request = SessionListRequest {
+        prefix: Some(id.to_owned()),
+        ..SessionListRequest::default()
+    };
+    let page = sessions::page(context.gateway, &SessionHandler::OPERATOR, &request).await;
+    let mut all = page.sessions.into_iter();
     all.find(|session| session.session_id == id).ok_or_else(|| {
         WireError::invalid(format!("No session found for {id}")).with("code", "SESSION_NOT_FOUND")
     })
@@ -412,7 +448,9 @@ fn failed(error: &ProcessError) -> WireError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use interlock_host::process::{EndedSession, LogAnswer, PollAnswer, Stale, Written};
+    use interlock_host::process::{
+        EndedSession, LogAnswer, PollAnswer, SessionPage, Stale, Written,
+    };
     use interlock_transcript::ShownOutput;
     use serde::de::DeserializeOwned;
 
@@ -460,8 +498,12 @@ mod tests {
             node: Some("mac".to_owned()),
             node_id: Some("n1".to_owned()),
         };
-        let sessions = vec![summary];
-        check_described::<ProcessListing>(&ProcessAnswer::List { sessions });
+        check_described::<ProcessListing>(&ProcessAnswer::List(SessionPage {
+            sessions: vec![summary],
+            total: Some(2),
+            next_cursor: Some("1.calm-lake".to_owned()),
+            other_conversations: Some(3),
+        }));
         check_described::<ProcessPolled>(&PollAnswer {
             session_id: session_id.clone(),
             name: name.clone(),

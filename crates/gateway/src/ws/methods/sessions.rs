@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_host::process::{ProcessCaller, SessionStatus};
+use interlock_host::process::ProcessCaller;
 use interlock_host::{SessionValues, now_ms};
 use interlock_store::Author;
 use interlock_wire::method::require;
@@ -20,9 +20,6 @@ use crate::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
 
 /// Sessions in one answer, where the caller does not say.
 const LISTED: usize = 200;
-
-/// How many of the sessions that the store knows are listed.
-const MOST: usize = 1_000;
 
 /// What is known of one session.
 #[derive(Debug, Default)]
@@ -87,7 +84,7 @@ fn entry(key: String, row: SessionRow) -> SessionEntry {
 
 fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
     let mut rows: BTreeMap<String, SessionRow> = BTreeMap::new();
-    let stored = gateway.host.sessions(MOST);
+    let stored = gateway.host.sessions();
     for known in stored.map_err(|error| unavailable(&error))? {
         let row = SessionRow {
             agent: known.agent,
@@ -101,16 +98,16 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
     let process = gateway
         .host
         .process(ProcessCaller::Operator, gateway.supervisor.clone())
-        .and_then(|process| process.list());
+        .and_then(|process| process.indexed());
     // The list is worth more than the count of what runs.
-    for summary in process.unwrap_or_default() {
-        let Some(key) = summary.session_key else {
+    for (session, is_running) in process.unwrap_or_default() {
+        let Some(key) = session.session_key else {
             continue;
         };
-        if summary.ended.status == SessionStatus::Running {
+        if is_running {
             rows.entry(key.clone()).or_default().running += 1;
         }
-        used.push((key, summary.agent_id, summary.started_at_ms));
+        used.push((key, session.agent_id, session.started_ms));
     }
     for (key, agent, at_ms) in used {
         let row = rows.entry(key).or_default();
