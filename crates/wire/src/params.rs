@@ -87,12 +87,14 @@ mod connect;
 mod control;
 mod nodes;
 mod pairing;
+mod ui;
 
 pub use approvals::*;
 pub use connect::*;
 pub use control::*;
 pub use nodes::*;
 pub use pairing::*;
+pub use ui::*;
 
 /// The parameters of a method.
 pub trait Params: Serialize + DeserializeOwned {

@@ -10,6 +10,7 @@ use interlock_wire::{Close, Event, Response, Role, Scopes};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::{Outbox, Outgoing};
+use crate::ui::PageTopics;
 
 /// Approvals that a connection is remembered to have been shown.
 const MAX_SHOWN: usize = 100_000;
@@ -39,6 +40,8 @@ pub(crate) struct Client {
     seq: Mutex<u64>,
     heard_at_ms: AtomicU64,
     shown: Mutex<HashSet<String>>,
+    /// The pages of the Control UI that it has open.
+    pub(crate) topics: PageTopics,
 }
 
 /// Who a client is, as the handshake found.
@@ -77,6 +80,7 @@ impl Client {
             seq: Mutex::default(),
             heard_at_ms: AtomicU64::new(known.now_ms),
             shown: Mutex::default(),
+            topics: PageTopics::default(),
         }
     }
 

@@ -26,7 +26,7 @@ use crate::ws::subscriptions::{self, TooMany};
 const TASKS: u64 = 100;
 
 /// `process.list`.
-pub(super) async fn list(
+pub(crate) async fn list(
     context: Context<'_>,
     asked: params::ProcessList,
 ) -> Result<Relayed<ProcessListing>, WireError> {
@@ -70,7 +70,7 @@ pub(super) async fn poll(
 }
 
 /// `process.log`.
-pub(super) async fn log(
+pub(crate) async fn log(
     context: Context<'_>,
     asked: params::ProcessLog,
 ) -> Result<Relayed<ProcessLogPage>, WireError> {
@@ -139,7 +139,7 @@ pub(super) async fn kill(
 }
 
 /// `process.perform`: what the tool can do, for every session.
-pub(super) async fn perform(
+pub(crate) async fn perform(
     context: Context<'_>,
     asked: params::ProcessPerform,
 ) -> Result<Relayed<ProcessPerformed>, WireError> {

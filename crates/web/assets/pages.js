@@ -1,0 +1,4 @@
+// @ts-check
+export function opened() {}
+export function patch() {}
+export function event() {}
