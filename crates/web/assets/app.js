@@ -283,6 +283,7 @@ page.live = new Live((what, value) => {
     show("on", "Connected");
     banner.hidden = true;
     document.body.classList.remove("offline");
+    inbox.connected();
     return open();
   }
   if (what === "closed") {
@@ -326,7 +327,7 @@ function onEvent(frame) {
   lastData = Date.now();
   if (frame.event === "ui.patch") {
     const patch = frame.payload;
-    if (patch.pending !== undefined) count(patch.pending);
+    if (patch.pendingChange) count(Math.max(0, page.pending + patch.pendingChange));
     if (patch.topic === "approvals") return inbox.patch(patch);
     if (page.opened && patch.topic === page.opened.topic) {
       if (patch.seq !== page.opened.seq + 1) return open(current?.params);

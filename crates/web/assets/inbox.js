@@ -18,6 +18,8 @@ export class Inbox {
     /** @type {Map<string, string>} */ this.tickets = new Map();
     /** Rows that wait behind the pill. @type {string[]} */ this.waiting = [];
     this.selected = new Set();
+    /** Patches of a moment ago: a view that was read before them gets them again. @type {any[]} */ this.recent = [];
+    /** Rows that are open, which stay open when the list is read again. */ this.unfolded = new Set();
     this.pressed = /** @type {Element|null} */ (null);
     document.addEventListener("pointerdown", (event) => {
       this.pressed = event.target instanceof Element ? event.target.closest("[data-act]") : null;
@@ -37,18 +39,29 @@ export class Inbox {
     return /** @type {HTMLElement} */ (this.page.main);
   }
 
+  /** A new connection numbers its patches anew. */
+  connected() {
+    this.seq = undefined;
+    this.recent = [];
+  }
+
   /** A view was swapped in. @param {any} opened @param {any} wanted */
   opened(opened, wanted) {
     this.waiting = [];
     this.pill();
     this.selected.clear();
-    this.seq = undefined;
+    this.seq = Math.max(this.seq ?? 0, opened.seq);
     this.take(opened);
     this.alone = wanted.view === "approval";
     this.filter = wanted.params.agent ?? "";
     for (const card of this.main.querySelectorAll(".card[data-digest]")) this.begin(card);
     const first = this.main.querySelector(".row .head, .card[data-digest]");
     if (first && !this.alone) this.focusRow(this.main.querySelector(".row"), false);
+    for (const id of this.unfolded) {
+      const row = this.row(id);
+      if (row) this.toggle(row);
+    }
+    for (const patch of this.recent) if (patch.seq > opened.seq) this.apply(patch);
     this.batch();
   }
 
@@ -124,9 +137,11 @@ export class Inbox {
       card.hidden = true;
       card.replaceChildren();
       card.removeAttribute("data-digest");
+      this.unfolded.delete(id);
       return;
     }
     head?.setAttribute("aria-expanded", "true");
+    this.unfolded.add(id);
     card.hidden = false;
     if (!card.firstChild) card.append(el("p", { class: "faint loading" }, "Reading the plan…"));
     await this.load(card, id, false);
@@ -180,7 +195,7 @@ export class Inbox {
     if (act === "deny") return this.decide(card, "deny");
     if (/** @type {HTMLButtonElement} */ (target).disabled) return;
     const word = target.getAttribute("data-word") ?? "allow-once";
-    if (act === "allow" && word === "allow-once") return this.decide(card, word);
+    if (act === "allow" && word === "allow-once" && card.dataset.kind !== "unbound") return this.decide(card, word);
     if (act === "allow") return this.step(card, word);
     if (act === "confirm") return this.decide(card, card.dataset.step ?? "");
   }
@@ -200,7 +215,9 @@ export class Inbox {
     }
     card.dataset.step = word;
     const parts = [];
-    if (word === "allow-session") {
+    if (word === "allow-once") {
+      parts.push(el("p", {}, "What runs cannot be pinned: it may be something else by the time it starts. Run it once all the same?"));
+    } else if (word === "allow-session") {
       parts.push(el("p", {}, "This exact command runs again without asking, in this conversation, until it ends: same directory, environment, terminal and files."));
     } else if (word === "lease") {
       const choice = el("select", { class: "lease", "aria-label": "For how long" }, ...LEASES.map(([value, text]) => el("option", { value: String(value), selected: value === 30 }, String(text))));
@@ -262,11 +279,20 @@ export class Inbox {
       return;
     }
     this.seq = patch.seq;
+    this.recent.push(patch);
+    if (this.recent.length > 100) this.recent.shift();
+    this.apply(patch);
+  }
+
+  /** @param {any} patch */
+  apply(patch) {
     let isNew = false;
     for (const { op, id, html } of patch.ops) {
       if (op === "prepend") {
         isNew = true;
-        if (this.main.dataset.view === "inbox") this.waiting.push(html);
+        const name = /id="(row-[^"]+)"/.exec(html)?.[1] ?? "";
+        const isThere = document.getElementById(name) || this.waiting.some((row) => row.includes(`id="${name}"`));
+        if (this.main.dataset.view === "inbox" && !isThere) this.waiting.push(html);
         continue;
       }
       const target = document.getElementById(id);

@@ -8,7 +8,7 @@ use interlock_policy::{AlwaysForm, Entry};
 use interlock_store::{ApprovalDecision, ApprovalEnd};
 use maud::{Markup, html};
 
-use crate::inbox::{ending_word, kind_word, place};
+use crate::inbox::{ending_word, place};
 use crate::text;
 
 /// Where a card stands.
@@ -45,14 +45,10 @@ pub fn approval_card(approval: &PendingApproval, view: &ApprovalView, is_whole: 
                     span class="muted" { "on " (place(&approval.host, approval.node.as_deref())) }
                     @for value in view.values(ViewLabel::User) { span class="muted" { " as " (value.as_str()) } }
                 }
-                @for value in view.values(ViewLabel::Runs) { dt { "runs" } dd { code { (value.as_str()) } } }
-                @for value in view.values(ViewLabel::Why) { dt { "why asked" } dd { (value.as_str()) } }
-                dt { "bound" }
-                dd {
-                    span class=(format!("kind {}", approval.binding)) { (kind_word(&approval.binding)) }
-                    @for value in view.values(ViewLabel::Binding) { " " span class="muted" { (value.as_str()) } }
-                }
-                @for value in view.values(ViewLabel::Env) { dt { "env" } dd { code { (value.as_str()) } } }
+                (values(view, ViewLabel::Runs, "runs"))
+                (values(view, ViewLabel::Why, "why asked"))
+                (values(view, ViewLabel::Binding, "bound"))
+                (values(view, ViewLabel::Env, "env"))
             }
             (warnings(approval, view))
             @for part in &view.parts {
@@ -124,6 +120,17 @@ fn command(view: &ApprovalView) -> Markup {
         pre class="text command" tabindex="0" aria-label="The command" {
             code { (text::command(&lines.unwrap_or_default())) }
             span class="end" data-end {}
+        }
+    }
+}
+
+/// All values of one kind beneath one label.
+fn values(view: &ApprovalView, label: ViewLabel, name: &str) -> Markup {
+    let is_code = matches!(label, ViewLabel::Runs | ViewLabel::Env);
+    html! {
+        @for (at, value) in view.values(label).enumerate() {
+            dt { @if at == 0 { (name) } }
+            dd { @if is_code { code { (value.as_str()) } } @else { (value.as_str()) } }
         }
     }
 }

@@ -130,7 +130,7 @@ pub(crate) fn place(host: &str, node: Option<&str>) -> String {
     text::line(node.unwrap_or(host))
 }
 
-pub(crate) fn kind_word(binding: &str) -> &str {
+fn kind_word(binding: &str) -> &str {
     match binding {
         "file" => "script",
         other => other,
