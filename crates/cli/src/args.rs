@@ -2,6 +2,7 @@
 
 mod approvals;
 mod config;
+mod dashboard;
 mod decisions;
 mod deny;
 mod gateway;
@@ -16,6 +17,7 @@ mod tools;
 
 pub use approvals::*;
 pub use config::*;
+pub use dashboard::*;
 pub use deny::*;
 pub use gateway::*;
 pub use health::*;
@@ -196,6 +198,8 @@ pub enum CliCommand {
     Nodes(NodesCommand),
     /// Show on one screen what runs, what waits and what holds
     Status(StatusArguments),
+    /// Open the pages of the gateway in a browser
+    Dashboard(DashboardArguments),
     /// Print the completions of a shell
     Completion(CompletionArguments),
     /// Write the man pages into a directory
@@ -242,6 +246,7 @@ impl Arguments {
             CliCommand::Nodes(nodes) => nodes.wants_json(),
             CliCommand::Setup(setup) => setup.json,
             CliCommand::Status(status) => status.json,
+            CliCommand::Dashboard(dashboard) => dashboard.json,
             CliCommand::Mcp(_)
             | CliCommand::Hook(_)
             | CliCommand::Completion(_)

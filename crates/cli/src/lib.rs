@@ -54,6 +54,7 @@ pub fn main() -> ExitCode {
         CliCommand::Devices(devices) => commands::devices::run(&arguments.state, &devices),
         CliCommand::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
         CliCommand::Status(status) => commands::status::run(&arguments.state, &status),
+        CliCommand::Dashboard(dashboard) => commands::dashboard::run(&arguments.state, &dashboard),
         CliCommand::Completion(shell) => Ok(commands::generate::completion(&shell)),
         CliCommand::Man(man) => commands::generate::man(&man),
         CliCommand::Version => Ok(commands::version()),

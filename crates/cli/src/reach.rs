@@ -190,6 +190,8 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("nodes invoke"),
     refused("nodes enroll", "the node tokens of this machine"),
     gateway("status"),
+    // The code that lets a browser in is given to the owner of the machine only.
+    refused("dashboard", "the gateway of this machine"),
     machine("completion"),
     machine("man"),
     machine("version"),

@@ -155,6 +155,13 @@ settings! {
         tools: GatewayTools,
         nodes: GatewayNodes,
         wake: GatewayWake,
+        control_ui: ControlUiConfig,
+    }
+
+    /// The pages for browsers.
+    ControlUiConfig {
+        enabled: Option<bool>,
+        allowed_origins: Option<Vec<String>>,
     }
 
     GatewayAuth {

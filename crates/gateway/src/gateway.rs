@@ -28,6 +28,7 @@ use crate::nodes::Nodes;
 use crate::once::Once;
 use crate::serve::limits::GatewayLimits;
 use crate::sessions::SeenSessions;
+use crate::ui::ControlUi;
 use crate::ws::hub::Hub;
 use crate::ws::subscriptions::Subscriptions;
 
@@ -144,6 +145,7 @@ pub struct Gateway {
     pub(crate) logs: LogLines,
     pub(crate) seen: SeenSessions,
     pub(crate) subscriptions: Subscriptions,
+    pub(crate) ui: ControlUi,
     /// Places for calls that wait for runs.
     pub(crate) waiting: Arc<Semaphore>,
     /// Changes of the config, by who makes them.
@@ -177,7 +179,10 @@ impl Gateway {
         let config = host.config()?.config().clone();
         token::take_over_plain_token(&host, &config)?;
         host.check_wake_command(&config)?;
+        let device_key = SecretFile::named(host.state_dir(), "devices.key").read_or_create()?;
+        let device_key = Secret::new(device_key);
         let gateway = Self {
+            ui: ControlUi::new(&device_key)?,
             access: SecretAccess::open(host.state_dir(), &config, &options.environment)?,
             approvals: ApprovalFeed::default(),
             metrics: Metrics::default(),
@@ -192,9 +197,7 @@ impl Gateway {
             waiting: Arc::new(Semaphore::new(crate::work::MAX_WAITING)),
             writes: Writes::default(),
             outside: OutsideRuns::this_process(&options.supervisor)?,
-            device_key: Secret::new(
-                SecretFile::named(host.state_dir(), "devices.key").read_or_create()?,
-            ),
+            device_key,
             connections: TaskTracker::new(),
             stop,
             tick_ms: options.tick_ms.unwrap_or(TICK_INTERVAL_MS),

@@ -3,8 +3,8 @@
 //! Read [`Gateway`] (what all connections share), `serve` (transports and their life), `access`
 //! (who calls, and what that proves), `tools` (what agents call), `approvals` (approvals and their
 //! decisions, as the record has them), `events` and `wake` (events of sessions), `sessions` and
-//! `directives` (their settings), `nodes` (machines that run commands for it), then `http`, `ws`
-//! and `mcp`.
+//! `directives` (their settings), `nodes` (machines that run commands for it), then `http`, `ws`,
+//! `mcp` and `ui`.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,7 @@ mod serve;
 mod session_pages;
 mod sessions;
 mod tools;
+mod ui;
 mod wake;
 mod work;
 mod ws;

@@ -365,3 +365,23 @@ pub struct ApprovalDecisionStored {
     /// True where no caller waits for the run any more.
     pub caller_has_ended: bool,
 }
+
+/// The answer of `exec.approval.resolveMany`: one result per item, in their order.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalsDecided {
+    pub results: Vec<ApprovalDecisionResult>,
+}
+
+/// What became of one item.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalDecisionResult {
+    pub id: String,
+    pub ok: bool,
+    /// Why it was not decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}

@@ -46,6 +46,8 @@ pub const SESSION_EVENT: &str = "session.event";
 pub const PROCESS_OUTPUT: &str = "process.output";
 /// The end of a background session, for connections that subscribed to it. An Interlock extension.
 pub const PROCESS_ENDED: &str = "process.ended";
+/// A page of the Control UI changed, for the connection that opened it. An Interlock extension.
+pub const UI_PATCH: &str = "ui.patch";
 
 /// Every event that is sent, and the families of events about sessions.
 pub const EVENTS: &[EventRow] = &[
@@ -89,6 +91,7 @@ pub const EVENTS: &[EventRow] = &[
     row("session.", EventGuard::Scope(OperatorScope::Read)),
     row(PROCESS_OUTPUT, EventGuard::Targeted),
     row(PROCESS_ENDED, EventGuard::Targeted),
+    row(UI_PATCH, EventGuard::Targeted),
     row("process.", EventGuard::Scope(OperatorScope::Read)),
     row("task.", EventGuard::Scope(OperatorScope::Read)),
 ];

@@ -50,6 +50,12 @@ impl DeviceIdentity {
         URL_SAFE_NO_PAD.encode(self.0.sign(payload.as_bytes()).to_bytes())
     }
 
+    /// Signs a text that is no claim of a device: base64url without padding. The caller puts a word in
+    /// front of it that no claim begins with.
+    pub fn sign_text(&self, text: &str) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.sign(text.as_bytes()).to_bytes())
+    }
+
     /// Puts the proof into connect parameters that are otherwise complete: it covers what they ask
     /// for. Sign last, and change nothing after it.
     pub fn prove(&self, connect: &mut Connect, nonce: &str, now_ms: u64) {

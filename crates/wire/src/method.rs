@@ -68,6 +68,9 @@ pub const METHODS: &[Method] = &[
     operator::<params::TasksList>(OperatorScope::Read),
     operator::<params::ToolsCatalog>(OperatorScope::Read),
     operator::<params::ToolsEffective>(OperatorScope::Read),
+    // Each page takes the scopes of what it shows besides.
+    operator::<params::UiClose>(OperatorScope::Read),
+    operator::<params::UiOpen>(OperatorScope::Read),
     // Tell about the chain, nothing of what is in it.
     operator::<params::AuditHead>(OperatorScope::Read),
     operator::<params::AuditVerify>(OperatorScope::Read),
@@ -90,6 +93,7 @@ pub const METHODS: &[Method] = &[
     operator::<params::ExecApprovalList>(OperatorScope::Approvals),
     operator::<params::ExecApprovalRequest>(OperatorScope::Approvals),
     operator::<params::ExecApprovalResolve>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalResolveMany>(OperatorScope::Approvals),
     operator::<params::ExecApprovalWaitDecision>(OperatorScope::Approvals),
     // Empty here.
     operator::<params::OpenclawApprovalList>(OperatorScope::Approvals),
@@ -120,6 +124,8 @@ pub const METHODS: &[Method] = &[
     operator::<params::ExecApprovalsSet>(OperatorScope::Admin),
     operator::<params::SessionsPatch>(OperatorScope::Admin),
     operator::<params::SystemEvent>(OperatorScope::Admin),
+    // Lets a browser in.
+    operator::<params::UiCode>(OperatorScope::Admin),
     node::<params::NodeEvent>(),
     node::<params::NodeInvokeResult>(),
     node::<params::SkillsBins>(),

@@ -88,6 +88,7 @@ mod connect;
 mod control;
 mod nodes;
 mod pairing;
+mod ui;
 
 pub use approval_records::*;
 pub use approvals::*;
@@ -95,6 +96,7 @@ pub use connect::*;
 pub use control::*;
 pub use nodes::*;
 pub use pairing::*;
+pub use ui::*;
 
 /// The parameters of a method.
 pub trait Params: Serialize + DeserializeOwned {

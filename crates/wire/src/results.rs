@@ -12,6 +12,7 @@ mod relayed;
 mod sessions;
 mod system;
 mod tools;
+mod ui;
 
 pub use config::*;
 pub use exec::*;
@@ -22,6 +23,7 @@ pub use relayed::Relayed;
 pub use sessions::*;
 pub use system::*;
 pub use tools::*;
+pub use ui::*;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;

@@ -5,6 +5,7 @@ mod approval_wait;
 pub mod approvals;
 pub mod audit;
 pub mod config;
+pub mod dashboard;
 pub mod deny;
 pub mod devices;
 pub mod doctor;

@@ -176,6 +176,12 @@ static GATEWAY: &[ConfigField] = &[
     field("tools", ConfigKind::Object(GATEWAY_TOOLS), "", "Tools that can be called over HTTP."),
     field("nodes", ConfigKind::Object(GATEWAY_NODES), "", "What nodes may offer."),
     field("wake", ConfigKind::Object(GATEWAY_WAKE), "", "Called when an event should wake a session."),
+    field("controlUi", ConfigKind::Object(GATEWAY_CONTROL_UI), "", "The pages for browsers."),
+];
+
+static GATEWAY_CONTROL_UI: &[ConfigField] = &[
+    field("enabled", ConfigKind::Bool, "true", "Whether the port serves the pages."),
+    field("allowedOrigins", ConfigKind::List(&ConfigKind::Text(TextRule::HttpUrl)), "", "Origins of pages that may connect besides the gateway's own, such as that of a proxy: `https://box.example`."),
 ];
 
 static GATEWAY_AUTH: &[ConfigField] = &[

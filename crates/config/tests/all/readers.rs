@@ -88,6 +88,8 @@ const READERS: &[(&str, &str, &str)] = &[
     ("gateway.nodes.pairing.autoApproveCidrs", "crates/gateway/src/ws/handshake.rs", ".auto_approve_cidrs"),
     ("gateway.wake.url", "crates/gateway/src/wake.rs", "settings.url"),
     ("gateway.wake.tlsFingerprint", "crates/gateway/src/wake.rs", "settings.tls_fingerprint"),
+    ("gateway.controlUi.enabled", "crates/gateway/src/ui/http.rs", "control_ui.enabled"),
+    ("gateway.controlUi.allowedOrigins", "crates/gateway/src/http/mod.rs", "control_ui.allowed_origins"),
     ("gateway.wake.command", "crates/gateway/src/wake.rs", "settings.command"),
     ("node.remoteDocument", "crates/node/src/serve.rs", "node.remote_document"),
 ];

@@ -71,12 +71,19 @@ pub(crate) fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), 
 
 /// Whether it came straight from this machine, by a local name, through no proxy and no browser.
 pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
-    let local = headers
-        .get(HOST)
-        .and_then(|host| host.to_str().ok())
-        .and_then(host_name)
-        .is_some_and(|name| is_localhost(name) || is_loopback(name));
-    local && !headers.contains_key(ORIGIN) && !is_forwarded(headers)
+    names_this_machine(headers) && !headers.contains_key(ORIGIN) && !is_forwarded(headers)
+}
+
+/// Whether it came from a page of this server in a browser, by a local name and through no proxy.
+pub(crate) fn is_own_page(headers: &HeaderMap) -> bool {
+    let is_own = check_origin(headers, Schemes::Both).is_ok() && headers.contains_key(ORIGIN);
+    is_own && names_this_machine(headers) && !is_forwarded(headers)
+}
+
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let name = host.and_then(host_name);
+    name.is_some_and(|name| is_localhost(name) || is_loopback(name))
 }
 
 /// Whether it came through a proxy: then the address at the other end is the proxy's, and says

@@ -29,6 +29,7 @@ use crate::access::{
 };
 use crate::gateway::Gateway;
 use crate::mcp::{self, Offer};
+use crate::ui;
 use crate::ws;
 
 /// Every path that the gateway answers.
@@ -53,6 +54,7 @@ pub(crate) fn router<S: ServerHandler>(
         .route("/", get(ws::upgrade))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
+        .merge(ui::http::routes())
         .merge(guarded)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(doors.clone(), own_site))
@@ -108,8 +110,13 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
             Some(_) => headers::Schemes::Https,
             None => headers::Schemes::Both,
         };
-        let foreign = headers::check_host(request.headers(), is_own)
-            .and_then(|()| headers::check_origin(request.headers(), schemes));
+        let foreign =
+            headers::check_host(request.headers(), is_own).and_then(
+                |()| match headers::check_origin(request.headers(), schemes) {
+                    Err(_) if is_allowed_origin(&doors, request.headers()) => Ok(()),
+                    checked => checked,
+                },
+            );
         if let Err(foreign) = foreign {
             doors.gateway.metrics.refused();
             return refusal(StatusCode::FORBIDDEN, "forbidden", &foreign.to_string());
@@ -121,6 +128,25 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
         .headers_mut()
         .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response
+}
+
+/// Whether the owner lets pages of this origin connect.
+fn is_allowed_origin(doors: &Doors, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let (Some(origin), None) = (origins.next(), origins.next()) else {
+        return false;
+    };
+    let Ok(config) = doors.gateway.host.config() else {
+        return false;
+    };
+    let allowed = config
+        .config()
+        .gateway
+        .control_ui
+        .allowed_origins
+        .as_deref();
+    let mut allowed = allowed.unwrap_or_default().iter();
+    allowed.any(|allowed| allowed.trim_end_matches('/').as_bytes() == origin.as_bytes())
 }
 
 /// Names that the owner gave this machine, besides its addresses: the one by which others reach it,

@@ -97,6 +97,7 @@ pub async fn serve_offering<S: ServerHandler>(
             operator_access: Some(gateway.access.source.clone()),
         },
     };
+    gateway.ui.opened(bound, identity.is_some());
     lock.publish(&ready_info.info)?;
     let service = ConnectionService {
         acceptor: identity.as_ref().map(|identity| identity.acceptor()),

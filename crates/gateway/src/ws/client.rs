@@ -10,6 +10,7 @@ use interlock_wire::{Close, Event, Response, Role, Scopes};
 use tokio_util::sync::CancellationToken;
 
 use super::outbox::{Outbox, Outgoing};
+use crate::ui::PageTopics;
 
 /// Approvals that a connection is remembered to have been shown.
 const MAX_SHOWN: usize = 100_000;
@@ -41,6 +42,8 @@ pub(crate) struct Client {
     shown: Mutex<HashSet<String>>,
     /// Why a node was heard of last, as it said.
     seen_reason: Mutex<&'static str>,
+    /// The pages of the Control UI that it has open.
+    pub(crate) topics: PageTopics,
 }
 
 /// Who a client is, as the handshake found.
@@ -80,6 +83,7 @@ impl Client {
             heard_at_ms: AtomicU64::new(known.now_ms),
             shown: Mutex::default(),
             seen_reason: Mutex::new("connect"),
+            topics: PageTopics::default(),
         }
     }
 

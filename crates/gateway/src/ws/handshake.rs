@@ -183,6 +183,13 @@ fn prove(
     }
     let (address, now) = (arrival.peer.address(), Instant::now());
     let auth = connect.auth.clone().unwrap_or_default();
+    if let Some(code) = auth
+        .bootstrap_token
+        .as_ref()
+        .filter(|_| role == Role::Operator)
+    {
+        return prove_code(gateway, arrival, code.expose(), now);
+    }
     let mode = gateway.access.mode();
     let shared = match mode {
         GatewayAuthMode::Password => auth.password.as_ref(),
@@ -260,6 +267,27 @@ fn prove(
     Err(Turned(error, refusal.close()))
 }
 
+/// A code of `interlock dashboard` is good once, for a browser of this machine that shows the gateway's
+/// own page.
+fn prove_code(
+    gateway: &Gateway,
+    arrival: &Arrival,
+    code: &str,
+    now: Instant,
+) -> Result<(RightsProof, Option<String>), Turned> {
+    let who = (arrival.peer.address(), Tried::Shared);
+    let waits = gateway.access.limiter.wait(who, now);
+    if waits.is_none() && arrival.is_own_page && gateway.ui.codes.take(code, now) {
+        return Ok((RightsProof::Shared, None));
+    }
+    gateway.metrics.refused();
+    let refused = waits.map_or(RefusedCaller::Wrong, RefusedCaller::Limited);
+    gateway.access.failed(&refused, who, now);
+    let message = "unauthorized: the code was used, is over a minute old, or is none";
+    let error = WireError::invalid(message).with("code", "UI_CODE_INVALID");
+    Err(error.with("remediation", "interlock dashboard").into())
+}
+
 #[expect(
     clippy::too_many_arguments,
     reason = "all that the handshake has found so far"
@@ -288,7 +316,8 @@ fn pair(
         now_ms: now_ms(),
         most_requests: gateway.limits.pairing_requests,
     };
-    let is_local = arrival.is_direct || matches!(arrival.peer, Peer::Local(_));
+    let is_local =
+        arrival.is_direct || arrival.is_own_page || matches!(arrival.peer, Peer::Local(_));
     let trust = match proof {
         RightsProof::Shared if is_local => DeviceTrust::Local,
         RightsProof::Shared if is_named(gateway, arrival) => DeviceTrust::Network,

@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::{Peer, headers};
-use crate::http::{Doors, refusal};
+use crate::http::Doors;
 use crate::serve::limits::ConnectionPlace;
 
 /// Where a connection comes from, as far as the upgrade tells.
@@ -34,6 +34,8 @@ pub(crate) struct Arrival {
     pub(crate) peer: Peer,
     /// From this machine, by a local name, through no proxy and no browser.
     pub(crate) is_direct: bool,
+    /// From a browser of this machine that shows this server's own page, through no proxy.
+    pub(crate) is_own_page: bool,
     /// Through a proxy: the address is that one's.
     pub(crate) is_forwarded: bool,
     /// The other end of a TCP connection.
@@ -61,7 +63,8 @@ pub(crate) async fn upgrade(
     mut request: Request,
 ) -> Response {
     let Some(accept) = accept_key(request.headers()) else {
-        return refusal(StatusCode::NOT_FOUND, "not_found", "Not Found");
+        // A browser that wants the page, and no connection.
+        return crate::ui::http::document(&doors);
     };
     let is_local = match peer {
         Peer::Local(_) => true,
@@ -70,6 +73,7 @@ pub(crate) async fn upgrade(
     let arrival = Arrival {
         peer,
         is_direct: is_local && headers::is_direct(request.headers()),
+        is_own_page: is_local && headers::is_own_page(request.headers()),
         is_forwarded: headers::is_forwarded(request.headers()),
         tcp: request.extensions().get().cloned(),
     };

@@ -7,14 +7,17 @@
 
 mod answer;
 mod rewrite;
+mod styled;
 
 pub use answer::cursor_report;
+pub use styled::{ScreenRow, ScreenRun};
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use answer::ScreenListener;
 use rewrite::{RewriteStep, Rewriter};
 use serde::{Deserialize, Serialize};
+use styled::styled_row;
 
 use crate::keys::CursorMode;
 
@@ -149,6 +152,19 @@ impl Screen {
             title: self.parser.callbacks().title().to_string(),
             is_alternate: screen.alternate_screen(),
         }
+    }
+
+    /// The rows with their colors, for a surface that draws text and no sequences. The cell under a
+    /// visible cursor is a run of its own.
+    pub fn styled_rows(&self) -> Vec<ScreenRow> {
+        let cursor = self.picture().cursor;
+        let screen = self.parser.screen();
+        let rows = 0..self.size.rows;
+        rows.map(|row| {
+            let at = (cursor.is_visible && cursor.row == row).then_some(cursor.column);
+            styled_row(screen, row, self.size.columns, at)
+        })
+        .collect()
     }
 
     /// The bytes that draw all of this on an empty terminal, modes included.

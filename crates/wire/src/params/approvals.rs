@@ -84,6 +84,9 @@ params! {
             reason "reason": String = TEXT,
             /// How much `allow-always` stores: a form that the approval offers.
             form "form": String = TEXT,
+            /// The ticket of the page that showed the whole approval. A connection that opened a page
+            /// of the Control UI allows nothing without one.
+            ticket "ticket": String = TEXT,
         }
     }
 }

@@ -13,9 +13,9 @@ use interlock_policy::AlwaysForm;
 use interlock_rules::RulesError;
 use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError};
 use interlock_wire::approval::{
-    ApprovalDecided, ApprovalDecisionStored, ApprovalDetails, ApprovalListed, ApprovalListing,
-    ApprovalOpened, ApprovalRecord, ApprovalRequested, ApprovalResolved, ApprovalRows,
-    DecisionWord,
+    ApprovalDecided, ApprovalDecisionResult, ApprovalDecisionStored, ApprovalDetails,
+    ApprovalListed, ApprovalListing, ApprovalOpened, ApprovalRecord, ApprovalRequested,
+    ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
 };
 use interlock_wire::method::require;
 use interlock_wire::params;
@@ -57,12 +57,22 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval, ended_at_ms: i64
     let Ok(event) = Event::new(event::EXEC_APPROVAL_REQUESTED, &requested(approval)) else {
         return;
     };
-    for client in gateway.hub.approvers("") {
+    let (pages, others) = approvers(gateway);
+    if !pages.is_empty() {
+        crate::ui::tell_question(&pages, approval);
+    }
+    for client in others {
         if client.surface() != approval.requester && client.connected_at_ms <= time(ended_at_ms) {
             client.show(&approval.id);
             client.tell(&event);
         }
     }
+}
+
+/// Clients that can show approvals: pages of the Control UI, and all others.
+fn approvers(gateway: &Gateway) -> (Vec<Arc<Client>>, Vec<Arc<Client>>) {
+    let all = gateway.hub.approvers("").into_iter();
+    all.partition(|client| client.topics.has_page())
 }
 
 /// To every client that may decide, and to the one that asked; not to those that came after it, unless
@@ -75,8 +85,12 @@ fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) 
         ts: now_ms(),
         request: details(approval),
     };
+    let (pages, others) = approvers(gateway);
+    if !pages.is_empty() {
+        crate::ui::tell_end(&pages, approval, ended);
+    }
     if let Ok(event) = Event::new(event::EXEC_APPROVAL_RESOLVED, &resolved) {
-        for client in gateway.hub.approvers("") {
+        for client in others {
             let was_there = client.connected_at_ms <= time(ended.at_ms);
             if was_there || client.was_shown(&approval.id) {
                 client.tell(&event);
@@ -185,7 +199,11 @@ pub(super) fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireE
     find_with(gateway, id, Secrets::Masked)
 }
 
-fn find_with(gateway: &Gateway, id: &str, secrets: Secrets) -> Result<PendingApproval, WireError> {
+pub(crate) fn find_with(
+    gateway: &Gateway,
+    id: &str,
+    secrets: Secrets,
+) -> Result<PendingApproval, WireError> {
     match gateway.host.approvals().approval(id, secrets) {
         Ok(approval) => Ok(approval),
         // It may be shown already, and not be written yet.
@@ -383,7 +401,13 @@ pub(super) async fn resolve(
             Some(approval) => approval,
             None => Arc::new(find(gateway, &params.id)?),
         };
-        if !client.was_shown(&approval.id) {
+        let is_page = client.topics.has_page();
+        if is_page && decision != ApprovalDecision::Deny {
+            let ticket = params.ticket.as_deref();
+            gateway.ui.tickets.check(&client, &approval, ticket)?;
+        }
+        // A page may deny from its list.
+        if !is_page && !client.was_shown(&approval.id) {
             return Err(not_shown());
         }
         if decision != ApprovalDecision::Deny && !approval.offers(ApprovalDecision::AllowOnce) {
@@ -432,6 +456,39 @@ pub(super) fn not_shown() -> WireError {
     WireError::invalid("this approval was not shown to this connection")
         .with("reason", "APPROVAL_NOT_SHOWN")
         .with("remediation", "read it first: exec.approval.get")
+}
+
+/// Decides several approvals. Each is decided by itself, and a refusal of one leaves the others alone.
+pub(super) async fn resolve_many(
+    context: Context<'_>,
+    params: params::ExecApprovalResolveMany,
+) -> Result<ApprovalsDecided, WireError> {
+    let mut results = Vec::with_capacity(params.items.len());
+    for item in params.items {
+        let one = params::ExecApprovalResolve {
+            id: item.id.clone(),
+            decision: params.decision.clone(),
+            plan_digest: Some(item.plan_digest),
+            ticket: item.ticket,
+            reason: params.reason.clone(),
+            ..params::ExecApprovalResolve::default()
+        };
+        let (ok, error) = match resolve(context, one).await {
+            Ok(_) => (true, None),
+            Err(error) => (false, Some(error)),
+        };
+        let code = error.as_ref().and_then(|error| {
+            let reason = error.detail("reason").and_then(Value::as_str);
+            error.detail_code().or(reason).map(str::to_owned)
+        });
+        results.push(ApprovalDecisionResult {
+            id: item.id,
+            ok,
+            code,
+            message: error.map(|error| error.message),
+        });
+    }
+    Ok(ApprovalsDecided { results })
 }
 
 pub(super) fn refused(error: &ApprovalRefusal) -> WireError {

@@ -36,7 +36,7 @@ const AT_START: &[&str] = &[
 ];
 
 /// `config.get`.
-pub(super) async fn get(
+pub(crate) async fn get(
     context: Context<'_>,
     _params: params::ConfigGet,
 ) -> Result<ConfigSnapshot, WireError> {

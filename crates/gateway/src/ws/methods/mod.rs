@@ -31,9 +31,16 @@ use serde::Serialize;
 use super::client::Client;
 use super::connection::ping_interval;
 use crate::gateway::Gateway;
+use crate::ui::open as ui;
 use crate::work::{CallError, blocking};
 
-pub(crate) use approvals::{tell as tell_approval, tell_past_question};
+pub(crate) use approvals::{find_with as find_approval, tell as tell_approval, tell_past_question};
+pub(crate) use config::get as config_get;
+pub(crate) use node_pairing::list as node_pair_list;
+pub(crate) use nodes::{explain as node_explain, list as node_list};
+pub(crate) use pairing::device_list;
+pub(crate) use processes::{list as process_list, log as process_log, perform as process_perform};
+pub(crate) use system::{audit_head, audit_list, logs, status};
 
 /// Presence is published at most so often, however many clients come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);
@@ -166,6 +173,7 @@ pub(crate) async fn call(
         ExecApprovalsNodeSet => nodes::approvals_set,
         ExecApprovalWaitDecision => approvals::wait_decision,
         ExecApprovalResolve => approvals::resolve,
+        ExecApprovalResolveMany => approvals::resolve_many,
         ExecApprovalList => approvals::list,
         ExecApprovalGet => approvals::get,
         ApprovalGet => approval_records::get,
@@ -186,6 +194,9 @@ pub(crate) async fn call(
         ProcessPerform => processes::perform,
         ProcessSubscribe => processes::subscribe,
         ProcessUnsubscribe => now(|context, params| Ok(processes::unsubscribe(context, &params))),
+        UiOpen => ui::open,
+        UiClose => now(|context, params| Ok(ui::close(context, &params))),
+        UiCode => now(ui::code),
     } else call_self_answering(context, request).await?))
 }
 

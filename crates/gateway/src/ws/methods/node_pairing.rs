@@ -15,7 +15,7 @@ use crate::nodes::registry::{self, ApprovedNode};
 use crate::nodes::{Platform, remote_runs};
 use crate::pairing;
 
-pub(super) async fn list(
+pub(crate) async fn list(
     context: Context<'_>,
     _params: params::NodePairList,
 ) -> Result<NodePairListing, WireError> {

@@ -56,7 +56,7 @@ pub(super) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     let _ = blocking(move || registry::farewell(&gateway, &client)).await;
 }
 
-pub(super) async fn list(
+pub(crate) async fn list(
     context: Context<'_>,
     params: params::NodeList,
 ) -> Result<NodeListing, WireError> {
@@ -430,7 +430,7 @@ pub(super) async fn policy(
 }
 
 /// `node.explain`: the verdict of the node, with what this gateway adds to its policy as for a run.
-pub(super) async fn explain(
+pub(crate) async fn explain(
     context: Context<'_>,
     params: params::NodeExplain,
 ) -> Result<Relayed<NodeExplanation>, WireError> {

@@ -19,7 +19,7 @@ use crate::nodes::remote_runs;
 use crate::pairing;
 use crate::ws::client::Client;
 
-pub(super) async fn device_list(
+pub(crate) async fn device_list(
     context: Context<'_>,
     _params: params::DevicePairList,
 ) -> Result<DevicePairListing, WireError> {

@@ -32,7 +32,7 @@ const TASKS: u64 = 100;
 const LISTED: u64 = 200;
 
 /// `process.list`: the newest first, page by page.
-pub(super) async fn list(
+pub(crate) async fn list(
     context: Context<'_>,
     asked: params::ProcessList,
 ) -> Result<Relayed<ProcessListing>, WireError> {
@@ -91,7 +91,7 @@ pub(super) async fn poll(
 }
 
 /// `process.log`.
-pub(super) async fn log(
+pub(crate) async fn log(
     context: Context<'_>,
     asked: params::ProcessLog,
 ) -> Result<Relayed<ProcessLogPage>, WireError> {
@@ -160,7 +160,7 @@ pub(super) async fn kill(
 }
 
 /// `process.perform`: what the tool can do, for every session.
-pub(super) async fn perform(
+pub(crate) async fn perform(
     context: Context<'_>,
     asked: params::ProcessPerform,
 ) -> Result<Relayed<ProcessPerformed>, WireError> {

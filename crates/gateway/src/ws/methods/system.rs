@@ -25,7 +25,7 @@ const RECORDS: u64 = 100;
 const LOOKED_THROUGH: usize = 20_000;
 
 /// `status`.
-pub(super) async fn status(
+pub(crate) async fn status(
     context: Context<'_>,
     _params: params::Status,
 ) -> Result<GatewayStatus, WireError> {
@@ -102,7 +102,7 @@ pub(super) fn skill_programs(
 }
 
 /// `logs.tail`.
-pub(super) fn logs(context: Context<'_>, asked: &params::LogsTail) -> LogTail {
+pub(crate) fn logs(context: Context<'_>, asked: &params::LogsTail) -> LogTail {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let tail = context.gateway.logs.tail(
         asked.cursor,
@@ -120,7 +120,7 @@ pub(super) fn logs(context: Context<'_>, asked: &params::LogsTail) -> LogTail {
 }
 
 /// `audit.list`: the newest first.
-pub(super) async fn audit_list(
+pub(crate) async fn audit_list(
     context: Context<'_>,
     asked: params::AuditList,
 ) -> Result<AuditPage, WireError> {
@@ -257,7 +257,7 @@ pub(super) async fn audit_verify(
 }
 
 /// `audit.head`.
-pub(super) async fn audit_head(
+pub(crate) async fn audit_head(
     context: Context<'_>,
     _params: params::AuditHead,
 ) -> Result<AuditChainHead, WireError> {

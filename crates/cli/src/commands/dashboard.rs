@@ -1,0 +1,107 @@
+//! `interlock dashboard`: opens the pages of the gateway in a browser, and lets that browser in.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use interlock_wire::params::UiCode;
+use interlock_wire::results::UiCodeMinted;
+use serde_json::json;
+
+use super::{CommandOutcome, open, outside_runs};
+use crate::args::{DashboardArguments, StateArguments};
+use crate::failure::Failure;
+use crate::gateway_client::GatewayClient;
+use crate::output;
+
+/// The file that leads the browser to the page. It holds the code, which stands in no argument of a
+/// process.
+const REDIRECT: &str = "dashboard.html";
+
+pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOutcome {
+    let host = open(state)?;
+    outside_runs(host.state_dir())?;
+    let mut gateway = GatewayClient::connect(state, &host)?;
+    let minted = gateway.request(&UiCode::default())?;
+    if minted.url.is_empty() {
+        let message = "the gateway does not say where its pages are";
+        return Err(Failure::refused("DASHBOARD_UNAVAILABLE", message));
+    }
+    if arguments.json {
+        output::print_json(
+            &json!({ "url": address(&minted), "expiresAtMs": minted.expires_at_ms }),
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let opener = opener().filter(|_| !arguments.no_open);
+    let is_open = match opener {
+        Some(program) => open_browser(&program, host.state_dir(), &minted)?,
+        None => false,
+    };
+    if is_open {
+        output::note(&format!("interlock: opening {} in a browser", minted.url));
+    } else {
+        output::print(&format!("{}\n", address(&minted)));
+        output::note(
+            "interlock: open this address on this machine within a minute; it is good once",
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The page with the code behind it. Browsers send no fragment to a server.
+fn address(minted: &UiCodeMinted) -> String {
+    format!("{}#code={}", minted.url, minted.code.expose())
+}
+
+/// The program that opens files in the user's browser, where there is a screen for it.
+fn opener() -> Option<PathBuf> {
+    let name = if cfg!(target_os = "macos") {
+        "open"
+    } else {
+        let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"]
+            .iter()
+            .any(|name| std::env::var_os(name).is_some());
+        has_screen.then_some("xdg-open")?
+    };
+    let path = std::env::var_os("PATH")?;
+    let mut found = std::env::split_paths(&path).map(|directory| directory.join(name));
+    found.find(|file| file.is_absolute() && file.is_file())
+}
+
+fn open_browser(program: &Path, state_dir: &Path, minted: &UiCodeMinted) -> Result<bool, Failure> {
+    let path = state_dir.join(REDIRECT);
+    let failed = |error: std::io::Error| {
+        Failure::refused(
+            "DASHBOARD_UNAVAILABLE",
+            format!("{}: {error}", path.display()),
+        )
+        .with_hint("interlock dashboard --no-open")
+    };
+    // An old file may be open to a reader: a new one is made.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path);
+    // The address holds letters, digits and marks that mean nothing to HTML.
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><meta http-equiv=\"refresh\" content=\"0; url={}\"><title>Interlock</title>\n",
+        address(minted)
+    );
+    let mut file = file.map_err(failed)?;
+    file.write_all(page.as_bytes()).map_err(failed)?;
+    let started = Command::new(program)
+        .arg(&path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Ok(started.is_ok())
+}

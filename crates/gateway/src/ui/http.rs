@@ -1,0 +1,130 @@
+//! What a browser loads: one document without data, and its files.
+
+use axum::Json;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use interlock_web::{CONTENT_SECURITY_POLICY, assets, shell};
+use serde_json::json;
+
+use crate::http::{Doors, refusal};
+
+/// Nothing of the machine is for a page.
+const PERMISSIONS: &str = "accelerometer=(), camera=(), clipboard-read=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()";
+
+/// The longest nonce of a proof.
+const MOST_NONCE: usize = 64;
+
+/// The pages, all of which are the same document, and its files. `/` is the transport of the protocol
+/// too: see [`crate::ws::upgrade`].
+pub(crate) fn routes() -> Router<Doors> {
+    let mut router = Router::new()
+        .route("/ui/{version}/{name}", get(asset))
+        .route("/ui/proof/{nonce}", get(proof));
+    for page in [
+        "/inbox",
+        "/approve/{id}",
+        "/sessions",
+        "/sessions/{id}",
+        "/nodes",
+        "/policy",
+        "/audit",
+        "/settings",
+        "/health",
+    ] {
+        router = router.route(page, get(page_shell));
+    }
+    router
+}
+
+async fn page_shell(State(doors): State<Doors>) -> Response {
+    document(&doors)
+}
+
+/// The document around all pages. It is the same for every caller.
+pub(crate) fn document(doors: &Doors) -> Response {
+    if !is_enabled(doors) {
+        return not_found();
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+        (HeaderName::from_static("permissions-policy"), PERMISSIONS),
+    ];
+    let body = shell(doors.gateway.version).into_string();
+    (headers, body).into_response()
+}
+
+async fn asset(
+    State(doors): State<Doors>,
+    Path((version, name)): Path<(String, String)>,
+) -> Response {
+    let found = assets::find(&name).filter(|_| version == assets::version());
+    let Some(asset) = found.filter(|_| is_enabled(&doors)) else {
+        return not_found();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, asset.content_type),
+        (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ];
+    (headers, asset.body()).into_response()
+}
+
+/// Signs a nonce of the page together with the name that the page called: a browser sends nothing of
+/// itself to a server that cannot.
+async fn proof(
+    State(doors): State<Doors>,
+    Path(nonce): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    let is_nonce = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let (true, Some(host)) = (is_enabled(&doors), host) else {
+        return not_found();
+    };
+    if nonce.len() > MOST_NONCE || !nonce.bytes().all(is_nonce) {
+        return refusal(StatusCode::BAD_REQUEST, "invalid_request", "not a nonce");
+    }
+    let key = &doors.gateway.ui.key;
+    let signature = key.sign_text(&format!("interlock-ui|{host}|{nonce}"));
+    let body = json!({ "publicKey": key.public_key(), "signature": signature });
+    let mut response = Json(body).into_response();
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
+    response
+}
+
+fn is_enabled(doors: &Doors) -> bool {
+    let config = doors.gateway.host.config();
+    config.is_ok_and(|config| config.config().gateway.control_ui.enabled != Some(false))
+}
+
+fn not_found() -> Response {
+    refusal(StatusCode::NOT_FOUND, "not_found", "Not Found")
+}

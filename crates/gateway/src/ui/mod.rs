@@ -1,0 +1,71 @@
+//! The Control UI: pages for browsers.
+//!
+//! HTTP serves one document without data (`http`). A page is an operator's client like any other: it
+//! connects with a key of its own, gets in by a code or a token (`codes`), and calls the methods that all
+//! clients call. `ui.open` renders a view (`open`, with `views` for each page), and `patches` sends what
+//! changes in it. A page can allow only what it was shown whole, which a ticket proves (`tickets`).
+
+mod codes;
+mod explain;
+pub(crate) mod http;
+pub(crate) mod open;
+mod patches;
+mod screens;
+mod tickets;
+mod views;
+
+use std::sync::OnceLock;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use interlock_wire::Secret;
+use interlock_wire::identity::DeviceIdentity;
+use sha2::Sha256;
+
+use self::codes::LoginCodes;
+use self::screens::ScreenFollowers;
+use self::tickets::DecisionTickets;
+use crate::access::token::TokenError;
+
+pub(crate) use patches::{PageTopics, tell_end, tell_question};
+
+/// What all pages share.
+#[derive(Debug)]
+pub(crate) struct ControlUi {
+    pub(crate) codes: LoginCodes,
+    pub(crate) tickets: DecisionTickets,
+    screens: ScreenFollowers,
+    /// Proves to a browser that it talks to the gateway that it was paired with.
+    key: DeviceIdentity,
+    /// The address of the pages, once the port is known.
+    address: OnceLock<String>,
+}
+
+impl ControlUi {
+    pub(crate) fn new(device_key: &Secret) -> Result<Self, TokenError> {
+        let mut mac = <Hmac<Sha256>>::new_from_slice(device_key.expose().as_bytes())
+            .unwrap_or_else(|_| unreachable!("a key of any length will do"));
+        mac.update(b"interlock control ui key v1");
+        let seed: [u8; 32] = mac.finalize().into_bytes().into();
+        Ok(Self {
+            codes: LoginCodes::default(),
+            tickets: DecisionTickets::new()?,
+            screens: ScreenFollowers::default(),
+            key: DeviceIdentity::from_seed(&seed),
+            address: OnceLock::new(),
+        })
+    }
+
+    /// The port is open.
+    pub(crate) fn opened(&self, bound: std::net::SocketAddr, has_tls: bool) {
+        let mut reached = bound;
+        if bound.ip().is_unspecified() {
+            reached.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        let scheme = if has_tls { "https" } else { "http" };
+        let _ = self.address.set(format!("{scheme}://{reached}/"));
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        self.address.get().map_or("", String::as_str)
+    }
+}

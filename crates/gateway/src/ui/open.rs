@@ -1,0 +1,103 @@
+//! `ui.open` and its like.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use interlock_wire::results::{UiClosed, UiCodeMinted, UiOpened};
+use interlock_wire::{OperatorScope, WireError, method, params};
+use serde_json::{Map, Value};
+
+use super::codes::CODE_LIFE;
+use super::{patches, screens, views};
+use crate::ws::methods::Context;
+
+/// What a page is about, as its address says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ViewParams(Map<String, Value>);
+
+impl ViewParams {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        let value = self.0.get(name).and_then(Value::as_str);
+        value.filter(|text| !text.is_empty())
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.0.get(name).and_then(Value::as_u64)
+    }
+
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// A text without which the page is about nothing.
+    pub(super) fn required(&self, name: &str) -> Result<&str, WireError> {
+        self.text(name).ok_or_else(|| {
+            let problem = format!("at /params: must have required property '{name}'");
+            WireError::params("ui.open", &[problem])
+        })
+    }
+}
+
+/// `ui.open`. The connection is a page from then on, also where the view is refused.
+pub(crate) async fn open(
+    context: Context<'_>,
+    asked: params::UiOpen,
+) -> Result<UiOpened, WireError> {
+    let wanted = ViewParams(asked.params.unwrap_or_default());
+    let topics = &context.client.topics;
+    // Followed before anything is read: what changes meanwhile comes as a patch.
+    let mut seq = topics.follow(patches::APPROVALS);
+    let mut topic = patches::APPROVALS.to_owned();
+    if asked.view == "session" {
+        topic = screens::topic(wanted.required("id")?);
+        seq = topics.follow(&topic);
+    }
+    let scope = match asked.view.as_str() {
+        "inbox" | "approval" => OperatorScope::Approvals,
+        "audit" => OperatorScope::Admin,
+        _ => OperatorScope::Read,
+    };
+    method::require(scope, &context.client.scopes)?;
+    let mut opened = match asked.view.as_str() {
+        "inbox" => views::inbox(context, &wanted).await?,
+        "approval" => views::approval(context, &wanted).await?,
+        "sessions" => views::sessions(context).await?,
+        "session" => views::session(context, &wanted).await?,
+        "nodes" => views::nodes(context).await?,
+        "policy" => views::policy(context, &wanted).await?,
+        "audit" => views::audit(context, &wanted).await?,
+        "settings" => views::settings(context).await?,
+        "health" => views::health(context).await?,
+        other => return Err(WireError::invalid(format!("view: there is no `{other}`"))),
+    };
+    opened.topic = topic;
+    opened.seq = seq;
+    if context.client.scopes.allow(OperatorScope::Approvals) {
+        opened.pending = views::pending(context).await?;
+    }
+    Ok(opened)
+}
+
+/// `ui.close`.
+pub(crate) fn close(context: Context<'_>, asked: &params::UiClose) -> UiClosed {
+    let closed = context.client.topics.leave(&asked.topic);
+    UiClosed { closed }
+}
+
+/// `ui.code`: at the Unix socket only, where the caller is the owner.
+pub(crate) fn code(context: Context<'_>, _: params::UiCode) -> Result<UiCodeMinted, WireError> {
+    if context.client.address.is_some() {
+        let message = "a code is given at the gateway's Unix socket only: interlock dashboard";
+        return Err(WireError::invalid(message).with("code", "LOCAL_ONLY"));
+    }
+    let code = context.gateway.ui.codes.mint(Instant::now());
+    let code = code.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let until = (SystemTime::now() + CODE_LIFE).duration_since(UNIX_EPOCH);
+    let until = until.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    });
+    Ok(UiCodeMinted {
+        code,
+        url: context.gateway.ui.address().to_owned(),
+        expires_at_ms: until,
+    })
+}

@@ -1,0 +1,483 @@
+//! The data of each page, read by the same functions that answer other clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use interlock_approvals::{AuditFilter, AuditKind};
+use interlock_command::display::Secrets;
+use interlock_host::process::ProcessCaller;
+use interlock_policy::AgentId;
+use interlock_store::ApprovalSummary;
+use interlock_transcript::screen::Picture;
+use interlock_web::{
+    AuditSearch, CardFrame, HealthFacts, InboxFacts, Markup, NodesFacts, PolicyFacts,
+    RecentDecision, SessionFacts, SettingsFacts,
+};
+use interlock_wire::params;
+use interlock_wire::results::{AuditEntry, ProcessEntry, UiOpened};
+use interlock_wire::{OperatorScope, WireError, method};
+use serde_json::{Map, Value};
+
+use super::open::ViewParams;
+use super::screens::{self, SessionPicture};
+use super::{explain, screens::plain};
+use crate::gateway::Gateway;
+use crate::nodes::sessions::is_remote;
+use crate::ws::methods::{
+    Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, find_approval,
+    logs, node_explain, node_list, node_pair_list, presence, process_list, process_log,
+    process_perform, status, unavailable, work,
+};
+
+/// Rows of one page of the inbox.
+const ROWS: usize = 80;
+
+/// Pending approvals that are looked through for one agent's.
+const LOOKED_THROUGH: usize = 10_000;
+
+/// The limit of each text of a card.
+const CARD_BYTES: usize = 512 * 1024;
+
+/// Records on one page of the audit, and those that are looked through for a word.
+const RECORDS: u64 = 100;
+const SEARCHED_PAGES: usize = 20;
+
+/// Days in the picture of decisions.
+const DAYS: i64 = 30;
+const DAY_MS: i64 = 86_400_000;
+
+fn page(html: Markup) -> UiOpened {
+    UiOpened {
+        html: html.into_string(),
+        ..UiOpened::default()
+    }
+}
+
+/// How many approvals wait.
+pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
+    work(context, |gateway| {
+        let page = gateway.host.approvals().pending(0, 1);
+        Ok(page
+            .map_err(|error| approvals_unavailable(&error))?
+            .unexpired)
+    })
+    .await
+}
+
+pub(super) async fn inbox(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
+    let agent = wanted.text("agent").map(str::to_owned);
+    let offset = wanted.number("offset").unwrap_or(0);
+    work(context, move |gateway| {
+        let approvals = gateway.host.approvals();
+        let read = |from, most| {
+            let page = approvals.pending(from, most);
+            page.map_err(|error| approvals_unavailable(&error))
+        };
+        let all = read(0, LOOKED_THROUGH)?;
+        let mut agents: BTreeMap<String, u64> = BTreeMap::new();
+        for row in &all.approvals {
+            *agents.entry(row.agent.clone()).or_default() += 1;
+        }
+        let agents: Vec<(String, u64)> = agents.into_iter().collect();
+        let mut rows: Vec<ApprovalSummary> = all.approvals;
+        if let Some(agent) = &agent {
+            rows.retain(|row| row.agent == *agent);
+        }
+        let total = match &agent {
+            Some(_) => rows.len() as u64,
+            None => all.unexpired,
+        };
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(rows.len());
+        let until = from.saturating_add(ROWS).min(rows.len());
+        let has_more = until < rows.len();
+        let recent = if rows.is_empty() {
+            recent(gateway)?
+        } else {
+            Vec::new()
+        };
+        Ok(page(interlock_web::inbox_page(&InboxFacts {
+            rows: &rows[from..until],
+            total,
+            offset,
+            has_more,
+            agents: &agents,
+            agent: agent.as_deref(),
+            recent: &recent,
+        })))
+    })
+    .await
+}
+
+/// The latest decisions of approvers.
+fn recent(gateway: &Gateway) -> Result<Vec<RecentDecision>, WireError> {
+    let approvals = gateway.host.approvals();
+    let records = approvals.audit_log(&AuditFilter {
+        kind: Some(AuditKind::Decision),
+        limit: Some(3),
+        ..AuditFilter::default()
+    });
+    let records = records.map_err(|error| approvals_unavailable(&error))?;
+    let read = records.iter().filter_map(|record| {
+        let id = record.body.get("approvalId")?.as_str()?;
+        let approval = approvals.approval(id, Secrets::Masked).ok()?;
+        let ended = approval.ended.as_ref()?;
+        Some(RecentDecision {
+            command: approval.command.text.clone(),
+            decision: ended.ending.as_str().to_owned(),
+            at_ms: ended.at_ms,
+        })
+    });
+    Ok(read.collect())
+}
+
+/// One approval. Only a view that leaves nothing out comes with a ticket.
+pub(super) async fn approval(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
+    let id = wanted.required("id")?.to_owned();
+    let secrets = if wanted.flag("reveal") {
+        method::require(OperatorScope::Admin, &context.client.scopes)?;
+        Secrets::Revealed
+    } else {
+        Secrets::Masked
+    };
+    let frame = if wanted.flag("alone") {
+        CardFrame::Alone
+    } else {
+        CardFrame::Row
+    };
+    let client = Arc::clone(context.client);
+    work(context, move |gateway| {
+        let approval = find_approval(gateway, &id, secrets)?;
+        let view = approval.view.bounded(CARD_BYTES);
+        let is_whole = view.left_out_lines() == 0;
+        client.show(&approval.id);
+        let card = interlock_web::approval_card(&approval, &view, is_whole, frame);
+        let mut opened = page(card);
+        // What is masked was not shown: it is revealed first.
+        if is_whole && view.masked_secrets == 0 && approval.ended.is_none() {
+            let ticket = gateway.ui.tickets.issue(&client, &approval);
+            opened.tickets = Map::from_iter([(approval.id.clone(), ticket.expose().into())]);
+        }
+        Ok(opened)
+    })
+    .await
+}
+
+async fn all_sessions(context: Context<'_>) -> Result<Vec<ProcessEntry>, WireError> {
+    let listed = process_list(context, params::ProcessList::default()).await?;
+    let listed = listed.read();
+    let listed = listed.map_err(|error| WireError::unavailable(error.to_string()))?;
+    Ok(listed.sessions)
+}
+
+pub(super) async fn sessions(context: Context<'_>) -> Result<UiOpened, WireError> {
+    let sessions = all_sessions(context).await?;
+    Ok(page(interlock_web::sessions_page(&sessions)))
+}
+
+pub(super) async fn session(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
+    let id = wanted.required("id")?.to_owned();
+    let sessions = all_sessions(context).await?;
+    let session = sessions
+        .into_iter()
+        .find(|one| one.standing.session_id == id);
+    let session = session.ok_or_else(|| {
+        WireError::invalid("there is no such session").with("code", "SESSION_NOT_FOUND")
+    })?;
+    let picture = if is_remote(&id) {
+        remote_picture(context, &session).await?
+    } else {
+        let id = id.clone();
+        work(context, move |gateway| {
+            let process = gateway
+                .host
+                .process(ProcessCaller::Operator, gateway.supervisor.clone());
+            let read = process.and_then(|process| screens::picture(gateway, &process, &id));
+            read.map_err(|error| {
+                WireError::unavailable(error.to_string()).with("code", error.code())
+            })
+        })
+        .await?
+    };
+    let is_running = session.standing.status == "running";
+    let facts = SessionFacts {
+        session: &session,
+        screen: match &picture {
+            SessionPicture::Screen(rows) => Some(rows),
+            SessionPicture::Output(_) => None,
+        },
+        output: match &picture {
+            SessionPicture::Output(text) => Some(text),
+            SessionPicture::Screen(_) => None,
+        },
+        may_write: context.client.scopes.allow(OperatorScope::Write),
+    };
+    let opened = page(interlock_web::session_page(&facts));
+    if is_running && !is_remote(&id) {
+        screens::watch(context.gateway, context.client, &id, picture);
+    }
+    Ok(opened)
+}
+
+/// A session on a node, as the node shows it now.
+async fn remote_picture(
+    context: Context<'_>,
+    session: &ProcessEntry,
+) -> Result<SessionPicture, WireError> {
+    let id = &session.standing.session_id;
+    if session.pty {
+        let asked = params::ProcessPerform::on_session("screen", id);
+        let answer = process_perform(context, asked).await?.into_json();
+        let picture = answer.get("picture").unwrap_or(&answer);
+        let picture: Result<Picture, _> = serde_json::from_value(picture.clone());
+        if let Ok(picture) = picture {
+            return Ok(SessionPicture::Screen(plain(&picture)));
+        }
+    }
+    let asked = params::ProcessLog {
+        session_id: id.clone(),
+        limit: Some(400),
+        ..params::ProcessLog::default()
+    };
+    let answer = process_log(context, asked).await?;
+    Ok(SessionPicture::Output(screens::visible(
+        answer.text("text").unwrap_or_default(),
+    )))
+}
+
+pub(super) async fn nodes(context: Context<'_>) -> Result<UiOpened, WireError> {
+    let listing = node_list(context, params::NodeList::default()).await?;
+    let scopes = &context.client.scopes;
+    let may_pair = scopes.allow(OperatorScope::Pairing);
+    let (devices, waiting) = if may_pair {
+        let devices = device_list(context, params::DevicePairList::default()).await?;
+        let nodes = node_pair_list(context, params::NodePairList::default()).await?;
+        (devices, nodes)
+    } else {
+        Default::default()
+    };
+    Ok(page(interlock_web::nodes_page(&NodesFacts {
+        nodes: &listing.nodes,
+        total: listing.total,
+        waiting_devices: &devices.pending,
+        waiting_nodes: &waiting.pending,
+        devices: &devices.paired,
+        own_device: context.client.device.as_deref(),
+        may_pair,
+        may_administer: scopes.allow(OperatorScope::Admin),
+    })))
+}
+
+/// The agents that the config names, and `main`.
+fn agents(gateway: &Gateway) -> Result<Vec<String>, WireError> {
+    let config = gateway.host.config().map_err(|error| unavailable(&error))?;
+    let listed = config.config().agents.list.iter();
+    let mut names: Vec<String> = listed.map(|agent| agent.id.clone()).collect();
+    if !names.iter().any(|name| name == AgentId::MAIN) {
+        names.insert(0, AgentId::MAIN.to_owned());
+    }
+    Ok(names)
+}
+
+pub(super) async fn policy(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
+    let command = wanted.text("command").unwrap_or_default().to_owned();
+    let name = wanted.text("agent").map(str::to_owned);
+    let name = name.unwrap_or_else(|| context.gateway.default_agent());
+    let node = wanted.text("node").map(str::to_owned);
+    if !command.is_empty() {
+        // It looks for files.
+        method::require(OperatorScope::Write, &context.client.scopes)?;
+    }
+    let listing = node_list(context, params::NodeList::default()).await?;
+    let nodes: Vec<(String, String)> = listing
+        .nodes
+        .iter()
+        .filter(|node| node.connected && node.caps.iter().any(|cap| cap == "interlock"))
+        .map(|node| {
+            let name = node.display_name.clone();
+            (
+                node.node_id.clone(),
+                name.unwrap_or_else(|| node.node_id.clone()),
+            )
+        })
+        .collect();
+    let mut problem = None;
+    let mut by_node = None;
+    if let (Some(node), false) = (&node, command.is_empty()) {
+        let asked = params::NodeExplain {
+            node_id: node.clone(),
+            command: vec!["/bin/sh".to_owned(), "-lc".to_owned(), command.clone()],
+            agent_id: Some(name.clone()),
+            ..params::NodeExplain::default()
+        };
+        let told = node_explain(context, asked).await;
+        match told.map(|told| told.read()) {
+            Ok(Ok(told)) => by_node = Some(told),
+            Ok(Err(error)) => problem = Some(error.to_string()),
+            Err(error) => problem = Some(error.message),
+        }
+    }
+    work(context, move |gateway| {
+        let agents = agents(gateway)?;
+        let agent =
+            AgentId::new(&name).map_err(|error| WireError::invalid(format!("agent: {error}")))?;
+        let levels = gateway.host.levels(&agent, None);
+        let levels = levels.map_err(|error| unavailable(&error))?;
+        let levels = explain::levels(&levels);
+        let mut problem = problem;
+        let mut explained = None;
+        if node.is_none() && !command.is_empty() {
+            match explain::explain(gateway, &agent, &command) {
+                Ok(found) => explained = Some(found),
+                Err(error) => problem = Some(error),
+            }
+        }
+        let (explained, cwd) = explained.unzip();
+        Ok(page(interlock_web::policy_page(&PolicyFacts {
+            agents: &agents,
+            agent: &name,
+            nodes: &nodes,
+            node: node.as_deref(),
+            command: &command,
+            cwd: cwd.as_deref().unwrap_or_default(),
+            levels: &levels,
+            explained: explained.as_ref(),
+            by_node: by_node.as_ref(),
+            problem: problem.as_deref(),
+        })))
+    })
+    .await
+}
+
+pub(super) async fn audit(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
+    let own = |name: &str| wanted.text(name).map(str::to_owned);
+    let text = wanted.text("text").unwrap_or_default().to_lowercase();
+    let mut asked = params::AuditList {
+        kind: own("kind"),
+        agent_id: own("agent"),
+        cursor: own("cursor"),
+        limit: Some(RECORDS),
+        ..params::AuditList::default()
+    };
+    let mut records: Vec<AuditEntry> = Vec::new();
+    let mut total = None;
+    for _ in 0..SEARCHED_PAGES {
+        let found = audit_list(context, asked.clone()).await?;
+        asked.cursor = found.next_cursor;
+        if text.is_empty() {
+            (records, total) = (found.events, found.total);
+            break;
+        }
+        let fits = |record: &AuditEntry| record.body.to_string().to_lowercase().contains(&text);
+        records.extend(found.events.into_iter().filter(fits));
+        if asked.cursor.is_none() || records.len() as u64 >= RECORDS {
+            break;
+        }
+    }
+    let head = audit_head(context, params::AuditHead::default()).await?;
+    let (agents, days) = work(context, |gateway| Ok((agents(gateway)?, days(gateway)?))).await?;
+    let kinds = AuditKind::ALL.map(AuditKind::as_str);
+    Ok(page(interlock_web::audit_page(&AuditSearch {
+        records: &records,
+        total,
+        next_cursor: asked.cursor.as_deref(),
+        kinds: &kinds,
+        kind: wanted.text("kind").unwrap_or_default(),
+        agent: wanted.text("agent").unwrap_or_default(),
+        agents: &agents,
+        text: wanted.text("text").unwrap_or_default(),
+        head: &head.head,
+        days: &days,
+    })))
+}
+
+/// Decisions of the last days, the oldest first.
+fn days(gateway: &Gateway) -> Result<Vec<(String, u64, u64)>, WireError> {
+    let now = i64::try_from(interlock_host::now_ms()).unwrap_or(i64::MAX);
+    let today = now / DAY_MS;
+    let first = today - DAYS + 1;
+    let records = gateway.host.approvals().audit_log(&AuditFilter {
+        kind: Some(AuditKind::Decision),
+        since_ms: Some(first * DAY_MS),
+        ..AuditFilter::default()
+    });
+    let records = records.map_err(|error| approvals_unavailable(&error))?;
+    let mut counts: BTreeMap<i64, (u64, u64)> = (first..=today).map(|day| (day, (0, 0))).collect();
+    for record in records {
+        let word = record
+            .body
+            .get("decision")
+            .or_else(|| record.body.get("ending"));
+        let word = word.and_then(Value::as_str).unwrap_or_default();
+        let Some((allowed, denied)) = counts.get_mut(&(record.time_ms / DAY_MS)) else {
+            continue;
+        };
+        match word {
+            "deny" | "fallback-deny" => *denied += 1,
+            word if word.starts_with("allow") || word == "lease" || word == "fallback-allow" => {
+                *allowed += 1;
+            }
+            _ => {}
+        }
+    }
+    let label = |day: i64| match today - day {
+        0 => "today".to_owned(),
+        1 => "yesterday".to_owned(),
+        days => format!("{days} days ago"),
+    };
+    Ok(counts
+        .into_iter()
+        .map(|(day, (allowed, denied))| (label(day), allowed, denied))
+        .collect())
+}
+
+pub(super) async fn settings(context: Context<'_>) -> Result<UiOpened, WireError> {
+    let config = config_get(context, params::ConfigGet::default()).await?;
+    Ok(page(interlock_web::settings_page(&SettingsFacts {
+        config: &config,
+        may_administer: context.client.scopes.allow(OperatorScope::Admin),
+    })))
+}
+
+pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> {
+    let status = status(context, params::Status::default()).await?;
+    let config = config_get(context, params::ConfigGet::default()).await?;
+    let asked = params::LogsTail {
+        limit: Some(200),
+        ..params::LogsTail::default()
+    };
+    let log = logs(context, &asked);
+    let shield = work(context, |gateway| {
+        let config = gateway.host.config().map_err(|error| unavailable(&error))?;
+        let exec = config.config().exec_for(AgentId::MAIN);
+        let shield = interlock_host::plan_shield(&exec, interlock_policy::VerdictShield::Usual);
+        Ok(match shield {
+            Ok(shield) => shield.words().to_owned(),
+            Err(missing) => missing.to_string(),
+        })
+    })
+    .await?;
+    Ok(page(interlock_web::health_page(&HealthFacts {
+        status: &status,
+        clients: &presence(context.gateway),
+        issues: &config.issues,
+        log: &log.lines,
+        shield: &shield,
+    })))
+}

@@ -1,0 +1,357 @@
+// @ts-check
+// The frame around the pages: routes, keys, the state of the connection, getting in.
+
+import { Live, el, fragment, keep, kept, swap } from "./live.js";
+import { Inbox } from "./inbox.js";
+
+const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+const banner = /** @type {HTMLElement} */ (document.getElementById("banner"));
+const live = /** @type {HTMLElement} */ (document.getElementById("live"));
+const state = /** @type {HTMLElement} */ (document.getElementById("link-state"));
+
+/** The secret of the address is taken out of it before anything else happens. */
+const arrived = new URLSearchParams(location.hash.slice(1));
+if (location.hash) history.replaceState(null, "", location.pathname);
+if (location.search) history.replaceState(null, "", location.pathname);
+try {
+  window.name = "";
+} catch {}
+
+const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "settings", "health"];
+
+/** @returns {{view: string, params: any}} */
+function route() {
+  const [first, second] = location.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  if (first === "approve" && second) return { view: "approval", params: { id: second, alone: true } };
+  if (first === "sessions" && second) return { view: "session", params: { id: second } };
+  return { view: VIEWS.includes(first) ? first : "inbox", params: {} };
+}
+
+/** What pages share. */
+const page = {
+  el,
+  swap,
+  fragment,
+  /** @type {any} */ opened: null,
+  /** A page with unsaved changes says so here. @type {(() => boolean)|null} */ isDirty: null,
+  pending: 0,
+  main,
+  live: /** @type {Live} */ (/** @type {any} */ (null)),
+  /** @param {string} text */
+  say(text) {
+    live.textContent = text;
+  },
+  /** @param {any} error @param {Element} [where] */
+  fail(error, where) {
+    const text = `${error.message ?? error}${error.code ? ` (${error.code})` : ""}`;
+    const note = el("p", { class: "problem", role: "alert" }, text);
+    if (where) {
+      where.querySelector(":scope > .problem")?.remove();
+      where.append(note);
+    } else page.say(text);
+  },
+  go,
+  open,
+  count,
+};
+
+/** @param {number} pending */
+function count(pending) {
+  page.pending = pending;
+  const badge = document.getElementById("nav-count");
+  if (badge) badge.textContent = pending ? String(pending) : "";
+  document.title = pending ? `(${pending}) ${page.title ?? "Interlock"}` : page.title ?? "Interlock";
+}
+
+/** @type {any} */ let current = null;
+const inbox = new Inbox(page);
+/** @type {any} */ let pages = null;
+let opening = 0;
+
+/** Opens the page of the address, or the one that is given. @param {any} [params] */
+async function open(params) {
+  const wanted = route();
+  if (params) Object.assign(wanted.params, params);
+  const mine = ++opening;
+  for (const link of document.querySelectorAll("[data-nav]")) {
+    const name = link.getAttribute("data-nav");
+    const isHere = name === wanted.view || (name === "inbox" && wanted.view === "approval") || (name === "sessions" && wanted.view === "session");
+    if (isHere) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (current?.view !== wanted.view) main.setAttribute("aria-busy", "true");
+  try {
+    const before = page.opened?.topic;
+    const opened = await page.live.call("ui.open", wanted);
+    if (mine !== opening) return;
+    if (before && before !== opened.topic) page.live.call("ui.close", { topic: before }).catch(() => {});
+    page.opened = opened;
+    const isNew = current?.view !== wanted.view || current?.params?.id !== wanted.params.id;
+    current = wanted;
+    page.isDirty = null;
+    page.title = { inbox: "Inbox", approval: "Approval", sessions: "Sessions", session: "Session", nodes: "Nodes", policy: "Policy", audit: "Audit", settings: "Settings", health: "Health" }[wanted.view] ?? "Interlock";
+    main.dataset.view = wanted.view;
+    swap(main, opened.html);
+    main.removeAttribute("aria-busy");
+    count(opened.pending);
+    tick();
+    if (wanted.view === "inbox" || wanted.view === "approval") inbox.opened(opened, wanted);
+    else {
+      pages ??= await import("./pages.js");
+      if (mine === opening) pages.opened(page, opened, wanted);
+    }
+    if (isNew) {
+      scrollTo(0, 0);
+      main.focus({ preventScroll: true });
+    }
+  } catch (error) {
+    if (mine !== opening) return;
+    main.removeAttribute("aria-busy");
+    if (error.code === "OFFLINE") return;
+    const again = el("button", { class: "button", onclick: () => open(params) }, "Retry");
+    const home = el("a", { class: "button quiet", href: "/inbox" }, "Go to the inbox");
+    main.replaceChildren(
+      el("section", { class: "empty" }, el("h1", {}, "This page cannot be shown"),
+        el("p", {}, `${error.message ?? error}`), el("p", { class: "faint" }, error.code ?? ""), el("p", { class: "actions" }, again, home)));
+  }
+}
+
+/** @param {string} path */
+function go(path) {
+  if (page.isDirty?.() && !confirm("Leave without saving? Your changes are lost.")) return;
+  page.isDirty = null;
+  history.pushState(null, "", path);
+  open();
+}
+
+document.addEventListener("click", (event) => {
+  const link = event.target instanceof Element ? event.target.closest("a[href^='/']") : null;
+  if (!link || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  go(/** @type {string} */ (link.getAttribute("href")));
+});
+addEventListener("popstate", () => open());
+addEventListener("beforeunload", (event) => {
+  if (page.isDirty?.()) event.preventDefault();
+});
+
+// Times that count down or up.
+
+/** @param {number} ms */
+function span(ms) {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds >= 86400) return `${Math.floor(seconds / 86400)} d`;
+  if (seconds >= 3600) return `${Math.floor(seconds / 3600)} h ${String(Math.floor(seconds / 60) % 60).padStart(2, "0")}`;
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+}
+
+function tick() {
+  const now = Date.now();
+  for (const time of main.querySelectorAll("time[data-until]")) {
+    const left = Number(/** @type {HTMLElement} */ (time).dataset.until) - now;
+    const text = left > 0 ? span(left) : "over";
+    if (time.textContent !== text) time.textContent = text;
+    time.classList.toggle("soon", left < 120_000);
+  }
+  for (const time of main.querySelectorAll("time[data-at]")) {
+    const date = new Date(Number(/** @type {HTMLElement} */ (time).dataset.at));
+    const isToday = date.toDateString() === new Date().toDateString();
+    const clock = date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+    const text = isToday ? clock : `${date.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock}`;
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+setInterval(tick, 1000);
+
+// Keys. Typing into a field is never a command.
+
+/** @param {EventTarget|null} target */
+const isField = (target) => target instanceof HTMLElement && (target.isContentEditable || /^(input|textarea|select)$/i.test(target.tagName));
+let leader = 0;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.key === "Escape") {
+    if (isField(event.target)) /** @type {HTMLElement} */ (event.target).blur();
+    inbox.escape();
+    return;
+  }
+  if (isField(event.target) || document.querySelector("dialog[open]")) return;
+  if (Date.now() - leader < 1200) {
+    leader = 0;
+    const name = VIEWS.find((view) => view[0] === event.key && !(event.key === "s" && view === "settings"));
+    const target = { e: "settings" }[event.key] ?? name;
+    if (target) {
+      event.preventDefault();
+      go(`/${target}`);
+    }
+    return;
+  }
+  if (event.key === "g") {
+    leader = Date.now();
+    return;
+  }
+  if (event.key === "?") return help();
+  if (event.key === "/") {
+    const search = /** @type {HTMLElement|null} */ (main.querySelector("[data-search]"));
+    if (search) {
+      event.preventDefault();
+      search.focus();
+    }
+    return;
+  }
+  if (main.dataset.view === "inbox" || main.dataset.view === "approval") inbox.key(event);
+});
+
+const HELP = [
+  ["g then i s n p a e h", "go to Inbox, Sessions, Nodes, Policy, Audit, Settings, Health"],
+  ["j  k  Enter", "move, open"],
+  ["o  d", "allow once, deny"],
+  ["s  l  a  then y", "for the session, for a time, always; y confirms"],
+  ["r", "reveal masked secrets"],
+  ["x", "select for a batch"],
+  ["/  ?  Esc", "search, this help, close"],
+];
+
+function help() {
+  const dialog = el("dialog", { class: "sheet", "aria-label": "Keys" },
+    el("h2", {}, "Keys"),
+    el("dl", { class: "keys" }, ...HELP.flatMap(([keys, text]) => [el("dt", {}, el("kbd", {}, keys)), el("dd", {}, text)])),
+    el("button", { class: "button", onclick: () => dialog.close() }, "Close"));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+document.getElementById("help")?.addEventListener("click", help);
+
+// The theme is this browser's own.
+
+const theme = /** @type {HTMLElement} */ (document.getElementById("theme"));
+/** @param {string|null} name */
+function paint(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+}
+paint(localStorage.getItem("theme"));
+theme?.addEventListener("click", () => {
+  const isDark = document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  const name = isDark ? "light" : "dark";
+  localStorage.setItem("theme", name);
+  paint(name);
+});
+
+// The connection.
+
+/** @param {string} word @param {string} text */
+function show(word, text) {
+  document.body.dataset.link = word;
+  state.textContent = text;
+}
+
+/** @param {string} title @param {...any} rest */
+function gate(title, ...rest) {
+  current = null;
+  page.opened = null;
+  main.dataset.view = "gate";
+  main.removeAttribute("aria-busy");
+  main.replaceChildren(el("section", { class: "gate" }, el("h1", {}, title), ...rest));
+}
+
+function signIn(error) {
+  const field = el("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", "aria-label": "Operator token", placeholder: "Operator token" });
+  const note = el("p", { class: "problem", role: "alert" });
+  if (error && !["AUTH_TOKEN_MISSING", "AUTH_PASSWORD_MISSING"].includes(error.code)) note.textContent = `${error.message} (${error.code})`;
+  const enter = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    page.live.secret = { token: field.value.trim() };
+    field.value = "";
+    page.live.start();
+  };
+  gate("Sign in",
+    el("p", {}, "On the gateway's machine, this opens the page and lets this browser in:"),
+    el("pre", { class: "command" }, el("code", {}, "interlock dashboard")),
+    el("p", {}, "Or paste an operator token. It is used for this connection and kept nowhere."),
+    el("div", { class: "line" }, field, el("button", { class: "button primary", onclick: enter }, "Connect")), note);
+  field.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && enter(event));
+}
+
+let lastData = Date.now();
+page.live = new Live((what, value) => {
+  if (what === "event") return onEvent(value);
+  if (what === "open") {
+    show("on", "Connected");
+    banner.hidden = true;
+    document.body.classList.remove("offline");
+    inbox.connected();
+    return open();
+  }
+  if (what === "closed") {
+    show("off", "Offline");
+    document.body.classList.add("offline");
+    const clock = new Date(lastData).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+    banner.hidden = false;
+    banner.textContent = page.opened
+      ? `Offline. What you see is from ${clock}; deciding and saving are off until the gateway answers again.`
+      : "The gateway does not answer. Trying again.";
+    return;
+  }
+  banner.hidden = true;
+  document.body.classList.remove("offline");
+  if (what === "foreign") {
+    show("off", "Another server");
+    return gate("Another server answers here",
+      el("p", {}, "This browser was paired with a gateway that has another key. Nothing was sent to the server at this address."),
+      el("p", {}, "If you replaced the gateway or its state on purpose, forget the old one and pair again."),
+      el("button", { class: "button", onclick: forget }, "Forget the old gateway"));
+  }
+  if (what === "waiting") {
+    show("wait", "Waiting");
+    const id = value.details?.requestId ?? "";
+    return gate("Waiting to be let in",
+      el("p", {}, "An operator has to let this browser in: on the page Nodes of another browser, or with"),
+      el("pre", { class: "command" }, el("code", {}, `interlock devices approve ${id.slice(0, 8)}`)),
+      el("p", { class: "faint" }, `This browser is device ${value.deviceId.slice(0, 12)}. The page goes on by itself.`));
+  }
+  show("off", "Not signed in");
+  signIn(value);
+});
+
+async function forget() {
+  for (const key of ["server", "token", "device", "scopes"]) await keep(key, undefined);
+  location.reload();
+}
+
+/** @param {any} frame */
+function onEvent(frame) {
+  lastData = Date.now();
+  if (frame.event === "ui.patch") {
+    const patch = frame.payload;
+    if (patch.pendingChange) count(Math.max(0, page.pending + patch.pendingChange));
+    if (patch.topic === "approvals") return inbox.patch(patch);
+    if (page.opened && patch.topic === page.opened.topic) {
+      if (patch.seq !== page.opened.seq + 1) return open(current?.params);
+      page.opened.seq = patch.seq;
+      return pages?.patch(page, patch);
+    }
+    return;
+  }
+  if (frame.event === "session.event") inbox.event(frame.payload);
+  if (current && current.view !== "inbox" && current.view !== "approval") pages?.event(page, frame, current);
+}
+
+(async () => {
+  if (!window.isSecureContext || !crypto.subtle) {
+    show("off", "Not secure");
+    return gate("This page needs encryption",
+      el("p", {}, "Beyond the gateway's own machine, the page works over TLS only. On the gateway's machine:"),
+      el("pre", { class: "command" }, el("code", {}, "interlock config set gateway.tls.enabled true\ninterlock gateway restart")));
+  }
+  for (const worker of (await navigator.serviceWorker?.getRegistrations()) ?? []) await worker.unregister();
+  const code = arrived.get("code");
+  const token = arrived.get("token");
+  if (code) page.live.secret = { code };
+  else if (token) page.live.secret = { token };
+  await kept("device").catch(() => null);
+  page.live.start();
+})();

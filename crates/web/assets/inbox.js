@@ -1,0 +1,502 @@
+// @ts-check
+// Pending approvals: rows, cards, decisions. A decision names what was under the pointer or the focus, by
+// id, digest and ticket, and nothing that appeared by itself can be decided for a moment.
+
+import { el, fragment, swap } from "./live.js";
+
+/** How long something that appeared by itself takes no decision. */
+const CALM_MS = 700;
+const LEASES = [[15, "15 minutes"], [30, "30 minutes"], [60, "1 hour"], [480, "8 hours"], [1440, "1 day"]];
+
+/** @param {number} minutes */
+const inWords = (minutes) => LEASES.find(([value]) => value === minutes)?.[1] ?? `${minutes} minutes`;
+
+export class Inbox {
+  /** @param {any} page */
+  constructor(page) {
+    this.page = page;
+    /** @type {Map<string, string>} */ this.tickets = new Map();
+    /** Rows that wait behind the pill. @type {string[]} */ this.waiting = [];
+    this.selected = new Set();
+    /** Patches of a moment ago: a view that was read before them gets them again. @type {any[]} */ this.recent = [];
+    /** Rows that are open, which stay open when the list is read again. */ this.unfolded = new Set();
+    this.pressed = /** @type {Element|null} */ (null);
+    document.addEventListener("pointerdown", (event) => {
+      this.pressed = event.target instanceof Element ? event.target.closest("[data-act]") : null;
+    }, true);
+    document.addEventListener("click", (event) => this.click(event));
+    page.main.addEventListener("input", (/** @type {Event} */ event) => this.input(event));
+    this.seen = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        /** @type {HTMLElement} */ (entry.target).dataset.seen = "";
+        this.refresh(entry.target.closest(".card"));
+      }
+    });
+  }
+
+  get main() {
+    return /** @type {HTMLElement} */ (this.page.main);
+  }
+
+  /** A new connection numbers its patches anew. */
+  connected() {
+    this.seq = undefined;
+    this.recent = [];
+  }
+
+  /** A view was swapped in. @param {any} opened @param {any} wanted */
+  opened(opened, wanted) {
+    this.waiting = [];
+    this.pill();
+    this.selected.clear();
+    this.seq = Math.max(this.seq ?? 0, opened.seq);
+    this.take(opened);
+    this.alone = wanted.view === "approval";
+    this.filter = wanted.params.agent ?? "";
+    for (const card of this.main.querySelectorAll(".card[data-digest]")) this.begin(card);
+    const first = this.main.querySelector(".row .head, .card[data-digest]");
+    if (first && !this.alone) this.focusRow(this.main.querySelector(".row"), false);
+    for (const id of this.unfolded) {
+      const row = this.row(id);
+      if (row) this.toggle(row);
+    }
+    for (const patch of this.recent) if (patch.seq > opened.seq) this.apply(patch);
+    this.batch();
+  }
+
+  /** @param {any} opened */
+  take(opened) {
+    for (const [id, ticket] of Object.entries(opened.tickets ?? {})) this.tickets.set(id, /** @type {string} */ (ticket));
+  }
+
+  /** A card appeared. @param {Element} card */
+  begin(card) {
+    const element = /** @type {HTMLElement} */ (card);
+    element.dataset.born = String(performance.now());
+    element.classList.add("calm");
+    setTimeout(() => {
+      element.classList.remove("calm");
+      this.refresh(element);
+    }, CALM_MS);
+    for (const end of card.querySelectorAll("[data-end]")) this.seen.observe(end);
+    this.refresh(card);
+  }
+
+  /** Allow is there once the end of every text was on the screen. @param {Element|null} card */
+  refresh(card) {
+    if (!card) return;
+    const unseen = card.querySelectorAll("[data-end]:not([data-seen])").length;
+    const isMasked = card.hasAttribute("data-masked");
+    for (const button of card.querySelectorAll("[data-act=allow], [data-act=confirm]")) {
+      /** @type {HTMLButtonElement} */ (button).disabled = unseen > 0 || isMasked;
+    }
+    const note = card.querySelector("[data-unseen]");
+    if (note) {
+      /** @type {HTMLElement} */ (note).hidden = unseen === 0 && !isMasked;
+      note.textContent = isMasked ? "Reveal what is masked, then allow." : "Scroll to the end of the text to allow.";
+    }
+  }
+
+  /** @param {Element|null} element */
+  isCalm(element) {
+    const card = /** @type {HTMLElement|null} */ (element?.closest(".card"));
+    return card?.dataset.born ? performance.now() - Number(card.dataset.born) >= CALM_MS : true;
+  }
+
+  /** A row by its id. @param {string} id @returns {HTMLElement|null} */
+  row(id) {
+    return document.getElementById(`row-${id}`);
+  }
+
+  /** @param {Element|null} row @param {boolean} [moves] */
+  focusRow(row, moves = true) {
+    for (const other of this.main.querySelectorAll(".row.here")) other.classList.remove("here");
+    row?.classList.add("here");
+    if (row && moves) {
+      /** @type {HTMLElement|null} */ (row.querySelector(".head"))?.focus();
+      row.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  /** The card that a key is about: the open one of the row that is focused, or the only one. */
+  card() {
+    if (this.alone) return this.main.querySelector(".card[data-digest]");
+    const here = document.activeElement?.closest(".row") ?? this.main.querySelector(".row.here");
+    return here?.querySelector(".card[data-digest]") ?? null;
+  }
+
+  /** Opens a row in place, or closes it. @param {Element} row */
+  async toggle(row) {
+    const id = /** @type {HTMLElement} */ (row).dataset.id ?? "";
+    const head = row.querySelector(".head");
+    const card = /** @type {HTMLElement} */ (row.querySelector(".card"));
+    this.focusRow(row, false);
+    if (head?.getAttribute("aria-expanded") === "true") {
+      head.setAttribute("aria-expanded", "false");
+      card.hidden = true;
+      card.replaceChildren();
+      card.removeAttribute("data-digest");
+      this.unfolded.delete(id);
+      return;
+    }
+    head?.setAttribute("aria-expanded", "true");
+    this.unfolded.add(id);
+    card.hidden = false;
+    if (!card.firstChild) card.append(el("p", { class: "faint loading" }, "Reading the plan…"));
+    await this.load(card, id, false);
+  }
+
+  /** @param {HTMLElement} card @param {string} id @param {boolean} reveal */
+  async load(card, id, reveal) {
+    try {
+      const opened = await this.page.live.call("ui.open", { view: "approval", params: { id, reveal } });
+      this.take(opened);
+      const content = fragment(opened.html);
+      const fresh = content.querySelector(".card");
+      card.replaceChildren(...Array.from(fresh?.childNodes ?? []));
+      for (const { name, value } of Array.from(fresh?.attributes ?? [])) if (name.startsWith("data-")) card.setAttribute(name, value);
+      if (!fresh?.hasAttribute("data-masked")) card.removeAttribute("data-masked");
+      this.begin(card);
+      this.batch();
+    } catch (error) {
+      card.replaceChildren();
+      this.page.fail(error, card);
+      card.append(el("button", { class: "button", onclick: () => this.load(card, id, reveal) }, "Retry"));
+    }
+  }
+
+  /** @param {MouseEvent} event */
+  click(event) {
+    const target = event.target instanceof Element ? event.target.closest("[data-act]") : null;
+    if (!target || !this.main.contains(target)) return;
+    // A pointer decides what it pressed, or nothing. A key (detail 0) presses what has the focus.
+    if (event.detail > 0 && this.pressed !== target) return;
+    if (event.detail > 1 && target.getAttribute("data-act") !== "select") return;
+    this.act(target);
+  }
+
+  /** @param {Element} target */
+  act(target) {
+    const act = target.getAttribute("data-act");
+    const row = target.closest(".row");
+    const card = /** @type {HTMLElement|null} */ (target.closest(".card"));
+    if (act === "toggle" && row) return this.toggle(row);
+    if (act === "pill") return this.unroll();
+    if (act === "more") return this.more(/** @type {HTMLElement} */ (target));
+    if (act === "agent") return this.only(target.getAttribute("data-agent") ?? "");
+    if (act === "select" && row) return this.select(row);
+    if (act === "batch") return this.askBatch(target.getAttribute("data-word") ?? "");
+    if (act === "batch-confirm") return this.doBatch(target.getAttribute("data-word") ?? "");
+    if (act === "batch-back") return this.batch();
+    if (act === "reveal" && card) return this.load(card, card.dataset.id ?? "", true);
+    if (!card || document.body.classList.contains("offline") || !this.isCalm(target)) return;
+    if (act === "back") return this.step(card, null);
+    if (act === "deny") return this.decide(card, "deny");
+    if (/** @type {HTMLButtonElement} */ (target).disabled) return;
+    const word = target.getAttribute("data-word") ?? "allow-once";
+    if (act === "allow" && word === "allow-once" && card.dataset.kind !== "unbound") return this.decide(card, word);
+    if (act === "allow") return this.step(card, word);
+    if (act === "confirm") return this.decide(card, card.dataset.step ?? "");
+  }
+
+  /** The second step: one sentence that says what is allowed from now on.
+   * @param {HTMLElement} card @param {string|null} word */
+  step(card, word) {
+    const place = card.querySelector(".confirm");
+    const bar = card.querySelector(".choices");
+    if (!place || !bar) return;
+    if (!word) {
+      delete card.dataset.step;
+      /** @type {HTMLElement} */ (place).hidden = true;
+      /** @type {HTMLElement} */ (bar).hidden = false;
+      /** @type {HTMLElement|null} */ (bar.querySelector("[data-act=allow]"))?.focus();
+      return;
+    }
+    card.dataset.step = word;
+    const parts = [];
+    if (word === "allow-once") {
+      parts.push(el("p", {}, "What runs cannot be pinned: it may be something else by the time it starts. Run it once all the same?"));
+    } else if (word === "allow-session") {
+      parts.push(el("p", {}, "This exact command runs again without asking, in this conversation, until it ends: same directory, environment, terminal and files."));
+    } else if (word === "lease") {
+      const choice = el("select", { class: "lease", "aria-label": "For how long" }, ...LEASES.map(([value, text]) => el("option", { value: String(value), selected: value === 30 }, String(text))));
+      parts.push(el("p", {}, "This exact command runs again without asking, in this conversation, for ", choice, "."));
+    } else {
+      const forms = card.querySelector("template.forms") ?? card.querySelector(".forms");
+      const list = forms?.cloneNode(true);
+      if (list instanceof HTMLElement) {
+        list.hidden = false;
+        list.classList.remove("forms");
+        list.classList.add("form-choice");
+      }
+      parts.push(el("p", {}, `From now on, agent ${card.dataset.agent} runs this without asking. What is stored:`), list);
+    }
+    parts.push(el("div", { class: "line" },
+      el("button", { class: "button allow", "data-act": "confirm" }, "Yes, allow", el("kbd", {}, "y")),
+      el("button", { class: "button quiet", "data-act": "back" }, "Back", el("kbd", {}, "Esc"))));
+    place.replaceChildren(...parts.filter(Boolean));
+    /** @type {HTMLElement} */ (place).hidden = false;
+    /** @type {HTMLElement} */ (bar).hidden = true;
+    card.dataset.born = String(performance.now() - CALM_MS + 150);
+    this.refresh(card);
+    /** @type {HTMLElement|null} */ (place.querySelector("[data-act=confirm]"))?.focus();
+  }
+
+  /** @param {HTMLElement} card @param {string} word */
+  async decide(card, word) {
+    if (card.dataset.deciding || !card.dataset.digest || card.hasAttribute("data-ended")) return;
+    const id = card.dataset.id ?? "";
+    /** @type {any} */ const params = { id, decision: word, planDigest: card.dataset.digest };
+    if (word === "deny") {
+      const reason = /** @type {HTMLInputElement|null} */ (card.querySelector("[data-reason]"))?.value.trim();
+      if (reason) params.reason = reason;
+    } else params.ticket = this.tickets.get(id);
+    if (word === "lease") params.expiresInMs = Number(/** @type {HTMLSelectElement|null} */ (card.querySelector(".lease"))?.value ?? 30) * 60_000;
+    if (word === "allow-always") {
+      const form = /** @type {HTMLInputElement|null} */ (card.querySelector(".form-choice input:checked"));
+      if (form) params.form = form.value;
+    }
+    card.dataset.deciding = word;
+    card.classList.add("busy");
+    try {
+      await this.page.live.call("exec.approval.resolve", params);
+      this.page.say(word === "deny" ? "Denied." : "Allowed.");
+    } catch (error) {
+      const winner = error.details?.why;
+      this.page.fail(winner ? { message: `Not decided here: ${winner}`, code: error.code } : error, card.querySelector(".decide") ?? card);
+    } finally {
+      delete card.dataset.deciding;
+      card.classList.remove("busy");
+    }
+  }
+
+  /** @param {any} patch */
+  patch(patch) {
+    if (this.seq !== undefined && patch.seq !== this.seq + 1) {
+      this.seq = patch.seq;
+      if (["inbox", "approval"].includes(this.main.dataset.view ?? "")) this.page.open();
+      return;
+    }
+    this.seq = patch.seq;
+    this.recent.push(patch);
+    if (this.recent.length > 100) this.recent.shift();
+    this.apply(patch);
+  }
+
+  /** @param {any} patch */
+  apply(patch) {
+    let isNew = false;
+    for (const { op, id, html } of patch.ops) {
+      if (op === "prepend") {
+        isNew = true;
+        const name = /id="(row-[^"]+)"/.exec(html)?.[1] ?? "";
+        const isThere = document.getElementById(name) || this.waiting.some((row) => row.includes(`id="${name}"`));
+        if (this.main.dataset.view === "inbox" && !isThere) this.waiting.push(html);
+        continue;
+      }
+      const target = document.getElementById(id);
+      if (!target) {
+        this.waiting = this.waiting.filter((row) => !row.includes(`id="${id}"`));
+        continue;
+      }
+      if (op === "remove") target.remove();
+      else if (op === "replace") this.end(target, html);
+    }
+    this.pill();
+    if (isNew) this.page.say(`${this.page.pending} waiting`);
+  }
+
+  /** An approval ended: its row stays where it is, grayed out, without buttons.
+   * @param {HTMLElement} target @param {string} html */
+  end(target, html) {
+    const content = fragment(html).firstElementChild;
+    if (!content) return;
+    if (target.classList.contains("row")) {
+      target.classList.add("ended");
+      target.classList.remove("selected");
+      this.selected.delete(target.dataset.id);
+      const status = content.querySelector(".status");
+      target.querySelector(".left")?.replaceWith(status ?? "");
+      const card = /** @type {HTMLElement|null} */ (target.querySelector(".card"));
+      if (card) this.close(card, content);
+      this.batch();
+    } else if (target.classList.contains("card")) this.close(target, content);
+  }
+
+  /** @param {HTMLElement} card @param {Element} content */
+  close(card, content) {
+    card.setAttribute("data-ended", "");
+    const outcome = content.querySelector(".outcome");
+    const bar = card.querySelector(".decide");
+    if (bar && outcome) bar.replaceChildren(outcome.cloneNode(true));
+  }
+
+  /** What became of an allowed run. @param {any} event */
+  event(event) {
+    const place = document.getElementById(`run-${event.runId}`);
+    if (place) place.textContent = event.text;
+  }
+
+  pill() {
+    const pill = document.getElementById("pill");
+    if (!pill) return;
+    pill.hidden = this.waiting.length === 0;
+    pill.textContent = `${this.waiting.length} new`;
+    if (this.waiting.length && !this.main.querySelector(".row")) this.unroll();
+  }
+
+  unroll() {
+    const list = document.getElementById("rows");
+    if (!list) return;
+    document.getElementById("nothing")?.remove();
+    for (const html of this.waiting) {
+      const content = fragment(html);
+      const row = content.firstElementChild;
+      if (row instanceof HTMLElement && (!this.filter || row.dataset.agent === this.filter)) list.prepend(content);
+    }
+    this.waiting = [];
+    this.pill();
+    this.find();
+  }
+
+  /** @param {HTMLElement} button */
+  async more(button) {
+    /** @type {HTMLButtonElement} */ (button).disabled = true;
+    const opened = await this.page.live.call("ui.open", { view: "inbox", params: { offset: Number(button.dataset.offset), agent: this.filter || undefined } });
+    const content = fragment(opened.html);
+    const rows = content.querySelectorAll(".row");
+    for (const row of rows) if (!document.getElementById(row.id)) document.getElementById("rows")?.append(row);
+    const next = content.querySelector("[data-act=more]");
+    if (next) button.replaceWith(next);
+    else button.remove();
+  }
+
+  /** @param {string} agent */
+  only(agent) {
+    this.page.open({ agent: agent || undefined });
+  }
+
+  /** @param {Event} event */
+  input(event) {
+    const field = /** @type {HTMLInputElement} */ (event.target);
+    if (field.matches("[data-find]")) this.find(field.value);
+  }
+
+  /** Search narrows what is on the page. @param {string} [text] */
+  find(text) {
+    const wanted = (text ?? /** @type {HTMLInputElement|null} */ (this.main.querySelector("[data-find]"))?.value ?? "").toLowerCase();
+    for (const row of this.main.querySelectorAll(".row")) {
+      /** @type {HTMLElement} */ (row).hidden = wanted !== "" && !(row.querySelector(".head")?.textContent ?? "").toLowerCase().includes(wanted);
+    }
+  }
+
+  // Batches.
+
+  /** @param {Element} row */
+  select(row) {
+    const id = /** @type {HTMLElement} */ (row).dataset.id ?? "";
+    if (row.classList.contains("ended")) return;
+    if (this.selected.has(id)) this.selected.delete(id);
+    else this.selected.add(id);
+    row.classList.toggle("selected", this.selected.has(id));
+    row.querySelector("[data-act=select]")?.setAttribute("aria-checked", String(this.selected.has(id)));
+    this.batch();
+  }
+
+  /** Approvals of one conversation that were opened, are whole, and are bound. */
+  allowable() {
+    const rows = Array.from(this.selected, (id) => this.row(id));
+    const keys = new Set(rows.map((row) => row?.dataset.session));
+    return keys.size === 1 && rows.every((row) => row && this.tickets.has(row.dataset.id ?? "") && ["native", "file"].includes(row.dataset.kind ?? ""));
+  }
+
+  batch() {
+    const bar = document.getElementById("batch");
+    if (!bar) return;
+    const many = this.selected.size;
+    bar.hidden = many === 0;
+    if (!many) return;
+    const allow = el("button", { class: "button allow", "data-act": "batch", "data-word": "allow-once", disabled: !this.allowable() }, `Allow ${many} once…`);
+    const deny = el("button", { class: "button deny", "data-act": "batch", "data-word": "deny" }, `Deny ${many}…`);
+    const note = this.allowable() ? "" : "To allow together: one conversation, each opened and read, bound to a program or a file.";
+    bar.replaceChildren(el("span", { class: "grow" }, `${many} selected`, note && el("span", { class: "faint" }, ` ${note}`)), deny, allow);
+  }
+
+  /** @param {string} word */
+  askBatch(word) {
+    const bar = /** @type {HTMLElement} */ (document.getElementById("batch"));
+    const many = this.selected.size;
+    const text = word === "deny" ? `Deny ${many} approvals?` : `Run each of these ${many} once, as it was shown?`;
+    bar.replaceChildren(el("span", { class: "grow" }, text),
+      el("button", { class: "button quiet", "data-act": "batch-back" }, "Back"),
+      el("button", { class: `button ${word === "deny" ? "deny" : "allow"}`, "data-act": "batch-confirm", "data-word": word }, "Yes"));
+    /** @type {HTMLElement|null} */ (bar.querySelector("[data-act=batch-confirm]"))?.focus();
+  }
+
+  /** @param {string} word */
+  async doBatch(word) {
+    if (word !== "deny" && !this.allowable()) return this.batch();
+    const items = Array.from(this.selected, (id) => {
+      const row = this.row(id);
+      const ticket = this.tickets.get(id);
+      return { id, planDigest: row?.dataset.digest ?? "", ...(ticket ? { ticket } : {}) };
+    });
+    try {
+      const { results } = await this.page.live.call("exec.approval.resolveMany", { items, decision: word });
+      const failed = results.filter((/** @type {any} */ one) => !one.ok);
+      for (const one of results) if (one.ok) this.selected.delete(one.id);
+      this.batch();
+      const bar = document.getElementById("batch");
+      if (failed.length && bar) {
+        bar.hidden = false;
+        this.page.fail({ message: `${failed.length} not decided: ${failed[0].message}`, code: failed[0].code }, bar);
+      }
+    } catch (error) {
+      this.page.fail(error, document.getElementById("batch") ?? undefined);
+    }
+  }
+
+  // Keys, the same as those of `interlock approvals watch`.
+
+  escape() {
+    const card = this.card();
+    if (card instanceof HTMLElement && card.dataset.step) this.step(card, null);
+    else if (document.getElementById("batch")?.querySelector("[data-act=batch-back]")) this.batch();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const key = event.key;
+    if (key === "j" || key === "k") {
+      const rows = Array.from(this.main.querySelectorAll(".row:not([hidden])"));
+      const at = rows.findIndex((row) => row.classList.contains("here"));
+      const to = rows[Math.max(0, Math.min(rows.length - 1, at + (key === "j" ? 1 : -1)))];
+      if (to) this.focusRow(to);
+      return event.preventDefault();
+    }
+    if (event.repeat) {
+      if (key === "Enter" || key.length === 1) event.preventDefault();
+      return;
+    }
+    const here = document.activeElement?.closest(".row") ?? this.main.querySelector(".row.here");
+    if (key === "Enter" && here && document.activeElement === document.body) {
+      event.preventDefault();
+      return this.toggle(here);
+    }
+    if (key === "x" && here) return this.select(here);
+    const card = this.card();
+    if (!(card instanceof HTMLElement)) return;
+    const step = card.dataset.step;
+    const wanted = step
+      ? { y: "[data-act=confirm]" }[key]
+      : { o: "[data-word=allow-once]", s: "[data-word=allow-session]", l: "[data-word=lease]", a: "[data-word=allow-always]", d: "[data-act=deny]", r: "[data-act=reveal]" }[key];
+    const button = wanted ? card.querySelector(wanted) : null;
+    if (button) {
+      event.preventDefault();
+      this.act(button);
+    }
+  }
+}
+
+export { swap };

@@ -1,0 +1,157 @@
+//! The files that a browser loads, embedded in the program.
+//!
+//! Their paths hold a hash of all of them, so that a browser may keep them for ever and never mixes two
+//! versions. A debug build reads them from the source tree, so that a change needs no build.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use sha2::{Digest as _, Sha256};
+
+/// One file.
+#[derive(Debug, Clone, Copy)]
+pub struct Asset {
+    pub name: &'static str,
+    pub content_type: &'static str,
+    embedded: &'static str,
+}
+
+macro_rules! asset {
+    ($name:literal, $content_type:literal) => {
+        Asset {
+            name: $name,
+            content_type: $content_type,
+            embedded: include_str!(concat!("../assets/", $name)),
+        }
+    };
+}
+
+/// All of them.
+pub const ASSETS: &[Asset] = &[
+    asset!("app.css", "text/css; charset=utf-8"),
+    asset!("app.js", "text/javascript; charset=utf-8"),
+    asset!("live.js", "text/javascript; charset=utf-8"),
+    asset!("inbox.js", "text/javascript; charset=utf-8"),
+    asset!("pages.js", "text/javascript; charset=utf-8"),
+    asset!("icon.svg", "image/svg+xml"),
+];
+
+impl Asset {
+    /// What a browser gets: the file without indentation and comments of its own line.
+    pub fn body(&self) -> String {
+        compact(&self.source())
+    }
+
+    fn source(&self) -> Cow<'static, str> {
+        if cfg!(debug_assertions) {
+            let path = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/");
+            if let Ok(text) = std::fs::read_to_string(format!("{path}{}", self.name)) {
+                return Cow::Owned(text);
+            }
+        }
+        Cow::Borrowed(self.embedded)
+    }
+}
+
+/// The file of this name.
+pub fn find(name: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.name == name)
+}
+
+/// Names this version of all files, in their paths.
+pub fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let mut hash = Sha256::new();
+        for asset in ASSETS {
+            hash.update(asset.source().as_bytes());
+            hash.update([0]);
+        }
+        let digest = hash.finalize();
+        digest[..6]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    });
+    &VERSION
+}
+
+/// No text of these files spans lines, so that blanks at their beginning mean nothing.
+fn compact(text: &str) -> String {
+    let mut is_comment = false;
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let line = line.trim();
+        let begins = line.starts_with("/**");
+        let is_inside = is_comment || begins;
+        if is_inside {
+            is_comment = !line.contains("*/");
+        }
+        let after = line.rsplit_once("*/").map_or("", |(_, after)| after.trim());
+        let kept = match is_inside {
+            // A declaration may stand behind the comment that gives its type.
+            true => after,
+            false if line.starts_with("//") => "",
+            false => line,
+        };
+        // A comment in the middle of a line is a type, which only readers need; it stays.
+        let kept = if begins && !after.is_empty() {
+            line
+        } else {
+            kept
+        };
+        if !kept.is_empty() {
+            out.push_str(kept);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_view_takes_at_most_64_kib() {
+        let first = ASSETS.iter().filter(|asset| asset.name != "pages.js");
+        let bytes: usize = first.map(|asset| asset.body().len()).sum();
+        let shell = crate::shell("0.0.0").into_string().len();
+        assert!(bytes + shell <= 64 * 1024, "{bytes} + {shell}");
+    }
+
+    #[test]
+    fn no_file_names_another_host_or_code_in_text() {
+        for asset in ASSETS {
+            let text = asset.body();
+            let own = text.replace("http://www.w3.org/2000/svg", "");
+            for forbidden in [
+                "http://",
+                "https://",
+                "eval(",
+                "new Function",
+                "document.write",
+                "insertAdjacentHTML",
+                "outerHTML",
+            ] {
+                assert!(!own.contains(forbidden), "{}: {forbidden}", asset.name);
+            }
+            // One place makes markup of text, behind the policy.
+            let sinks = text.matches("innerHTML").count();
+            assert_eq!(
+                sinks,
+                usize::from(asset.name == "live.js"),
+                "{}",
+                asset.name
+            );
+        }
+    }
+
+    #[test]
+    fn compacting_keeps_code() {
+        let text = "// a\n/** b\n * c */\n  const x = 1; // d\n/** @type {A} */ let y;\n";
+        assert_eq!(
+            compact(text),
+            "const x = 1; // d\n/** @type {A} */ let y;\n"
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! One approval, whole: the command first, then where, why and what is bound, then what deserves
+//! suspicion, then the decisions.
+
+use interlock_approvals::{
+    ApprovalView, PendingApproval, ViewBlock, ViewLabel, ViewPart, ViewTone, requester_has_ended,
+};
+use interlock_policy::{AlwaysForm, Entry};
+use interlock_store::{ApprovalDecision, ApprovalEnd};
+use maud::{Markup, html};
+
+use crate::inbox::{ending_word, place};
+use crate::text;
+
+/// Where a card stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CardFrame {
+    /// In its row of the inbox.
+    Row,
+    /// Alone on a page.
+    Alone,
+}
+
+/// The card. `is_whole` says that the view leaves nothing out: only then may it be allowed here.
+pub fn approval_card(
+    approval: &PendingApproval,
+    view: &ApprovalView,
+    is_whole: bool,
+    frame: CardFrame,
+) -> Markup {
+    let is_masked = view.masked_secrets > 0;
+    let class = match frame {
+        CardFrame::Row => "card",
+        CardFrame::Alone => "card alone",
+    };
+    html! {
+        div class=(class) id=(format!("card-{}", approval.id)) data-id=(approval.id) data-digest=(approval.plan_digest)
+            data-agent=(text::line(&approval.agent)) data-kind=(approval.binding)
+            data-masked[is_masked && approval.ended.is_none()] data-ended[approval.ended.is_some()] {
+            @if frame == CardFrame::Alone {
+                div class="line whoami" {
+                    h1 class="grow" { (text::line(&approval.agent)) span class="muted" { " asks to run" } }
+                    @if approval.ended.is_none() { time class="left" data-until=(approval.expires_at_ms) {} }
+                }
+            }
+            (command(view))
+            dl class="facts" {
+                dt { "where" }
+                dd {
+                    @for value in view.values(ViewLabel::Directory) { code { (value.as_str()) } " " }
+                    span class="muted" { "on " (place(&approval.host, approval.node.as_deref())) }
+                    @for value in view.values(ViewLabel::User) { span class="muted" { " as " (value.as_str()) } }
+                }
+                (values(view, ViewLabel::Runs, "runs"))
+                (values(view, ViewLabel::Why, "why asked"))
+                (values(view, ViewLabel::Binding, "bound"))
+                (values(view, ViewLabel::Env, "env"))
+            }
+            (warnings(approval, view))
+            @for part in &view.parts {
+                @if let ViewPart::Block(block) = part {
+                    @if block.label != ViewLabel::Command { (block_details(block)) }
+                }
+            }
+            details {
+                summary { "Everything else in the plan" }
+                dl class="facts" {
+                    @for part in &view.parts {
+                        @if let ViewPart::Field(field) = part {
+                            @if is_elsewhere(field.label) {
+                                dt { (field.label.as_str()) } dd { (field.value.as_str()) }
+                            }
+                        }
+                    }
+                    dt { "id" } dd { code { (approval.short_id) } " " code class="faint" { (approval.id) } }
+                    dt { "digest" } dd { code class="faint" { (approval.plan_digest) } }
+                    dt { "always" }
+                    dd {
+                        @if let Some(why) = &approval.no_always { "is not offered: " (text::line(why)) }
+                        @for entry in &approval.always { code { (stored(entry)) } " " }
+                        @for not in &approval.not_wider { br; "not as " (not.form) ": " (text::line(&not.why)) }
+                    }
+                }
+            }
+            div class="decide" {
+                @match &approval.ended {
+                    Some(ended) => { (outcome(&approval.id, ended)) }
+                    None => { (decisions(approval, view, is_whole)) }
+                }
+            }
+        }
+    }
+}
+
+/// A card whose approval has ended, for a page that shows it: its outcome takes the place of the buttons.
+pub fn ended_card(approval: &PendingApproval, ended: &ApprovalEnd) -> Markup {
+    html! { div class="card" id=(format!("card-{}", approval.id)) { (outcome(&approval.id, ended)) } }
+}
+
+/// What became of an approval.
+pub(crate) fn outcome(id: &str, ended: &ApprovalEnd) -> Markup {
+    let tone = if ended.ending.allows() { "good" } else { "bad" };
+    html! {
+        div class="outcome" {
+            p {
+                b class=(tone) { (ending_word(ended)) }
+                @if let Some(decider) = &ended.decider { " by " (text::line(decider)) }
+                " " span class="muted" { (text::at(ended.at_ms)) }
+            }
+            @if let Some(reason) = &ended.reason { p class="muted" { "“" (text::line(reason)) "”" } }
+            p class="muted small" id=(format!("run-{id}")) {}
+        }
+    }
+}
+
+fn command(view: &ApprovalView) -> Markup {
+    let lines = view.parts.iter().find_map(|part| match part {
+        ViewPart::Field(field) if field.label == ViewLabel::Command => {
+            Some(field.value.as_str().to_owned())
+        }
+        ViewPart::Block(block) if block.label == ViewLabel::Command => {
+            let lines: Vec<&str> = block.lines.iter().map(|line| line.as_str()).collect();
+            Some(lines.join("\n"))
+        }
+        _ => None,
+    });
+    html! {
+        pre class="text command" tabindex="0" aria-label="The command" {
+            code { (text::command(&lines.unwrap_or_default())) }
+            span class="end" data-end {}
+        }
+    }
+}
+
+/// All values of one kind beneath one label.
+fn values(view: &ApprovalView, label: ViewLabel, name: &str) -> Markup {
+    let is_code = matches!(label, ViewLabel::Runs | ViewLabel::Env);
+    html! {
+        @for (at, value) in view.values(label).enumerate() {
+            dt { @if at == 0 { (name) } }
+            dd { @if is_code { code { (value.as_str()) } } @else { (value.as_str()) } }
+        }
+    }
+}
+
+/// Facts that deserve suspicion, as plain sentences.
+fn warnings(approval: &PendingApproval, view: &ApprovalView) -> Markup {
+    let toned = view.parts.iter().filter_map(|part| match part {
+        ViewPart::Field(field) if field.tone == ViewTone::Warning => Some(field),
+        _ => None,
+    });
+    let toned: Vec<_> = toned.collect();
+    let is_gone = approval.ended.is_none() && requester_has_ended(&approval.requester);
+    let is_unbound = approval.binding == "unbound";
+    html! {
+        @if !toned.is_empty() || is_gone || is_unbound || view.masked_secrets > 0 {
+            ul class="mind" {
+                @if is_unbound { li { b { "unbound: " } "what runs cannot be pinned; it may change between your decision and its start" } }
+                @for field in toned { li { b { (field.label.as_str()) ": " } (field.value.as_str()) } }
+                @if is_gone { li { b { "caller: " } "has gone; nothing waits for this, and a yes runs nothing by itself" } }
+                @if view.masked_secrets > 0 {
+                    li {
+                        b { "secrets: " } (view.masked_secrets) " masked "
+                        @if approval.ended.is_none() { button class="button small" data-act="reveal" { "Reveal" kbd { "r" } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A script, a difference, a patch: open, so that its end can be reached.
+fn block_details(block: &ViewBlock) -> Markup {
+    html! {
+        details open {
+            summary { (block.label.as_str()) " " span class="faint" { (block.title.as_str()) } }
+            pre class="text" tabindex="0" {
+                code {
+                    @for (at, line) in block.lines.iter().enumerate() {
+                        @if at > 0 { "\n" }
+                        @match diff_class(block, line.as_str()) {
+                            Some(class) => { span class=(class) { (line.as_str()) } }
+                            None => { (line.as_str()) }
+                        }
+                    }
+                }
+                @if block.left_out_lines > 0 { "\n" span class="warn" { "… " (block.left_out_lines) " more lines are not shown here" } }
+                span class="end" data-end {}
+            }
+        }
+    }
+}
+
+fn diff_class(block: &ViewBlock, line: &str) -> Option<&'static str> {
+    if !block.is_diff {
+        return None;
+    }
+    match line.chars().next() {
+        Some('+') => Some("plus"),
+        Some('-') => Some("minus"),
+        Some('@') => Some("at"),
+        _ => None,
+    }
+}
+
+/// Whether a fact is shown nowhere else on the card.
+fn is_elsewhere(label: ViewLabel) -> bool {
+    !matches!(
+        label,
+        ViewLabel::Command
+            | ViewLabel::Directory
+            | ViewLabel::User
+            | ViewLabel::Runs
+            | ViewLabel::Why
+            | ViewLabel::Binding
+            | ViewLabel::Env
+    )
+}
+
+fn decisions(approval: &PendingApproval, view: &ApprovalView, is_whole: bool) -> Markup {
+    let offers = |decision| is_whole && approval.offers(decision);
+    let lease = approval
+        .offered
+        .iter()
+        .any(|one| matches!(one, ApprovalDecision::Lease(_)));
+    let offers_any = offers(ApprovalDecision::AllowOnce);
+    html! {
+        div class="choices" {
+            @if offers_any {
+                button class="button allow main" data-act="allow" data-word="allow-once" disabled { "Allow once" kbd { "o" } }
+            }
+            @if offers(ApprovalDecision::AllowSession) {
+                button class="button" data-act="allow" data-word="allow-session" disabled { "Session" kbd { "s" } }
+            }
+            @if offers_any && lease {
+                button class="button" data-act="allow" data-word="lease" disabled { "For a time" kbd { "l" } }
+            }
+            @if offers(ApprovalDecision::AllowAlways) {
+                button class="button" data-act="allow" data-word="allow-always" disabled { "Always" kbd { "a" } }
+            }
+            input class="reason" type="text" data-reason maxlength="500" placeholder="Reason, if denied" aria-label="Reason, if denied; the agent reads it" autocomplete="off";
+            button class="button deny" data-act="deny" { "Deny" kbd { "d" } }
+        }
+        div class="confirm" hidden {}
+        @if offers_any {
+            p class="note" data-unseen hidden {}
+            div class="forms" hidden { (forms(approval)) }
+        } @else {
+            p class="note" { "Not all of it can be shown here, so that it can only be denied." @if view.left_out_lines() > 0 { " " (view.left_out_lines()) " lines are left out." } }
+        }
+    }
+}
+
+/// What *always* would store, in each form that may be chosen.
+fn forms(approval: &PendingApproval) -> Markup {
+    let first = (approval.always_form, &approval.always);
+    let wider = approval
+        .wider
+        .iter()
+        .map(|wider| (wider.form, &wider.entries));
+    html! {
+        @for (at, (form, entries)) in std::iter::once(first).chain(wider).enumerate() {
+            label {
+                input type="radio" name=(format!("form-{}", approval.id)) value=(if at == 0 { "exact".to_owned() } else { form.to_string() }) checked[at == 0];
+                (form_words(form))
+                @for entry in entries { code { (stored(entry)) } }
+            }
+        }
+    }
+}
+
+fn form_words(form: AlwaysForm) -> String {
+    match form {
+        AlwaysForm::Exact => "exactly this".to_owned(),
+        AlwaysForm::Leading(1) => "this program, when its first argument is the same".to_owned(),
+        AlwaysForm::Leading(count) => {
+            format!("this program, when its first {count} arguments are the same")
+        }
+        AlwaysForm::Program => "this program with any arguments".to_owned(),
+        AlwaysForm::Project => "these words, in this project".to_owned(),
+    }
+}
+
+/// An entry of the policy document in one line, with everything that bounds it.
+pub(crate) fn stored(entry: &Entry) -> String {
+    let mut parts = vec![match (&entry.args, &entry.arg_pattern) {
+        (Some(args), _) if args.is_empty() => "no arguments".to_owned(),
+        (Some(args), _) => format!("arguments {}", args.join(" ")),
+        (None, Some(pattern)) => format!("arguments like {pattern}"),
+        (None, None) => "any arguments".to_owned(),
+    }];
+    parts.extend(
+        entry
+            .called_as
+            .iter()
+            .map(|name| format!("called as {name}")),
+    );
+    parts.extend(entry.cwd.iter().map(|cwd| format!("in {cwd}")));
+    parts.extend(
+        entry
+            .paths
+            .iter()
+            .map(|paths| format!("files in {}", paths.join(", "))),
+    );
+    if let Some(file) = &entry.bound_file {
+        let files = std::iter::once((&file.path, &file.sha256));
+        let also = file.also.iter().map(|also| (&also.path, &also.sha256));
+        for (path, hash) in files.chain(also) {
+            parts.push(format!(
+                "{path} with the content {}…",
+                hash.get(..12).unwrap_or(hash)
+            ));
+        }
+        if !file.interpreters.is_empty() {
+            parts.push(format!("run by {}", file.interpreters.join(", ")));
+        }
+    }
+    if !entry.env.is_empty() {
+        parts.push(format!("env {}", entry.env.join(" ")));
+    }
+    match (entry.interactive, entry.terminal) {
+        (true, Some(true)) => parts.push("on a terminal".to_owned()),
+        (true, Some(false)) => parts.push("with an open stdin".to_owned()),
+        (true, None) => parts.push("also where the caller can type".to_owned()),
+        (false, _) => {}
+    }
+    if entry.shield.is_some() {
+        parts.push("also without the shield".to_owned());
+    }
+    text::line(&format!("{} ({})", entry.pattern, parts.join(", ")))
+}

@@ -1,0 +1,34 @@
+//! The pages of the Control UI.
+//!
+//! Values go in, HTML comes out: nothing here reads a file of the state, a clock or the network.
+//! Everything that an agent wrote is escaped text, never markup, and reaches a page through
+//! `command::display`.
+//!
+//! Read `assets` (what a browser loads), `shell` (the one document around all pages), `inbox` and
+//! `card` (what waits, and one approval whole), then the other pages: `sessions`, `nodes`, `policy`,
+//! `audit`, `settings`, `health`.
+
+#![forbid(unsafe_code)]
+
+pub mod assets;
+mod audit;
+mod card;
+mod health;
+mod inbox;
+mod nodes;
+mod policy;
+mod sessions;
+mod settings;
+mod shell;
+mod text;
+
+pub use audit::{AUDIT_KINDS, AuditSearch, audit_page};
+pub use card::{CardFrame, approval_card, ended_card};
+pub use health::{HealthFacts, health_page};
+pub use inbox::{InboxFacts, RecentDecision, ended_row, inbox_page, inbox_row};
+pub use maud::Markup;
+pub use nodes::{NodesFacts, nodes_page};
+pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, policy_page};
+pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
+pub use settings::{SettingsFacts, settings_page};
+pub use shell::{CONTENT_SECURITY_POLICY, shell};

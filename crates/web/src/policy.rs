@@ -1,0 +1,153 @@
+//! What the policy says of a command, and where each level comes from.
+
+use interlock_wire::results::NodeExplanation;
+use maud::{Markup, html};
+
+use crate::text;
+
+/// What the page shows.
+#[derive(Debug, Default)]
+pub struct PolicyFacts<'a> {
+    pub agents: &'a [String],
+    pub agent: &'a str,
+    /// Machines that judge for themselves, by id and name.
+    pub nodes: &'a [(String, String)],
+    pub node: Option<&'a str>,
+    pub command: &'a str,
+    pub cwd: &'a str,
+    /// The levels in force on this machine.
+    pub levels: &'a [ExplainedLevel],
+    pub explained: Option<&'a ExplainedCommand>,
+    /// What a node said.
+    pub by_node: Option<&'a NodeExplanation>,
+    /// Why there is no verdict.
+    pub problem: Option<&'a str>,
+}
+
+/// One level, and the layers that it was joined from.
+#[derive(Debug, Clone, Default)]
+pub struct ExplainedLevel {
+    pub name: &'static str,
+    pub value: String,
+    /// The layer that decided.
+    pub by: String,
+    /// What the others say.
+    pub others: String,
+}
+
+/// The verdict on one command.
+#[derive(Debug, Clone, Default)]
+pub struct ExplainedCommand {
+    /// `allow`, `ask`, `deny` or `refused`.
+    pub verdict: String,
+    pub reason: String,
+    pub origin: Option<String>,
+    /// Each command of the line: whether a rule satisfies it, its words, its file, the reason.
+    pub segments: Vec<(bool, String, String, String)>,
+    /// What it would take to change the verdict: effect and command.
+    pub remedies: Vec<(String, String)>,
+    pub binding: String,
+}
+
+/// The page.
+pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
+    html! {
+        div class="top" { h1 class="grow" { "Policy" } }
+        section class="list" {
+            div class="pad" {
+                div class="line" {
+                    input class="grow mono" type="text" id="command" data-search value=(facts.command) placeholder="A command: is it allowed?" aria-label="Command" autocomplete="off" spellcheck="false";
+                    select id="agent" aria-label="Agent" { @for agent in facts.agents { option value=(agent) selected[agent == facts.agent] { "as " (text::line(agent)) } } }
+                    select id="node" aria-label="Machine" {
+                        option value="" { "on this machine" }
+                        @for (id, name) in facts.nodes { option value=(id) selected[facts.node == Some(id)] { "on " (text::line(name)) } }
+                    }
+                    button class="button primary" id="explain" { "Explain" }
+                }
+                @if !facts.cwd.is_empty() { p class="note" { "in " code { (text::line(facts.cwd)) } } }
+            }
+            @if let Some(problem) = facts.problem { div class="pad" { p class="problem" { (text::line(problem)) } } }
+            @if let Some(explained) = facts.explained { (verdict(explained)) }
+            @if let Some(explained) = facts.by_node { (node_verdict(explained)) }
+        }
+        section class="block" {
+            header { h2 { "In force for " (text::line(facts.agent)) } span class="muted small" { "on this machine" } }
+            div class="list scroll" {
+                table {
+                    thead { tr { th { "level" } th { "value" } th { "decided by" } th { "the others" } } }
+                    tbody {
+                        @for level in facts.levels {
+                            tr { td { (level.name) } td { b { (level.value) } } td { (text::line(&level.by)) } td class="muted" { (text::line(&level.others)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn word_class(verdict: &str) -> &'static str {
+    match verdict {
+        "allow" => "verdict good",
+        "ask" => "verdict warn",
+        _ => "verdict bad",
+    }
+}
+
+fn verdict(explained: &ExplainedCommand) -> Markup {
+    html! {
+        div class="pad" id="verdict" {
+            p { span class=(word_class(&explained.verdict)) { (explained.verdict) } "  " (text::line(&explained.reason)) }
+            @if let Some(origin) = &explained.origin { p class="muted small" { "rule: " code { (text::line(origin)) } } }
+            @if !explained.binding.is_empty() { p class="muted small" { "bound: " (text::line(&explained.binding)) } }
+        }
+        @if !explained.segments.is_empty() {
+            div class="scroll" {
+                table {
+                    thead { tr { th { "" } th { "command" } th { "program" } th { "reason" } } }
+                    tbody {
+                        @for (is_satisfied, words, file, reason) in &explained.segments {
+                            tr {
+                                td { @if *is_satisfied { span class="good" { "ok" } } @else { span class="warn" { "miss" } } }
+                                td { code { (text::command(&text::line(words))) } }
+                                td { code { (text::line(file)) } }
+                                td class="muted" { (text::line(reason)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        @if !explained.remedies.is_empty() {
+            div class="pad" {
+                @for (effect, command) in &explained.remedies { p class="small" { (text::line(effect)) ": " code { (text::line(command)) } } }
+            }
+        }
+    }
+}
+
+fn node_verdict(explained: &NodeExplanation) -> Markup {
+    let word = explained.verdict.as_deref().unwrap_or("unknown");
+    html! {
+        div class="pad" id="verdict" {
+            p { span class=(word_class(word)) { (text::line(word)) } "  " (text::line(explained.reason.message.as_deref().unwrap_or_default())) }
+            @if let Some(origin) = &explained.reason.origin { p class="muted small" { "rule: " code { (text::line(origin)) } } }
+        }
+        @if !explained.segments.is_empty() {
+            div class="scroll" {
+                table {
+                    tbody {
+                        @for segment in &explained.segments {
+                            tr {
+                                td { @if segment.satisfied_by.is_null() { span class="warn" { "miss" } } @else { span class="good" { "ok" } } }
+                                td { code { (text::line(&segment.argv.join(" "))) } }
+                                td { code { (text::line(segment.resolved.as_deref().unwrap_or("-"))) } }
+                                td class="muted" { (text::line(segment.reason.message.as_deref().unwrap_or_default())) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

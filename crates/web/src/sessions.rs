@@ -1,0 +1,164 @@
+//! Background sessions: the list, and one with its terminal or its output.
+
+use interlock_transcript::screen::{ScreenRow, ScreenRun};
+use interlock_wire::results::ProcessEntry;
+use maud::{Markup, html};
+
+use crate::text;
+
+/// The list, running ones first.
+pub fn sessions_page(sessions: &[ProcessEntry]) -> Markup {
+    let (running, ended): (Vec<_>, Vec<_>) = sessions
+        .iter()
+        .partition(|one| one.standing.status == "running");
+    html! {
+        div class="top" { h1 class="grow" { "Sessions" } span class="muted small" { (running.len()) " running" } }
+        @if sessions.is_empty() {
+            (text::empty("No session runs.", "A command that outlives its call appears here, with its terminal. For example:", Some("interlock exec --background --pty -- 'cargo watch'")))
+        }
+        @if !running.is_empty() { ul class="list" { @for one in running { (entry(one)) } } }
+        @if !ended.is_empty() {
+            section class="block" {
+                header { h2 { "Ended" } }
+                ul class="list" { @for one in ended.iter().rev().take(100) { (entry(one)) } }
+            }
+        }
+    }
+}
+
+fn entry(one: &ProcessEntry) -> Markup {
+    let is_running = one.standing.status == "running";
+    let id = &one.standing.session_id;
+    html! {
+        li {
+            a class="entry" href=(format!("/sessions/{}", text::line(id))) {
+                span class=(if is_running { "dot" } else { "dot off" }) aria-hidden="true" {}
+                span class="grow" {
+                    code { (text::command(&text::line(&one.command))) }
+                    span class="sub" { (text::line(id)) " · " (text::line(&one.agent_id)) " @ " (text::line(one.node.as_deref().unwrap_or("this machine"))) " · " (text::line(&one.cwd)) }
+                }
+                @if one.waiting_for_input { span class="warn small" { "waits for input" } }
+                span class="muted small num" { (standing(one)) " · " (text::duration(one.runtime_ms)) }
+            }
+        }
+    }
+}
+
+/// How a session stands, in words.
+fn standing(one: &ProcessEntry) -> String {
+    match (&*one.standing.status, one.standing.exit_code) {
+        ("running", _) => "running".to_owned(),
+        (_, _) if one.standing.timed_out => "time was over".to_owned(),
+        (status, Some(code)) => format!("{}, exit {code}", text::line(status)),
+        (status, None) => text::line(status),
+    }
+}
+
+/// What the page of one session shows.
+#[derive(Debug)]
+pub struct SessionFacts<'a> {
+    pub session: &'a ProcessEntry,
+    /// The rows of its terminal, where it has one.
+    pub screen: Option<&'a [ScreenRow]>,
+    /// The end of its output, where it has no terminal.
+    pub output: Option<&'a str>,
+    /// Whether the reader may type into it and end it.
+    pub may_write: bool,
+}
+
+/// One session.
+pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
+    let one = facts.session;
+    let is_running = one.standing.status == "running";
+    let id = text::line(&one.standing.session_id);
+    html! {
+        div class="top" {
+            div class="grow" {
+                h1 { code { (text::command(&text::line(&one.command))) } }
+                p class="muted small" id="standing" { (id) " · " (standing(one)) " · " (text::duration(one.runtime_ms)) " · " (text::line(&one.agent_id)) " @ " (text::line(one.node.as_deref().unwrap_or("this machine"))) " · " (text::line(&one.cwd)) }
+            }
+            a class="button quiet" href="/sessions" { "All sessions" }
+        }
+        @if let Some(note) = &one.standing.note { p class="warn small" { (text::line(note)) } }
+        @match facts.screen {
+            Some(rows) => {
+                div class="screen" id="screen" role="group" aria-label="Terminal" tabindex="0" data-session=(id) data-live=(is_running && facts.may_write) {
+                    @for (at, row) in rows.iter().enumerate() { (screen_row(at, row)) }
+                }
+            }
+            None => {
+                div class="screen" id="output" role="log" tabindex="0" data-session=(id) data-keep-scroll { (session_output(facts.output.unwrap_or_default())) }
+            }
+        }
+        @if is_running && facts.may_write {
+            div class="line pad" id="typing" {
+                @if facts.screen.is_some() {
+                    span class="muted small grow" { "Click the terminal to type into it." }
+                    @for (name, keys) in [("^C", "C-c"), ("^D", "C-d"), ("Esc", "Escape"), ("Tab", "Tab"), ("↑", "Up"), ("Enter", "Enter")] {
+                        button class="button small" data-key=(keys) { (name) }
+                    }
+                } @else if one.stdin_writable {
+                    input class="grow" type="text" id="stdin" placeholder="Type a line; Enter sends it" aria-label="Input" autocomplete="off";
+                } @else {
+                    span class="muted small grow" { "Its standard input is closed." }
+                }
+                button class="button small deny" id="kill" { "End it" }
+            }
+        }
+        div class="line pad" {
+            input class="search" type="text" id="find" data-search placeholder="Find in the log" aria-label="Find in the log" autocomplete="off";
+            span class="muted small" id="hits" role="status" {}
+            span class="grow" {}
+            button class="button small" id="download" { "Download the log" }
+        }
+        pre class="text" id="log" hidden data-keep-scroll {}
+    }
+}
+
+/// The end of a session's output, made visible already.
+pub fn session_output(text: &str) -> Markup {
+    html! { div id="output-text" { (text) } }
+}
+
+/// One row of a terminal. The runs are text with colors; no sequence of the program is left in them.
+pub fn screen_row(at: usize, row: &ScreenRow) -> Markup {
+    html! {
+        div id=(format!("s-{at}")) {
+            @for run in &row.runs {
+                @match class(run) {
+                    Some(class) => { span class=(class) { (run.text) } }
+                    None => { (run.text) }
+                }
+            }
+        }
+    }
+}
+
+fn class(run: &ScreenRun) -> Option<String> {
+    let mut classes = Vec::new();
+    if run.is_cursor {
+        classes.push("cursor".to_owned());
+    }
+    classes.extend(run.foreground.map(|color| format!("f{}", name(color))));
+    classes.extend(run.background.map(|color| format!("k{}", name(color))));
+    for (is_set, class) in [
+        (run.bold, "bold"),
+        (run.dim, "dim"),
+        (run.italic, "ital"),
+        (run.underline, "line1"),
+    ] {
+        if is_set {
+            classes.push(class.to_owned());
+        }
+    }
+    (!classes.is_empty()).then(|| classes.join(" "))
+}
+
+/// One of the eight colors, or another one.
+fn name(color: u8) -> String {
+    match color {
+        0..=7 => color.to_string(),
+        8..=15 => (color - 8).to_string(),
+        _ => "x".to_owned(),
+    }
+}

@@ -1,0 +1,63 @@
+//! The Control UI: its pages, and how a browser gets in.
+
+use serde_json::{Map, Value};
+
+use crate::approval::ApprovalsDecided;
+use crate::results::{UiClosed, UiCodeMinted, UiOpened};
+use crate::schema::{OPEN, PropertyKind, TEXT};
+
+/// The pages that `ui.open` renders.
+pub const UI_VIEWS: &[&str] = &[
+    "inbox", "approval", "sessions", "session", "nodes", "policy", "audit", "settings", "health",
+];
+
+params! {
+    /// Opens a page: its HTML, and the topic of the events `ui.patch` that change it from then on.
+    /// A connection that opened a page is sent no other events of approvals. An Interlock extension.
+    UiOpen for "ui.open" -> UiOpened {
+        required { view "view": String = PropertyKind::OneOf(UI_VIEWS), }
+        optional {
+            /// What the page shows: an id, a filter, a place in a list.
+            params "params": Map<String, Value> = OPEN,
+        }
+    }
+}
+params! {
+    /// Ends the events of a page. An Interlock extension.
+    UiClose for "ui.close" -> UiClosed {
+        required { topic "topic": String = TEXT, }
+    }
+}
+params! {
+    /// Mints a code with which a browser of this machine gets in, once, within a minute. Only at the
+    /// Unix socket. An Interlock extension.
+    UiCode for "ui.code" -> UiCodeMinted {}
+}
+object! {
+    /// One approval of several that are decided together.
+    ApprovalNamed {
+        required {
+            id "id": String = TEXT,
+            /// The digest of the plan that was shown.
+            plan_digest "planDigest": String = TEXT,
+        }
+        optional {
+            /// The ticket of the view that showed it.
+            ticket "ticket": String = TEXT,
+        }
+    }
+}
+params! {
+    /// Decides several approvals, each by itself: one result per item. An Interlock extension.
+    ExecApprovalResolveMany for "exec.approval.resolveMany" -> ApprovalsDecided {
+        required {
+            items "items": Vec<ApprovalNamed> = PropertyKind::List(&PropertyKind::Object(&ApprovalNamed::SHAPE), 100),
+            /// `allow-once` or `deny`.
+            decision "decision": String = PropertyKind::OneOf(&["allow-once", "deny"]),
+        }
+        optional {
+            /// Why they are denied; the callers read it.
+            reason "reason": String = TEXT,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The pages of the Control UI: what `ui.*` return, and the event `ui.patch`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::secret::Secret;
+
+/// A page, rendered.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiOpened {
+    pub html: String,
+    /// The events `ui.patch` of this topic change the page.
+    pub topic: String,
+    /// The number of the last event of the topic; the next one is one more.
+    pub seq: u64,
+    /// The tickets with which the approvals that the page shows whole can be allowed, by id.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub tickets: Map<String, Value>,
+    /// How many approvals are pending.
+    pub pending: u64,
+}
+
+/// The events of a page have ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiClosed {
+    pub closed: bool,
+}
+
+/// A code with which a browser of the gateway's machine gets in, once.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiCodeMinted {
+    pub code: Secret,
+    /// The address of the page, without the code.
+    pub url: String,
+    pub expires_at_ms: u64,
+}
+
+/// The event `ui.patch`: a page changed.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiPatch {
+    pub topic: String,
+    pub seq: u64,
+    pub ops: Vec<UiPatchOp>,
+    /// By how much the number of pending approvals changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending_change: Option<i64>,
+}
+
+/// One change of a page.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiPatchOp {
+    /// `replace`, `append`, `prepend` or `remove`.
+    pub op: String,
+    /// The element that it is about.
+    pub id: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub html: String,
+}
