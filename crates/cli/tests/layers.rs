@@ -29,6 +29,7 @@ const LAYERS: &[(&str, usize)] = &[
     // Only tests and benchmarks use it.
     ("interlock-testkit", 6),
     ("interlock-doctor", 7),
+    ("interlock-dispatch", 7),
     ("interlock-web", 7),
     ("interlock-gateway", 8),
     ("interlock-node", 8),

@@ -5,10 +5,9 @@
 //! an error that says what was expected.
 
 use interlock_config::Host;
+use interlock_dispatch::sessions::{Edits, SessionEdit};
 use interlock_host::{Elevation, host_named};
 use interlock_policy::{Ask, Security};
-
-use crate::sessions::{Edits, SessionEdit};
 
 /// The word that takes a value away.
 const DEFAULT: &str = "default";

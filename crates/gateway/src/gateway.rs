@@ -3,33 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock_approvals::{ApprovalRefusal, OutsideRuns};
-use interlock_config::{Config, ConfigFile};
-use interlock_host::{ConfigInWorkspace, HostError, LocalHost, OpenOptions, now_ms};
-use interlock_policy::AgentId;
+use interlock_config::Config;
+use interlock_dispatch::{Dispatcher, DispatcherParts};
+use interlock_host::{ConfigInWorkspace, HostError, LocalHost, OpenOptions};
 use interlock_supervisor::SupervisorClient;
 use interlock_tls::IdentityError;
+use interlock_wire::Secret;
 use interlock_wire::hello::TICK_INTERVAL_MS;
-use interlock_wire::{Secret, StateVersion};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::SecretAccess;
 use crate::access::token::{self, SecretFile, TokenError};
-use crate::approvals::ApprovalFeed;
-use crate::events::Events;
 use crate::limit::Writes;
 use crate::logs::LogLines;
-use crate::metrics::Metrics;
-use crate::nodes::Nodes;
-use crate::once::Once;
-use crate::serve::limits::GatewayLimits;
-use crate::sessions::SeenSessions;
 use crate::ui::ControlUi;
-use crate::ws::hub::Hub;
+use crate::ws::methods::show_approval;
 use crate::ws::subscriptions::Subscriptions;
 
 /// What a gateway is started with.
@@ -129,46 +120,31 @@ impl GatewayError {
     }
 }
 
-/// One gateway.
+/// One gateway: a dispatcher, and what its transports need besides.
 #[derive(Debug)]
 pub struct Gateway {
-    pub(crate) host: LocalHost,
-    pub(crate) supervisor: SupervisorClient,
+    pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) access: SecretAccess,
-    pub(crate) approvals: ApprovalFeed,
-    pub(crate) metrics: Metrics,
-    pub(crate) once: Once,
-    pub(crate) hub: Hub,
-    pub(crate) limits: GatewayLimits,
-    pub(crate) nodes: Nodes,
-    pub(crate) events: Events,
     pub(crate) logs: LogLines,
-    pub(crate) seen: SeenSessions,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) ui: ControlUi,
-    /// Places for calls that wait for runs.
-    pub(crate) waiting: Arc<Semaphore>,
     /// Changes of the config, by who makes them.
     pub(crate) writes: Writes,
     /// This process is no run; its peers are looked at one by one.
     pub(crate) outside: OutsideRuns,
-    /// Makes the tokens of devices.
-    pub(crate) device_key: Secret,
     /// Connections that were upgraded: they outlive their HTTP request.
     pub(crate) connections: TaskTracker,
-    /// The gateway ends.
-    pub(crate) stop: CancellationToken,
     pub(crate) tick_ms: u64,
-    presence: AtomicU64,
-    pub(crate) environment: BTreeMap<String, String>,
     pub(crate) version: &'static str,
-    pub(crate) started_at_ms: u64,
 }
 
-/// A request that names an agent which is not there.
-#[derive(Debug, thiserror::Error)]
-#[error("unknown agent `{0}`")]
-pub(crate) struct UnknownAgent(pub(crate) String);
+impl std::ops::Deref for Gateway {
+    type Target = Dispatcher;
+
+    fn deref(&self) -> &Dispatcher {
+        &self.dispatcher
+    }
+}
 
 impl Gateway {
     pub(crate) fn open(
@@ -181,67 +157,30 @@ impl Gateway {
         host.check_wake_command(&config)?;
         let device_key = SecretFile::named(host.state_dir(), "devices.key").read_or_create()?;
         let device_key = Secret::new(device_key);
-        let gateway = Self {
-            ui: ControlUi::new(&device_key)?,
-            access: SecretAccess::open(host.state_dir(), &config, &options.environment)?,
-            approvals: ApprovalFeed::default(),
-            metrics: Metrics::default(),
-            once: Once::default(),
-            hub: Hub::default(),
-            limits: GatewayLimits::of(&config),
-            nodes: Nodes::default(),
-            events: Events::default(),
-            logs: options.logs,
-            seen: SeenSessions::default(),
-            subscriptions: Subscriptions::default(),
-            waiting: Arc::new(Semaphore::new(crate::work::MAX_WAITING)),
-            writes: Writes::default(),
-            outside: OutsideRuns::this_process(&options.supervisor)?,
-            device_key,
-            connections: TaskTracker::new(),
-            stop,
-            tick_ms: options.tick_ms.unwrap_or(TICK_INTERVAL_MS),
-            presence: AtomicU64::new(0),
-            environment: without_secrets(options.environment),
-            supervisor: options.supervisor,
-            version: options.version,
-            started_at_ms: now_ms(),
+        let access = SecretAccess::open(host.state_dir(), &config, &options.environment)?;
+        let outside = OutsideRuns::this_process(&options.supervisor)?;
+        let parts = DispatcherParts {
             host,
+            supervisor: options.supervisor,
+            device_key: device_key.clone(),
+            wake_key: access.wake_key.clone(),
+            stop,
+            environment: without_secrets(options.environment),
+            show_approval,
         };
-        gateway.supervisor.prepare();
+        let gateway = Self {
+            dispatcher: Arc::new(Dispatcher::new(parts, &config)),
+            ui: ControlUi::new(&device_key)?,
+            access,
+            logs: options.logs,
+            subscriptions: Subscriptions::default(),
+            writes: Writes::default(),
+            outside,
+            connections: TaskTracker::new(),
+            tick_ms: options.tick_ms.unwrap_or(TICK_INTERVAL_MS),
+            version: options.version,
+        };
         Ok((Arc::new(gateway), config))
-    }
-
-    /// How often presence has changed.
-    pub(crate) fn state_version(&self) -> StateVersion {
-        StateVersion {
-            presence: self.presence.load(Ordering::Relaxed),
-            health: 0,
-        }
-    }
-
-    pub(crate) fn presence_changed(&self) {
-        self.presence.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// The agent of this name, if the config knows it or lets in those that it does not know.
-    pub(crate) fn agent(config: &ConfigFile, name: &str) -> Result<AgentId, UnknownAgent> {
-        let unknown = || UnknownAgent(name.to_owned());
-        let agent = AgentId::new(name).map_err(|_| unknown())?;
-        let agents = &config.config().agents;
-        let is_known = agent.as_str() == AgentId::MAIN
-            || config.config().agent(agent.as_str()).is_some()
-            || agents.allow_unknown == Some(true);
-        is_known.then_some(agent).ok_or_else(unknown)
-    }
-
-    /// The agent that is meant when none is named.
-    pub(crate) fn default_agent(&self) -> String {
-        let config = self.host.config();
-        config.map_or_else(
-            |_| AgentId::MAIN.to_owned(),
-            |config| config.config().default_agent_id(),
-        )
     }
 
     /// A path of the config, where `~` is the user's home directory.

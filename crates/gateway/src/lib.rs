@@ -1,35 +1,23 @@
-//! The server of a state directory: transports, access, tools, approvals.
+//! The server of a state directory: transports, and who may use them.
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (transports and their life), `access`
-//! (who calls, and what that proves), `tools` (what agents call), `approvals` (approvals and their
-//! decisions, as the record has them), `events` and `wake` (events of sessions), `sessions` and
-//! `directives` (their settings), `nodes` (machines that run commands for it), then `http`, `ws`,
-//! `mcp` and `ui`.
+//! (who calls, and what that proves), then the transports: `http`, `ws`, `mcp`, and `ui` for browsers.
+//! `pairing`, `directives` and `config_secrets` are what their methods need. What a call does is in
+//! `interlock_dispatch`.
 
 #![forbid(unsafe_code)]
 
 mod access;
-mod approvals;
 mod config_secrets;
 mod directives;
-mod events;
 mod gateway;
 mod http;
 mod limit;
 mod logs;
-mod look;
 pub mod mcp;
-mod metrics;
-mod nodes;
-mod once;
 mod pairing;
 mod serve;
-mod session_pages;
-mod sessions;
-mod tools;
 mod ui;
-mod wake;
-mod work;
 mod ws;
 
 pub use access::token::{OperatorAccess, TokenError, read_secret};

@@ -41,15 +41,8 @@ pub(crate) struct DeviceRequest<'a> {
 
 impl DeviceRequest<'_> {
     fn remote_ip(&self) -> Option<String> {
-        remote_ip(self.address)
+        interlock_dispatch::clients::remote_ip(self.address)
     }
-}
-
-/// The address as people are shown it: none of this machine.
-pub(crate) fn remote_ip(address: Option<IpAddr>) -> Option<String> {
-    let address = address.map(|address| address.to_canonical());
-    let remote = address.filter(|address| !address.is_loopback());
-    remote.map(|address| address.to_string())
 }
 
 /// How far a device is trusted without a person's word.
@@ -305,21 +298,4 @@ pub(crate) fn holds_token(
     device.tokens.get(role).is_some_and(|known| {
         !known.revoked && token(key, &device.device_id, role, known).matches(presented)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::remote_ip;
-
-    #[test]
-    fn only_addresses_of_other_machines_are_shown() {
-        let shown = |text: &str| remote_ip(Some(text.parse().unwrap()));
-        assert_eq!(shown("10.0.0.7"), Some("10.0.0.7".to_owned()));
-        assert_eq!(shown("::ffff:10.0.0.7"), Some("10.0.0.7".to_owned()));
-        assert_eq!(shown("fd00::1"), Some("fd00::1".to_owned()));
-        for local in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(shown(local), None, "{local}");
-        }
-        assert_eq!(remote_ip(None), None);
-    }
 }

@@ -15,15 +15,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use interlock_config::{Config, GatewayAuthMode};
+use interlock_dispatch::work::blocking;
 use interlock_host::{LocalHost, TokenRole};
-use interlock_policy::AgentId;
 use interlock_supervisor::{PeerOrigin, SupervisorPaths, served_by};
 use interlock_transcript::SessionRecord;
 use interlock_wire::Secret;
 
 use self::limiter::{Limiter, Tried};
 use self::token::{OperatorAccess, TokenError};
-use crate::work::blocking;
 
 /// Shorter tokens can be guessed; those of this program have more characters.
 const UNGUESSABLE_BYTES: usize = 32;
@@ -45,24 +44,6 @@ impl Peer {
     }
 }
 
-/// Who speaks, as proven.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ProvenCaller {
-    /// A person who may do everything, or a program that holds that person's secret.
-    Operator,
-    /// May call tools as this agent, and nothing else.
-    Agent(AgentId),
-    /// Inside a run: may call tools as the agent and in the session of that run, and nothing else.
-    Run(RunOf),
-}
-
-/// The agent and session of the run that a caller is inside of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RunOf {
-    pub(crate) agent: AgentId,
-    pub(crate) session_key: String,
-}
-
 /// How long a run may take to stand in its session's record, which it does some moments after its
 /// start: longer on a machine that has much to do.
 const RUN_TOLD: Duration = Duration::from_secs(3);
@@ -80,20 +61,6 @@ pub(crate) async fn record_of(place: &SupervisorPaths, shim: i32) -> Option<Sess
             None if Instant::now() >= until => return None,
             None => tokio::time::sleep(RUN_LOOK).await,
         }
-    }
-}
-
-impl RunOf {
-    /// Reads the session's record. Runs that a remote gateway ordered belong to agents of that
-    /// gateway, which are unknown here.
-    pub(crate) fn new(session: SessionRecord) -> Option<Self> {
-        let agent = AgentId::new(&session.agent_id).ok()?;
-        let usual = || interlock_approvals::usual_session_key(agent.as_str());
-        let session_key = session.session_key.unwrap_or_else(usual);
-        session
-            .owner
-            .is_none()
-            .then_some(Self { agent, session_key })
     }
 }
 

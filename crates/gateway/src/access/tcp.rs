@@ -7,12 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use interlock_dispatch::proven::RunOf;
+use interlock_dispatch::work::blocking;
 use interlock_supervisor::SupervisorPaths;
 use interlock_supervisor::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::{RunOf, record_of};
-use crate::work::blocking;
+use super::record_of;
 
 /// How long a finding counts. A socket can be passed on to a run later.
 const FRESH: Duration = Duration::from_secs(1);

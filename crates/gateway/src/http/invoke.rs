@@ -8,16 +8,16 @@ use axum::extract::{Extension, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use interlock_config::ConfigFile;
+use interlock_dispatch::once::{KeyReused, OnceAnswer};
+use interlock_dispatch::proven::ProvenCaller;
+use interlock_dispatch::tools::{self, Asking, CallerError, ToolCall};
+use interlock_dispatch::work::CallError;
 use interlock_host::CallerContext;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Doors, refusal};
-use crate::access::ProvenCaller;
-use crate::once::{KeyReused, OnceAnswer};
-use crate::tools::{self, Asking, CallerError, ToolCall};
-use crate::work::CallError;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,8 +107,9 @@ pub(super) async fn invoke(
         .idempotency_key
         .map(|key| tools::once_key(&call, &key, &name, &arguments));
     let gateway = Arc::clone(&doors.gateway);
-    let work =
-        async move { answer(tools::call(&gateway, &config, &name, &call, &arguments).await) };
+    let work = async move {
+        answer(tools::call(&gateway.dispatcher, &config, &name, &call, &arguments).await)
+    };
     let once = &doors.gateway.once;
     let answer = once.run(key, tools::had_effect, work).await;
     let (status, body) = answer.unwrap_or_else(|reused| key_reused(&reused));

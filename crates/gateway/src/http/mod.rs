@@ -12,6 +12,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use interlock_dispatch::proven::{ProvenCaller, RunOf};
 use interlock_host::TokenRole;
 use interlock_policy::AgentId;
 use interlock_supervisor::PeerOrigin;
@@ -24,8 +25,7 @@ use crate::access::limiter::Tried;
 use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::token::TokenError;
 use crate::access::{
-    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, ProvenCaller, RefusedCaller, RunOf, TOKEN_ROLE,
-    headers, unidentified,
+    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, RefusedCaller, TOKEN_ROLE, headers, unidentified,
 };
 use crate::gateway::Gateway;
 use crate::mcp::{self, Offer};
@@ -77,7 +77,7 @@ async fn health() -> Response {
 async fn ready(State(doors): State<Doors>) -> Response {
     let gateway = doors.gateway;
     let look = move || gateway.host.document().and_then(|_| gateway.host.config());
-    match crate::work::blocking(look).await {
+    match interlock_dispatch::work::blocking(look).await {
         Ok(Ok(_)) => Json(json!({ "ok": true, "status": "ready" })).into_response(),
         Ok(Err(error)) => unavailable(error.code(), &error.to_string()),
         Err(error) => unavailable("STOPPING", &error.to_string()),

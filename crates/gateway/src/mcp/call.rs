@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use interlock_approvals::PendingApproval;
 use interlock_command::display::Secrets;
+use interlock_dispatch::tools::{self, Asking, Audience, ListedSessions, ToolCall, ToolResult};
+use interlock_dispatch::work::{CallError, blocking};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
     InputRequest, InputRequests, InputRequiredResult,
@@ -18,8 +20,6 @@ use super::elicit::{self, ElicitPerson, Offers};
 use super::progress;
 use super::server::reads_data_only;
 use super::state::ClientQuestion;
-use crate::tools::{self, Asking, Audience, ListedSessions, ToolCall, ToolResult};
-use crate::work::{CallError, blocking};
 
 /// The name of the one question that a call may have.
 const QUESTION: &str = "approval";
@@ -99,7 +99,14 @@ pub(super) async fn call(
     let returns = matches!(call.asking, Asking::Returned(_));
     let work = async |progress| {
         let call = ToolCall { progress, ..call };
-        tools::call(gateway, &config, &request.name, &call, &arguments).await
+        tools::call(
+            &gateway.dispatcher,
+            &config,
+            &request.name,
+            &call,
+            &arguments,
+        )
+        .await
     };
     let result = finished(progress::report_progress(&context, work).await)?;
     drop(held);

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use interlock_config::ConfigFile;
+use interlock_dispatch::Dispatcher;
+use interlock_dispatch::proven::ProvenCaller;
+use interlock_dispatch::tools;
 use interlock_policy::AgentId;
 use sha2::{Digest as _, Sha256};
 
-use crate::access::ProvenCaller;
 use crate::access::tcp::PeerStanding;
 use crate::gateway::Gateway;
 use crate::http::{bearer, refusal};
-use crate::tools;
 
 /// Names the agent, for clients that may choose one.
 pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
@@ -129,7 +130,7 @@ pub(super) fn agent(
         ProvenCaller::Operator => {
             let config = config(gateway)?;
             let usual = config.config().default_agent_id();
-            let chosen = Gateway::agent(&config, asked.unwrap_or(&usual));
+            let chosen = Dispatcher::agent(&config, asked.unwrap_or(&usual));
             return chosen.map_err(|error| {
                 let message = error.to_string();
                 Box::new(refusal(

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::http::request::Parts;
+use interlock_dispatch::events;
+use interlock_dispatch::work::blocking;
 use interlock_host::CallerContext;
 use rmcp::model::{CancelledNotificationParam, Extensions, ProtocolVersion, RequestId};
 use rmcp::service::{NotificationContext, RequestContext};
@@ -20,8 +22,6 @@ use super::Mcp;
 use super::caller::McpCaller;
 use super::log::ClientLog;
 use super::roots::ClientRoots;
-use crate::events;
-use crate::work::blocking;
 
 /// A client at one of the transports. Whatever is offered to clients owns one.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl McpConnection {
         };
         self.telling.get_or_init(|| {
             let key = self.session_key(&caller, McpVersion::Initialize);
-            let mut listener = events::listen(&self.mcp.gateway, key);
+            let mut listener = events::listen(&self.mcp.gateway.dispatcher, key);
             let (log, peer) = (self.log.clone(), context.peer.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
                 while let Some(event) = listener.next().await {

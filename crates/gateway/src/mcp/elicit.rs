@@ -12,6 +12,8 @@ use interlock_approvals::{
     ViewPart,
 };
 use interlock_command::display::ShownLine;
+use interlock_dispatch::tools::Asker;
+use interlock_dispatch::work::{CallError, blocking};
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest,
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
@@ -20,8 +22,6 @@ use rmcp::model::{
 use rmcp::{Peer, RoleServer};
 
 use crate::gateway::Gateway;
-use crate::tools::Asker;
-use crate::work::{CallError, blocking};
 
 /// The one field of the form.
 const FIELD: &str = "decision";

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use interlock_dispatch::proven::ProvenCaller;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
@@ -16,7 +17,6 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use super::caller::McpCaller;
 use super::connection::McpConnection;
 use super::{Mcp, Offer};
-use crate::access::ProvenCaller;
 use crate::access::tcp::PeerStanding;
 use crate::http::body::MAX_BODY;
 

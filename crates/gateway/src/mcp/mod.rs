@@ -40,7 +40,7 @@ use self::state::States;
 use crate::access::token::TokenError;
 use crate::gateway::Gateway;
 use crate::http::Doors;
-pub use crate::tools::Progress;
+pub use interlock_dispatch::tools::Progress;
 
 /// Clients by `interlock mcp` at once, on this machine, and as many behind the network.
 const MAX_STDIO: usize = 256;

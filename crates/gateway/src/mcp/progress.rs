@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use interlock_dispatch::tools::Progress;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::mpsc;
-
-use crate::tools::Progress;
 
 /// Notices of progress come no closer than this; what was written meanwhile comes together.
 const PAUSE: Duration = Duration::from_millis(200);

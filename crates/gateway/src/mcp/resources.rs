@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use interlock_dispatch::nodes::sessions::{self, SessionHandler, SessionWanted};
+use interlock_dispatch::session_pages;
+use interlock_dispatch::work::blocking;
 use interlock_host::process::{
     Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionCursor,
     SessionListRequest, SessionPage,
@@ -17,9 +20,6 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 
 use super::connection::{McpConnection, McpVersion};
-use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
-use crate::session_pages;
-use crate::work::blocking;
 
 const PREFIX: &str = "interlock://sessions/";
 
@@ -70,7 +70,7 @@ pub(super) async fn list(
         conversation: Some(who.session_key.clone()),
         ..SessionListRequest::default()
     };
-    let listed = session_pages::page(&connection.mcp.gateway, &who, request).await;
+    let listed = session_pages::page(&connection.mcp.gateway.dispatcher, &who, request).await;
     let listed = listed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let page = match listed {
         // Not offered to this agent: then it has none.
@@ -182,11 +182,13 @@ async fn read_elsewhere(
         arguments,
         poll_from: None,
     };
-    Ok(match sessions::perform(gateway, &who, wanted).await {
-        Ok(ProcessAnswer::Log(log)) => Some(log.text),
-        Ok(ProcessAnswer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
-        _ => None,
-    })
+    Ok(
+        match sessions::perform(&gateway.dispatcher, &who, wanted).await {
+            Ok(ProcessAnswer::Log(log)) => Some(log.text),
+            Ok(ProcessAnswer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
+            _ => None,
+        },
+    )
 }
 
 fn who(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use interlock_dispatch::tools::{self, Described};
 #[expect(
     deprecated,
     reason = "protocol versions that have log messages keep them"
@@ -19,7 +20,6 @@ use serde_json::Value;
 
 use super::connection::McpConnection;
 use super::{call, resources};
-use crate::tools::{self, Described};
 
 const INSTRUCTIONS: &str = "Runs commands on this machine under its owner's policy. A command may need a \
     person's approval: then the call waits, or returns `approval-pending`, which says how to decide. Do not \

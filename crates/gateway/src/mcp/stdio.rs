@@ -14,6 +14,8 @@ use axum::extract::{Extension, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::TokioIo;
+use interlock_dispatch::proven::ProvenCaller;
+use interlock_dispatch::work::blocking;
 use interlock_supervisor::PeerOrigin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
@@ -23,11 +25,10 @@ use super::caller::{self, ClientProgram, McpCaller};
 use super::connection::McpConnection;
 use super::lines::CheckedLines;
 use super::{Mcp, Offer};
+use crate::access::Peer;
 use crate::access::tcp::{PeerStanding, TcpPeer};
-use crate::access::{Peer, ProvenCaller};
 use crate::gateway::Gateway;
 use crate::http::{identify, refusal};
-use crate::work::blocking;
 
 const PROTOCOL: &str = "interlock-mcp";
 

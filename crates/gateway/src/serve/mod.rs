@@ -2,7 +2,6 @@
 //! to its last answer.
 
 pub(crate) mod info;
-pub(crate) mod limits;
 mod listen;
 mod shared;
 mod tls;
@@ -17,6 +16,12 @@ use axum::body::Body;
 use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use interlock_dispatch::approvals;
+use interlock_dispatch::events;
+use interlock_dispatch::limits::ConnectionPlace;
+use interlock_dispatch::metrics::MetricsTransport;
+use interlock_dispatch::proven::RunOf;
+use interlock_dispatch::wake;
 use interlock_supervisor::tcp_peer::TcpEnds;
 use interlock_supervisor::{PeerOrigin, SupervisorPaths, memory, origin};
 use interlock_tls::TlsAcceptor;
@@ -28,17 +33,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::info::{GatewayInfo, GatewayLock};
-use self::limits::ConnectionPlace;
 use self::shared::SharedStream;
 use crate::access::tcp::{PeerLooks, TcpPeer};
-use crate::access::{Peer, RunOf, record_of};
-use crate::approvals;
-use crate::events;
+use crate::access::{Peer, record_of};
 use crate::gateway::{Gateway, GatewayError, GatewayOptions};
 use crate::http;
 use crate::mcp::{McpServer, Offer};
-use crate::metrics::MetricsTransport;
-use crate::wake;
 use crate::ws::methods;
 
 /// How long a caller may take to say what it wants.
@@ -74,7 +74,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
     let lock = GatewayLock::take(gateway.host.state_dir())?;
-    crate::nodes::system_run::recover(&gateway);
+    interlock_dispatch::nodes::system_run::recover(&gateway);
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
     let identity = tls::identity(&gateway, &config, address.ip())?.map(Arc::new);
     let tcp = listen::tcp(address).await?;
@@ -109,13 +109,17 @@ pub async fn serve_offering<S: ServerHandler>(
         looks: PeerLooks::start(gateway.supervisor.place().clone()),
         gateway: Arc::clone(&gateway),
     };
-    let following = tokio::spawn(approvals::follow(Arc::clone(&gateway)));
+    let following = tokio::spawn(approvals::follow(Arc::clone(&gateway.dispatcher)));
     let beating = tokio::spawn(methods::beat(Arc::clone(&gateway)));
-    let telling = tokio::spawn(events::follow(Arc::clone(&gateway)));
-    let waking = tokio::spawn(wake::follow(Arc::clone(&gateway)));
-    let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
-    tokio::spawn(crate::tools::resume(Arc::clone(&gateway)));
-    tokio::spawn(crate::session_pages::prepare(Arc::clone(&gateway)));
+    let telling = tokio::spawn(events::follow(Arc::clone(&gateway.dispatcher)));
+    let waking = tokio::spawn(wake::follow(Arc::clone(&gateway.dispatcher)));
+    let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway.dispatcher)));
+    tokio::spawn(interlock_dispatch::tools::resume(Arc::clone(
+        &gateway.dispatcher,
+    )));
+    tokio::spawn(interlock_dispatch::session_pages::prepare(Arc::clone(
+        &gateway.dispatcher,
+    )));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {

@@ -26,7 +26,7 @@ use self::screens::ScreenFollowers;
 use self::tickets::DecisionTickets;
 use crate::access::token::TokenError;
 
-pub(crate) use patches::{PageTopics, tell_end, tell_question};
+pub(crate) use patches::{tell_end, tell_question};
 
 /// What all pages share.
 #[derive(Debug)]

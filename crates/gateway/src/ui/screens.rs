@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_command::display::ShownLine;
+use interlock_dispatch::clients::Client;
 use interlock_host::process::{Process, ProcessCaller, ProcessError};
 use interlock_transcript::LineRange;
 use interlock_transcript::screen::{Picture, Screen, ScreenRow, ScreenRun};
@@ -14,7 +15,6 @@ use interlock_wire::results::UiPatchOp;
 
 use super::patches;
 use crate::gateway::Gateway;
-use crate::ws::client::Client;
 
 /// Between two pictures of a screen.
 const FRAME: Duration = Duration::from_millis(60);

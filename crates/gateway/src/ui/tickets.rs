@@ -6,6 +6,7 @@
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_approvals::PendingApproval;
+use interlock_dispatch::clients::Client;
 use interlock_wire::{Secret, WireError};
 use sha2::Sha256;
 
@@ -13,7 +14,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::access::token::TokenError;
-use crate::ws::client::Client;
 
 #[derive(Debug)]
 pub(crate) struct DecisionTickets(Secret);

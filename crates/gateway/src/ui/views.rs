@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use interlock_approvals::{AuditFilter, AuditKind};
 use interlock_command::display::Secrets;
+use interlock_dispatch::nodes::sessions::is_remote;
 use interlock_host::process::ProcessCaller;
 use interlock_policy::AgentId;
 use interlock_store::ApprovalSummary;
@@ -22,7 +23,6 @@ use super::open::ViewParams;
 use super::screens::{self, SessionPicture};
 use super::{explain, screens::plain};
 use crate::gateway::Gateway;
-use crate::nodes::sessions::is_remote;
 use crate::ws::methods::{
     Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, find_approval,
     logs, node_explain, node_list, node_pair_list, presence, process_list, process_log,

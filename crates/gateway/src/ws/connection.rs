@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_dispatch::clients::{Client, KnownClient, Outbox};
+use interlock_dispatch::work::blocking;
 use interlock_host::now_ms;
 use interlock_wire::close::MAX_UNAUTHORIZED_CALLS;
 use interlock_wire::hello::{
@@ -18,15 +20,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::client::{Client, KnownClient};
 use super::handshake::{self, Turned, Welcome};
-use super::outbox::Outbox;
 use super::socket::{self, Received, SocketReader, SocketWriter};
 use super::{Arrival, methods};
 use crate::access::Peer;
 use crate::access::tcp::PeerStanding;
 use crate::gateway::Gateway;
-use crate::work::blocking;
 
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;

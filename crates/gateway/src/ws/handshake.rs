@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use interlock_config::GatewayAuthMode;
+use interlock_dispatch::nodes::known::refresh;
 use interlock_host::{TokenRole, now_ms};
 use interlock_store::PairedDevice;
 use interlock_supervisor::PeerOrigin;
@@ -20,7 +21,6 @@ use crate::access::{
     unidentified,
 };
 use crate::gateway::Gateway;
-use crate::nodes::known::refresh;
 use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
 
 /// A client that may connect.

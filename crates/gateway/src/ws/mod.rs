@@ -4,13 +4,9 @@
 //! connection that was welcomed), `hub` (all of them), `read_approvals` (what a device has read), `connection` (its life), `methods`, then `subscriptions`
 //! (output that is sent as it comes).
 
-pub(crate) mod client;
 mod connection;
 mod handshake;
-pub(crate) mod hub;
 pub(crate) mod methods;
-mod outbox;
-mod read_approvals;
 mod socket;
 pub(crate) mod subscriptions;
 
@@ -20,13 +16,13 @@ use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper_util::rt::TokioIo;
+use interlock_dispatch::limits::ConnectionPlace;
 use interlock_supervisor::PeerOrigin;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
 use crate::access::tcp::{PeerStanding, TcpPeer};
 use crate::access::{Peer, headers};
 use crate::http::Doors;
-use crate::serve::limits::ConnectionPlace;
 
 /// Where a connection comes from, as far as the upgrade tells.
 #[derive(Debug, Clone)]

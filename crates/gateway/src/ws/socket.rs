@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
+use interlock_dispatch::clients::{OutboxSocket, SENT_TOGETHER, close_frame};
 use interlock_wire::Close;
 use interlock_wire::frame::{MAX_FRAME_BYTES, MAX_HANDSHAKE_BYTES};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
-
-use super::outbox::{OutboxSocket, SENT_TOGETHER};
 
 /// Bytes that are read of a client which was not welcomed yet: its first message, and room to say
 /// that it was too long.
@@ -114,13 +112,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketWriter<S> {
         S: Send + 'static,
     {
         Box::pin(self.0)
-    }
-}
-
-pub(super) fn close_frame(close: Close) -> CloseFrame {
-    CloseFrame {
-        code: CloseCode::from(close.code),
-        reason: close.reason.into(),
     }
 }
 

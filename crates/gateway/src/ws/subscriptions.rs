@@ -8,6 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use interlock_dispatch::clients::Client;
+use interlock_dispatch::nodes::remote_runs::is_over;
+use interlock_dispatch::nodes::sessions::{self, SessionFailure};
 use interlock_host::process::{EndedSession, Process, ProcessCaller};
 use interlock_transcript::{Cursor, TranscriptReader};
 use interlock_wire::Event;
@@ -16,10 +19,7 @@ use interlock_wire::results::{ProcessEnded, ProcessLost, ProcessOutput};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::client::Client;
 use crate::gateway::Gateway;
-use crate::nodes::remote_runs::is_over;
-use crate::nodes::sessions::{self, SessionFailure};
 
 /// Subscriptions of one connection, and of all: each holds a thread.
 const MOST_OF_ONE: usize = 16;
@@ -179,7 +179,8 @@ impl SessionFollower {
     /// after the node was away.
     async fn follow_elsewhere(self, mut offset: u64) {
         while self.is_wanted() {
-            let read = sessions::read(&self.gateway, &self.session, offset, ELSEWHERE).await;
+            let read =
+                sessions::read(&self.gateway.dispatcher, &self.session, offset, ELSEWHERE).await;
             let followed = match read {
                 Ok(followed) => followed,
                 // It goes on there, and is read on when the node is back.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use interlock_approvals::{
     ApprovalDecision, ApprovalRefusal, DecisionBy, PendingApproval, ViewDetail,
 };
+use interlock_dispatch::clients::Client;
 use interlock_policy::AlwaysForm;
 use interlock_store::{ApprovalEnd, ApprovalEnding, Grant};
 use interlock_wire::approval::{ApprovalListed, DecisionWord};
@@ -18,7 +19,6 @@ use interlock_wire::{WireError, params, refusal};
 use super::approvals::{decision, details, find, may_see, not_shown, refused, time};
 use super::{Context, approvals_unavailable, store_failed, work};
 use crate::gateway::Gateway;
-use crate::ws::client::Client;
 
 /// The only kind of approvals that this gateway has.
 const EXEC: &str = "exec";

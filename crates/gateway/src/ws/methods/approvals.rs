@@ -8,6 +8,7 @@ use interlock_approvals::{
     ViewLabel, requester_has_ended, summary_to_send,
 };
 use interlock_command::display::Secrets;
+use interlock_dispatch::clients::{Client, Hub};
 use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
 use interlock_rules::RulesError;
@@ -25,7 +26,6 @@ use serde_json::{Value, json};
 
 use super::{Context, approvals_unavailable, work};
 use crate::gateway::Gateway;
-use crate::ws::client::Client;
 
 /// The limit of each text in an event or a list. `exec.approval.get` opens the rest.
 const EVENT_BYTES: usize = 16 * 1024;
@@ -35,29 +35,24 @@ const OPENED_BYTES: usize = 512 * 1024;
 /// Approvals of one page, where the caller does not say.
 const PAGE: usize = 500;
 
-/// Notifies operators of an approval or its decision, whichever process asked or decided.
-pub(crate) fn tell(gateway: &Gateway, approval: &PendingApproval) {
-    if gateway.hub.count() == 0 {
+/// Notifies operators of an approval or its decision, whichever process asked or decided. With the
+/// time of its end, it is a question that is over: later connections have nothing to decide.
+pub(crate) fn show(hub: &Hub, approval: &PendingApproval, ended_at_ms: Option<i64>) {
+    if hub.count() == 0 {
         return;
     }
-    match &approval.ended {
-        Some(ended) => tell_end(gateway, approval, ended),
-        None => tell_question(gateway, approval, i64::MAX),
+    match (&approval.ended, ended_at_ms) {
+        (Some(ended), None) => tell_end(hub, approval, ended),
+        (_, ended_at_ms) => tell_question(hub, approval, ended_at_ms.unwrap_or(i64::MAX)),
     }
-}
-
-/// Notifies operators that were there then of an approval that has ended by now. Later connections
-/// have nothing to decide.
-pub(crate) fn tell_past_question(gateway: &Gateway, approval: &PendingApproval, ended_at_ms: i64) {
-    tell_question(gateway, approval, ended_at_ms);
 }
 
 /// To every client that may decide, except for the one that asks and those that came after its end.
-fn tell_question(gateway: &Gateway, approval: &PendingApproval, ended_at_ms: i64) {
+fn tell_question(hub: &Hub, approval: &PendingApproval, ended_at_ms: i64) {
     let Ok(event) = Event::new(event::EXEC_APPROVAL_REQUESTED, &requested(approval)) else {
         return;
     };
-    let (pages, others) = approvers(gateway);
+    let (pages, others) = approvers(hub);
     if !pages.is_empty() {
         crate::ui::tell_question(&pages, approval);
     }
@@ -70,14 +65,14 @@ fn tell_question(gateway: &Gateway, approval: &PendingApproval, ended_at_ms: i64
 }
 
 /// Clients that can show approvals: pages of the Control UI, and all others.
-fn approvers(gateway: &Gateway) -> (Vec<Arc<Client>>, Vec<Arc<Client>>) {
-    let all = gateway.hub.approvers("").into_iter();
+fn approvers(hub: &Hub) -> (Vec<Arc<Client>>, Vec<Arc<Client>>) {
+    let all = hub.approvers("").into_iter();
     all.partition(|client| client.topics.has_page())
 }
 
 /// To every client that may decide, and to the one that asked; not to those that came after it, unless
 /// they were shown the approval.
-fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) {
+fn tell_end(hub: &Hub, approval: &PendingApproval, ended: &ApprovalEnd) {
     let resolved = ApprovalResolved {
         id: approval.id.clone(),
         decision: decision(ended.ending).unwrap_or(DecisionWord::DENY),
@@ -85,7 +80,7 @@ fn tell_end(gateway: &Gateway, approval: &PendingApproval, ended: &ApprovalEnd) 
         ts: now_ms(),
         request: details(approval),
     };
-    let (pages, others) = approvers(gateway);
+    let (pages, others) = approvers(hub);
     if !pages.is_empty() {
         crate::ui::tell_end(&pages, approval, ended);
     }

@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_approvals::{RemoteApproval, RemoteRunFacts, companion};
+use interlock_dispatch::approvals::EndedApproval;
+use interlock_dispatch::clients::Client;
+use interlock_dispatch::nodes::approval::ASKED_BY_DEVICE;
 use interlock_host::now_ms;
 use interlock_store::MAX_APPROVAL_ID_BYTES;
 use interlock_wire::approval::{
@@ -16,10 +19,7 @@ use tokio::sync::Notify;
 
 use super::approvals::{decided, standing, unreadable};
 use super::{Context, read, work};
-use crate::approvals::EndedApproval;
 use crate::gateway::Gateway;
-use crate::nodes::approval::ASKED_BY_DEVICE;
-use crate::ws::client::Client;
 
 /// The longest that a client may let people take.
 const MAX_TIMEOUT_MS: u64 = 24 * 60 * 60 * 1000;

@@ -20,6 +20,9 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_dispatch::clients::{Client, broadcast};
+use interlock_dispatch::work::blocking;
+pub(crate) use interlock_dispatch::work::{store_failed, unavailable};
 use interlock_host::{HostError, RoleToken, TokenRole, now_ms};
 use interlock_rules::RulesError;
 use interlock_wire::hello::{HEALTH_INTERVAL_MS, Shutdown, Tick};
@@ -28,13 +31,11 @@ use interlock_wire::results::{ClientPresence, HealthReport, PresenceChanged};
 use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
 
-use super::client::Client;
 use super::connection::ping_interval;
 use crate::gateway::Gateway;
 use crate::ui::open as ui;
-use crate::work::{CallError, blocking};
 
-pub(crate) use approvals::{find_with as find_approval, tell as tell_approval, tell_past_question};
+pub(crate) use approvals::{find_with as find_approval, show as show_approval};
 pub(crate) use config::get as config_get;
 pub(crate) use node_pairing::list as node_pair_list;
 pub(crate) use nodes::{explain as node_explain, list as node_list};
@@ -229,30 +230,8 @@ pub(crate) async fn work<T: Send + 'static>(
     }
 }
 
-pub(crate) fn unavailable(error: &HostError) -> WireError {
-    WireError::unavailable(error.to_string()).with("code", error.code())
-}
-
 pub(crate) fn approvals_unavailable(error: &RulesError) -> WireError {
     WireError::unavailable(error.to_string()).with("code", error.code())
-}
-
-pub(crate) fn store_failed(error: interlock_store::StoreError) -> WireError {
-    unavailable(&error.into())
-}
-
-impl From<CallError> for WireError {
-    fn from(error: CallError) -> Self {
-        WireError::unavailable(error.to_string())
-    }
-}
-
-pub(crate) fn broadcast(gateway: &Gateway, name: &str, payload: &impl Serialize) {
-    if let Ok(event) = Event::new(name, payload) {
-        gateway
-            .hub
-            .broadcast(&event.with_state_version(gateway.state_version()));
-    }
 }
 
 /// A client was welcomed.

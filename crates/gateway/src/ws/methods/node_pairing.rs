@@ -1,5 +1,8 @@
 //! Which commands of a node may be used: who waits, and who decides.
 
+use interlock_dispatch::nodes::known::refresh;
+use interlock_dispatch::nodes::registry::{self, ApprovedNode};
+use interlock_dispatch::nodes::{Platform, remote_runs};
 use interlock_host::now_ms;
 use interlock_store::{PairedNode, Pairing, PairingRequest};
 use interlock_wire::results::{
@@ -10,9 +13,6 @@ use interlock_wire::{WireError, method, params};
 use serde_json::json;
 
 use super::{Context, broadcast, pairing::PairingFailure, store_failed, work};
-use crate::nodes::known::refresh;
-use crate::nodes::registry::{self, ApprovedNode};
-use crate::nodes::{Platform, remote_runs};
 use crate::pairing;
 
 pub(crate) async fn list(
@@ -199,7 +199,7 @@ pub(super) async fn remove(
         Ok(NodePairRemoved { node_id: id })
     })
     .await?;
-    remote_runs::abandon(context.gateway, &removed).await;
+    remote_runs::abandon(&context.gateway.dispatcher, &removed).await;
     Ok(answer)
 }
 

@@ -1,9 +1,8 @@
 //! `node.presence.alive`: a node of the reference says that it is there, and why.
 
+use interlock_dispatch::clients::Client;
 use interlock_wire::results::NodeEventReceipt;
 use serde_json::Value;
-
-use crate::ws::client::Client;
 
 pub(super) const NODE_PRESENCE_ALIVE: &str = "node.presence.alive";
 

@@ -5,6 +5,15 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use interlock_approvals::AuditKind;
+use interlock_dispatch::clients::Client;
+use interlock_dispatch::nodes::known::refresh;
+use interlock_dispatch::nodes::system_run::{MARGIN, NodeRunRequest};
+use interlock_dispatch::nodes::{
+    Node, NodeInvocation, approval, extension, list as listing, registry, remote_runs, system_run,
+};
+use interlock_dispatch::once::{self, KeyReused, OnceKey};
+use interlock_dispatch::tools::GatewayLevels;
+use interlock_dispatch::work::blocking;
 use interlock_host::{HostError, now_ms};
 use interlock_policy::{AgentId, Ask, Levels};
 use interlock_wire::node::extension::{
@@ -26,15 +35,6 @@ use serde_json::{Value, json};
 use super::node_presence::{self, NODE_PRESENCE_ALIVE};
 use super::{Context, pairing::PairingFailure, store_failed, work};
 use crate::gateway::Gateway;
-use crate::nodes::known::refresh;
-use crate::nodes::system_run::{MARGIN, NodeRunRequest};
-use crate::nodes::{
-    Node, NodeInvocation, approval, extension, list as listing, registry, remote_runs, system_run,
-};
-use crate::once::{self, KeyReused, OnceKey};
-use crate::tools::GatewayLevels;
-use crate::work::blocking;
-use crate::ws::client::Client;
 
 /// Commands that administrators reach by methods of their own.
 const DOCUMENTS: &str = "system.execApprovals.";
@@ -47,7 +47,7 @@ pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
         tracing::error!(%error, "a node is connected and cannot be used");
     }
     if let Some(id) = client.device.clone() {
-        tokio::spawn(remote_runs::reconcile(Arc::clone(gateway), id));
+        tokio::spawn(remote_runs::reconcile(Arc::clone(&gateway.dispatcher), id));
     }
 }
 
@@ -220,7 +220,7 @@ async fn invoke_once(
             idempotency_key: Some(params.idempotency_key),
             run,
         };
-        system_run::run_to_end(gateway, &node, order).await?
+        system_run::run_to_end(&gateway.dispatcher, &node, order).await?
     } else {
         let usual = Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS);
         let invocation = NodeInvocation {
@@ -336,7 +336,7 @@ pub(super) async fn event(
         let ended: Result<RunHasEnded, _> = serde_json::from_value(event.into_payload());
         if let Ok(RunHasEnded { run_id }) = ended {
             // Before the answer: so many at once as requests are worked on, and no more.
-            remote_runs::run_has_ended(context.gateway, &node_id, &run_id).await;
+            remote_runs::run_has_ended(&context.gateway.dispatcher, &node_id, &run_id).await;
         }
         return Ok(NodeEventReceipt {
             ok: true,
@@ -416,7 +416,8 @@ pub(super) async fn policy(
     let asked = PolicyAsked {
         agent_id: params.agent_id,
     };
-    let reported: NodePolicyReport = extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+    let reported: NodePolicyReport =
+        extension::ask(&gateway.dispatcher, &node, &asked, Duration::ZERO).await?;
     let unreadable =
         |error: serde_json::Error| WireError::unavailable(format!("the node's policy: {error}"));
     let levels: Levels = serde_json::from_value(reported.policy).map_err(unreadable)?;
@@ -471,7 +472,7 @@ pub(crate) async fn explain(
             .map_err(|error| WireError::unavailable(error.to_string()))?,
     };
     let reported: Relayed<NodeExplanation> =
-        extension::ask(gateway, &node, &asked, Duration::ZERO).await?;
+        extension::ask(&gateway.dispatcher, &node, &asked, Duration::ZERO).await?;
     Ok(reported.with("nodeId", node.id.as_str()))
 }
 

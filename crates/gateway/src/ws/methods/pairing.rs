@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use interlock_dispatch::clients::Client;
+use interlock_dispatch::nodes::known::refresh;
+use interlock_dispatch::nodes::registry::ApprovedNode;
+use interlock_dispatch::nodes::remote_runs;
 use interlock_host::now_ms;
 use interlock_store::{Change, DeviceToken, PairedDevice, Pairing, PairingRequest};
 use interlock_wire::results::{
@@ -13,11 +17,7 @@ use serde_json::json;
 
 use super::{Context, broadcast, store_failed, work};
 use crate::gateway::Gateway;
-use crate::nodes::known::refresh;
-use crate::nodes::registry::ApprovedNode;
-use crate::nodes::remote_runs;
 use crate::pairing;
-use crate::ws::client::Client;
 
 pub(crate) async fn device_list(
     context: Context<'_>,
@@ -247,7 +247,7 @@ pub(super) async fn device_remove(
         .nodes
         .approval_changed(&removed, ApprovedNode::default());
     disconnect(gateway, &removed, |_| true);
-    remote_runs::abandon(gateway, &removed).await;
+    remote_runs::abandon(&gateway.dispatcher, &removed).await;
     Ok(answer)
 }
 

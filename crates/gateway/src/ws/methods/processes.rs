@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use interlock_approvals::usual_session_key;
+use interlock_dispatch::nodes::sessions::{self, SessionHandler, SessionWanted};
+use interlock_dispatch::session_pages;
 use interlock_host::parameters::ProcessParameters;
 use interlock_host::process::{
     CursorInvalid, MAX_POLL_WAIT, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError,
@@ -21,8 +23,6 @@ use serde_json::{Value, json};
 
 use super::{Context, work};
 use crate::gateway::Gateway;
-use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
-use crate::session_pages;
 use crate::ws::subscriptions::{self, TooMany};
 
 /// Tasks in one answer, where the caller does not say.
@@ -56,7 +56,7 @@ pub(crate) async fn list(
         },
         None => SessionHandler::OPERATOR,
     };
-    let page = session_pages::page(context.gateway, &who, request).await?;
+    let page = session_pages::page(&context.gateway.dispatcher, &who, request).await?;
     let page = page.map_err(|error| failed(&error))?;
     Ok(written(&ProcessAnswer::List(page)))
 }
@@ -232,10 +232,10 @@ pub(super) async fn tasks(
     let (gateway, who) = (context.gateway, SessionHandler::OPERATOR);
     let statuses = asked.statuses();
     let page = if statuses.is_empty() {
-        session_pages::page(gateway, &who, request).await?
+        session_pages::page(&gateway.dispatcher, &who, request).await?
     } else {
         let passes = |one: &SessionSummary| statuses.contains(&task_status(one));
-        session_pages::filtered(gateway, &who, request, passes).await?
+        session_pages::filtered(&gateway.dispatcher, &who, request, passes).await?
     };
     let page = page.map_err(|error| failed(&error))?;
     Ok(TaskListing {
@@ -325,7 +325,12 @@ async fn elsewhere<T>(
         arguments,
         poll_from,
     };
-    let done = sessions::perform(context.gateway, &SessionHandler::OPERATOR, wanted).await;
+    let done = sessions::perform(
+        &context.gateway.dispatcher,
+        &SessionHandler::OPERATOR,
+        wanted,
+    )
+    .await;
     done.map(|answer| written(&answer))
         .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))
 }
@@ -336,7 +341,12 @@ async fn look_elsewhere(context: Context<'_>, id: &str) -> Result<SessionSummary
         prefix: Some(id.to_owned()),
         ..SessionListRequest::default()
     };
-    let page = sessions::page(context.gateway, &SessionHandler::OPERATOR, &request).await;
+    let page = sessions::page(
+        &context.gateway.dispatcher,
+        &SessionHandler::OPERATOR,
+        &request,
+    )
+    .await;
     let mut all = page.sessions.into_iter();
     all.find(|session| session.session_id == id).ok_or_else(|| {
         WireError::invalid(format!("No session found for {id}")).with("code", "SESSION_NOT_FOUND")

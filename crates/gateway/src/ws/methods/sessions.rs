@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use interlock_dispatch::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
 use interlock_host::process::ProcessCaller;
 use interlock_host::{SessionValues, now_ms};
 use interlock_store::Author;
@@ -16,7 +17,6 @@ use super::tools::{config, named};
 use super::{Context, broadcast, store_failed, unavailable, work};
 use crate::directives::{self, Directive, DirectiveError};
 use crate::gateway::Gateway;
-use crate::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
 
 /// Sessions in one answer, where the caller does not say.
 const LISTED: usize = 200;

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_config::ConfigFile;
+use interlock_dispatch::proven::ProvenCaller;
+use interlock_dispatch::tools::{self, Audience, CATALOG, Described, ListedSessions, ToolCall};
 use interlock_host::CallerContext;
 use interlock_policy::AgentId;
 use interlock_wire::WireError;
@@ -17,10 +19,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Context, unavailable, work};
-use crate::access::ProvenCaller;
 use crate::gateway::Gateway;
 use crate::http::invoke;
-use crate::tools::{self, Audience, CATALOG, Described, ListedSessions, ToolCall};
 
 /// Groups as the tool policy names them: id, what people call it, its tools.
 const GROUPS: &[(&str, &str, &[&str])] = &[
@@ -113,7 +113,7 @@ pub(super) async fn invoke(
         requester: context.client.surface(),
         progress: None,
         cancelled: CancellationToken::new(),
-        asking: crate::tools::Asking::Elsewhere,
+        asking: interlock_dispatch::tools::Asking::Elsewhere,
         approval: None,
         approval_wait: asked.approval_wait_ms.map(Duration::from_millis),
         audience: Audience::Programs,
@@ -123,7 +123,7 @@ pub(super) async fn invoke(
     let name = asked.name.clone();
     let key = key.map(|key| tools::once_key(&call, key, &name, &arguments));
     let done = async move {
-        invoke::answer(tools::call(&gateway, &config, &name, &call, &arguments).await)
+        invoke::answer(tools::call(&gateway.dispatcher, &config, &name, &call, &arguments).await)
     };
     let once = &context.gateway.once;
     let answer = once.run(key, tools::had_effect, done).await;

@@ -1,0 +1,68 @@
+//! Which approvals a device has read lately.
+//!
+//! An approver decides about what was shown. A connection knows what it was sent; a command line makes a
+//! connection for every request, and proves each time that it is the same device.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// An approver who read something longer ago reads it again.
+const READ_FOR: Duration = Duration::from_mins(10);
+
+/// The most that is remembered; the oldest goes first.
+const MOST: usize = 10_000;
+
+/// Pairs of a device and an approval.
+#[derive(Debug, Default)]
+pub struct ReadApprovals {
+    read: Mutex<ReadPairs>,
+}
+
+#[derive(Debug, Default)]
+struct ReadPairs {
+    at: HashMap<(String, String), Instant>,
+    oldest_first: VecDeque<(String, String)>,
+}
+
+impl ReadApprovals {
+    pub fn note(&self, device: &str, approval: &str) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let pair = (device.to_owned(), approval.to_owned());
+        if read.at.insert(pair.clone(), Instant::now()).is_none() {
+            read.oldest_first.push_back(pair);
+        }
+        if read.oldest_first.len() > MOST
+            && let Some(oldest) = read.oldest_first.pop_front()
+        {
+            read.at.remove(&oldest);
+        }
+    }
+
+    pub fn contains(&self, device: &str, approval: &str) -> bool {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = read.at.get(&(device.to_owned(), approval.to_owned()));
+        at.is_some_and(|at| at.elapsed() < READ_FOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_same_device_read_counts_and_what_is_kept_is_bounded() {
+        let read = ReadApprovals::default();
+        read.note("a", "1");
+        assert!(read.contains("a", "1"));
+        assert!(!read.contains("b", "1"));
+        assert!(!read.contains("a", "2"));
+        for number in 0..MOST {
+            read.note("b", &number.to_string());
+        }
+        assert!(!read.contains("a", "1"));
+        assert!(read.contains("b", "0"));
+        let kept = read.read.lock().unwrap();
+        assert_eq!((kept.at.len(), kept.oldest_first.len()), (MOST, MOST));
+    }
+}

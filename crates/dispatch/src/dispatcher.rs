@@ -1,0 +1,125 @@
+//! What all calls of a gateway share, whichever transport they come by.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use interlock_config::{Config, ConfigFile};
+use interlock_host::{LocalHost, now_ms};
+use interlock_policy::AgentId;
+use interlock_supervisor::SupervisorClient;
+use interlock_wire::{Secret, StateVersion};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::approvals::{ApprovalFeed, ShowApproval};
+use crate::clients::Hub;
+use crate::events::Events;
+use crate::limits::GatewayLimits;
+use crate::metrics::Metrics;
+use crate::nodes::Nodes;
+use crate::once::Once;
+use crate::sessions::SeenSessions;
+use crate::work::MAX_WAITING;
+
+/// Carries out the calls of one gateway.
+#[derive(Debug)]
+pub struct Dispatcher {
+    pub host: LocalHost,
+    pub supervisor: SupervisorClient,
+    pub approvals: ApprovalFeed,
+    pub metrics: Metrics,
+    pub once: Once,
+    pub hub: Hub,
+    pub limits: GatewayLimits,
+    pub nodes: Nodes,
+    pub events: Events,
+    pub seen: SeenSessions,
+    /// Places for calls that wait for runs.
+    pub waiting: Arc<Semaphore>,
+    /// Makes the tokens of devices, and names this gateway to nodes.
+    pub device_key: Secret,
+    /// Signs wake calls.
+    pub wake_key: Vec<u8>,
+    /// The gateway ends.
+    pub stop: CancellationToken,
+    /// The environment that runs inherit.
+    pub environment: BTreeMap<String, String>,
+    pub started_at_ms: u64,
+    presence: AtomicU64,
+}
+
+/// What a dispatcher is made of.
+#[derive(Debug)]
+pub struct DispatcherParts {
+    pub host: LocalHost,
+    pub supervisor: SupervisorClient,
+    pub device_key: Secret,
+    pub wake_key: Vec<u8>,
+    pub stop: CancellationToken,
+    pub environment: BTreeMap<String, String>,
+    /// Shows an approval to the clients that are connected.
+    pub show_approval: ShowApproval,
+}
+
+/// A request that names an agent which is not there.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown agent `{0}`")]
+pub struct UnknownAgent(pub String);
+
+impl Dispatcher {
+    pub fn new(parts: DispatcherParts, config: &Config) -> Self {
+        parts.supervisor.prepare();
+        Self {
+            host: parts.host,
+            supervisor: parts.supervisor,
+            approvals: ApprovalFeed::new(parts.show_approval),
+            metrics: Metrics::default(),
+            once: Once::default(),
+            hub: Hub::default(),
+            limits: GatewayLimits::of(config),
+            nodes: Nodes::default(),
+            events: Events::default(),
+            seen: SeenSessions::default(),
+            waiting: Arc::new(Semaphore::new(MAX_WAITING)),
+            device_key: parts.device_key,
+            wake_key: parts.wake_key,
+            stop: parts.stop,
+            environment: parts.environment,
+            started_at_ms: now_ms(),
+            presence: AtomicU64::new(0),
+        }
+    }
+
+    /// How often presence has changed.
+    pub fn state_version(&self) -> StateVersion {
+        StateVersion {
+            presence: self.presence.load(Ordering::Relaxed),
+            health: 0,
+        }
+    }
+
+    pub fn presence_changed(&self) {
+        self.presence.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The agent of this name, if the config knows it or lets in those that it does not know.
+    pub fn agent(config: &ConfigFile, name: &str) -> Result<AgentId, UnknownAgent> {
+        let unknown = || UnknownAgent(name.to_owned());
+        let agent = AgentId::new(name).map_err(|_| unknown())?;
+        let agents = &config.config().agents;
+        let is_known = agent.as_str() == AgentId::MAIN
+            || config.config().agent(agent.as_str()).is_some()
+            || agents.allow_unknown == Some(true);
+        is_known.then_some(agent).ok_or_else(unknown)
+    }
+
+    /// The agent that is meant when none is named.
+    pub fn default_agent(&self) -> String {
+        let config = self.host.config();
+        config.map_or_else(
+            |_| AgentId::MAIN.to_owned(),
+            |config| config.config().default_agent_id(),
+        )
+    }
+}

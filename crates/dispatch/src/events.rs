@@ -1,0 +1,148 @@
+//! Events of sessions, for operators and MCP clients that watch them: as they are stored, by
+//! whichever process.
+//!
+//! A watcher does not replace the session: the session itself still gets every event with its next
+//! call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use interlock_approvals::SessionEvent;
+use interlock_host::HostError;
+use interlock_store::Store;
+use interlock_wire::event::SESSION_EVENT;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+
+use crate::clients::broadcast;
+use crate::dispatcher::Dispatcher;
+use crate::look::RecordLook;
+use crate::work::blocking;
+
+/// How often other processes' events are looked for.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Events that are read at once.
+const PAGE: usize = 100;
+
+/// Events that wait for one watcher of a session. Further ones arrive with its next call only.
+const WAITING: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct Events {
+    changed: Notify,
+    /// Who watches one session, by its key.
+    listeners: Mutex<HashMap<String, mpsc::Sender<Value>>>,
+}
+
+impl Events {
+    /// This process has put one down: it need not be looked for.
+    pub fn look_now(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Returns when it is time to read again.
+    pub async fn wait(&self, look: &mut RecordLook, store: &Store) {
+        tokio::select! {
+            () = self.changed.notified() => {}
+            () = look.again(store, LOOK) => {}
+        }
+    }
+
+    /// An event that was delivered in the answer to a call is not sent again.
+    fn tell(&self, event: &SessionEvent) {
+        if event.delivered_at_ms.is_none()
+            && let Some(listener) = self.listeners().get(&event.session_key)
+        {
+            let _ = listener.try_send(view(event));
+        }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Value>>> {
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches one session until it is dropped.
+#[derive(Debug)]
+pub struct SessionListener {
+    gateway: Arc<Dispatcher>,
+    session_key: String,
+    events: mpsc::Receiver<Value>,
+}
+
+impl SessionListener {
+    pub async fn next(&mut self) -> Option<Value> {
+        self.events.recv().await
+    }
+}
+
+impl Drop for SessionListener {
+    fn drop(&mut self) {
+        self.gateway.events.listeners().remove(&self.session_key);
+    }
+}
+
+/// Watches a session that no other client watches: the key is the listener's own.
+pub fn listen(gateway: &Arc<Dispatcher>, session_key: String) -> SessionListener {
+    let (sender, events) = mpsc::channel(WAITING);
+    let mut listeners = gateway.events.listeners();
+    listeners.insert(session_key.clone(), sender);
+    SessionListener {
+        gateway: Arc::clone(gateway),
+        session_key,
+        events,
+    }
+}
+
+/// An event as clients and wake calls get it.
+pub fn view(event: &SessionEvent) -> Value {
+    json!({
+        "id": event.id,
+        "sessionKey": event.session_key,
+        "agentId": event.agent,
+        "kind": event.kind.as_str(),
+        "runId": event.run_id,
+        "text": event.text,
+        "details": event.payload,
+        "createdAtMs": event.created_at_ms,
+        "wakes": event.wakes,
+    })
+}
+
+/// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
+pub async fn follow(gateway: Arc<Dispatcher>) {
+    let mut look = RecordLook::default();
+    let mut after = None;
+    loop {
+        let (reader, from) = (Arc::clone(&gateway), after);
+        match blocking(move || read(&reader, from)).await {
+            Ok(Ok((events, last))) => {
+                after = Some(last);
+                for event in &events {
+                    broadcast(&gateway, SESSION_EVENT, &view(event));
+                    gateway.events.tell(event);
+                }
+                if events.len() == PAGE {
+                    continue;
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
+            Err(_) => return,
+        }
+        gateway.events.wait(&mut look, gateway.host.store()).await;
+    }
+}
+
+/// The events behind this one, and the last of them. Without one: none, and where to begin.
+fn read(gateway: &Dispatcher, after: Option<i64>) -> Result<(Vec<SessionEvent>, i64), HostError> {
+    let Some(after) = after else {
+        return Ok((Vec::new(), gateway.host.store().last_event()?));
+    };
+    let events = gateway.host.approvals().events_after(after, PAGE)?;
+    let last = events.last().map_or(after, |event| event.id);
+    Ok((events, last))
+}

@@ -1,0 +1,27 @@
+//! What the transports of the gateway stand on: who carries a call out, and who hears of it.
+//!
+//! Read [`Dispatcher`] (what all calls share), [`tools`] (what agents call, and the pipeline of a run),
+//! [`nodes`] (machines that run commands for this one), [`approvals`] (approvals and their decisions,
+//! as the record has them), [`events`] and [`wake`] (events of sessions), [`sessions`] (their
+//! settings), [`clients`] (connections that hear of all this), then [`once`] (calls that are sent
+//! again). Nothing in here knows HTTP, WebSockets or MCP.
+
+#![forbid(unsafe_code)]
+
+pub mod approvals;
+pub mod clients;
+mod dispatcher;
+pub mod events;
+pub mod limits;
+mod look;
+pub mod metrics;
+pub mod nodes;
+pub mod once;
+pub mod proven;
+pub mod session_pages;
+pub mod sessions;
+pub mod tools;
+pub mod wake;
+pub mod work;
+
+pub use dispatcher::{Dispatcher, DispatcherParts, UnknownAgent};

@@ -1,0 +1,178 @@
+//! A command on its way to a node and back.
+
+use std::time::Duration;
+
+use interlock_wire::node::NodeInvokeRequest;
+use interlock_wire::params::NodeInvokeResult;
+use interlock_wire::{Event, WireError, event, refusal};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::registry::{Node, Nodes, NodesState};
+use crate::clients::Client;
+
+/// Invocations of one connection that wait for their answers.
+const MAX_WAITING: usize = 1024;
+
+/// What is wanted of a node.
+#[derive(Debug)]
+pub struct NodeInvocation<'a> {
+    pub command: &'a str,
+    /// None is sent as null.
+    pub params: Option<Value>,
+    /// How long the answer may take; none is as long as the node is there.
+    pub timeout: Option<Duration>,
+    /// Sent to the node.
+    pub node_timeout_ms: Option<u64>,
+    pub idempotency_key: Option<String>,
+}
+
+/// A caller waits for the answer to one invocation.
+#[derive(Debug)]
+pub(super) struct InvocationWaiter {
+    command: String,
+    answer: oneshot::Sender<Result<(NodeInvokeResult, Unthanked), WireError>>,
+}
+
+/// An answer that the node keeps until it hears that it was taken, which it does when this is dropped.
+#[derive(Debug)]
+pub struct Unthanked(#[expect(dead_code, reason = "its end says it")] oneshot::Sender<()>);
+
+/// Forgets an invocation whose caller has its answer, or waits no more.
+struct Forget<'a> {
+    nodes: &'a Nodes,
+    connection: &'a str,
+    id: &'a str,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.nodes.lock().take_waiting(self.connection, self.id);
+    }
+}
+
+impl NodesState {
+    /// The invocation of this id, if it waits for this connection and not for another one.
+    fn take_waiting(&mut self, connection: &str, id: &str) -> Option<InvocationWaiter> {
+        let owed = self.waiting.get_mut(connection)?;
+        let waiting = owed.remove(id);
+        if owed.is_empty() {
+            self.waiting.remove(connection);
+        }
+        waiting
+    }
+}
+
+impl Nodes {
+    /// Sends a command to a node and waits for its answer: the payload, and its text if the node
+    /// sent one. Whether the command may be used is not asked here.
+    pub async fn invoke(
+        &self,
+        node: &Node,
+        invocation: NodeInvocation<'_>,
+    ) -> Result<(Value, Option<String>), WireError> {
+        self.invoke_unthanked(node, invocation).await.0
+    }
+
+    /// The same; the node keeps its answer until the other value is dropped.
+    pub async fn invoke_unthanked(
+        &self,
+        node: &Node,
+        invocation: NodeInvocation<'_>,
+    ) -> (
+        Result<(Value, Option<String>), WireError>,
+        Option<Unthanked>,
+    ) {
+        match self.ask(node, invocation).await {
+            Ok((result, unthanked)) if result.ok => (Ok(result.into_payload()), Some(unthanked)),
+            Ok((result, unthanked)) => {
+                let error = result.error.unwrap_or_default();
+                let error = WireError::node_failed(error.code.as_deref(), error.message.as_deref());
+                (Err(error), Some(unthanked))
+            }
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    async fn ask(
+        &self,
+        node: &Node,
+        invocation: NodeInvocation<'_>,
+    ) -> Result<(NodeInvokeResult, Unthanked), WireError> {
+        let id = uuid::Uuid::new_v4().to_string();
+        let request = NodeInvokeRequest {
+            id: id.clone(),
+            node_id: node.id.clone(),
+            command: invocation.command.to_owned(),
+            params_json: invocation.params.map(|params| params.to_string()),
+            timeout_ms: invocation.node_timeout_ms,
+            idempotency_key: invocation.idempotency_key,
+        };
+        let event = Event::new(event::NODE_INVOKE_REQUEST, &request)
+            .map_err(|error| WireError::unavailable(error.to_string()))?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = self.lock();
+            let is_routed =
+                |other: &std::sync::Arc<Node>| other.client.connection == node.client.connection;
+            if !state.nodes.get(&node.id).is_some_and(is_routed) {
+                return Err(refusal::NOT_CONNECTED.error());
+            }
+            let connection = &node.client.connection;
+            let owed = state.waiting.entry(connection.clone()).or_default();
+            if owed.len() >= MAX_WAITING {
+                return Err(
+                    WireError::unavailable("the node has too much to do").with("code", "NODE_BUSY")
+                );
+            }
+            let waiting = InvocationWaiter {
+                command: invocation.command.to_owned(),
+                answer,
+            };
+            owed.insert(id.clone(), waiting);
+        }
+        let _forget = Forget {
+            nodes: self,
+            connection: &node.client.connection,
+            id: &id,
+        };
+        node.client.tell_now(&event);
+        let answered = async {
+            let gone = || WireError::node_disconnected(invocation.command);
+            answered.await.unwrap_or_else(|_| Err(gone()))
+        };
+        match invocation.timeout {
+            Some(time) => tokio::time::timeout(time, answered)
+                .await
+                .unwrap_or_else(|_| Err(WireError::node_timeout())),
+            None => answered.await,
+        }
+    }
+
+    /// Hands an answer to its waiting caller, and returns when it was taken. Says whether there was
+    /// one: late answers, and those of other nodes, have no caller.
+    pub async fn answered(&self, client: &Client, result: NodeInvokeResult) -> bool {
+        let (unthanked, taken) = oneshot::channel();
+        if !self.hand_over(client, result, Unthanked(unthanked)) {
+            return false;
+        }
+        // Nothing is sent: it ends.
+        let _ = taken.await;
+        true
+    }
+
+    fn hand_over(&self, client: &Client, result: NodeInvokeResult, unthanked: Unthanked) -> bool {
+        let connection = &client.connection;
+        let waiting = self.lock().take_waiting(connection, &result.id);
+        waiting.is_some_and(|waiting| waiting.answer.send(Ok((result, unthanked))).is_ok())
+    }
+
+    /// A connection is gone, and with it all answers that it owes.
+    pub(super) fn fail_waiting(&self, connection: &str) {
+        let lost = self.lock().waiting.remove(connection);
+        for waiting in lost.unwrap_or_default().into_values() {
+            let error = WireError::node_disconnected(&waiting.command);
+            let _ = waiting.answer.send(Err(error));
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! Who is connected, and what of it was approved.
+//!
+//! Routing goes to one connection of a device: the newest that lives.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use interlock_config::types::GatewayNodes;
+use interlock_host::now_ms;
+use interlock_store::{Change, PairedNode, Pairing, PairingRequest, StoreError};
+use interlock_wire::node::extension::INTERLOCK;
+use interlock_wire::node::{NodePairRequested, NodePairResolved, SYSTEM_RUN};
+use interlock_wire::{Close, Event, WireError, event, method};
+use serde_json::json;
+
+use super::Platform;
+use super::invoke::InvocationWaiter;
+use super::known::{KnownNodes, refresh};
+use super::system_run::ForwardedRunFacts;
+use crate::clients::Client;
+use crate::dispatcher::Dispatcher;
+
+/// A node that can be called.
+#[derive(Debug)]
+pub struct Node {
+    pub id: String,
+    pub client: Arc<Client>,
+    pub platform: Platform,
+    /// What it says it has, as far as its platform may have it. Sorted.
+    declared: Vec<String>,
+    approved: Mutex<ApprovedNode>,
+}
+
+/// What an operator allowed a node.
+#[derive(Debug, Clone, Default)]
+pub struct ApprovedNode {
+    pub name: Option<String>,
+    pub caps: Vec<String>,
+    pub commands: Vec<String>,
+    pub at_ms: Option<u64>,
+}
+
+impl From<&PairedNode> for ApprovedNode {
+    fn from(node: &PairedNode) -> Self {
+        Self {
+            name: node.display_name.clone(),
+            caps: node.caps.clone(),
+            commands: node.commands.clone(),
+            at_ms: Some(node.approved_at_ms),
+        }
+    }
+}
+
+impl Node {
+    pub fn approved(&self) -> ApprovedNode {
+        self.approved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn is_approved(&self, command: &str) -> bool {
+        let approved = self.approved.lock();
+        let approved = approved.unwrap_or_else(PoisonError::into_inner);
+        approved.commands.iter().any(|name| name == command)
+    }
+
+    fn approve(&self, approved: ApprovedNode) {
+        *self.approved.lock().unwrap_or_else(PoisonError::into_inner) = approved;
+    }
+
+    /// How people call it.
+    pub fn name(&self) -> String {
+        let own = self.client.program.display_name.clone();
+        let name = self.approved().name.or(own);
+        name.unwrap_or_else(|| self.id.clone())
+    }
+
+    /// The commands that can be used: declared, approved, and not denied since. Sorted.
+    pub fn commands(&self, config: &GatewayNodes) -> Vec<String> {
+        let declared = self.declared.iter();
+        declared
+            .filter(|command| self.check(command, config).is_ok())
+            .cloned()
+            .collect()
+    }
+
+    pub fn caps(&self) -> Vec<String> {
+        let approved = self.approved();
+        let said = self.client.caps.iter();
+        said.filter(|cap| approved.caps.contains(cap))
+            .cloned()
+            .collect()
+    }
+
+    /// Whether a command can be used; the error is the answer to who wants it.
+    pub fn check(&self, command: &str, config: &GatewayNodes) -> Result<(), WireError> {
+        let platform = self.platform.as_str();
+        if !self.platform.allows(command, config) {
+            return Err(WireError::command_not_allowlisted(command, platform));
+        }
+        if !self.declared.iter().any(|name| name == command) {
+            return Err(WireError::command_not_declared(command, platform));
+        }
+        if !self.is_approved(command) {
+            return Err(WireError::command_not_allowlisted(command, platform)
+                .with("code", "NODE_COMMAND_NOT_APPROVED")
+                .with(
+                    "remediation",
+                    format!("approve it: interlock nodes approve {}", self.id),
+                ));
+        }
+        Ok(())
+    }
+
+    pub fn is_interlock(&self) -> bool {
+        self.client.caps.iter().any(|cap| cap == INTERLOCK)
+    }
+
+    /// Whether its runs and their sessions are handled by our own commands. They go with the
+    /// approval to run programs.
+    pub fn keeps_sessions(&self, config: &GatewayNodes) -> bool {
+        self.is_interlock()
+            && self.caps().iter().any(|cap| cap == INTERLOCK)
+            && self.check(SYSTEM_RUN, config).is_ok()
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Nodes {
+    state: Mutex<NodesState>,
+    pub(super) known: KnownNodes,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct NodesState {
+    /// By id.
+    pub(super) nodes: HashMap<String, Arc<Node>>,
+    /// Invocations without an answer: by connection, then by their id.
+    pub(super) waiting: HashMap<String, HashMap<String, InvocationWaiter>>,
+    /// Runs that were sent by `system.run`, by node and run id.
+    pub(super) forwarded: HashMap<(String, String), ForwardedRunFacts>,
+    /// Runs on Interlock nodes that callers wait for, with the names of their sessions.
+    pub(super) awaited: HashMap<String, Option<String>>,
+    /// Runs on Interlock nodes that are to be ended when their node is back.
+    pub(super) cancelled: HashSet<String>,
+}
+
+impl Nodes {
+    pub(super) fn lock(&self) -> MutexGuard<'_, NodesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, id: &str) -> Option<Arc<Node>> {
+        self.lock().nodes.get(id).cloned()
+    }
+
+    /// Those that are connected, in no order.
+    pub fn connected(&self) -> Vec<Arc<Node>> {
+        self.lock().nodes.values().cloned().collect()
+    }
+
+    /// An approval, or its end, takes effect on a connection that is there.
+    pub fn approval_changed(&self, id: &str, approved: ApprovedNode) {
+        if let Some(node) = self.get(id) {
+            node.approve(approved);
+        }
+    }
+}
+
+/// Takes a node in. What it may be used for was approved earlier; what is new about it waits for a
+/// person. Waits for the disk.
+pub fn welcome(gateway: &Dispatcher, client: &Arc<Client>) -> Result<(), WireError> {
+    let Some(id) = client.device.clone() else {
+        return Ok(());
+    };
+    let config = gateway.host.config();
+    let config = config.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let program = &client.program;
+    let platform = Platform::of(&program.platform, program.device_family.as_deref());
+    let declared = platform.cut(&client.commands, &config.config().gateway.nodes);
+    let most = gateway.limits.pairing_requests;
+    let seen = gateway
+        .host
+        .store()
+        .change(|change| meet(change, client, &id, &declared, most));
+    let seen = seen.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let node = Arc::new(Node {
+        id: id.clone(),
+        client: Arc::clone(client),
+        platform,
+        declared,
+        approved: Mutex::new(seen.approved),
+    });
+    let former = gateway.nodes.lock().nodes.insert(id, Arc::clone(&node));
+    refresh(gateway, &node.id);
+    if let Some(former) = former.filter(|former| former.client.connection != client.connection) {
+        take_over(&former, client);
+    }
+    if let Some(request) = &seen.request {
+        if seen.is_new {
+            crate::clients::broadcast(gateway, event::NODE_PAIR_REQUESTED, request);
+        }
+        // So that the owner of the node's machine sees what it waits for.
+        if node.is_interlock()
+            && let Ok(event) = Event::new(event::NODE_PAIR_REQUESTED, request)
+        {
+            client.tell(&event);
+        }
+    }
+    Ok(())
+}
+
+/// A foreign connection stays open without work: to close it would make the twins take turns.
+fn take_over(former: &Node, by: &Client) {
+    tracing::warn!(
+        node = former.id,
+        "another connection of this node took over"
+    );
+    if !former.is_interlock() {
+        return;
+    }
+    let payload = json!({ "nodeId": former.id, "connId": by.connection, "ts": now_ms() });
+    if let Ok(event) = Event::new(event::NODE_TAKEN_OVER, &payload) {
+        former.client.tell(&event);
+    }
+    former.client.close(Close::taken_over());
+}
+
+/// What the record knows of a node that comes.
+struct SeenNode {
+    approved: ApprovedNode,
+    /// What waits for a person.
+    request: Option<NodePairRequested>,
+    /// It was not published yet.
+    is_new: bool,
+}
+
+fn meet(
+    change: &Change<'_>,
+    client: &Client,
+    id: &str,
+    declared: &[String],
+    most_requests: usize,
+) -> Result<SeenNode, StoreError> {
+    let known = change.node(id)?;
+    let mut approved = ApprovedNode::default();
+    if let Some(mut node) = known.clone() {
+        approved = ApprovedNode::from(&node);
+        node.last_seen_at_ms = now_ms();
+        node.last_connected_at_ms = Some(client.connected_at_ms);
+        node.version = Some(client.program.version.clone());
+        change.put_node(&node)?;
+    }
+    let waiting = change.pairing_request_of(Pairing::Node, id)?;
+    let is_known = known.is_some_and(|node| {
+        let has = |command: &String| node.commands.contains(command);
+        declared.iter().all(has)
+            && same(&node.caps, &client.caps)
+            && node.permissions == client.permissions
+    });
+    if is_known {
+        if let Some(waiting) = waiting {
+            change.take_pairing_request(Pairing::Node, &waiting.request_id)?;
+        }
+        return Ok(SeenNode {
+            approved,
+            request: None,
+            is_new: false,
+        });
+    }
+    let asks_the_same = |request: &PairingRequest| {
+        request.commands == declared
+            && same(&request.caps, &client.caps)
+            && request.permissions == client.permissions
+    };
+    let (request, is_new) = match waiting.filter(asks_the_same) {
+        // Asking again is no new question.
+        Some(waiting) => (requested(&waiting), false),
+        None => {
+            let request = request_of(client, id, declared);
+            (ask(change, request, most_requests)?, true)
+        }
+    };
+    Ok(SeenNode {
+        approved,
+        request: Some(request),
+        is_new,
+    })
+}
+
+/// Puts down again what a connected node asks for, whose approval was taken back: else there would
+/// be nothing to approve until it comes anew.
+pub fn ask_again(
+    change: &Change<'_>,
+    node: &Node,
+    most_requests: usize,
+) -> Result<NodePairRequested, StoreError> {
+    let request = request_of(&node.client, &node.id, &node.declared);
+    ask(change, request, most_requests)
+}
+
+fn same(one: &[String], other: &[String]) -> bool {
+    let sorted = |list: &[String]| {
+        let mut list = list.to_vec();
+        list.sort();
+        list.dedup();
+        list
+    };
+    sorted(one) == sorted(other)
+}
+
+fn request_of(client: &Client, id: &str, declared: &[String]) -> PairingRequest {
+    let program = &client.program;
+    PairingRequest {
+        device_id: id.to_owned(),
+        display_name: program.display_name.clone(),
+        platform: Some(program.platform.clone()),
+        device_family: program.device_family.clone(),
+        version: Some(program.version.clone()),
+        client_id: Some(program.id.clone()),
+        client_mode: Some(program.mode.clone()),
+        caps: client.caps.clone(),
+        commands: declared.to_vec(),
+        permissions: client.permissions.clone(),
+        remote_ip: client.remote_ip(),
+        ..PairingRequest::default()
+    }
+}
+
+/// Stores a request; of all requests so many are kept.
+pub fn ask(
+    change: &Change<'_>,
+    mut request: PairingRequest,
+    most_requests: usize,
+) -> Result<NodePairRequested, StoreError> {
+    request.request_id = uuid::Uuid::new_v4().to_string();
+    "node".clone_into(&mut request.role);
+    request.ts = now_ms();
+    change.put_pairing_request(Pairing::Node, &request, most_requests)?;
+    let record = json!({
+        "caps": request.caps,
+        "commands": request.commands,
+        "nodeId": request.device_id,
+        "requestId": request.request_id,
+        "what": "node-requested",
+    });
+    change.record_pairing(&record, request.ts)?;
+    Ok(requested(&request))
+}
+
+/// A request as operators see it.
+pub fn requested(request: &PairingRequest) -> NodePairRequested {
+    NodePairRequested {
+        request_id: request.request_id.clone(),
+        node_id: request.device_id.clone(),
+        display_name: request.display_name.clone(),
+        platform: request.platform.clone(),
+        version: request.version.clone(),
+        device_family: request.device_family.clone(),
+        remote_ip: request.remote_ip.clone(),
+        caps: request.caps.clone(),
+        commands: request.commands.clone(),
+        silent: false,
+        ts: request.ts,
+        required_approve_scopes: None,
+    }
+}
+
+/// The same in a list, with what it takes to approve it.
+pub fn listed(request: &PairingRequest) -> NodePairRequested {
+    let scopes = method::pairing_scopes(&request.commands);
+    let names = scopes.iter().map(|scope| scope.as_str().to_owned());
+    NodePairRequested {
+        required_approve_scopes: Some(names.collect()),
+        ..requested(request)
+    }
+}
+
+/// Tells operators, and the node itself, how a request ended.
+pub fn resolved(gateway: &Dispatcher, request_id: &str, node_id: &str, decision: &str) {
+    let payload = NodePairResolved {
+        request_id: request_id.to_owned(),
+        node_id: node_id.to_owned(),
+        decision: decision.to_owned(),
+        ts: now_ms(),
+    };
+    crate::clients::broadcast(gateway, event::NODE_PAIR_RESOLVED, &payload);
+    if let (Some(node), Ok(event)) = (
+        gateway.nodes.get(node_id),
+        Event::new(event::NODE_PAIR_RESOLVED, &payload),
+    ) {
+        node.client.tell(&event);
+    }
+}
+
+/// A connection of a node has gone: its work fails, and another connection of the same node takes
+/// its place if there is one. Waits for the disk.
+pub fn farewell(gateway: &Dispatcher, client: &Arc<Client>) {
+    let Some(id) = &client.device else { return };
+    let was_routed = {
+        let mut state = gateway.nodes.lock();
+        let is_routed = |node: &Arc<Node>| node.client.connection == client.connection;
+        let routed = state.nodes.get(id).is_some_and(is_routed);
+        if routed {
+            state.nodes.remove(id);
+        }
+        routed
+    };
+    // Nothing more is given to it, so this is all that it owes.
+    gateway.nodes.fail_waiting(&client.connection);
+    if !was_routed {
+        return;
+    }
+    let seen = gateway.host.store().change(|change| {
+        if let Some(mut node) = change.node(id)? {
+            node.last_seen_at_ms = now_ms();
+            change.put_node(&node)?;
+        }
+        Ok::<_, StoreError>(())
+    });
+    if let Err(error) = seen {
+        tracing::warn!(%error, node = id, "when a node was last seen is not stored");
+    }
+    refresh(gateway, id);
+    let twins = gateway.hub.of_device(id).into_iter();
+    let twin = twins
+        .filter(|other| other.role == client.role && other.connection != client.connection)
+        .max_by_key(|other| other.connected_at_ms);
+    if let Some(twin) = twin
+        && gateway.nodes.get(id).is_none()
+        && let Err(error) = welcome(gateway, &twin)
+    {
+        tracing::warn!(%error, node = id, "another connection of the node is not used");
+    }
+}

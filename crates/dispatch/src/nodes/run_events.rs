@@ -1,0 +1,188 @@
+//! The events of sessions about their runs on nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_approvals::{DENIAL_TEXT, EVENT_TAIL_CHARS};
+use interlock_store::{EventKind, NewEvent};
+use interlock_wire::node::{SystemRun, SystemRunResult, event_output};
+use serde_json::{Value, json};
+
+use super::Node;
+use super::system_run::{ForwardedRunFacts, now};
+use crate::dispatcher::Dispatcher;
+use crate::work::blocking;
+
+/// One event of a run for its session.
+#[derive(Debug, Clone)]
+pub struct NodeRunEvent {
+    kind: EventKind,
+    how: String,
+    /// Behind the first line.
+    tail: String,
+    /// Nothing to tell, unless the owner wants it all the same.
+    is_silent_success: bool,
+    payload: Value,
+}
+
+impl NodeRunEvent {
+    pub fn finished(exit_code: Option<i64>, timed_out: bool, output: &str) -> Self {
+        let output = output.trim();
+        let skip = output.chars().count().saturating_sub(EVENT_TAIL_CHARS);
+        let tail: String = output.chars().skip(skip).collect();
+        Self {
+            kind: EventKind::Finished,
+            how: match (exit_code, timed_out) {
+                (_, true) => "timeout".to_owned(),
+                (Some(code), _) => format!("code {code}"),
+                (None, false) => "outcome unknown".to_owned(),
+            },
+            is_silent_success: exit_code == Some(0) && tail.is_empty(),
+            payload: json!({
+                "exitCode": exit_code,
+                "output": tail,
+                "success": exit_code == Some(0),
+                "timedOut": timed_out,
+            }),
+            tail,
+        }
+    }
+
+    /// The same of what a node answered.
+    pub fn of_result(result: &SystemRunResult) -> Self {
+        let output = event_output(&result.stdout, &result.stderr, result.error.as_deref());
+        Self::finished(result.exit_code, result.timed_out, &output)
+    }
+
+    pub fn denied(reason: &str) -> Self {
+        Self {
+            kind: EventKind::Denied,
+            how: reason.to_owned(),
+            tail: DENIAL_TEXT.to_owned(),
+            is_silent_success: false,
+            payload: json!({ "reason": reason }),
+        }
+    }
+
+    pub fn running(after: Duration) -> Self {
+        Self {
+            kind: EventKind::Running,
+            how: format!(">{}s", after.as_secs_f64()),
+            tail: String::new(),
+            is_silent_success: false,
+            payload: json!({}),
+        }
+    }
+}
+
+/// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
+fn wanted(gateway: &Dispatcher, facts: &ForwardedRunFacts, event: &NodeRunEvent) -> Option<Wakes> {
+    let config = gateway.host.config().ok()?;
+    let exec = config.config().exec_for(&facts.agent);
+    let is_wanted =
+        !event.is_silent_success || facts.is_approved || exec.notifies_on_empty_success();
+    is_wanted.then(|| Wakes(exec.notifies_on_exit()))
+}
+
+/// Whether the session is woken.
+#[derive(Debug, Clone, Copy)]
+struct Wakes(bool);
+
+/// Puts an event into the queue of a session. Waits for the disk.
+pub(super) fn notify(
+    gateway: &Dispatcher,
+    node_id: &str,
+    run_id: &str,
+    facts: &ForwardedRunFacts,
+    event: &NodeRunEvent,
+) {
+    if let Some(wakes) = wanted(gateway, facts, event) {
+        put(gateway, node_id, run_id, facts, event, wakes);
+    }
+}
+
+fn put(
+    gateway: &Dispatcher,
+    node_id: &str,
+    run_id: &str,
+    facts: &ForwardedRunFacts,
+    event: &NodeRunEvent,
+    Wakes(wakes): Wakes,
+) {
+    let names = match event.kind {
+        EventKind::Running => "Exec running",
+        EventKind::Denied => "Exec denied",
+        EventKind::Finished | EventKind::Note => "Exec finished",
+    };
+    let mut text = format!("{names} (node={node_id} id={run_id}, {})", event.how);
+    if event.kind != EventKind::Finished {
+        text.push_str(": ");
+        text.push_str(&facts.command);
+    }
+    if !event.tail.is_empty() {
+        text.push('\n');
+        text.push_str(&event.tail);
+    }
+    let mut payload = json!({
+        "command": facts.command,
+        "host": "node",
+        "node": node_id,
+        "runId": run_id,
+        "sessionKey": facts.session_key,
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut payload, &event.payload) {
+        all.extend(more.clone());
+    }
+    let appended = gateway.host.store().change(|change| {
+        change.append_event(&NewEvent {
+            session_key: &facts.session_key,
+            agent: &facts.agent,
+            kind: event.kind,
+            run_id,
+            text: &text,
+            payload: &payload,
+            wakes,
+            now_ms: now(),
+        })
+    });
+    if let Err(error) = appended {
+        tracing::warn!(%error, run = run_id, "a session is not notified of its run");
+    }
+}
+
+/// The same for callers that do not wait themselves. Most often there is nothing to tell.
+pub(super) async fn notify_now(
+    gateway: &Arc<Dispatcher>,
+    node_id: &str,
+    run_id: &str,
+    facts: &ForwardedRunFacts,
+    event: NodeRunEvent,
+) {
+    let Some(wakes) = wanted(gateway, facts, &event) else {
+        return;
+    };
+    let (gateway, facts) = (Arc::clone(gateway), facts.clone());
+    let (node_id, run_id) = (node_id.to_owned(), run_id.to_owned());
+    let _ = blocking(move || put(&gateway, &node_id, &run_id, &facts, &event, wakes)).await;
+}
+
+/// Queues an event for a run that the caller does not wait for any more.
+pub async fn notify_later(
+    gateway: &Arc<Dispatcher>,
+    node: &Node,
+    run: &SystemRun,
+    event: NodeRunEvent,
+) {
+    notify_of(gateway, &node.id, run, event).await;
+}
+
+/// The same for a node that may not be there.
+pub async fn notify_of(
+    gateway: &Arc<Dispatcher>,
+    node_id: &str,
+    run: &SystemRun,
+    event: NodeRunEvent,
+) {
+    let id = run.run_id.clone().unwrap_or_default();
+    notify_now(gateway, node_id, &id, &ForwardedRunFacts::of(run), event).await;
+}

@@ -1,0 +1,344 @@
+//! A run by `system.run`, from its start to its end.
+//!
+//! A node reports the end of a run by an event, then answers the invocation. Where no caller waits
+//! for the answer any more, the event is all that there is, and it goes to the session. Interlock
+//! nodes send the event only then: otherwise the session gets what the answer says.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_command::display::{self, Secrets};
+use interlock_host::{NewRemoteRun, now_ms, record_outcome};
+use interlock_store::{AuditKind, Change, ClaimState, RecordedOutcome, RecordedStatus, StoreError};
+use interlock_wire::WireError;
+use interlock_wire::node::{
+    DEFAULT_SESSION_KEY, ExecDenied, ExecFinished, SYSTEM_RUN, SystemRun, SystemRunResult,
+    format_exec_command,
+};
+use serde_json::{Value, json};
+
+use super::registry::NodesState;
+use super::run_events::{NodeRunEvent, notify, notify_now};
+use super::{Node, NodeInvocation};
+use crate::dispatcher::Dispatcher;
+use crate::work::blocking;
+
+/// What a node may take longer than the run itself.
+pub const MARGIN: Duration = Duration::from_secs(10);
+
+/// Runs that are remembered, and for how long.
+const MAX_FORWARDED: usize = 4096;
+const FORWARDED_KEPT: Duration = Duration::from_hours(24);
+
+/// What the record and the conversation need to know of a run on a node.
+#[derive(Debug, Clone)]
+pub struct ForwardedRunFacts {
+    pub session_key: String,
+    pub agent: String,
+    /// As people are shown it.
+    pub command: String,
+    /// Its caller reports its end.
+    is_silent: bool,
+    pub is_approved: bool,
+    /// A caller waits for the answer.
+    is_awaited: bool,
+    since: Instant,
+}
+
+/// One `system.run` for a node, and how long its answer may take.
+#[derive(Debug)]
+pub struct NodeRunRequest {
+    /// With a run id. What it says of an approval was checked.
+    pub run: SystemRun,
+    pub timeout: Option<Duration>,
+    pub node_timeout_ms: Option<u64>,
+    pub idempotency_key: Option<String>,
+}
+
+/// Sends a run to a node and waits for its end. Start and end are recorded for every caller.
+pub async fn run_to_end(
+    gateway: &Arc<Dispatcher>,
+    node: &Arc<Node>,
+    order: NodeRunRequest,
+) -> Result<(Value, Option<String>), WireError> {
+    let id = order.run.run_id.clone().unwrap_or_default();
+    let facts = ForwardedRunFacts::of(&order.run);
+    start(gateway, node, &id, &facts).await?;
+    let key = (node.id.clone(), id.clone());
+    remember(&mut gateway.nodes.lock(), key.clone(), facts.clone());
+    let invocation = NodeInvocation {
+        command: SYSTEM_RUN,
+        params: Some(json!(order.run)),
+        timeout: order.timeout,
+        node_timeout_ms: order.node_timeout_ms,
+        idempotency_key: order.idempotency_key,
+    };
+    let (answer, unthanked) = gateway.nodes.invoke_unthanked(node, invocation).await;
+    let result = answer
+        .as_ref()
+        .ok()
+        .and_then(|(payload, _)| result(payload));
+    if let Some(result) = &result
+        && node.is_interlock()
+        && !facts.is_silent
+    {
+        let event = NodeRunEvent::of_result(result);
+        notify_now(gateway, &node.id, &id, &facts, event).await;
+    }
+    // The node would notify the session if there were no caller: now the caller has the answer.
+    drop(unthanked);
+    let outcome = match &answer {
+        Ok(_) => Some(match &result {
+            Some(result) => outcome(result.exit_code, result.timed_out),
+            None => RecordedOutcome::new(RecordedStatus::Failed),
+        }),
+        Err(error) if is_lost(error) => None,
+        Err(error) => {
+            Some(RecordedOutcome::new(RecordedStatus::Refused).with_message(&error.message))
+        }
+    };
+    {
+        let mut state = gateway.nodes.lock();
+        match (&outcome, state.forwarded.get_mut(&key)) {
+            (None, Some(facts)) => facts.is_awaited = false,
+            // Its events come before its answer.
+            _ => {
+                state.forwarded.remove(&key);
+            }
+        }
+    }
+    let failed = id.clone();
+    gateway
+        .host
+        .store()
+        .change_deferred(ending(id, &facts, outcome), move |error| {
+            not_recorded(&failed, error);
+        });
+    answer
+}
+
+/// Whether it is unknown what became of a run.
+fn is_lost(error: &WireError) -> bool {
+    *error == WireError::node_timeout() || *error == WireError::node_disconnected(SYSTEM_RUN)
+}
+
+/// What a node said of a run; none if that cannot be read.
+pub fn result(payload: &Value) -> Option<SystemRunResult> {
+    serde_json::from_value(payload.clone()).ok()
+}
+
+impl ForwardedRunFacts {
+    pub fn of(run: &SystemRun) -> Self {
+        let text = |text: &Option<String>| {
+            let text = text.as_deref().map(str::trim);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let command = text(&run.raw_command).unwrap_or_else(|| format_exec_command(&run.command));
+        Self {
+            session_key: text(&run.session_key).unwrap_or_else(|| DEFAULT_SESSION_KEY.to_owned()),
+            agent: text(&run.agent_id).unwrap_or_else(|| "main".to_owned()),
+            command: display::command(&command, Secrets::Masked)
+                .map_or_else(|bytes| format!("[{bytes} bytes]"), |shown| shown.text),
+            is_silent: run.suppress_notify_on_exit == Some(true),
+            is_approved: run.approved == Some(true),
+            is_awaited: true,
+            since: Instant::now(),
+        }
+    }
+}
+
+impl ForwardedRunFacts {
+    /// As it is put down.
+    pub fn run<'a>(&'a self, id: &'a str, node: &'a str) -> NewRemoteRun<'a> {
+        NewRemoteRun {
+            id,
+            is_approved: self.is_approved,
+            agent: &self.agent,
+            session_key: &self.session_key,
+            node,
+            command: &self.command,
+        }
+    }
+}
+
+fn remember(state: &mut NodesState, key: (String, String), facts: ForwardedRunFacts) {
+    if state.forwarded.len() >= MAX_FORWARDED {
+        state
+            .forwarded
+            .retain(|_, other| other.since.elapsed() < FORWARDED_KEPT);
+    }
+    if state.forwarded.len() >= MAX_FORWARDED {
+        let oldest = state.forwarded.iter().min_by_key(|(_, other)| other.since);
+        if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+            state.forwarded.remove(&oldest);
+        }
+    }
+    state.forwarded.insert(key, facts);
+}
+
+fn outcome(exit_code: Option<i64>, timed_out: bool) -> RecordedOutcome {
+    match (exit_code, timed_out) {
+        (_, true) => RecordedOutcome::timed_out(),
+        (Some(code), _) => RecordedOutcome::exited(Some(code)),
+        (None, false) => RecordedOutcome::new(RecordedStatus::Failed),
+    }
+}
+
+/// Records the start; of an approved run the claim did.
+async fn start(
+    gateway: &Arc<Dispatcher>,
+    node: &Node,
+    id: &str,
+    facts: &ForwardedRunFacts,
+) -> Result<(), WireError> {
+    if facts.is_approved {
+        return Ok(());
+    }
+    let record = facts.run(id, &node.id).record();
+    let gateway = Arc::clone(gateway);
+    let recorded = blocking(move || append(&gateway, AuditKind::RunStarted, &record)).await;
+    match recorded {
+        Ok(Ok(())) => Ok(()),
+        // What cannot be recorded does not run.
+        Ok(Err(error)) => Err(WireError::unavailable(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn append(gateway: &Dispatcher, kind: AuditKind, record: &Value) -> Result<(), StoreError> {
+    gateway.host.store().change(|change| {
+        change.append(kind, record, now())?;
+        Ok(())
+    })
+}
+
+/// Records the end of a run: of an approved one in its claim.
+fn ending(
+    id: String,
+    facts: &ForwardedRunFacts,
+    outcome: Option<RecordedOutcome>,
+) -> impl Fn(&Change<'_>) -> Result<(), StoreError> + Send + 'static {
+    let (agent, is_approved) = (facts.agent.clone(), facts.is_approved);
+    move |change| record_outcome(change, &id, &agent, is_approved, outcome.as_ref())
+}
+
+fn not_recorded(run_id: &str, error: &StoreError) {
+    tracing::warn!(%error, run = run_id, "the end of a run on a node is not recorded");
+}
+
+pub(super) fn now() -> i64 {
+    i64::try_from(now_ms()).unwrap_or(i64::MAX)
+}
+
+/// An event of a node; the answer to it. Waits for the disk.
+pub fn receive_event(gateway: &Dispatcher, node_id: &str, name: &str, payload: Value) -> Value {
+    let unhandled =
+        |reason: &str| json!({ "ok": true, "event": name, "handled": false, "reason": reason });
+    let unmatched = || unhandled("unmatched_exec_event");
+    match name {
+        ExecFinished::NAME => {
+            let Ok(finished) = serde_json::from_value::<ExecFinished>(payload) else {
+                return unmatched();
+            };
+            match matched(gateway, node_id, &finished.run_id, &finished.session_key) {
+                Some(facts) => {
+                    has_finished(gateway, node_id, &facts, &finished);
+                    json!({ "ok": true })
+                }
+                None => unmatched(),
+            }
+        }
+        ExecDenied::NAME => {
+            let Ok(denied) = serde_json::from_value::<ExecDenied>(payload) else {
+                return unmatched();
+            };
+            match matched(gateway, node_id, &denied.run_id, &denied.session_key) {
+                Some(facts) => {
+                    if !facts.is_silent {
+                        let event = NodeRunEvent::denied(&denied.reason);
+                        notify(gateway, node_id, &denied.run_id, &facts, &event);
+                    }
+                    json!({ "ok": true })
+                }
+                None => unmatched(),
+            }
+        }
+        _ => unhandled("unknown_event"),
+    }
+}
+
+/// A run of this node, by id and session: others are not its own to speak of.
+fn matched(
+    gateway: &Dispatcher,
+    node_id: &str,
+    run_id: &str,
+    session_key: &str,
+) -> Option<ForwardedRunFacts> {
+    let key = (node_id.to_owned(), run_id.to_owned());
+    let facts = gateway.nodes.lock().forwarded.get(&key).cloned();
+    let facts = facts.or_else(|| claimed_before(gateway, node_id, run_id))?;
+    (facts.session_key == session_key).then_some(facts)
+}
+
+/// An approved run that another gateway of this state directory sent, and whose end is
+/// unknown.
+fn claimed_before(gateway: &Dispatcher, node_id: &str, run_id: &str) -> Option<ForwardedRunFacts> {
+    let store = gateway.host.store();
+    let claim = store.run_claim(run_id).ok()??;
+    let is_unknown = matches!(claim.state, ClaimState::Unknown { .. });
+    if claim.node.as_deref() != Some(node_id) || !is_unknown {
+        return None;
+    }
+    let approval = store.approval(&claim.approval_id).ok()?;
+    Some(ForwardedRunFacts {
+        session_key: claim.session_key,
+        agent: claim.agent,
+        command: approval.request.preview,
+        is_silent: false,
+        is_approved: true,
+        is_awaited: false,
+        since: Instant::now(),
+    })
+}
+
+/// Approved runs that an earlier gateway sent and did not see the end of: their end is recorded as
+/// unknown. They are not run again. For a gateway that is the only one.
+pub fn recover(gateway: &Dispatcher) {
+    let store = gateway.host.store();
+    let unfinished = store.unfinished_claims().unwrap_or_default();
+    // The node itself knows the runs that it keeps.
+    let kept = gateway.host.remote_runs(None).unwrap_or_default();
+    let is_kept = |id: &String| kept.iter().any(|run| run.id == *id);
+    for claim in unfinished
+        .iter()
+        .filter(|claim| claim.node.is_some() && !is_kept(&claim.id))
+    {
+        if let Err(error) = gateway.host.approvals().finish_remote(&claim.id, None) {
+            tracing::warn!(%error, run = claim.id, "the end of a run on a node is not recorded");
+        }
+    }
+}
+
+fn has_finished(
+    gateway: &Dispatcher,
+    node_id: &str,
+    facts: &ForwardedRunFacts,
+    finished: &ExecFinished,
+) {
+    if !facts.is_awaited {
+        // It outlived its connection: this is its end.
+        let key = (node_id.to_owned(), finished.run_id.clone());
+        gateway.nodes.lock().forwarded.remove(&key);
+        let outcome = outcome(finished.exit_code, finished.timed_out);
+        let work = ending(finished.run_id.clone(), facts, Some(outcome));
+        let (failed, store) = (finished.run_id.clone(), gateway.host.store());
+        let made = store.change_or_defer(work, move |error| not_recorded(&failed, error));
+        if let Err(error) = made {
+            not_recorded(&finished.run_id, &error);
+        }
+    } else if facts.is_silent {
+        return;
+    }
+    let event = NodeRunEvent::finished(finished.exit_code, finished.timed_out, &finished.output);
+    notify(gateway, node_id, &finished.run_id, facts, &event);
+}

@@ -1,0 +1,280 @@
+//! Calls that are sent again: with the same key, the same answer, and the work done once.
+//!
+//! Answers are kept for a while, in a bounded number of bytes. Then their long texts go, and a
+//! caller that comes again learns what became of its call, without the output.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// How long a call is remembered, so that it is not made again.
+const REMEMBERED: Duration = Duration::from_mins(10);
+
+/// How long its whole answer is kept: a caller that lost its connection comes back soon.
+const WHOLE: Duration = Duration::from_secs(45);
+
+/// Bytes of all whole answers. The oldest are shortened first.
+const MAX_WHOLE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Calls that are remembered at most; the oldest are forgotten first.
+const MAX_CALLS: usize = 4096;
+
+/// A text of a shortened answer, in bytes.
+const MAX_SHORT_TEXT: usize = 256;
+
+/// Elements of a list in a shortened answer.
+const MAX_SHORT_LIST: usize = 16;
+
+pub type OnceAnswer = (StatusCode, Value);
+type OnceWork = Shared<BoxFuture<'static, Arc<OnceAnswer>>>;
+
+/// Which calls are one and the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnceKey {
+    /// The caller, and its own key.
+    name: String,
+    /// The digest of the call's name and parameters.
+    digest: [u8; 32],
+}
+
+impl OnceKey {
+    /// `name` tells callers apart who must not get each other's answers.
+    pub fn new(name: String, what: &str, mut params: Value) -> Self {
+        // The order in which they were written makes no difference.
+        params.sort_all_objects();
+        let digest = Sha256::digest(format!("{what}\n{params}")).into();
+        Self { name, digest }
+    }
+}
+
+/// The key came with another call before. That call's answer is not this one's, and which of the two
+/// the caller means is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("the idempotencyKey was used for another call; a new call needs a new key")]
+pub struct KeyReused;
+
+impl KeyReused {
+    pub const CODE: &'static str = "IDEMPOTENCY_KEY_REUSED";
+}
+
+#[derive(Debug, Default)]
+pub struct Once(Arc<OnceCalls>);
+
+#[derive(Debug, Default)]
+struct OnceCalls(Mutex<OnceRecords>);
+
+#[derive(Debug, Default)]
+struct OnceRecords {
+    by_name: HashMap<String, OnceRecord>,
+    /// The start of every record, which may have been forgotten since.
+    oldest_first: VecDeque<(Instant, u64, String)>,
+    /// The end of every whole answer.
+    whole: VecDeque<(Instant, u64, String)>,
+    whole_bytes: usize,
+    last_number: u64,
+}
+
+#[derive(Debug)]
+struct OnceRecord {
+    number: u64,
+    digest: [u8; 32],
+    state: OnceState,
+}
+
+#[derive(Debug)]
+enum OnceState {
+    Running(OnceWork),
+    Whole(Arc<OnceAnswer>, usize),
+    Short(Arc<OnceAnswer>),
+}
+
+impl OnceCalls {
+    fn lock(&self) -> MutexGuard<'_, OnceRecords> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OnceRecords {
+    /// Forgets this very record; another one of the same name stays.
+    fn forget(&mut self, name: &str, number: u64) {
+        if self
+            .by_name
+            .get(name)
+            .is_some_and(|one| one.number == number)
+            && let Some(OnceRecord {
+                state: OnceState::Whole(_, bytes),
+                ..
+            }) = self.by_name.remove(name)
+        {
+            self.whole_bytes -= bytes;
+        }
+    }
+
+    /// Forgets and shortens what is old, or too much.
+    fn tidy(&mut self, now: Instant) {
+        let is_old = |since: &Instant, limit| now.saturating_duration_since(*since) > limit;
+        while let Some((since, ..)) = self.oldest_first.front()
+            && (is_old(since, REMEMBERED) || self.oldest_first.len() > MAX_CALLS)
+        {
+            if let Some((_, number, name)) = self.oldest_first.pop_front() {
+                self.forget(&name, number);
+            }
+        }
+        while let Some((since, ..)) = self.whole.front()
+            && (is_old(since, WHOLE) || self.whole_bytes > MAX_WHOLE_BYTES)
+        {
+            if let Some((_, number, name)) = self.whole.pop_front() {
+                self.shorten(&name, number);
+            }
+        }
+    }
+
+    fn shorten(&mut self, name: &str, number: u64) {
+        let record = self.by_name.get_mut(name);
+        let Some(record) = record.filter(|one| one.number == number) else {
+            return;
+        };
+        if let OnceState::Whole(answer, bytes) = &record.state {
+            self.whole_bytes -= bytes;
+            let short = (answer.0, shortened(&answer.1));
+            record.state = OnceState::Short(Arc::new(short));
+        }
+    }
+
+    fn set_answer(&mut self, name: &str, number: u64, answer: &Arc<OnceAnswer>) {
+        let record = self.by_name.get_mut(name);
+        let Some(record) = record.filter(|one| one.number == number) else {
+            return;
+        };
+        let bytes = size(&answer.1);
+        record.state = OnceState::Whole(Arc::clone(answer), bytes);
+        self.whole_bytes += bytes;
+        let now = Instant::now();
+        self.whole.push_back((now, number, name.to_owned()));
+        self.tidy(now);
+    }
+}
+
+impl Once {
+    /// Does the work, or gives the answer of the first caller with this key. The work belongs to no
+    /// connection: when the first caller's is lost, it goes on, and a caller that asks again gets
+    /// its answer. `had_effect` says of an answer whether it stands for an effect, or a possible
+    /// one: other answers are not kept, and a caller that asks again is a new caller.
+    pub async fn run(
+        &self,
+        key: Option<OnceKey>,
+        had_effect: fn(&OnceAnswer) -> bool,
+        work: impl Future<Output = OnceAnswer> + Send + 'static,
+    ) -> Result<OnceAnswer, KeyReused> {
+        let Some(key) = key else {
+            return Ok(work.await);
+        };
+        let answer = match self.begin(key, had_effect, work)? {
+            OnceState::Running(work) => work.await,
+            OnceState::Whole(answer, _) | OnceState::Short(answer) => answer,
+        };
+        Ok(Arc::unwrap_or_clone(answer))
+    }
+
+    /// Forgets and shortens what is old: called again and again while the gateway runs.
+    pub fn tidy(&self) {
+        self.0.lock().tidy(Instant::now());
+    }
+
+    fn begin(
+        &self,
+        key: OnceKey,
+        had_effect: fn(&OnceAnswer) -> bool,
+        work: impl Future<Output = OnceAnswer> + Send + 'static,
+    ) -> Result<OnceState, KeyReused> {
+        let mut known = self.0.lock();
+        let now = Instant::now();
+        known.tidy(now);
+        let OnceKey { name, digest } = key;
+        if let Some(record) = known.by_name.get(&name) {
+            if record.digest != digest {
+                return Err(KeyReused);
+            }
+            return Ok(match &record.state {
+                OnceState::Running(work) => OnceState::Running(work.clone()),
+                OnceState::Whole(answer, bytes) => OnceState::Whole(Arc::clone(answer), *bytes),
+                OnceState::Short(answer) => OnceState::Short(Arc::clone(answer)),
+            });
+        }
+        known.last_number += 1;
+        let number = known.last_number;
+        let (all, own) = (Arc::clone(&self.0), name.clone());
+        let task = tokio::spawn(async move {
+            let answer = Arc::new(work.await);
+            let mut known = all.lock();
+            if had_effect(&answer) {
+                known.set_answer(&own, number, &answer);
+            } else {
+                known.forget(&own, number);
+            }
+            drop(known);
+            answer
+        });
+        let work = async move { task.await.unwrap_or_else(|_| Arc::new(broken())) };
+        let work = work.boxed().shared();
+        let record = OnceRecord {
+            number,
+            digest,
+            state: OnceState::Running(work.clone()),
+        };
+        known.by_name.insert(name.clone(), record);
+        known.oldest_first.push_back((now, number, name));
+        Ok(OnceState::Running(work))
+    }
+}
+
+/// The bytes of an answer, about.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+        Value::String(text) => 24 + text.len(),
+        Value::Array(items) => 24 + items.iter().map(size).sum::<usize>(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            24 + fields
+                .map(|(name, value)| 48 + name.len() + size(value))
+                .sum::<usize>()
+        }
+    }
+}
+
+/// The same answer without its long texts and lists: ids, status and counts stay.
+fn shortened(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > MAX_SHORT_TEXT => {
+            let end = (0..=MAX_SHORT_TEXT)
+                .rev()
+                .find(|end| text.is_char_boundary(*end));
+            let kept = &text[..end.unwrap_or_default()];
+            let gone = text.len() - kept.len();
+            format!("{kept}\n[{gone} bytes are not kept any more]").into()
+        }
+        Value::Array(items) => items.iter().take(MAX_SHORT_LIST).map(shortened).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (name.clone(), shortened(value)))
+            .collect(),
+        value => value.clone(),
+    }
+}
+
+/// The work itself broke off: what came of it is not known, so it is not done again.
+fn broken() -> OnceAnswer {
+    let message = "the call broke off; whether it had an effect is not known";
+    let body = json!({ "ok": false, "error": { "type": "tool_error", "message": message } });
+    (StatusCode::INTERNAL_SERVER_ERROR, body)
+}
+
+#[cfg(test)]
+mod tests;

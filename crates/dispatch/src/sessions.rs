@@ -1,0 +1,228 @@
+//! Sessions: what they are set to, who may set it, and which of them were used.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use interlock_config::{Config, Host};
+use interlock_host::{Elevation, SessionValues};
+use interlock_policy::{Ask, Security};
+use interlock_wire::results::SessionOverrides;
+
+/// Sessions that are remembered to have been used, besides what the store knows.
+const MAX_SEEN: usize = 4_096;
+
+/// What is to become of one value.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SessionEdit<T> {
+    #[default]
+    Keep,
+    Clear,
+    Set(T),
+}
+
+impl<T> SessionEdit<T> {
+    fn apply(self, value: &mut Option<T>) {
+        match self {
+            Self::Keep => {}
+            Self::Clear => *value = None,
+            Self::Set(new) => *value = Some(new),
+        }
+    }
+}
+
+/// What is to become of a session's values.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Edits {
+    pub label: SessionEdit<String>,
+    pub host: SessionEdit<Host>,
+    pub security: SessionEdit<Security>,
+    pub ask: SessionEdit<Ask>,
+    pub node: SessionEdit<String>,
+    pub elevated: SessionEdit<Elevation>,
+}
+
+impl Edits {
+    pub fn apply(self, values: &mut SessionValues) {
+        self.label.apply(&mut values.label);
+        self.host.apply(&mut values.host);
+        self.security.apply(&mut values.security);
+        self.ask.apply(&mut values.ask);
+        self.node.apply(&mut values.node);
+        self.elevated.apply(&mut values.elevated);
+    }
+
+    /// Whether a session would leave its sandbox by it.
+    fn elevates(&self) -> bool {
+        matches!(
+            self.elevated,
+            SessionEdit::Set(Elevation::On | Elevation::Full)
+        )
+    }
+}
+
+/// Why a caller may not change a setting of a session.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingNotAuthorized {
+    #[error("`{0}` is not one of the owners in commands.ownerAllowFrom")]
+    NotOwner(String),
+    #[error("elevated is not enabled (tools.elevated.enabled)")]
+    NotEnabled,
+    #[error("`{0}` may not elevate (tools.elevated.allowFrom)")]
+    MayNotElevate(String),
+}
+
+/// Whether these edits are allowed: to the operator who calls, if no sender is named, else to that
+/// sender of a channel, as `CHANNEL:SENDER`. Every level of the config can only restrict.
+pub fn authorize(
+    config: &Config,
+    agent: &str,
+    edits: &Edits,
+    sender: Option<&str>,
+) -> Result<(), SettingNotAuthorized> {
+    if let Some(sender) = sender {
+        let owners = config.commands.owner_allow_from.iter().flatten();
+        if !is_among(sender, owners.map(String::as_str)) {
+            return Err(SettingNotAuthorized::NotOwner(sender.to_owned()));
+        }
+    }
+    if !edits.elevates() {
+        return Ok(());
+    }
+    let global = &config.tools.elevated;
+    let own = config.agent(agent).map(|agent| &agent.tools.elevated);
+    let is_enabled =
+        global.enabled == Some(true) && own.is_none_or(|own| own.enabled != Some(false));
+    if !is_enabled {
+        return Err(SettingNotAuthorized::NotEnabled);
+    }
+    let Some(sender) = sender else { return Ok(()) };
+    let (channel, name) = sender.split_once(':').unwrap_or(("", sender));
+    let allows = |lists: &std::collections::BTreeMap<String, Vec<String>>| {
+        let list = lists.get(channel).into_iter().flatten();
+        is_among(name, list.map(String::as_str))
+    };
+    let own_allows = own.is_none_or(|own| own.allow_from.is_empty() || allows(&own.allow_from));
+    if allows(&global.allow_from) && own_allows {
+        Ok(())
+    } else {
+        Err(SettingNotAuthorized::MayNotElevate(sender.to_owned()))
+    }
+}
+
+/// Lists name senders with or without their channel; `*` is every sender.
+fn is_among<'a>(sender: &str, mut list: impl Iterator<Item = &'a str>) -> bool {
+    let name = sender.split_once(':').map_or(sender, |(_, name)| name);
+    list.any(|one| one == "*" || one == sender || one == name)
+}
+
+/// The values as clients know them.
+pub fn view(values: &SessionValues) -> SessionOverrides {
+    SessionOverrides {
+        label: values.label.clone(),
+        elevated_level: values.elevated.map(|level| level.as_str().to_owned()),
+        exec_host: values.host.map(|host| host.as_str().to_owned()),
+        exec_security: values.security.map(|level| level.as_str().to_owned()),
+        exec_ask: values.ask.map(|level| level.as_str().to_owned()),
+        exec_node: values.node.clone(),
+    }
+}
+
+/// The values as a person reads them.
+pub fn text(values: &SessionValues) -> String {
+    let or = |word: Option<&str>| word.unwrap_or("default").to_owned();
+    format!(
+        "exec: host={} security={} ask={} node={}; elevated={}",
+        or(values.host.map(Host::as_str)),
+        or(values.security.map(Security::as_str)),
+        or(values.ask.map(Ask::as_str)),
+        or(values.node.as_deref()),
+        or(values.elevated.map(Elevation::as_str)),
+    )
+}
+
+/// When sessions last called a tool, by their keys.
+#[derive(Debug, Default)]
+pub struct SeenSessions(Mutex<HashMap<String, (String, u64)>>);
+
+impl SeenSessions {
+    pub fn note(&self, session_key: &str, agent: &str, now_ms: u64) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() >= MAX_SEEN && !seen.contains_key(session_key) {
+            let oldest = seen.iter().min_by_key(|(_, (_, at))| *at);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                seen.remove(&oldest);
+            }
+        }
+        seen.insert(session_key.to_owned(), (agent.to_owned(), now_ms));
+    }
+
+    /// Key, agent, time.
+    pub fn all(&self) -> Vec<(String, String, u64)> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = seen.iter();
+        rows.map(|(key, (agent, at))| (key.clone(), agent.clone(), *at))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::from_text(&interlock_config::Json5Text::parse("test", text).unwrap()).unwrap()
+    }
+
+    fn elevate() -> Edits {
+        Edits {
+            elevated: SessionEdit::Set(Elevation::Full),
+            ..Edits::default()
+        }
+    }
+
+    #[test]
+    fn a_sender_must_be_an_owner_and_the_operator_itself_is_one() {
+        let config = config("{ commands: { ownerAllowFrom: ['slack:U1', 'bob'] } }");
+        let may = |sender| authorize(&config, "main", &Edits::default(), sender).is_ok();
+        assert!(may(None));
+        assert!(may(Some("slack:U1")));
+        assert!(may(Some("discord:bob")));
+        assert!(!may(Some("discord:U1")));
+        assert!(!may(Some("slack:mallory")));
+    }
+
+    #[test]
+    fn leaving_the_sandbox_takes_the_switch_and_for_senders_the_list() {
+        let off = config("{}");
+        assert_eq!(
+            authorize(&off, "main", &elevate(), None),
+            Err(SettingNotAuthorized::NotEnabled)
+        );
+        let on = config(
+            "{ commands: { ownerAllowFrom: ['*'] },
+               tools: { elevated: { enabled: true, allowFrom: { slack: ['U1', 'U2'] } } },
+               agents: { list: [
+                 { id: 'shy', tools: { elevated: { enabled: false } } },
+                 { id: 'picky', tools: { elevated: { allowFrom: { slack: ['U2'] } } } } ] } }",
+        );
+        let may = |agent, sender| authorize(&on, agent, &elevate(), sender).is_ok();
+        assert!(may("main", None));
+        assert!(may("main", Some("slack:U1")));
+        assert!(!may("main", Some("slack:U3")));
+        assert!(!may("main", Some("discord:U1")));
+        assert!(!may("shy", None));
+        assert!(!may("picky", Some("slack:U1")));
+        assert!(may("picky", Some("slack:U2")));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let seen = SeenSessions::default();
+        for number in 0..MAX_SEEN as u64 + 10 {
+            seen.note(&format!("agent:main:{number}"), "main", number);
+        }
+        let all = seen.all();
+        assert_eq!(all.len(), MAX_SEEN);
+        assert!(all.iter().all(|(_, _, at)| *at >= 10));
+    }
+}

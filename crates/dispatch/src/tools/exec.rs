@@ -1,0 +1,103 @@
+//! `exec`: where a command runs. The pipeline carries it out there.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_config::ConfigFile;
+use interlock_host::parameters::ExecParameters;
+use interlock_host::{Route, SessionValues, Yield, route};
+use serde_json::Value;
+
+use super::local_run::LocalRun;
+use super::node_run::NodeRun;
+use super::result::ToolResult;
+use super::run_outcome::RunRefusal;
+use super::{CallError, ToolCall, no_workspace, pipeline, start_directory};
+use crate::dispatcher::Dispatcher;
+use crate::work::blocking;
+
+pub(super) async fn exec(
+    gateway: &Arc<Dispatcher>,
+    config: &Arc<ConfigFile>,
+    call: &ToolCall,
+    arguments: &Value,
+) -> Result<ToolResult, CallError> {
+    let parameters = ExecParameters::parse(arguments)?;
+    let patience = call.patience(&config.config().exec_for(call.agent.as_str()));
+    // Before it is routed: a node is outside of a sandbox that the gateway's owner asks for, too.
+    if let Err(error) = gateway.host.check_sandbox() {
+        let refusal = RunRefusal::denied(error.code(), error.to_string());
+        return Ok(refusal.with_remedy(error.remedy()).into());
+    }
+    let routed = {
+        let (gateway, config) = (Arc::clone(gateway), Arc::clone(config));
+        let call = call.clone();
+        blocking(move || RoutedExec::of(&gateway, &config, call, parameters)).await??
+    };
+    match routed {
+        RoutedExec::Here(run) => pipeline::run(gateway, Arc::new(*run), call, patience).await,
+        RoutedExec::Node(session, parameters) => {
+            let chosen = NodeRun::choose(gateway, config, &session, call, &parameters);
+            match Box::pin(chosen).await? {
+                Ok(run) => pipeline::run(gateway, Arc::new(run), call, patience).await,
+                Err(refusal) => Ok(refusal.into()),
+            }
+        }
+        RoutedExec::Nowhere(refused) => Ok(*refused),
+    }
+}
+
+/// A call, and where it goes.
+enum RoutedExec {
+    Here(Box<LocalRun>),
+    Node(SessionValues, Box<ExecParameters>),
+    Nowhere(Box<ToolResult>),
+}
+
+impl RoutedExec {
+    /// As parameters, conversation and config say it. This reads the database and makes the
+    /// directory that a run on this machine starts in.
+    fn of(
+        gateway: &Arc<Dispatcher>,
+        config: &Arc<ConfigFile>,
+        call: ToolCall,
+        parameters: ExecParameters,
+    ) -> Result<Self, CallError> {
+        let scope = gateway.host.scope_under(&call.agent, Arc::clone(config))?;
+        let session = gateway.host.session(&call.session_key)?;
+        match route(parameters.host, session.host.or(scope.exec().host)) {
+            Ok(Route::Gateway) => {}
+            Ok(Route::Node) => return Ok(Self::Node(session, Box::new(parameters))),
+            Err(refused) => {
+                let refusal = RunRefusal::denied(refused.code(), refused.to_string());
+                let refusal = refusal.with_remedy(Some(refused.remedy()));
+                return Ok(Self::Nowhere(Box::new(refusal.into())));
+            }
+        }
+        let workdir = parameters.workdir.as_deref().map(Path::new);
+        let start = match workdir.filter(|workdir| workdir.is_absolute()) {
+            // An absolute directory needs nothing to start from.
+            Some(workdir) => workdir.to_owned(),
+            None => match start_directory(&scope, &call) {
+                Ok(start) => start,
+                Err(error) => return Ok(Self::Nowhere(Box::new(no_workspace(&error)))),
+            },
+        };
+        let cwd = scope.as_run_account(|| parameters.directory(&start))??;
+        let yields = Yield::After(match (parameters.background, parameters.yield_after) {
+            (true, _) => Duration::ZERO,
+            (false, Some(time)) => time,
+            (false, None) => scope.exec().background_after(),
+        });
+        drop(scope);
+        Ok(Self::Here(Box::new(LocalRun {
+            gateway: Arc::clone(gateway),
+            config: Arc::clone(config),
+            call,
+            parameters,
+            cwd,
+            yields,
+        })))
+    }
+}

@@ -1,0 +1,321 @@
+//! A run on this machine.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use interlock_approvals::ApprovalRefusal;
+use interlock_command::Source;
+use interlock_config::ConfigFile;
+use interlock_engine::Signal;
+use interlock_host::parameters::{ExecParameters, InputMode};
+use interlock_host::{EndListener, Exec, ExecError, ExecRequest, Running, Yield};
+use interlock_plan::{PlanStdin, PtySize};
+use interlock_supervisor::{StartedRun, Waited};
+use interlock_transcript::{LineRange, TranscriptReader};
+use serde_json::json;
+use tokio::runtime::Handle;
+
+use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart};
+use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
+use super::{Progress, ToolCall};
+use crate::dispatcher::Dispatcher;
+use crate::work::{blocking, waiting};
+
+/// Default size of a detached PTY.
+const PTY_SIZE: PtySize = PtySize {
+    columns: 120,
+    rows: 30,
+};
+
+/// How long one look at a transcript waits for more output.
+const FOLLOW_WAIT: Duration = Duration::from_secs(1);
+
+/// Characters in one report of progress. The result has all that is shown.
+const PROGRESS_CHARS: usize = 4_000;
+
+/// What a result shows of a run that goes on.
+const TAIL_LINES: u64 = 20;
+const TAIL_BYTES: usize = 4_000;
+
+/// A call of `exec` for this machine.
+#[derive(Debug)]
+pub(super) struct LocalRun {
+    pub(super) gateway: Arc<Dispatcher>,
+    pub(super) call: ToolCall,
+    /// The config that the call began with.
+    pub(super) config: Arc<ConfigFile>,
+    pub(super) parameters: ExecParameters,
+    pub(super) cwd: String,
+    pub(super) yields: Yield,
+}
+
+impl RunHost for LocalRun {
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()> {
+        let gateway = Arc::clone(&self.gateway);
+        Box::pin(async move {
+            let _ = waiting(&gateway, move || self.carry_out_here(start, receiver)).await;
+        })
+    }
+
+    fn location(&self) -> RunLocation {
+        RunLocation::gateway(&self.cwd)
+    }
+}
+
+impl LocalRun {
+    fn request(&self, config: Option<Arc<ConfigFile>>) -> ExecRequest<'_> {
+        let parameters = &self.parameters;
+        ExecRequest {
+            agent: &self.call.agent,
+            config,
+            caller: &self.call.context,
+            source: Source::Text(parameters.command.clone()),
+            cwd: self.cwd.clone(),
+            env: parameters.env.clone(),
+            ask: parameters.ask,
+            gateway: None,
+            timeout_seconds: parameters.timeout.map(|time| {
+                // A part of a second is one second: it never becomes "no limit".
+                time.as_secs() + u64::from(time.subsec_nanos() > 0)
+            }),
+            base_env: &self.gateway.environment,
+            session_key: Some(&self.call.session_key),
+            pty: parameters.pty.then_some(PTY_SIZE),
+            stdin: match parameters.stdin {
+                InputMode::Null => PlanStdin::Null,
+                InputMode::Pipe => PlanStdin::Pipe,
+            },
+            yields: self.yields,
+            show_chars: self.call.audience.show_chars(),
+            requester: &self.call.requester,
+            runs_later: true,
+        }
+    }
+
+    /// Judges, starts and waits on the calling thread.
+    fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
+        let gateway = &self.gateway;
+        match start {
+            RunStart::Judged => {
+                let request = self.request(Some(Arc::clone(&self.config)));
+                let is_free = |id: &str| !gateway.approvals.is_held(id);
+                match gateway
+                    .host
+                    .exec_again(&request, &gateway.supervisor, &is_free)
+                {
+                    Ok(Exec::Started(running)) => self.attend(*running, receiver),
+                    Ok(Exec::Pending(pending)) => {
+                        receiver.deliver(ToolOutcome::Pending {
+                            approval: Box::new(pending.approval),
+                            location: self.location(),
+                        });
+                    }
+                    Err(error) => {
+                        receiver.deliver(ToolOutcome::Refused(refusal(gateway, &error)));
+                    }
+                }
+            }
+            RunStart::Approved(ApprovedStart { id, held }) => {
+                // The config may be another since the approval was stored.
+                let request = self.request(None);
+                let begun = gateway
+                    .host
+                    .run_approved(&id, &request, &gateway.supervisor);
+                drop(held);
+                match begun {
+                    Ok(running) => self.attend(running, receiver),
+                    Err(error) => {
+                        let conversation = (self.call.agent.as_str(), &*self.call.session_key);
+                        deliver_refusal(gateway, conversation, &id, &error, receiver);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits for the end of a run. A caller gets its output meanwhile, and ends the run when it wants
+    /// no result any more.
+    fn attend(&self, running: Running, receiver: OutcomeReceiver) {
+        let mut cancelling = None;
+        if !receiver.is_absent() {
+            let started = running.conversation.started();
+            if let Some(progress) = self.call.progress.clone() {
+                follow(&self.gateway, &started.session.name, progress);
+            }
+            cancelling = Some(Handle::current().spawn(end_when_cancelled(
+                Arc::clone(&self.gateway),
+                self.call.cancelled.clone(),
+                started.session.name.clone(),
+            )));
+        }
+        finish(&self.gateway, running, &self.cwd, receiver);
+        if let Some(cancelling) = cancelling {
+            cancelling.abort();
+        }
+    }
+}
+
+/// Runs the stored plan of an approval that an earlier process of this gateway asked for.
+pub(super) fn resume(
+    gateway: &Dispatcher,
+    conversation: (&str, &str),
+    approved: ApprovedStart,
+    receiver: OutcomeReceiver,
+) {
+    let ApprovedStart { id, held } = approved;
+    let begun = gateway
+        .host
+        .resume_run(&id, &gateway.environment, &gateway.supervisor);
+    drop(held);
+    match begun {
+        Ok(running) => {
+            let cwd = running.conversation.started().session.cwd.clone();
+            finish(gateway, running, &cwd, receiver);
+        }
+        Err(error) => deliver_refusal(gateway, conversation, &id, &error, receiver),
+    }
+}
+
+/// Waits for the end, delivers the outcome, and then records it: the caller does not wait for the
+/// record.
+fn finish(gateway: &Dispatcher, running: Running, cwd: &str, receiver: OutcomeReceiver) {
+    let Running {
+        conversation,
+        ticket,
+    } = running;
+    let waited = conversation.wait();
+    let started = conversation.started();
+    let name = started.session.name.as_str();
+    let mut is_whole = false;
+    let outcome = match &waited {
+        Ok(Waited::Ended(ended)) => {
+            is_whole = ended.shown.omitted_bytes == 0;
+            if !is_whole {
+                // The result names the session, so it must be there for a caller that reads it at
+                // once.
+                let session = gateway.supervisor.session(name);
+                let _ = session.and_then(|session| session.to_background());
+            }
+            ToolOutcome::Ended(Box::new(RunEndReport::local(started, ended, cwd)))
+        }
+        Ok(Waited::Yielded) => ToolOutcome::Running(running_report(gateway, started, cwd)),
+        Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
+    };
+    let listener = receiver.deliver(outcome);
+    let recorded = gateway
+        .host
+        .record_end(&ticket, name, waited.as_ref(), listener);
+    if let Err(error) = recorded {
+        tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
+    }
+    // Otherwise the transcript is kept, so that it can be read.
+    if is_whole && listener == EndListener::Caller {
+        let _ = conversation.taken();
+    }
+}
+
+fn running_report(gateway: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {
+    let last = LineRange {
+        offset: None,
+        limit: Some(TAIL_LINES),
+    };
+    let session = &started.session;
+    let directory = gateway.supervisor.place().session(&session.name);
+    let tail = TranscriptReader::open(&directory)
+        .and_then(|spool| spool.by_lines(last, TAIL_BYTES))
+        .map(|page| page.text)
+        .unwrap_or_default();
+    RunningReport {
+        session: session.name.clone(),
+        pid: session.pid,
+        started_at_ms: Some(started.started_ms),
+        tail,
+        location: RunLocation::gateway(cwd),
+    }
+}
+
+fn refusal(gateway: &Dispatcher, error: &ExecError) -> RunRefusal {
+    if matches!(error, ExecError::Approval(_)) {
+        gateway.approvals.look_now();
+    }
+    RunRefusal::of_exec(error)
+}
+
+/// An approved run could not be started. Without a caller, the conversation is notified.
+fn deliver_refusal(
+    gateway: &Dispatcher,
+    (agent, session_key): (&str, &str),
+    id: &str,
+    error: &ExecError,
+    receiver: OutcomeReceiver,
+) {
+    let refusal = refusal(gateway, error).about(id);
+    if receiver.deliver(ToolOutcome::Refused(refusal)) == EndListener::Caller {
+        return;
+    }
+    // The conversation already has an event about drift. If another process ran it, that process
+    // reports it.
+    if let ExecError::Approval(ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }) = error
+    {
+        return;
+    }
+    let text = format!("Exec not run (gateway id={id}): {error}");
+    let payload = json!({ "approvalId": id, "code": error.code() });
+    let approvals = gateway.host.approvals();
+    if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
+        tracing::error!(id, %error, "an approved run was not made, and its session could not be notified");
+    }
+    gateway.events.look_now();
+}
+
+/// Ends the run when its caller wants no result any more.
+async fn end_when_cancelled(
+    gateway: Arc<Dispatcher>,
+    cancelled: tokio_util::sync::CancellationToken,
+    name: String,
+) {
+    cancelled.cancelled().await;
+    let end = move || {
+        let session = gateway.supervisor.session(&name);
+        let _ = session.and_then(|session| session.kill(Signal::TERM));
+    };
+    let _ = blocking(end).await;
+}
+
+/// Sends what a run writes to its caller, as long as that one listens.
+fn follow(gateway: &Arc<Dispatcher>, name: &str, progress: tokio::sync::mpsc::Sender<Progress>) {
+    let directory = gateway.supervisor.place().session(name);
+    let (gateway, name) = (Arc::clone(gateway), name.to_owned());
+    tokio::task::spawn_blocking(move || {
+        let _ = follow_transcript(&gateway, &name, &directory, &progress);
+    });
+}
+
+/// `None` when there is no more output to report, or the caller is gone.
+fn follow_transcript(
+    gateway: &Dispatcher,
+    name: &str,
+    directory: &Path,
+    progress: &tokio::sync::mpsc::Sender<Progress>,
+) -> Option<()> {
+    let session = gateway.supervisor.session(name).ok()?;
+    let spool = TranscriptReader::open(directory).ok()?;
+    let mut cursor = spool.cursor_at(0).ok()?;
+    loop {
+        let standing = session.wait(cursor.offset, FOLLOW_WAIT).ok()?;
+        let (shown, next) = spool.new_since(cursor, PROGRESS_CHARS).ok()?;
+        if shown.total_bytes > 0 {
+            progress.blocking_send(Progress::Output(shown.text)).ok()?;
+        }
+        cursor = next;
+        if standing.ended || progress.is_closed() {
+            return Some(());
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! `exec host=node`: prepared there, judged there, asked about here, run there.
+//!
+//! One connection carries every step. The node's own policy decides; what the gateway's config and
+//! approvals document, the conversation and the call say is one more layer, which can only be
+//! stricter. What an approver allows is the plan that the node made, and that plan is what it gets
+//! back.
+
+mod approval;
+mod follow;
+mod foreign;
+mod foreign_command;
+mod levels;
+mod refusals;
+mod stored;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use interlock_config::ConfigFile;
+use interlock_host::parameters::{ExecParameters, InputMode};
+use interlock_host::{EndListener, SessionValues, tool_levels};
+use interlock_policy::{Ask, Security, check_tool, env};
+use interlock_wire::WireError;
+use interlock_wire::node::extension::ForwardedCallFacts;
+use interlock_wire::node::{
+    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
+    SystemRunPrepared,
+};
+use serde_json::json;
+
+use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart};
+use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
+use super::{CallError, ToolCall};
+use crate::dispatcher::Dispatcher;
+use crate::nodes::extension::NodeErrorText;
+use crate::nodes::{Node, NodeInvocation, approval as wire_approval, choose};
+use crate::work::blocking;
+use foreign_command::ForeignCommand;
+
+/// Characters of output in a result, where the config says nothing.
+const SHOWN_CHARS: usize = 200_000;
+
+/// How a refusal of a node begins that says that no plan can be made.
+const DENIED: &str = "SYSTEM_RUN_DENIED";
+
+pub use levels::GatewayLevels;
+pub(super) use stored::StoredNodeRun;
+
+/// A call of `exec` for a node.
+#[derive(Debug, Clone)]
+pub(super) struct NodeRun {
+    gateway: Arc<Dispatcher>,
+    node: Arc<Node>,
+    call: ToolCall,
+    /// Without a plan.
+    run: SystemRun,
+    levels: GatewayLevels,
+    /// The part of `levels` that the call itself said.
+    call_ask: Option<Ask>,
+    limit: Option<Duration>,
+    /// After this long an approved run is announced.
+    notice: Option<Duration>,
+    /// The node is an Interlock node, which keeps transcripts of its runs.
+    keeps_transcripts: bool,
+    manner: NodeRunManner,
+}
+
+/// How a run on an Interlock node is carried out.
+#[derive(Debug, Clone, Copy)]
+struct NodeRunManner {
+    pty: bool,
+    stdin_pipe: bool,
+    /// When it goes to the background; `None` is never.
+    yields: Option<Duration>,
+    show_chars: usize,
+}
+
+/// What a start on the node came to.
+enum NodeAttempt {
+    Outcome(Box<ToolOutcome>),
+    /// The node, or the way to it, said no.
+    Refused(WireError),
+}
+
+impl RunHost for NodeRun {
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            match start {
+                RunStart::Judged => self.carry_out_judged(receiver).await,
+                RunStart::Approved(approved) => self.carry_out_approved(approved, receiver).await,
+            }
+        })
+    }
+
+    fn location(&self) -> RunLocation {
+        RunLocation::node(&self.node, None)
+    }
+}
+
+impl NodeRun {
+    /// The run of a call on the node that call, conversation and config mean, or why there is none.
+    pub(super) async fn choose(
+        gateway: &Arc<Dispatcher>,
+        config: &Arc<ConfigFile>,
+        session: &SessionValues,
+        call: &ToolCall,
+        parameters: &ExecParameters,
+    ) -> Result<Result<Self, RunRefusal>, CallError> {
+        if parameters.workdir.as_ref().is_some_and(is_relative) {
+            let problem = "`workdir` must be an absolute path on the node";
+            return Ok(Err(RunRefusal::denied("NODE_UNSUPPORTED", problem)));
+        }
+        let exec = config.config().exec_for(call.agent.as_str());
+        let levels = GatewayLevels::of(gateway, config, &call.agent, session, parameters.ask)?;
+        if levels.security() == Security::Deny {
+            let remedy = format!("ask the owner: {}", levels.levels.security.effective.path);
+            let refusal = RunRefusal::denied("EXEC_DENIED", "exec denied: security=deny");
+            return Ok(Err(refusal.with_remedy(Some(remedy))));
+        }
+        let env = match env::check_overrides(&parameters.env) {
+            Ok(env) => env,
+            Err(rejection) => {
+                let message = rejection.to_string();
+                return Ok(Err(RunRefusal::denied("ENV_REJECTED", message)));
+            }
+        };
+        let wishes = choose::Wishes {
+            call: parameters.node.clone(),
+            session: session.node.clone(),
+            bound: config
+                .config()
+                .agent(call.agent.as_str())
+                .and_then(|agent| agent.tools.exec.node.clone()),
+            usual: exec.node.clone(),
+        };
+        let (chooser, rules) = (Arc::clone(gateway), config.config().gateway.nodes.clone());
+        let node = match blocking(move || wishes.choose(&chooser, &rules)).await? {
+            Ok(node) => node,
+            Err(none) => {
+                let refusal = RunRefusal::denied(none.code(), none.to_string());
+                return Ok(Err(refusal.with_remedy(none.remedy())));
+            }
+        };
+        let keeps_transcripts = node.keeps_sessions(&config.config().gateway.nodes);
+        if !keeps_transcripts && let Some(problem) = foreign::unsupported(parameters) {
+            return Ok(Err(RunRefusal::denied("NODE_UNSUPPORTED", problem)));
+        }
+        // A caller that may not use `process` gets no background session.
+        let tools = tool_levels(config.config(), &call.agent);
+        let handles_sessions = check_tool("process", &tools).is_ok();
+        let manner = NodeRunManner {
+            pty: parameters.pty,
+            stdin_pipe: parameters.stdin == InputMode::Pipe,
+            yields: handles_sessions.then(|| {
+                match (parameters.background, parameters.yield_after) {
+                    (true, _) => Duration::ZERO,
+                    (false, Some(time)) => time,
+                    (false, None) => exec.background_after(),
+                }
+            }),
+            show_chars: shown_chars(exec.max_output_chars)
+                .min(call.audience.show_chars().unwrap_or(usize::MAX)),
+        };
+        let seconds = parameters
+            .timeout
+            .map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
+        let scope = gateway.host.scope_under(&call.agent, Arc::clone(config))?;
+        let limit = scope.time_limit(seconds);
+        let (command, raw_command) = if keeps_transcripts {
+            let text = &parameters.command;
+            (node.platform.shell(text), text.clone())
+        } else {
+            let sent = ForeignCommand::of_text(node.platform, &parameters.command);
+            (sent.command, sent.raw_command)
+        };
+        Ok(Ok(Self {
+            gateway: Arc::clone(gateway),
+            run: SystemRun {
+                command,
+                raw_command: Some(raw_command),
+                cwd: parameters.workdir.clone(),
+                env: (!env.is_empty()).then_some(env),
+                timeout_ms: limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+                agent_id: Some(call.agent.to_string()),
+                session_key: Some(call.session_key.clone()),
+                run_id: Some(uuid::Uuid::new_v4().to_string()),
+                approved: Some(false),
+                // The caller is notified by the answer, or by this gateway.
+                suppress_notify_on_exit: Some(true),
+                ..SystemRun::default()
+            },
+            node,
+            call: call.clone(),
+            levels,
+            call_ask: parameters.ask,
+            limit,
+            notice: exec.running_notice(),
+            keeps_transcripts,
+            manner,
+        }))
+    }
+
+    /// Lets the node judge the call: it runs, is refused, or an approver is asked about the plan that
+    /// the node makes of it.
+    async fn carry_out_judged(&self, mut receiver: OutcomeReceiver) {
+        // Most calls are allowed. An Interlock node makes its own plan of them then, and of what it
+        // wants approved it has run nothing.
+        let may_be_allowed = match foreign::may_be_allowed(self).await {
+            Ok(may_be_allowed) => may_be_allowed,
+            Err(refusal) => {
+                receiver.deliver(ToolOutcome::Refused(*refusal));
+                return;
+            }
+        };
+        if self.keeps_transcripts && may_be_allowed {
+            match self.attempt(self.run.clone(), receiver).await {
+                Some(unused) => receiver = unused,
+                None => return,
+            }
+        }
+        let (plan, unplanned) = match self.prepare().await {
+            Ok(prepared) => (Some(prepared), None),
+            // No plan, so nothing that an approver could allow; the node may allow it all the same.
+            Err(error) if says(&error, DENIED) => (None, Some(error)),
+            Err(error) => {
+                let refusal = refusals::refused(&self.node, &error);
+                receiver.deliver(ToolOutcome::Refused(refusal));
+                return;
+            }
+        };
+        if !self.keeps_transcripts && may_be_allowed {
+            let first = match &plan {
+                Some(prepared) => wire_approval::planned(&prepared.plan, &self.run),
+                None => self.run.clone(),
+            };
+            match self.attempt(first, receiver).await {
+                Some(unused) => receiver = unused,
+                None => return,
+            }
+        }
+        let outcome = match (plan, unplanned) {
+            (Some(prepared), _) => self.ask(prepared).await,
+            (None, error) => {
+                let error = error.unwrap_or_else(|| Denial::APPROVAL_REQUIRED.error());
+                ToolOutcome::Refused(refusals::refused(&self.node, &error))
+            }
+        };
+        receiver.deliver(outcome);
+    }
+
+    /// Runs the call without an approval. Gives the receiver back if the node wants one.
+    async fn attempt(
+        &self,
+        run: SystemRun,
+        mut receiver: OutcomeReceiver,
+    ) -> Option<OutcomeReceiver> {
+        let wants_approval = |attempt: &NodeAttempt| {
+            matches!(attempt, NodeAttempt::Refused(error)
+                if says(error, Denial::APPROVAL_REQUIRED.message))
+        };
+        if self.keeps_transcripts {
+            let followed = self.start_and_follow(run, &mut receiver).await;
+            if wants_approval(&followed.attempt) {
+                followed.record(self, EndListener::Caller).await;
+                return Some(receiver);
+            }
+            self.deliver_followed(followed, receiver).await;
+            return None;
+        }
+        foreign::run_unapproved(self, run, receiver, wants_approval).await
+    }
+
+    /// Delivers the outcome of a run on an Interlock node, and records its end.
+    async fn deliver_followed(&self, followed: follow::NodeRunReport, receiver: OutcomeReceiver) {
+        let (outcome, end) = followed.into_outcome(&self.node);
+        let listener = receiver.deliver(outcome);
+        end.record(self, listener).await;
+    }
+
+    /// The plan that the node makes of the command, with what it says of it.
+    async fn prepare(&self) -> Result<SystemRunPrepared, WireError> {
+        let prepare = SystemRunPrepare {
+            command: self.run.command.clone(),
+            raw_command: self.run.raw_command.clone(),
+            cwd: self.run.cwd.clone(),
+            agent_id: self.run.agent_id.clone(),
+            session_key: self.run.session_key.clone(),
+            security: Some(self.levels.security().to_string()),
+            ask: Some(self.levels.ask().to_string()),
+            env: self.run.env.clone().filter(|_| !self.keeps_transcripts),
+            policy_layer: self.keeps_transcripts.then(|| self.levels.layer()),
+            call_facts: self.keeps_transcripts.then(|| ForwardedCallFacts {
+                env: self.run.env.clone().unwrap_or_default(),
+                pty: self.manner.pty,
+                stdin_pipe: self.manner.stdin_pipe,
+            }),
+        };
+        if !self.may(SYSTEM_RUN_PREPARE) {
+            return Err(WireError::unavailable(format!(
+                "{DENIED}: the node makes no plans, so no approver can be asked"
+            )));
+        }
+        let invocation = NodeInvocation {
+            command: SYSTEM_RUN_PREPARE,
+            params: Some(json!(prepare)),
+            timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
+            node_timeout_ms: None,
+            idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
+        };
+        let (payload, _) = self.gateway.nodes.invoke(&self.node, invocation).await?;
+        let prepared: SystemRunPrepared = serde_json::from_value(payload).map_err(|error| {
+            WireError::unavailable(format!("the node's plan cannot be read: {error}"))
+        })?;
+        let plan = &prepared.plan;
+        // What people approve is for this agent and this session and what they are shown, whatever
+        // the node says.
+        let fits = plan.agent_id == self.run.agent_id
+            && plan.session_key == self.run.session_key
+            && !plan.argv.is_empty()
+            && plan.check_texts().is_ok();
+        if !fits {
+            return Err(WireError::unavailable(
+                "the node's plan is for another call",
+            ));
+        }
+        Ok(prepared)
+    }
+
+    /// Whether this command of the node may be used now.
+    fn may(&self, command: &str) -> bool {
+        let config = self.gateway.host.config();
+        config.is_ok_and(|config| {
+            let rules = &config.config().gateway.nodes;
+            self.node.check(command, rules).is_ok()
+        })
+    }
+}
+
+fn is_relative(path: &String) -> bool {
+    let is_drive = path.as_bytes().get(1) == Some(&b':');
+    !path.starts_with('/') && !path.starts_with('\\') && !is_drive
+}
+
+fn shown_chars(configured: Option<u64>) -> usize {
+    configured.map_or(SHOWN_CHARS, |chars| {
+        usize::try_from(chars).unwrap_or(usize::MAX)
+    })
+}
+
+/// Whether a node's own words begin so.
+fn says(error: &WireError, words: &str) -> bool {
+    let said = NodeErrorText::of(error).message.unwrap_or(&error.message);
+    said.starts_with(words)
+}

@@ -1,0 +1,277 @@
+//! The pipeline of a call that may need an approver: runs on this machine, runs on nodes, patches.
+//!
+//! ```text
+//! carry_out(Judged) ─► outcome
+//!         └─► Pending ─► decision ─► carry_out(Approved) ─► outcome
+//! ```
+//!
+//! A [`RunHost`] judges and starts one call. The approval is stored before this module waits for its
+//! decision, so a caller that waits, one that left, one that came back and a gateway that was
+//! restarted (`resume`) all go on here: they differ only in who receives the outcome.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
+use interlock_command::display::Secrets;
+use interlock_host::EndListener;
+use tokio::sync::oneshot;
+
+use super::render::waits_for;
+use super::result::ToolResult;
+use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
+use super::{Asking, CallError, Progress, ToolCall};
+use crate::approvals::HeldApproval;
+use crate::dispatcher::Dispatcher;
+use crate::work::blocking;
+
+/// How often a waiting caller gets a report of what it waits for.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// One call, and the host that carries it out.
+pub trait RunHost: std::fmt::Debug + Send + Sync {
+    /// Carries the call out as far as its start allows, and hands the outcome to the receiver. It
+    /// goes on when the receiver leaves; then the conversation is notified of the end.
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()>;
+
+    /// Where it runs, as a pending result says it.
+    fn location(&self) -> RunLocation;
+}
+
+/// What a call is carried out by.
+#[derive(Debug)]
+pub enum RunStart {
+    /// The policy in force.
+    Judged,
+    /// A decided approval. What runs is the plan that it holds, once.
+    Approved(ApprovedStart),
+}
+
+/// An approval that is decided.
+#[derive(Debug)]
+pub struct ApprovedStart {
+    pub id: String,
+    /// No other call uses the approval until it has been claimed, or cannot be.
+    pub held: HeldApproval,
+}
+
+/// The receiver of an outcome: a caller that waits for it, or none.
+#[derive(Debug)]
+pub struct OutcomeReceiver(Option<oneshot::Sender<ToolOutcome>>);
+
+impl OutcomeReceiver {
+    /// No caller waits: the conversation is notified.
+    pub fn absent() -> Self {
+        Self(None)
+    }
+
+    fn waiting() -> (Self, oneshot::Receiver<ToolOutcome>) {
+        let (sender, outcome) = oneshot::channel();
+        (Self(Some(sender)), outcome)
+    }
+
+    pub fn is_absent(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Hands the outcome over, and says who has to report it from now on.
+    pub fn deliver(self, outcome: ToolOutcome) -> EndListener {
+        let is_received = self.0.is_some_and(|sender| sender.send(outcome).is_ok());
+        if is_received {
+            EndListener::Caller
+        } else {
+            EndListener::SessionEvent
+        }
+    }
+
+    /// Returns when no caller waits any more.
+    pub async fn gone(&mut self) {
+        if let Some(sender) = &mut self.0 {
+            sender.closed().await;
+        }
+    }
+}
+
+/// Carries a call out, waits for an approver where one is needed, and returns the result.
+pub(super) async fn run(
+    gateway: &Arc<Dispatcher>,
+    host: Arc<dyn RunHost>,
+    call: &ToolCall,
+    patience: Duration,
+) -> Result<ToolResult, CallError> {
+    let approval = match &call.approval {
+        Some(id) => match read_approval(gateway, id).await? {
+            Ok(approval) => approval,
+            Err(error) => return Ok(RunRefusal::of_exec(&error.into()).into()),
+        },
+        None => match start(&host, RunStart::Judged).await? {
+            ToolOutcome::Pending { approval, .. } => *approval,
+            outcome => return Ok(outcome.into()),
+        },
+    };
+    approve(gateway, host, call, approval, patience).await
+}
+
+/// Starts the call in a task of its own, which outlives its caller, and waits for the outcome.
+async fn start(host: &Arc<dyn RunHost>, start: RunStart) -> Result<ToolOutcome, CallError> {
+    let (receiver, outcome) = OutcomeReceiver::waiting();
+    tokio::spawn(Arc::clone(host).carry_out(start, receiver));
+    outcome.await.map_err(|_| CallError::Stopping)
+}
+
+/// Waits for the decision for as long as the caller has patience, and carries out what is allowed.
+async fn approve(
+    gateway: &Arc<Dispatcher>,
+    host: Arc<dyn RunHost>,
+    call: &ToolCall,
+    approval: PendingApproval,
+    patience: Duration,
+) -> Result<ToolResult, CallError> {
+    let id = approval.id.clone();
+    let held = gateway.approvals.hold(&id);
+    let mut decision = AwaitedDecision::of(gateway, &id);
+    gateway.approvals.look_now();
+    let pending = || {
+        let approval = Box::new(approval.clone());
+        let location = host.location();
+        ToolResult::from(ToolOutcome::Pending { approval, location })
+    };
+    if call.approval.is_none()
+        && let Asking::Returned(is_for_caller) = &call.asking
+        && is_for_caller(&approval)
+    {
+        let pending = pending();
+        tokio::spawn(carry_out_when_decided(
+            Arc::clone(gateway),
+            host,
+            decision,
+            held,
+        ));
+        return Ok(pending);
+    }
+    let is_decided = decision.is_decided().await?;
+    let patience = async {
+        if let Asking::Here(asker) = &call.asking
+            && !is_decided
+        {
+            asker.ask(approval.clone()).await;
+        }
+        tokio::time::sleep(patience).await;
+    };
+    tokio::select! {
+        biased;
+        () = decision.wait() => {}
+        () = call.cancelled.cancelled() => {
+            let gateway = Arc::clone(gateway);
+            blocking(move || {
+                // An approval that is decided by now is not used: no caller waits for its run.
+                let _ = gateway.host.approvals().withdraw(&id);
+                gateway.approvals.look_now();
+            })
+            .await?;
+            return Ok(RunRefusal::cancelled().into());
+        }
+        () = patience => {
+            let pending = pending();
+            // A caller that came back leaves the approval to the call that asked for it.
+            if call.approval.is_none() {
+                tokio::spawn(carry_out_when_decided(Arc::clone(gateway), host, decision, held));
+            }
+            return Ok(pending);
+        }
+        never = report_waiting(call, &approval) => match never {},
+    }
+    let approved = RunStart::Approved(ApprovedStart { id, held });
+    Ok(start(&host, approved).await?.into())
+}
+
+/// Carries out what is allowed after its caller got a pending result. The conversation is notified
+/// of the end; of a denial the decision has notified it. A caller that comes back goes first.
+pub(super) async fn carry_out_when_decided(
+    gateway: Arc<Dispatcher>,
+    host: Arc<dyn RunHost>,
+    mut decision: AwaitedDecision,
+    held: HeldApproval,
+) {
+    tokio::select! {
+        () = decision.wait() => {}
+        // The approval outlives this process: the next one resumes it.
+        () = gateway.stop.cancelled() => return,
+    }
+    held.until_alone().await;
+    let id = decision.id;
+    let (reader, ended) = (Arc::clone(&gateway), id.clone());
+    let ended = blocking(move || reader.host.approvals().ended(&ended)).await;
+    if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
+        return;
+    }
+    let approved = RunStart::Approved(ApprovedStart { id, held });
+    host.carry_out(approved, OutcomeReceiver::absent()).await;
+}
+
+/// The decision of an approval, which may have been taken before this process looked.
+pub(super) struct AwaitedDecision {
+    id: String,
+    gateway: Arc<Dispatcher>,
+    published: BoxFuture<'static, ()>,
+    /// What the record said, once it was read.
+    is_decided: Option<bool>,
+}
+
+impl AwaitedDecision {
+    /// Listens from now on, so that no decision is missed.
+    pub(super) fn of(gateway: &Arc<Dispatcher>, id: &str) -> Self {
+        let published = gateway.approvals.wait_for(id);
+        Self {
+            id: id.to_owned(),
+            gateway: Arc::clone(gateway),
+            published: Box::pin(async move {
+                published.await;
+            }),
+            is_decided: None,
+        }
+    }
+
+    /// Whether it was decided before this process listened.
+    async fn is_decided(&mut self) -> Result<bool, CallError> {
+        if let Some(is_decided) = self.is_decided {
+            return Ok(is_decided);
+        }
+        let (gateway, id) = (Arc::clone(&self.gateway), self.id.clone());
+        let ended = blocking(move || gateway.host.approvals().ended(&id)).await??;
+        Ok(*self.is_decided.insert(ended.is_some()))
+    }
+
+    async fn wait(&mut self) {
+        // A record that cannot be read now may be readable when the decision is published.
+        if !matches!(self.is_decided().await, Ok(true)) {
+            (&mut self.published).await;
+            self.is_decided = Some(true);
+        }
+    }
+}
+
+/// An approval that was stored before.
+async fn read_approval(
+    gateway: &Arc<Dispatcher>,
+    id: &str,
+) -> Result<Result<PendingApproval, ApprovalRefusal>, CallError> {
+    let (gateway, id) = (Arc::clone(gateway), id.to_owned());
+    blocking(move || gateway.host.approvals().approval(&id, Secrets::Masked)).await
+}
+
+/// Reports again and again what the call waits for, and where to decide.
+async fn report_waiting(call: &ToolCall, approval: &PendingApproval) -> std::convert::Infallible {
+    if let Some(progress) = &call.progress {
+        let report = Progress::Waiting(waits_for(approval));
+        while progress.send(report.clone()).await.is_ok() {
+            tokio::time::sleep(REPORT_INTERVAL).await;
+        }
+    }
+    std::future::pending().await
+}

@@ -1,0 +1,107 @@
+//! Calls that an earlier process of this gateway asked an approver about: what is allowed by now, or
+//! later, is carried out as if that process still lived.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use interlock_host::{HostError, ResumableRun};
+
+use super::node_run::StoredNodeRun;
+use super::pipeline::{
+    AwaitedDecision, OutcomeReceiver, RunHost, RunStart, carry_out_when_decided,
+};
+use super::run_outcome::RunLocation;
+use super::{local_run, patch};
+use crate::dispatcher::Dispatcher;
+use crate::work::{blocking, waiting};
+
+/// Approvals that are resumed at most.
+const MAX_RESUMED: usize = 4096;
+
+/// Goes on with everything that an earlier process asked. Returns when all of it is waited for.
+pub async fn resume(gateway: Arc<Dispatcher>) {
+    let reader = Arc::clone(&gateway);
+    let stored = match blocking(move || stored_calls(&reader)).await {
+        Ok(Ok(stored)) => stored,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "approvals of an earlier gateway cannot be read");
+            return;
+        }
+        Err(_) => return,
+    };
+    for (id, host) in stored {
+        let held = gateway.approvals.hold(&id);
+        let decision = AwaitedDecision::of(&gateway, &id);
+        tokio::spawn(carry_out_when_decided(
+            Arc::clone(&gateway),
+            host,
+            decision,
+            held,
+        ));
+    }
+}
+
+/// A call by the id of its approval.
+type StoredCall = (String, Arc<dyn RunHost>);
+
+/// The calls whose approvals were asked for before this process began and are not used.
+fn stored_calls(gateway: &Arc<Dispatcher>) -> Result<Vec<StoredCall>, HostError> {
+    let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
+    let local = gateway.host.runs_to_resume(began, MAX_RESUMED)?;
+    let mut calls: Vec<StoredCall> = Vec::new();
+    for stored in local {
+        let id = stored.id.clone();
+        let gateway = Arc::clone(gateway);
+        calls.push((id, Arc::new(StoredHere { gateway, stored })));
+    }
+    for id in gateway.host.approvals().unclaimed_remote(MAX_RESUMED)? {
+        if let Some(run) = StoredNodeRun::read(gateway, &id) {
+            calls.push((id, Arc::new(run)));
+        }
+    }
+    Ok(calls)
+}
+
+/// A run or a patch on this machine, as its approval stores it.
+#[derive(Debug)]
+struct StoredHere {
+    gateway: Arc<Dispatcher>,
+    stored: ResumableRun,
+}
+
+impl RunHost for StoredHere {
+    fn carry_out(
+        self: Arc<Self>,
+        start: RunStart,
+        receiver: OutcomeReceiver,
+    ) -> BoxFuture<'static, ()> {
+        let gateway = Arc::clone(&self.gateway);
+        let work = move || {
+            let RunStart::Approved(approved) = start else {
+                return;
+            };
+            let ResumableRun {
+                agent,
+                session_key,
+                is_patch,
+                ..
+            } = &self.stored;
+            let conversation = (agent.as_str(), session_key.as_str());
+            if *is_patch {
+                patch::resume(&self.gateway, conversation, approved, receiver);
+            } else {
+                local_run::resume(&self.gateway, conversation, approved, receiver);
+            }
+        };
+        Box::pin(async move {
+            let _ = waiting(&gateway, work).await;
+        })
+    }
+
+    fn location(&self) -> RunLocation {
+        RunLocation {
+            cwd: None,
+            node: None,
+        }
+    }
+}

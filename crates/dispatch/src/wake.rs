@@ -1,0 +1,160 @@
+//! Wakes sessions: a call of `gateway.wake` for every event that should.
+//!
+//! How far it has come is durable, so a restart forgets none; an event may then be sent twice, and
+//! carries its id for receivers that mind. A failed wake is in the audit.
+
+mod command;
+mod post;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use interlock_approvals::{AuditKind, SessionEvent};
+use interlock_config::types::GatewayWake;
+use interlock_host::{ConfigInWorkspace, HostError, now_ms};
+use serde_json::json;
+
+use crate::dispatcher::Dispatcher;
+use crate::events;
+use crate::look::RecordLook;
+use crate::work::blocking;
+
+/// The name of this reader of events in the store.
+const READER: &str = "wake";
+
+/// Events that are sent at once; those behind them wait.
+const AT_ONCE: usize = 16;
+
+/// Before each further try. A first try and these make up all of them.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+/// Wakes until the gateway ends.
+pub async fn follow(gateway: Arc<Dispatcher>) {
+    let mut look = RecordLook::default();
+    let mut up_to = loop {
+        let reader = Arc::clone(&gateway);
+        match blocking(move || reader.host.store().events_reader(READER)).await {
+            Ok(Ok(up_to)) => break up_to,
+            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
+            Err(_) => return,
+        }
+        gateway.events.wait(&mut look, gateway.host.store()).await;
+    };
+    loop {
+        let reader = Arc::clone(&gateway);
+        match blocking(move || read(&reader, up_to)).await {
+            Ok(Ok((events, wake))) => {
+                if let Some(last) = events.last() {
+                    up_to = last.id;
+                    tell_all(&gateway, &wake, events).await;
+                    continue;
+                }
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
+            Err(_) => return,
+        }
+        gateway.events.wait(&mut look, gateway.host.store()).await;
+    }
+}
+
+/// What the config says of waking.
+struct Wake {
+    settings: GatewayWake,
+    /// Whether its command may be obeyed.
+    command: Result<(), ConfigInWorkspace>,
+}
+
+fn read(gateway: &Dispatcher, after: i64) -> Result<(Vec<SessionEvent>, Wake), HostError> {
+    let events = gateway.host.approvals().events_after(after, AT_ONCE)?;
+    let config = gateway.host.config()?;
+    // Looked at each time: config, workspaces and links change while the gateway runs.
+    let command = gateway.host.check_wake_command(config.config());
+    let wake = Wake {
+        settings: config.config().gateway.wake.clone(),
+        command,
+    };
+    Ok((events, wake))
+}
+
+async fn tell_all(gateway: &Arc<Dispatcher>, wake: &Wake, events: Vec<SessionEvent>) {
+    let last = events.last().map_or(0, |event| event.id);
+    // An event that was delivered in the answer to its own call wakes no session any more.
+    let wakes = |event: &&SessionEvent| event.wakes && event.delivered_at_ms.is_none();
+    let calls = events
+        .iter()
+        .filter(wakes)
+        .map(|event| tell(gateway, wake, event));
+    join_all(calls).await;
+    let writer = Arc::clone(gateway);
+    let marked = blocking(move || writer.host.store().events_read(READER, last)).await;
+    if let Ok(Err(error)) = marked {
+        tracing::warn!(%error, "a wake call may be made again");
+    }
+}
+
+/// Tries until it succeeds or is given up.
+async fn tell(gateway: &Arc<Dispatcher>, wake: &Wake, event: &SessionEvent) {
+    let body = json!({ "type": "session.event", "event": events::view(event) }).to_string();
+    let settings = &wake.settings;
+    let (url, command) = (settings.url.as_deref(), settings.command.as_deref());
+    if let Some(url) = url {
+        let fingerprint = settings.tls_fingerprint.as_deref();
+        let call = || post::post(&gateway.wake_key, url, fingerprint, event.id, &body);
+        let sent = attempts(call).await;
+        gave_up(gateway, "wake:url", event, sent).await;
+    }
+    if let Some(argv) = command.filter(|argv| !argv.is_empty()) {
+        let sent = match &wake.command {
+            Ok(()) => attempts(|| command::run(gateway, argv, event, &body)).await,
+            Err(refused) => Err(format!("{}: {refused}", ConfigInWorkspace::CODE)),
+        };
+        gave_up(gateway, "wake:command", event, sent).await;
+    }
+}
+
+async fn attempts<F: Future<Output = Result<(), String>>>(
+    mut call: impl FnMut() -> F,
+) -> Result<(), String> {
+    let mut sent = call().await;
+    for pause in PAUSES {
+        if sent.is_ok() {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        sent = call().await;
+    }
+    sent
+}
+
+/// Records a failed wake. Without the URL: it may hold a secret.
+async fn gave_up(
+    gateway: &Arc<Dispatcher>,
+    surface: &'static str,
+    event: &SessionEvent,
+    sent: Result<(), String>,
+) {
+    let Err(detail) = sent else { return };
+    tracing::warn!(event = event.id, surface, detail, "a session was not woken");
+    let record = json!({
+        "agent": event.agent,
+        "surface": surface,
+        "state": "failed",
+        "eventId": event.id,
+        "sessionKey": event.session_key,
+        "runId": event.run_id,
+        "attempts": PAUSES.len() + 1,
+        "detail": detail.chars().take(1000).collect::<String>(),
+    });
+    let writer = Arc::clone(gateway);
+    let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+    let written = blocking(move || {
+        writer
+            .host
+            .store()
+            .append(AuditKind::Delivery, &record, now)
+    });
+    if let Ok(Err(error)) = written.await {
+        tracing::error!(%error, "a session was not woken, and that is not recorded");
+    }
+}

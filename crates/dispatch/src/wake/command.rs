@@ -1,0 +1,84 @@
+//! The owner's own program. It is no run of an agent: the owner named it in the config, and it is
+//! started as it stands there.
+
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_approvals::SessionEvent;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::dispatcher::Dispatcher;
+use crate::work::blocking;
+
+/// For one try.
+const TIME: Duration = Duration::from_secs(30);
+
+/// Between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Starts it once, with the event in its environment and as JSON on its standard input.
+pub(super) async fn run(
+    gateway: &Arc<Dispatcher>,
+    argv: &[String],
+    event: &SessionEvent,
+    body: &str,
+) -> Result<(), String> {
+    let Some((program, arguments)) = argv.split_first() else {
+        return Err("gateway.wake.command is empty".to_owned());
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(&gateway.environment)
+        .env("INTERLOCK_EVENT_ID", event.id.to_string())
+        .env("INTERLOCK_EVENT_KIND", event.kind.as_str())
+        .env("INTERLOCK_EVENT_SESSION", &event.session_key)
+        .env("INTERLOCK_EVENT_AGENT", &event.agent)
+        .env("INTERLOCK_EVENT_RUN", &event.run_id)
+        .env("INTERLOCK_EVENT_TEXT", event.text.replace('\0', ""))
+        .current_dir(gateway.host.state_dir())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let body = body.to_owned();
+    let ran = blocking(move || start(&mut command, &body)).await;
+    ran.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+fn start(command: &mut Command, body: &str) -> Result<(), String> {
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot be started: {error}"))?;
+    if let Some(mut input) = child.stdin.take() {
+        // The command need not read its input: this thread does not wait for that.
+        let body = body.to_owned();
+        std::thread::spawn(move || input.write_all(body.as_bytes()));
+    }
+    let began = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("ended with {status}")),
+            Ok(None) if began.elapsed() < TIME => std::thread::sleep(LOOK),
+            Ok(None) => {
+                end(&mut child);
+                return Err(format!("took longer than {} seconds", TIME.as_secs()));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+/// With everything that it started and that stayed in its group.
+fn end(child: &mut Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+    let _ = child.wait();
+}
