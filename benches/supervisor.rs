@@ -1,6 +1,6 @@
 //! What running through the supervisor costs, next to the system's own way, in one run.
 //!
-//! `cargo bench -p interlock --bench supervisor [-- short|shielded|limited|output|memory]`
+//! `cargo bench -p interlock --bench supervisor [-- short|reuse|shielded|limited|output|memory]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down.
 
@@ -36,8 +36,9 @@ fn main() {
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    let parts: [Part; 5] = [
+    let parts: [Part; 6] = [
         ("short", Bench::short_runs),
+        ("reuse", Bench::reused_process),
         ("shielded", Bench::shielded_run),
         ("limited", Bench::limited_run),
         ("output", Bench::much_output),
@@ -149,6 +150,29 @@ impl Bench {
                 },
             );
         }
+    }
+
+    /// What it buys that the process of a run takes the next run of its agent: beside runs that each have a
+    /// new agent, and so a new process.
+    fn reused_process(&self) {
+        let plan = testkit::plans::plan("/usr/bin/true", self.state.path());
+        let same = Order::new(&plan, Manner::default());
+        self.run(&same);
+        self.client.prepare();
+        let mut agents = 0;
+        compare(
+            "/usr/bin/true in the process of the last run (beside a new process for each)",
+            400,
+            || {
+                black_box(self.run(&same));
+            },
+            || {
+                agents += 1;
+                let mut order = Order::new(&plan, Manner::default());
+                order.plan.agent_id = format!("agent-{agents}");
+                black_box(self.run(&order));
+            },
+        );
     }
 
     /// In the namespaces of its agent, where this system offers them. A real program by its path: the

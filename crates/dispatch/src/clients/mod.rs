@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use client::{Client, KnownClient, remote_ip};
 pub use hub::Hub;
-pub use outbox::{Outbox, OutboxSocket, SENT_TOGETHER, close_frame};
+pub use outbox::{Outbox, OutboxSocket, Outgoing, SENT_TOGETHER, close_frame};
 pub use page_topics::{APPROVALS, PageTopics};
 
 use crate::dispatcher::Dispatcher;
