@@ -34,8 +34,8 @@ const GRANTS: u64 = 200;
 const GRANT_CHARS: usize = 512;
 
 /// Pending approvals of kinds that this gateway does not have.
-pub(super) fn none<P>(_: Context<'_>, _: P) -> Result<Vec<ApprovalListed>, WireError> {
-    Ok(Vec::new())
+pub(super) fn none() -> Vec<ApprovalListed> {
+    Vec::new()
 }
 
 pub(super) async fn get(
