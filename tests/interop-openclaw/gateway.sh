@@ -57,7 +57,8 @@ documents() {
 JSON
     expect "approvals set" '/usr/bin/whoami' "$(theirs approvals set --gateway --file "$work/document.json" --json)"
     expect "our command line sees that too" '/usr/bin/whoami' "$(ours approvals get --agent main)"
-    expect "devices list" 'operator.admin' "$(theirs devices list --json)"
+    # The newer one has no device of its own on the same machine.
+    is_newer || expect "devices list" 'operator.admin' "$(theirs devices list --json)"
 }
 
 # Their node, under an account: node PORT

@@ -25,18 +25,15 @@ struct Clients {
 }
 
 impl Hub {
-    /// Remembers that the device of a client read an approval.
+    /// Remembers that the program of a client read an approval.
     pub(crate) fn note_read(&self, client: &Client, approval: &str) {
-        if let Some(device) = &client.device {
-            self.read.note(device, approval);
-        }
+        self.read.note(&client.reader(), approval);
     }
 
-    /// Whether the device of a client read an approval a moment ago, on whichever connection. Command
+    /// Whether the program of a client read an approval a moment ago, on whichever connection. Command
     /// lines connect anew for every request.
-    pub(crate) fn was_read_by_device(&self, client: &Client, approval: &str) -> bool {
-        let device = client.device.as_ref();
-        device.is_some_and(|device| self.read.contains(device, approval))
+    pub(crate) fn was_read_by_program(&self, client: &Client, approval: &str) -> bool {
+        self.read.contains(&client.reader(), approval)
     }
 
     pub(super) fn add(&self, client: &Arc<Client>) {

@@ -79,8 +79,8 @@ pub(super) async fn resolve(
         if approval.ended.is_some() {
             return Ok(settled(false, &approval));
         }
-        let was_shown =
-            client.was_shown(&approval.id) || gateway.hub.was_read_by_device(&client, &approval.id);
+        let was_shown = client.was_shown(&approval.id)
+            || gateway.hub.was_read_by_program(&client, &approval.id);
         if !was_shown {
             return Err(not_shown());
         }
