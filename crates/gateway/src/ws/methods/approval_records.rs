@@ -9,8 +9,8 @@ use interlock_policy::AlwaysForm;
 use interlock_store::{ApprovalEnd, ApprovalEnding, Grant};
 use interlock_wire::approval::{ApprovalListed, DecisionWord};
 use interlock_wire::approval_record::{
-    ApprovalHistoryPage, ApprovalPresentation, ApprovalResolver, ApprovalSettled, ApprovalSnapshot,
-    ApprovalSnapshotFound, ApprovalSource, ApprovalStatus, GrantRevoked, StandingGrant,
+    ApprovalHistoryPage, ApprovalOrigin, ApprovalPresentation, ApprovalResolver, ApprovalSettled,
+    ApprovalSnapshot, ApprovalSnapshotFound, ApprovalStatus, GrantRevoked, StandingGrant,
     StandingGrants,
 };
 use interlock_wire::{WireError, params, refusal};
@@ -246,7 +246,7 @@ fn snapshot(approval: &PendingApproval) -> ApprovalSnapshot {
         resolved_at_ms: Some(time(ended.at_ms)),
         reason: Some(reason.to_owned()),
         decision: decision(ended.ending).map(known_decision),
-        source: Some(ApprovalSource {
+        source: Some(ApprovalOrigin {
             agent_id: Some(approval.agent.clone()),
             session_key: Some(approval.session_key.clone()),
         }),
