@@ -166,16 +166,17 @@ runs() {
 # What their command line does with approvals of this gateway.
 decide_with_theirs() {
     echo "== $version: approvals by their command line"
-    asked=$(run 'touch by-theirs')
+    # Another program: an older node keeps *always* for all arguments.
+    asked=$(run 'mkdir by-theirs')
     local id
     id=$(approval)
     if is_newer; then
-        expect "approvals pending" 'touch by-theirs' "$(theirs approvals pending)"
+        expect "approvals pending" 'mkdir by-theirs' "$(theirs approvals pending)"
         expect "approvals resolve" 'resolved allow-once' "$(theirs approvals resolve "$id" allow-once)"
         wait_for_file by-theirs
         expect "a second decision" 'already resolved' "$(theirs approvals resolve "$id" allow-once)"
         expect "approvals grants" 'grants' "$(theirs approvals grants list --json)"
-        asked=$(run 'touch denied-by-theirs')
+        asked=$(run 'mkdir denied-by-theirs')
         theirs approvals pending >/dev/null
         expect "approvals resolve deny" 'resolved deny' "$(theirs approvals resolve "$(approval)" deny)"
     else
