@@ -118,6 +118,16 @@ fn a_command_line_reads_and_decides_on_connections_of_its_own() {
         "{shown:#}"
     );
 
+    // A command line without a device is known by its token and its name.
+    let mut bare = gateway.open();
+    bare.introduce(gateway.operator(EVERYTHING), None).unwrap();
+    let params = json!({ "id": id, "kind": "exec", "decision": "deny" });
+    let error = bare.refused("approval.resolve", &params);
+    assert_eq!(
+        error["details"]["reason"], "APPROVAL_NOT_SHOWN",
+        "{error:#}"
+    );
+
     // Another device has not read it, and a wrong word decides nothing.
     let error = resolve(&CommandLine::new(&gateway), "deny").unwrap_err();
     assert_eq!(
@@ -153,6 +163,17 @@ fn a_command_line_reads_and_decides_on_connections_of_its_own() {
     let again = resolve(&line, "allow-once").unwrap();
     assert_eq!(again["applied"], false, "{again:#}");
     assert_eq!(again["approval"]["decision"], "deny");
+    let second = ask(&mut asker, "4f1c2f3e-0000-4000-8000-000000000002", "uname").unwrap();
+    let mut bare = |method: &str, params: &Value| {
+        let mut client = gateway.open();
+        let operator = gateway.operator(EVERYTHING);
+        client.introduce(operator, None).unwrap();
+        client.ok(method, params)
+    };
+    bare("exec.approval.list", &json!({}));
+    let decision = json!({ "id": second, "kind": "exec", "decision": "allow-once" });
+    let settled = bare("approval.resolve", &decision);
+    assert_eq!(settled["approval"]["status"], "allowed", "{settled:#}");
     let missing = line
         .call("approval.get", &json!({ "id": "no-such-approval" }))
         .unwrap_err();

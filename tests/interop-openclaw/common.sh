@@ -1,12 +1,15 @@
-# What the scripts of this directory share. Sourced, with `here` set; sets `interlock`, `work`,
-# `packages`, `javascript` and `openclaw`.
+# What the scripts of this directory share. Sourced, with `here` set; sets `interlock` and `work`, and `install` sets
+# `version`, `packages`, `javascript` and `openclaw`.
 #
-# Everything lies in one temporary directory, which is removed. Set INTEROP_DIR to keep the
-# installed packages between two runs.
+# Everything lies in one temporary directory, which is removed. Set INTEROP_DIR to keep the installed packages between
+# two runs. INTEROP_VERSIONS says which versions are tried, by default both. INTEROP_SHORT=1 leaves out what takes long.
 
 interlock=$(realpath "${1:-$here/../../target/debug/interlock}")
 work=$(mktemp -d /tmp/interlock-interop-XXXXXX)
-packages=${INTEROP_DIR:-$work/packages}
+# Other accounts go through it.
+chmod 755 "$work"
+versions=${INTEROP_VERSIONS:-2026.5.19 2026.9.6}
+is_short=${INTEROP_SHORT:-}
 pids=()
 
 finish() {
@@ -40,6 +43,12 @@ start() {
     started=$!
 }
 
+# Ends a process that `start` started, with all that it started.
+stop() {
+    kill -- "-$1" 2>/dev/null || true
+    for _ in $(seq 100); do kill -0 "$1" 2>/dev/null || return 0; sleep 0.1; done
+}
+
 # Waits until a command succeeds, as long as the last started process lives.
 await() { # NAME COMMAND…
     local name=$1
@@ -55,11 +64,35 @@ await() { # NAME COMMAND…
 # The first value of a property in JSON.
 first() { grep -o "\"$1\": *\"[^\"]*\"" | head -1 | cut -d'"' -f4; }
 
-if [ ! -e "$packages/node_modules/openclaw" ]; then
-    echo "installing openclaw@2026.5.19 and node@24"
+# The accounts that commands are tried under: the seed's defect depends on who owns the programs.
+accounts() { if [ "$(id -u)" = 0 ]; then echo root nobody; else id -un; fi; }
+
+# Sets `as`, the words in front of a command that an account runs.
+become() { # ACCOUNT
+    as=()
+    [ "$1" = "$(id -un)" ] || as=(setpriv --reuid "$1" --regid "$(id -g "$1")" --clear-groups)
+}
+
+# A directory of an account.
+own() { # ACCOUNT DIRECTORY…
+    local account=$1
+    shift
+    mkdir -p "$@"
+    [ "$account" = "$(id -un)" ] || chown -R "$account" "$@"
+}
+
+install() { # VERSION
+    version=$1
+    local own=${INTEROP_DIR:-$work/packages}
+    case $version in 2026.5.*) packages=$own ;; *) packages=$own-${version%.*} ;; esac
+    javascript=$packages/node_modules/node/bin/node
+    openclaw=$packages/node_modules/openclaw/openclaw.mjs
+    export PACKAGES=$packages
+    [ ! -e "$openclaw" ] || return 0
+    echo "installing openclaw@$version and node@24"
     mkdir -p "$packages"
-    (cd "$packages" && npm init -y >/dev/null && npm install --no-audit --no-fund node@24 openclaw@2026.5.19 >"$work/npm.log" 2>&1) || fail npm
-fi
-export PACKAGES=$packages
-javascript=$packages/node_modules/node/bin/node
-openclaw=$packages/node_modules/openclaw/openclaw.mjs
+    # Its installation wants a JavaScript runtime that the machine may not have.
+    (cd "$packages" && npm init -y >/dev/null && npm install --no-audit --no-fund --silent node@24 &&
+        PATH="$packages/node_modules/node/bin:$PATH" npm install --no-audit --no-fund --silent "openclaw@$version") \
+        >"$work/npm.log" 2>&1 || fail npm
+}

@@ -9,21 +9,12 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
-newer=${INTEROP_DIR:-$work/packages}-2026.9
-runtime=$newer/node_modules/node/bin
-if [ ! -e "$newer/node_modules/openclaw" ]; then
-    echo "installing openclaw@2026.9.6"
-    mkdir -p "$newer"
-    # Its installation wants a JavaScript runtime that the machine may not have.
-    (cd "$newer" && npm init -y >/dev/null && npm install --no-audit --no-fund --silent node@24 &&
-        PATH="$runtime:$PATH" npm install --no-audit --no-fund --silent openclaw@2026.9.6) || fail npm
-fi
-
-import_of() { # VERSION FORM OPENCLAW
-    local version=$1 form=$2 program=$3 home=$work/home-$1 report again
+import_of() { # VERSION FORM
+    install "$1"
+    local form=$2 home=$work/home-$1 report again
     mkdir -p "$home"
     echo "== OpenClaw $version writes its state"
-    "$here/make-state.sh" "$runtime/node" "$program" "$home"
+    "$here/make-state.sh" "$javascript" "$openclaw" "$home"
     ours() { env -i HOME="$work/own-$version" PATH=/usr/bin:/bin INTERLOCK_BASE=none "$interlock" --state-dir "$work/state-$version" "$@"; }
     mkdir -p "$work/own-$version"
     ours import openclaw --from "$home/.openclaw" --dry-run >"$work/dry-$version.log" 2>&1 || fail "dry run"
@@ -41,10 +32,10 @@ import_of() { # VERSION FORM OPENCLAW
     again=$(ours import openclaw --from "$home/.openclaw" --json 2>/dev/null)
     expect "$version: a second import takes nothing" '"taken": []' "$again"
     if [ -n "${UPDATE_FIXTURES:-}" ]; then
-        "$runtime/node" "$here/reduce-state.mjs" "$home" "$here/../fixtures/openclaw-${version%.*}"
+        "$javascript" "$here/reduce-state.mjs" "$home" "$here/../fixtures/openclaw-${version%.*}"
     fi
 }
 
-import_of 2026.5.19 json "$openclaw"
-import_of 2026.9.6 sqlite "$newer/node_modules/openclaw/openclaw.mjs"
+import_of 2026.5.19 json
+import_of 2026.9.6 sqlite
 echo "all good"

@@ -38,20 +38,19 @@ fn always(version: &'static str) {
     // Stored is one entry, for these arguments in this directory.
     let stored = pair.machine.ok(&["approvals", "get", "--json"]).stdout;
     assert!(!stored.contains("=command:"), "{stored}");
-    let entries = told(&mut pair);
-    assert_eq!(entries.len(), 1, "{entries:#?}");
-    assert_eq!(entries[0]["source"], "allow-always");
-    assert!(!is_told(&entries[0]), "{entries:#?}");
+    assert!(stored.contains("sha256:cwd-argv:v1:"), "{stored}");
+    assert!(!told(&mut pair).iter().any(is_told));
 
     // The next call: prepared, and now allowed. The document says so in the words of the reference:
     // the beginning of the SHA-256 of the text that the plan calls the command.
     let plan = pair.link.plan(&text("id -un"));
     let entries = told(&mut pair);
-    assert_eq!(entries.len(), 2, "{entries:#?}");
+    let only: Vec<&Value> = entries.iter().filter(|one| is_told(one)).collect();
     let command = plan["commandText"].as_str().unwrap();
     let hash = testkit::gateway_stand_in::sha256_hex(command.as_bytes());
-    assert_eq!(entries[1]["pattern"], format!("=command:{}", &hash[..16]));
-    assert_eq!(entries[1]["source"], "allow-always");
+    assert_eq!(only.len(), 1, "{entries:#?}");
+    assert_eq!(only[0]["pattern"], format!("=command:{}", &hash[..16]));
+    assert_eq!(only[0]["source"], "allow-always");
     let call = json!({ "command": plan["argv"], "systemRunPlan": plan, "approved": false,
         "agentId": "main", "runId": "second" });
     pair.link.run(&call).ok();
@@ -78,24 +77,55 @@ fn always_saves_the_next_question_of_a_newer_gateway() {
 }
 
 #[test]
-fn an_entry_that_is_only_told_is_not_stored_when_it_comes_back() {
-    let document = r#"{ "version": 1, "defaults": { "security": "allowlist", "ask": "on-miss" },
-        "agents": { "main": { "allowlist": [{ "pattern": "/**/id", "args": ["-un"] }] } } }"#;
-    let mut pair = Pair::of_release(OLDER, document);
-    pair.link.plan(&text("id -un"));
-    let shown = pair.link.invoke("system.execApprovals.get", &json!({}));
-    let shown = shown.ok().payload;
-    let list = shown["file"]["agents"]["main"]["allowlist"].clone();
-    assert_eq!(list.as_array().unwrap().len(), 2, "{list}");
-    // The command line of the reference reads the document, adds an entry and writes all of it.
-    let mut file = shown["file"].clone();
-    let entries = file["agents"]["main"]["allowlist"].as_array_mut().unwrap();
-    entries.push(json!({ "pattern": "/usr/bin/uname" }));
-    let set = json!({ "file": file, "baseHash": shown["hash"] });
-    pair.link.invoke("system.execApprovals.set", &set).ok();
-    let stored = pair.machine.ok(&["approvals", "get", "--json"]).stdout;
-    assert!(stored.contains("/usr/bin/uname"), "{stored}");
-    assert!(!stored.contains("=command:"), "{stored}");
+fn a_gateway_reads_and_writes_the_part_of_the_document_that_it_knows() {
+    let document = r#"{ "version": 1,
+        "defaults": { "security": "allowlist", "ask": "on-miss", "deny": [{ "pattern": "/usr/bin/dd" }] },
+        "agents": { "main": { "allowlist": [
+            { "pattern": "/**/id", "args": ["-un"] }, { "pattern": "/usr/bin/whoami", "note": "mine" } ] } } }"#;
+    for version in [OLDER, NEWER] {
+        let mut pair = Pair::of_release(version, document);
+        pair.link.plan(&text("id -un"));
+        let shown = pair.link.invoke("system.execApprovals.get", &json!({}));
+        let shown = shown.ok().payload;
+        // No property that the reference would refuse the document for.
+        let list = &shown["file"]["agents"]["main"]["allowlist"];
+        assert_eq!(
+            list[0],
+            json!({ "pattern": "/usr/bin/whoami" }),
+            "{shown:#}"
+        );
+        assert!(is_told(&list[1]), "{shown:#}");
+        let defaults = json!({ "security": "allowlist", "ask": "on-miss" });
+        assert_eq!(shown["file"]["defaults"], defaults, "{shown:#}");
+        // The command line of the reference reads the document, adds an entry and writes all of it.
+        let mut file = shown["file"].clone();
+        let entries = file["agents"]["main"]["allowlist"].as_array_mut().unwrap();
+        entries.push(json!({ "id": "x", "pattern": "/usr/bin/uname" }));
+        let set = json!({ "file": file, "baseHash": shown["hash"] });
+        pair.link.invoke("system.execApprovals.set", &set).ok();
+        let stored = pair.machine.ok(&["approvals", "get", "--json"]).json();
+        let stored = &stored["document"];
+        let patterns: Vec<&str> = stored["agents"]["main"]["allowlist"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["pattern"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            patterns,
+            ["/**/id", "/usr/bin/whoami", "/usr/bin/uname"],
+            "{stored:#}"
+        );
+        let main = &stored["agents"]["main"]["allowlist"];
+        assert_eq!(
+            (&main[0]["args"], &main[1]["note"]),
+            (&json!(["-un"]), &json!("mine"))
+        );
+        assert_eq!(
+            stored["defaults"]["deny"][0]["pattern"], "/usr/bin/dd",
+            "{stored:#}"
+        );
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod approvals;
 mod call;
 mod explain;
+mod foreign_document;
 mod loosening;
 mod ordered;
 mod plan_policy;

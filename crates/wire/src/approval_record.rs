@@ -52,7 +52,7 @@ pub struct ApprovalSnapshot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionWord>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<ApprovalSource>,
+    pub source: Option<ApprovalOrigin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolver: Option<ApprovalResolver>,
 }
@@ -93,7 +93,7 @@ pub struct ApprovalPresentation {
 /// Where an approval came from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ApprovalSource {
+pub struct ApprovalOrigin {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

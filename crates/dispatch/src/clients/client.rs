@@ -116,6 +116,18 @@ impl Client {
         remote_ip(self.address)
     }
 
+    /// By what the program is known again on another connection: its device, else the token that it shows
+    /// and its own name. Without a device it comes from this machine (`handshake`).
+    pub fn reader(&self) -> String {
+        match &self.device {
+            Some(device) => format!("device:{device}"),
+            None => {
+                let token = self.token_id.as_deref().unwrap_or("shared");
+                format!("token:{token}:{}", self.program.id)
+            }
+        }
+    }
+
     /// As a surface that approvals are shown on.
     pub fn surface(&self) -> String {
         format!("ws:{}", self.connection)

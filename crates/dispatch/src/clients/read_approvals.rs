@@ -1,7 +1,8 @@
-//! Which approvals a device has read lately.
+//! Which approvals a program has read lately.
 //!
 //! An approver decides about what was shown. A connection knows what it was sent; a command line makes a
-//! connection for every request, and proves each time that it is the same device.
+//! connection for every request, and proves each time that it is the same device or holds the same
+//! token.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +14,7 @@ const READ_FOR: Duration = Duration::from_mins(10);
 /// The most that is remembered; the oldest goes first.
 const MOST: usize = 10_000;
 
-/// Pairs of a device and an approval.
+/// Pairs of a program and an approval.
 #[derive(Debug, Default)]
 pub struct ReadApprovals {
     read: Mutex<ReadPairs>,
@@ -26,9 +27,13 @@ struct ReadPairs {
 }
 
 impl ReadApprovals {
+<<<<<<< HEAD:crates/dispatch/src/clients/read_approvals.rs
     pub fn note(&self, device: &str, approval: &str) {
+=======
+    pub fn note(&self, reader: &str, approval: &str) {
+>>>>>>> interop:crates/gateway/src/ws/read_approvals.rs
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let pair = (device.to_owned(), approval.to_owned());
+        let pair = (reader.to_owned(), approval.to_owned());
         if read.at.insert(pair.clone(), Instant::now()).is_none() {
             read.oldest_first.push_back(pair);
         }
@@ -39,9 +44,13 @@ impl ReadApprovals {
         }
     }
 
+<<<<<<< HEAD:crates/dispatch/src/clients/read_approvals.rs
     pub fn contains(&self, device: &str, approval: &str) -> bool {
+=======
+    pub fn contains(&self, reader: &str, approval: &str) -> bool {
+>>>>>>> interop:crates/gateway/src/ws/read_approvals.rs
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = read.at.get(&(device.to_owned(), approval.to_owned()));
+        let at = read.at.get(&(reader.to_owned(), approval.to_owned()));
         at.is_some_and(|at| at.elapsed() < READ_FOR)
     }
 }
@@ -51,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_same_device_read_counts_and_what_is_kept_is_bounded() {
+    fn only_what_the_same_program_read_counts_and_what_is_kept_is_bounded() {
         let read = ReadApprovals::default();
         read.note("a", "1");
         assert!(read.contains("a", "1"));

@@ -1,7 +1,7 @@
 //! The WebSocket protocol: one connection of an operator or a node.
 //!
 //! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), `client` (a
-//! connection that was welcomed), `hub` (all of them), `read_approvals` (what a device has read), `connection` (its life), `methods`, then `subscriptions`
+//! connection that was welcomed), `hub` (all of them), `read_approvals` (what a program has read), `connection` (its life), `methods`, then `subscriptions`
 //! (output that is sent as it comes).
 
 mod connection;

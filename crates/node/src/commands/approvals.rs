@@ -1,13 +1,14 @@
 //! `system.execApprovals.get` and `.set`: the approvals document of this machine.
 
 use interlock_config::RemoteDocument;
-use interlock_host::{Author, HostError, now_ms};
+use interlock_host::{Author, HostError};
 use interlock_policy::Document;
 use interlock_rules::RulesError;
 use interlock_wire::WireError;
 use interlock_wire::node::{ExecApprovalsSnapshot, NodeInvokeRequest, SystemExecApprovalsSet};
 use serde_json::Value;
 
+use super::foreign_document;
 use super::loosening::loosening;
 use crate::serve::NodeService;
 
@@ -25,7 +26,7 @@ pub(crate) fn get(service: &NodeService) -> Result<ExecApprovalsSnapshot, WireEr
     let shown = service.host.rules().shown_document();
     let (mut file, stored) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
     if !service.gateway_is_interlock() {
-        file = service.prepared.tell_in(file, now_ms());
+        file = service.prepared.tell_in(foreign_document::told(&file));
     }
     Ok(ExecApprovalsSnapshot {
         path: service.host.store().path().display().to_string(),
@@ -43,7 +44,14 @@ pub(crate) fn set(
     let set: SystemExecApprovalsSet = request.read()?;
     let file = set.file.filter(Value::is_object);
     let file = file.ok_or_else(|| refuse("exec approvals file required"))?;
-    let file = service.prepared.take_out_of(file);
+    let file = if service.gateway_is_interlock() {
+        file
+    } else {
+        let shown = service.host.rules().shown_document();
+        let (stored, _) = shown.map_err(|error| WireError::unavailable(error.to_string()))?;
+        // What it is merged with is what it replaces: another hash is refused below.
+        foreign_document::merged(&stored, &file)
+    };
     let hash = set.base_hash.filter(|hash| !hash.trim().is_empty());
     let hash = hash.ok_or_else(|| refuse("exec approvals base hash required; reload and retry"))?;
     let unavailable = |error: HostError| WireError::unavailable(error.to_string());

@@ -7,7 +7,7 @@
 //! allowlist here allows.
 //!
 //! The entry is only told, never stored: the run is judged by the document of this machine, and a
-//! document that comes back is stored without it.
+//! document that comes back is stored without it (`foreign_document`).
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,8 @@ use sha2::{Digest as _, Sha256};
 /// A gateway reads the document right after it had a command prepared.
 const TOLD_FOR: Duration = Duration::from_mins(1);
 
-/// That many commands are remembered, so that their entries are recognized when they come back.
-const MAX_REMEMBERED: usize = 4_096;
+/// That many commands are remembered; the oldest goes first.
+const MAX_REMEMBERED: usize = 256;
 
 /// In front of the id of an entry that is only told.
 const ID_PREFIX: &str = "interlock-prepared-";
@@ -63,7 +63,7 @@ impl PreparedCommands {
     }
 
     /// A document with entries for what was prepared and is allowed.
-    pub(super) fn tell_in(&self, mut document: Value, now_ms: u64) -> Value {
+    pub(super) fn tell_in(&self, mut document: Value) -> Value {
         let commands = self.lock();
         let told = commands
             .iter()
@@ -76,31 +76,7 @@ impl PreparedCommands {
                 "id": format!("{ID_PREFIX}{}", command.hash),
                 "pattern": format!("{PATTERN_PREFIX}{}", command.hash),
                 "source": ALLOW_ALWAYS,
-                // It allows nothing on this machine, wherever it should come to lie.
-                "expiresAt": now_ms,
             }));
-        }
-        document
-    }
-
-    /// A document without the entries that were only told.
-    pub(super) fn take_out_of(&self, mut document: Value) -> Value {
-        let commands = self.lock();
-        let is_told = |entry: &Value| {
-            let id = entry["id"].as_str().unwrap_or_default();
-            let pattern = entry["pattern"].as_str().unwrap_or_default();
-            let Some(hash) = pattern.trim().strip_prefix(PATTERN_PREFIX) else {
-                return false;
-            };
-            id.starts_with(ID_PREFIX) || commands.iter().any(|command| command.hash == hash)
-        };
-        let Some(Value::Object(agents)) = document.get_mut("agents") else {
-            return document;
-        };
-        for scope in agents.values_mut() {
-            if let Some(Value::Array(list)) = scope.get_mut("allowlist") {
-                list.retain(|entry| !is_told(entry));
-            }
         }
         document
     }
@@ -138,32 +114,25 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_for_a_prepared_command_is_told_and_taken_out_again() {
+    fn an_entry_for_a_prepared_command_is_told_in_the_words_of_the_reference() {
         let commands = PreparedCommands::default();
         let text = "/bin/sh -lc \"id -un\"";
         commands.note(&agent(), text, true);
         let stored = json!({ "version": 1, "agents": { "main": { "allowlist": [{ "pattern": "/usr/bin/id" }] } } });
-        let told = commands.tell_in(stored.clone(), 5);
+        let told = commands.tell_in(stored);
         let list = told["agents"]["main"]["allowlist"].as_array().unwrap();
         assert_eq!(list.len(), 2, "{told}");
-        // The hash that the reference makes of this text.
+        let hash = command_hash(text);
         assert_eq!(
             list[1],
             json!({
-                "id": format!("interlock-prepared-{}", command_hash(text)),
-                "pattern": format!("=command:{}", command_hash(text)),
-                "source": "allow-always", "expiresAt": 5,
+                "id": format!("interlock-prepared-{hash}"),
+                "pattern": format!("=command:{hash}"),
+                "source": "allow-always",
             })
         );
+        // The beginning of the SHA-256.
         assert_eq!(command_hash("abc"), "ba7816bf8f01cfea");
-        assert_eq!(commands.take_out_of(told.clone()), stored);
-        // By its hash, where the other program gave it another id and dropped the rest.
-        let mut other = told.clone();
-        other["agents"]["main"]["allowlist"][1] =
-            json!({ "id": "x", "pattern": list[1]["pattern"], "source": "allow-always" });
-        assert_eq!(commands.take_out_of(other), stored);
-        // By its id, where another process told it.
-        assert_eq!(PreparedCommands::default().take_out_of(told), stored);
     }
 
     #[test]
@@ -171,11 +140,11 @@ mod tests {
         let commands = PreparedCommands::default();
         let stored = json!({ "version": 1 });
         commands.note(&agent(), "id", false);
-        assert_eq!(commands.tell_in(stored.clone(), 5), stored);
+        assert_eq!(commands.tell_in(stored.clone()), stored);
         commands.note(&agent(), "id", true);
-        assert_ne!(commands.tell_in(stored.clone(), 5), stored);
+        assert_ne!(commands.tell_in(stored.clone()), stored);
         commands.note(&agent(), "id", false);
-        assert_eq!(commands.tell_in(stored.clone(), 5), stored);
+        assert_eq!(commands.tell_in(stored.clone()), stored);
     }
 
     #[test]
@@ -192,10 +161,7 @@ mod tests {
             json!({ "agents": { "main": [] } }),
             json!({ "agents": { "main": { "allowlist": {} } } }),
         ] {
-            assert_eq!(commands.take_out_of(odd.clone()), odd);
-            assert_eq!(commands.tell_in(odd.clone(), 5), odd);
+            assert_eq!(commands.tell_in(odd.clone()), odd);
         }
-        let own = json!({ "agents": { "main": { "allowlist": [{ "pattern": "=command:0000000000000000" }, "x", 1] } } });
-        assert_eq!(commands.take_out_of(own.clone()), own);
     }
 }

@@ -19,8 +19,11 @@ use crate::pending::{
 /// The shortest beginning of an id that is looked for.
 const SHORTEST_PREFIX: usize = 4;
 
-/// What is longer names no approval, and is not repeated in a message.
+/// What is longer names no approval.
 const LONGEST_REFERENCE: usize = MAX_APPROVAL_ID_BYTES;
+
+/// No more of what names no approval is repeated in a message.
+const SHOWN_REFERENCE: usize = 36;
 
 /// A part of the list of undecided approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,7 +275,7 @@ fn ended(row: &Row<'_>) -> rusqlite::Result<Option<ApprovalEnd>> {
 }
 
 fn not_found(reference: &str) -> StoreError {
-    let reference = reference.chars().take(LONGEST_REFERENCE).collect();
+    let reference = reference.chars().take(SHOWN_REFERENCE).collect();
     ApprovalError::NotFound { reference }.into()
 }
 

@@ -51,7 +51,10 @@ fn single_command(text: &str) -> Option<Vec<String>> {
         && pipeline.next == Connector::End
         && segment.assignments.is_empty()
         && segment.redirections.is_empty()
-        && segment.words.iter().all(|word| word.is_literal())
+        && segment
+            .words
+            .iter()
+            .all(interlock_command::Word::is_literal)
         && shell_word(segment.name()) == ShellWord::Program
         && !segment.name().is_empty();
     is_plain.then(|| segment.words.iter().map(|word| word.text.clone()).collect())

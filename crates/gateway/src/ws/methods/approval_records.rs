@@ -10,8 +10,8 @@ use interlock_policy::AlwaysForm;
 use interlock_store::{ApprovalEnd, ApprovalEnding, Grant};
 use interlock_wire::approval::{ApprovalListed, DecisionWord};
 use interlock_wire::approval_record::{
-    ApprovalHistoryPage, ApprovalPresentation, ApprovalResolver, ApprovalSettled, ApprovalSnapshot,
-    ApprovalSnapshotFound, ApprovalSource, ApprovalStatus, GrantRevoked, StandingGrant,
+    ApprovalHistoryPage, ApprovalOrigin, ApprovalPresentation, ApprovalResolver, ApprovalSettled,
+    ApprovalSnapshot, ApprovalSnapshotFound, ApprovalStatus, GrantRevoked, StandingGrant,
     StandingGrants,
 };
 use interlock_wire::{WireError, params, refusal};
@@ -34,8 +34,8 @@ const GRANTS: u64 = 200;
 const GRANT_CHARS: usize = 512;
 
 /// Pending approvals of kinds that this gateway does not have.
-pub(super) fn none<P>(_: Context<'_>, _: P) -> Result<Vec<ApprovalListed>, WireError> {
-    Ok(Vec::new())
+pub(super) fn none() -> Vec<ApprovalListed> {
+    Vec::new()
 }
 
 pub(super) async fn get(
@@ -79,8 +79,8 @@ pub(super) async fn resolve(
         if approval.ended.is_some() {
             return Ok(settled(false, &approval));
         }
-        let was_shown =
-            client.was_shown(&approval.id) || gateway.hub.was_read_by_device(&client, &approval.id);
+        let was_shown = client.was_shown(&approval.id)
+            || gateway.hub.was_read_by_program(&client, &approval.id);
         if !was_shown {
             return Err(not_shown());
         }
@@ -246,7 +246,7 @@ fn snapshot(approval: &PendingApproval) -> ApprovalSnapshot {
         resolved_at_ms: Some(time(ended.at_ms)),
         reason: Some(reason.to_owned()),
         decision: decision(ended.ending).map(known_decision),
-        source: Some(ApprovalSource {
+        source: Some(ApprovalOrigin {
             agent_id: Some(approval.agent.clone()),
             session_key: Some(approval.session_key.clone()),
         }),
