@@ -10,6 +10,7 @@
 
 mod access;
 mod approvals;
+mod audit_retention;
 mod config_secrets;
 mod directives;
 mod events;

@@ -11,8 +11,8 @@ use interlock_config::{
 use interlock_plan::{AccountError, FsResolver, RunAccount};
 use interlock_policy::{AgentId, Ask, Document, Levels, Policy, PolicyError, Scope};
 use interlock_rules::{
-    GatewayLayer, PolicyRules, RulesError, SessionLevels, layers_in, levels, parse_stored,
-    policy_parts, stored_document,
+    GatewayLayer, PolicyRules, RulesError, SessionLevels, layers_in, levels, policy_parts,
+    read_stored, stored_document,
 };
 use interlock_store::{ApprovalsStore, Store, StoreError, StoredDocument};
 
@@ -369,7 +369,7 @@ impl LocalHost {
             skills: self.skills(),
         };
         self.policies.get(parts, |parts| {
-            let (config, document) = (parts.config.config(), parse_stored(&stored)?);
+            let (config, document) = (parts.config.config(), read_stored(self.store(), &stored)?);
             let mut layers = layers_in(config, &document, agent, session, call_ask).to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
             let mut policy = policy_parts(

@@ -39,6 +39,7 @@ use crate::http;
 use crate::mcp::{McpServer, Offer};
 use crate::metrics::MetricsTransport;
 use crate::wake;
+use crate::work::blocking;
 use crate::ws::methods;
 
 /// How long a caller may take to say what it wants.
@@ -115,6 +116,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway)));
     tokio::spawn(crate::tools::resume(Arc::clone(&gateway)));
     tokio::spawn(crate::session_pages::prepare(Arc::clone(&gateway)));
+    tokio::spawn(crate::audit_retention::follow(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
@@ -140,12 +142,21 @@ pub async fn serve_offering<S: ServerHandler>(
 /// Gives memory back while nothing goes on, until the gateway ends.
 async fn rest(gateway: Arc<Gateway>) {
     let mut rest = memory::RestWatch::default();
+    let mut looks = 0_u32;
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
         gateway.once.tidy();
         rest.look(|| gateway.host.store().shrink());
+        if looks.is_multiple_of(SESSIONS_EVERY) {
+            let supervisor = gateway.supervisor.clone();
+            let _ = blocking(move || supervisor.remove_due_sessions()).await;
+        }
+        looks = looks.wrapping_add(1);
     }
 }
+
+/// Sessions whose time is over are looked for at every so many looks.
+const SESSIONS_EVERY: u32 = 12;
 
 /// What answers connections of both transports.
 struct ConnectionService {
