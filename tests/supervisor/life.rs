@@ -92,6 +92,45 @@ fn a_supervisor_ends_when_it_had_no_session_for_its_time() {
 }
 
 #[test]
+fn a_supervisor_does_not_stay_for_sessions_that_have_ended() {
+    let state = State::with(&["--idle-ms", "200"]);
+    let session = state.begin("echo kept");
+    eventually("the end of both", || guards(state.path()).is_empty());
+    // What the session wrote is kept all the same, until its time is over.
+    assert_eq!(state.transcript(&session.name).counted(), 1);
+    state.client.remove_due_sessions();
+    assert!(state.path().join("sessions").join(&session.name).exists());
+    let status = state
+        .path()
+        .join("sessions")
+        .join(&session.name)
+        .join("status.json");
+    let text = fs::read_to_string(&status).unwrap();
+    let mut changed: serde_json::Value = serde_json::from_str(&text).unwrap();
+    changed["session"]["cleanupMs"] = 0.into();
+    // As another file: an index knows a status by that.
+    fs::remove_dir_all(status.parent().unwrap()).unwrap();
+    fs::create_dir(status.parent().unwrap()).unwrap();
+    fs::write(&status, changed.to_string()).unwrap();
+    eventually("the session is removed", || {
+        state.client.remove_due_sessions();
+        !status.exists()
+    });
+}
+
+/// A run without the shield can stop every process above it but the one that it runs under.
+#[test]
+fn a_guard_that_a_run_stops_ends_all_the_same() {
+    let state = State::with(&["--idle-ms", "200"]);
+    let text = "above() { sed -n 's/^PPid:.//p' /proc/$1/status; }; \
+        supervisor=$(above $PPID); kill -STOP $(above $supervisor) $supervisor; echo done";
+    let waited = waited_for(&state, text);
+    assert!(matches!(waited, Ok(Waited::Ended(_))), "{waited:?}");
+    eventually("the end of both", || guards(state.path()).is_empty());
+    assert_eq!(state.run("echo next").shown.text, "next\n");
+}
+
+#[test]
 fn a_new_version_takes_the_new_runs_while_the_old_one_drains() {
     let state = State::new();
     let plan = |text: &str| {

@@ -1,10 +1,15 @@
 //! The audit records of this host: reading, checking and exporting them.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use interlock_store::{
-    ApprovalsStore as _, AuditFilter, AuditHead, AuditRecord, AuditRecordPage, AuditVerification,
+    ApprovalsStore as _, ArchiveError, ArchivedAudit, AuditFilter, AuditHead, AuditRecord,
+    AuditRecordPage, AuditVerification, Author,
 };
+
+use crate::clock::now;
+use crate::origin::OutsideRuns;
 
 use crate::approvals::Approvals;
 use interlock_rules::RulesError;
@@ -33,6 +38,20 @@ impl Approvals<'_> {
             store.document()?;
         }
         Ok(verified)
+    }
+
+    /// Moves records that are older than a time into files of a directory; see
+    /// [`Store::archive_audit`](interlock_store::Store::archive_audit). The owner does this, and no run.
+    pub fn audit_archive(
+        self,
+        before_ms: i64,
+        directory: &Path,
+        who: &str,
+        _outside: OutsideRuns,
+    ) -> Result<Vec<ArchivedAudit>, ArchiveError> {
+        let author = Author::new(who.to_owned())?;
+        self.store
+            .archive_audit(before_ms, directory, &author, now())
     }
 
     /// Writes every record as a line of JSON, and the head as the last one.

@@ -70,8 +70,8 @@ pub use view::{
 
 /// The vocabulary of the store that surfaces need to show and decide approvals and to read the audit.
 pub use interlock_store::{
-    ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, AuditFilter, AuditHead,
-    AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind, Grant, Lease, PendingCursor,
-    PendingCursorInvalid, PendingPage, RecordedOutcome, RecordedStatus, SessionEvent,
-    WaitingEvents,
+    ARCHIVE_NAME, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, ArchiveError,
+    AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind,
+    Grant, Lease, PendingCursor, PendingCursorInvalid, PendingPage, RecordedOutcome,
+    RecordedStatus, SessionEvent, WaitingEvents,
 };

@@ -41,8 +41,8 @@ use crate::reach::{self, CommandReach};
 pub use decisions::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsGrantsArguments,
     ApprovalsPendingArguments, ApprovalsRevokeArguments, ApprovalsSocketArguments,
-    ApprovalsWatchArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments,
-    DoctorArguments, EventsArguments, PolicyReplayArguments,
+    ApprovalsWatchArguments, AuditArchiveArguments, AuditCommand, AuditLogArguments,
+    AuditVerifyArguments, DoctorArguments, EventsArguments, PolicyReplayArguments,
 };
 
 #[derive(Debug, Parser)]

@@ -146,6 +146,7 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("audit head"),
     // A whole chain is written by the machine that keeps it.
     refused("audit export", "the audit of this machine"),
+    refused("audit archive", "the audit of this machine"),
     noted("security audit", "this machine"),
     noted("doctor", "this machine"),
     machine("import openclaw"),

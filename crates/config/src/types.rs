@@ -38,6 +38,11 @@ settings! {
         skills: Skills,
         gateway: Gateway,
         node: Node,
+        audit: Audit,
+    }
+
+    Audit {
+        retention: Option<u64>,
     }
 
     Tools {

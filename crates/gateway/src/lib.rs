@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod audit_retention;
 mod config_secrets;
 mod directives;
 mod gateway;

@@ -13,7 +13,7 @@ use interlock_config::types::ExecConfig;
 use interlock_plan::{FsResolver, PlanShield, RunAccount};
 use interlock_policy::{AgentId, Ask, Levels, Policy};
 use interlock_rules::{
-    GatewayLayer, SessionLevels, layers_in, parse_stored, policy_parts, stored_document,
+    GatewayLayer, SessionLevels, layers_in, policy_parts, read_stored, stored_document,
 };
 
 use crate::caller_context::CallerContext;
@@ -217,7 +217,7 @@ impl AgentScope<'_> {
             skills: self.host.skills(),
         };
         self.host.policies().get(parts, |parts| {
-            let (config, document) = (self.config.config(), parse_stored(&stored)?);
+            let (config, document) = (self.config.config(), read_stored(self.host.store(), &stored)?);
             let mut layers = layers_in(config, &document, self.agent, session, call_ask).to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
             let mut policy = policy_parts(

@@ -238,11 +238,20 @@ async fn learn_skills(service: Arc<NodeService>, uplink: Arc<Uplink>) {
 /// Gives memory back while nothing goes on, until the node ends.
 async fn rest(service: Arc<NodeService>) {
     let mut rest = memory::RestWatch::default();
+    let mut looks = 0_u32;
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
         rest.look(|| service.host.store().shrink());
+        if looks.is_multiple_of(SESSIONS_EVERY) {
+            let supervisor = service.supervisor.clone();
+            let _ = tokio::task::spawn_blocking(move || supervisor.remove_due_sessions()).await;
+        }
+        looks = looks.wrapping_add(1);
     }
 }
+
+/// Sessions whose time is over are looked for at every so many looks.
+const SESSIONS_EVERY: u32 = 12;
 
 /// All that stays the same from one connection to the next.
 struct NodeHost {

@@ -2,7 +2,9 @@
 
 mod index;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
@@ -19,6 +21,8 @@ pub struct Allowlist {
     index: Index,
     /// Exact-command grants by their hash.
     commands: HashMap<String, Vec<usize>>,
+    /// What `~` stands for.
+    home: Option<String>,
 }
 
 #[derive(Debug)]
@@ -26,7 +30,9 @@ struct CompiledEntry {
     entry: Entry,
     /// Where it is written, such as `agents.main.allowlist[3]`.
     origin: String,
-    state: EntryState,
+    /// Known once a candidate was compared with it: an allowlist is long, and a command is compared
+    /// with few of its entries.
+    state: OnceLock<EntryState>,
 }
 
 #[derive(Debug)]
@@ -144,31 +150,49 @@ impl NearMiss {
 }
 
 impl Allowlist {
-    /// `entries` with where they are written, in order; `home` replaces `~`.
+    /// `entries` with where they are written, in order; `home` replaces `~`. They are found by what
+    /// stands in them; whether they can be used is looked at when one is found.
     pub fn new(entries: Vec<(Entry, String)>, home: Option<&str>) -> Self {
-        let mut list = Self::default();
+        let mut list = Self {
+            home: home.map(str::to_owned),
+            ..Self::default()
+        };
+        list.entries.reserve(entries.len());
         for (entry, origin) in entries {
-            let state = compile(&entry, home);
-            let position = list.entries.len();
-            match &state {
-                EntryState::Usable(usable) => match command_hash(&usable.pattern) {
-                    Some(hash) => {
-                        let hash = hash.to_ascii_lowercase();
-                        list.commands.entry(hash).or_default().push(position);
-                    }
-                    None => list.index.add(&usable.pattern, &usable.arguments, position),
-                },
-                // Kept findable, so that a miss can say why the entry did not help.
-                EntryState::Inert => list.index.add(&entry.pattern, &ArgumentRule::Any, position),
-                EntryState::Broken(_) => {}
-            }
-            list.entries.push(CompiledEntry {
-                entry,
-                origin,
-                state,
-            });
+            list.add(entry, origin);
         }
         list
+    }
+
+    fn add(&mut self, entry: Entry, origin: String) {
+        let position = self.entries.len();
+        let state = OnceLock::new();
+        match expanded_pattern(&entry, self.home.as_deref()) {
+            // Kept findable, so that a miss can say why the entry did not help.
+            _ if entry.is_inert() => self.index.add(&entry.pattern, None, position),
+            // Nothing can be beneath `~` here.
+            None => {
+                let _ = state.set(compile(&entry, self.home.as_deref()));
+            }
+            Some(pattern) => match command_hash(&pattern) {
+                Some(hash) => {
+                    let hash = hash.to_ascii_lowercase();
+                    self.commands.entry(hash).or_default().push(position);
+                }
+                None => self.index.add(&pattern, entry.digest(), position),
+            },
+        }
+        self.entries.push(CompiledEntry {
+            entry,
+            origin,
+            state,
+        });
+    }
+
+    fn state<'a>(&self, compiled: &'a CompiledEntry) -> &'a EntryState {
+        compiled
+            .state
+            .get_or_init(|| compile(&compiled.entry, self.home.as_deref()))
     }
 
     pub fn len(&self) -> usize {
@@ -179,14 +203,18 @@ impl Allowlist {
         self.entries.is_empty()
     }
 
-    /// Entries that can never match, with the reason.
+    /// Entries that can never match, with the reason. Each of them is looked at for this.
     pub fn broken(&self) -> impl Iterator<Item = (&str, &EntryError)> {
-        self.entries
-            .iter()
-            .filter_map(|compiled| match &compiled.state {
-                EntryState::Broken(error) => Some((compiled.origin.as_str(), error)),
-                _ => None,
-            })
+        let looked_at = self.entries.iter().map(|one| (one, self.state(one)));
+        looked_at.filter_map(|(compiled, state)| broken(compiled, state))
+    }
+
+    /// Those among them that are known already: the ones beneath `~` where no home directory is known,
+    /// and those that a command was compared with. A document in force has no others.
+    pub fn known_broken(&self) -> impl Iterator<Item = (&str, &EntryError)> {
+        let known = self.entries.iter();
+        let known = known.filter_map(|compiled| Some((compiled, compiled.state.get()?)));
+        known.filter_map(|(compiled, state)| broken(compiled, state))
     }
 
     /// The first entry that matches, in the order of the documents. An entry that wants to know more
@@ -222,7 +250,7 @@ impl Allowlist {
         let mut near = None;
         for position in positions {
             let compiled = &self.entries[position];
-            let checked = compiled.check(candidate);
+            let checked = compiled.check(self.state(compiled), candidate);
             let checked = checked.and_then(|()| match objection(&compiled.entry) {
                 None => Ok(()),
                 Some(objection) => Err(Some(NearMiss::Objected {
@@ -273,7 +301,7 @@ impl Allowlist {
         let mut entries = positions.iter().map(|position| &self.entries[*position]);
         let compiled = entries.find(|compiled| {
             let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
-            live && matches!(&compiled.state, EntryState::Usable(usable) if usable.covers_directory(cwd))
+            live && matches!(self.state(compiled), EntryState::Usable(usable) if usable.covers_directory(cwd))
                 && objection(&compiled.entry).is_none()
         })?;
         Some(Match {
@@ -297,6 +325,27 @@ impl Usable {
             .as_ref()
             .is_none_or(|pattern| pattern.is_match(cwd) || self.cwd_itself.as_deref() == Some(cwd))
     }
+}
+
+fn broken<'a>(
+    compiled: &'a CompiledEntry,
+    state: &'a EntryState,
+) -> Option<(&'a str, &'a EntryError)> {
+    match state {
+        EntryState::Broken(error) => Some((compiled.origin.as_str(), error)),
+        EntryState::Usable(_) | EntryState::Inert => None,
+    }
+}
+
+/// The pattern with `~` replaced; none where nothing can be beneath it, or beneath the directory.
+fn expanded_pattern<'a>(entry: &'a Entry, home: Option<&str>) -> Option<Cow<'a, str>> {
+    if let Some(cwd) = &entry.cwd {
+        pattern::expand_home(cwd, home)?;
+    }
+    if !entry.pattern.starts_with('~') || !pattern::is_path_pattern(&entry.pattern) {
+        return Some(Cow::Borrowed(&entry.pattern));
+    }
+    pattern::expand_home(&entry.pattern, home).map(Cow::Owned)
 }
 
 fn compile(entry: &Entry, home: Option<&str>) -> EntryState {
@@ -343,10 +392,10 @@ fn compile(entry: &Entry, home: Option<&str>) -> EntryState {
 
 impl CompiledEntry {
     /// `Err(None)`: the pattern names another program.
-    fn check(&self, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
+    fn check(&self, state: &EntryState, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
         let origin = || self.origin.clone();
-        let EntryState::Usable(usable) = &self.state else {
-            let inert = matches!(self.state, EntryState::Inert);
+        let EntryState::Usable(usable) = state else {
+            let inert = matches!(state, EntryState::Inert);
             return Err(inert.then(|| NearMiss::Inert { origin: origin() }));
         };
         let Usable {

@@ -54,21 +54,15 @@ impl ArgumentRule {
             (Some(_), Some(_)) => Err(ArgumentError::Both),
             (None, None) => Ok(Self::Any),
             (None, Some(list)) => {
-                for item in list.iter().filter(|item| pattern::has_wildcard(item)) {
+                for item in list.iter().filter(|item| !is_plain_glob(item)) {
                     compile_argument(item).map_err(ArgumentError::Glob)?;
                 }
                 Ok(Self::List(list.to_vec()))
             }
-            (Some(digest), None) if digest.starts_with(DIGEST_PREFIX) => {
-                let hex = digest
-                    .strip_prefix(DIGEST_V1)
-                    .ok_or(ArgumentError::Digest)?;
-                if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-                    return Err(ArgumentError::Digest);
-                }
-                Ok(Self::Digest(hex.to_ascii_lowercase()))
-            }
             (Some(source), None) => {
+                if let Some(digest) = read_digest(source) {
+                    return digest.map(Self::Digest);
+                }
                 let translated = translate(source)?;
                 check_regex(source, &translated)?;
                 Ok(Self::Regex {
@@ -129,6 +123,21 @@ impl ArgumentRule {
             }
         }
     }
+}
+
+/// The hex digits of an `argPattern` that is a digest; none where it is a regular expression.
+pub(crate) fn read_digest(arg_pattern: &str) -> Option<Result<String, ArgumentError>> {
+    if !arg_pattern.starts_with(DIGEST_PREFIX) {
+        return None;
+    }
+    let hex = arg_pattern.strip_prefix(DIGEST_V1).filter(|hex| {
+        let is_hex = hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        hex.len() == 64 && is_hex
+    });
+    Some(
+        hex.map(str::to_ascii_lowercase)
+            .ok_or(ArgumentError::Digest),
+    )
 }
 
 /// The `argPattern` that stands for exactly these arguments in this directory.
@@ -216,10 +225,53 @@ pub(crate) fn list_matches(patterns: &[String], arguments: &[String]) -> bool {
 
 /// `*` any characters, `?` one; the whole argument must match.
 pub(crate) fn argument_matches(pattern: &str, argument: &str) -> bool {
-    if !pattern::has_wildcard(pattern) {
-        return pattern == argument;
+    if is_plain_glob(pattern) {
+        return glob_matches(pattern, argument);
     }
     compile_argument(pattern).is_ok_and(|regex| regex.is_match(argument))
+}
+
+/// Whether a pattern is short enough to be compared letter by letter. Every such pattern can be used;
+/// a longer one is compiled, which may refuse it.
+fn is_plain_glob(pattern: &str) -> bool {
+    const MOST_BYTES: usize = 256;
+    const MOST_WILDCARDS: usize = 32;
+    if !pattern::has_wildcard(pattern) {
+        return true;
+    }
+    let is_wildcard = |byte: &u8| matches!(byte, b'*' | b'?');
+    pattern.len() <= MOST_BYTES && pattern.bytes().filter(is_wildcard).count() <= MOST_WILDCARDS
+}
+
+/// The same as the regular expression of [`compile_argument`], without making one.
+fn glob_matches(pattern: &str, text: &str) -> bool {
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    // The last `*` is the only place worth going back to.
+    let mut retry: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
+    loop {
+        let (before, at) = (pattern.clone(), text.clone());
+        match (pattern.next(), text.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                text = at;
+                retry = Some((before, text.clone()));
+            }
+            (Some('?'), Some(_)) => {}
+            (Some(wanted), Some(found)) if wanted == found => {}
+            _ => match retry.take() {
+                Some((star, mut from)) => {
+                    if from.next().is_none() {
+                        return false;
+                    }
+                    pattern = star.clone();
+                    pattern.next();
+                    text = from.clone();
+                    retry = Some((star, from));
+                }
+                None => return false,
+            },
+        }
+    }
 }
 
 pub(crate) fn compile_argument(pattern: &str) -> Result<Regex, String> {
@@ -330,6 +382,54 @@ fn translate(source: &str) -> Result<String, ArgumentError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_pattern_is_compared_as_its_regular_expression_would() {
+        let patterns = [
+            "*", "?", "**", "a*", "*a", "*a*b*", "a?c", "?*?", "dir/**", "-*=*", "", "a", "*é?",
+            "a.c", "[ab]*", "a*a*a*b", "\\*", "*\n*",
+        ];
+        let texts = [
+            "",
+            "a",
+            "ab",
+            "abc",
+            "aab",
+            "dir/x/y",
+            "-x=1",
+            "éx",
+            "a.c",
+            "axc",
+            "[ab]c",
+            "aaaa",
+            "aaab",
+            "\\z",
+            "a\nb",
+            "ab\u{10ffff}",
+            "b",
+        ];
+        for pattern in patterns {
+            let regex = compile_argument(pattern).unwrap();
+            assert!(is_plain_glob(pattern));
+            for text in texts {
+                assert_eq!(
+                    glob_matches(pattern, text),
+                    regex.is_match(text),
+                    "{pattern:?} {text:?}"
+                );
+            }
+        }
+        // The longest ones can be compiled too: none is taken that a longer form would refuse.
+        for longest in [
+            "?".repeat(32) + &"x".repeat(224),
+            "é*".repeat(32) + &"y".repeat(160),
+        ] {
+            assert!(is_plain_glob(&longest));
+            assert!(compile_argument(&longest).is_ok());
+        }
+        assert!(!is_plain_glob(&"?".repeat(33)));
+        assert!(!is_plain_glob(&("*".to_owned() + &"x".repeat(256))));
+    }
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()

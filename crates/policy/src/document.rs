@@ -97,6 +97,12 @@ impl Document {
         read::strictly(value)
     }
 
+    /// Reads a text that [`Self::from_json`] has accepted before, and checks nothing again. None where
+    /// the text has to be read by that. Only for a text that is known to be the same.
+    pub fn from_accepted_text(text: &str) -> Option<Self> {
+        read::again(text)
+    }
+
     /// Reads a document that another program wrote and that may hold what it ignored: such values
     /// are left out and named. An agent's level that cannot be read is that of the defaults. A deny
     /// rule is never left out: one that cannot be read is an error.
@@ -155,6 +161,44 @@ pub fn agent_path(agent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_accepted_before_is_read_as_the_same_document() {
+        let value = json!({
+            "version": 1,
+            "socket": { "path": "/run/x", "token": null },
+            "defaults": { "security": "allowlist", "ask": "on-miss", "askFallback": "deny",
+                "deny": [{ "pattern": "rm", "args": ["-rf", "**"], "reason": "no" }] },
+            "agents": {
+                "*": { "autoAllowSkills": true, "allowlist": [{ "pattern": "git", "args": ["status"] }] },
+                "Main": { "ask": "always", "allowlist": [
+                    { "pattern": "~/bin/*", "argPattern": "^x$", "id": "1", "env": ["A=b"],
+                      "cwd": "/src/**", "interactive": true, "terminal": false, "shield": "off",
+                      "paths": ["${workspace}/**"], "expiresAt": 7, "note": "n" },
+                ] },
+            },
+        });
+        let read = Document::from_json(&value).unwrap();
+        for text in [value.to_string(), read.to_json()] {
+            assert_eq!(Document::from_accepted_text(&text), Some(read.clone()));
+        }
+        // Other forms are left to the careful reader.
+        for other in [
+            json!({ "version": 1, "agents": { "main": { "allowlist": ["git"] } } }),
+            json!({ "version": 1, "agents": { "main": { "allowlist": [{ "pattern": "a", "env": null }] } } }),
+            json!({ "version": 1, "agents": { "main": {}, "MAIN": {} } }),
+            json!({ "version": 1, "agents": { "main": { "security": "none" } } }),
+            json!({ "version": 2 }),
+            json!({ "version": 1, "more": 1 }),
+        ] {
+            assert_eq!(
+                Document::from_accepted_text(&other.to_string()),
+                None,
+                "{other}"
+            );
+        }
+    }
+
     use serde_json::json;
 
     fn problems(value: &Value) -> Vec<String> {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use sha2::{Digest, Sha256};
 
-use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex};
+use crate::arguments::{ANY_ARGUMENTS, ArgumentError, ArgumentRule, hex, read_digest};
 use crate::env::{EnvItemError, check_items};
 use crate::path_rule::{self, PathRuleError};
 use crate::pattern::{self, PatternError};
@@ -235,6 +235,18 @@ impl Entry {
             }
         }
         Ok(rule)
+    }
+
+    /// The digest of directory and arguments, where it is for exactly these.
+    pub(crate) fn digest(&self) -> Option<String> {
+        let written = self
+            .arg_pattern
+            .as_deref()
+            .filter(|_| self.args.is_none())?;
+        match read_digest(written) {
+            Some(Ok(digest)) => Some(digest),
+            Some(Err(_)) | None => None,
+        }
     }
 
     fn check_called_as(&self) -> Result<(), &'static str> {

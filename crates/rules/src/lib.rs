@@ -21,7 +21,7 @@ mod uses;
 pub use assemble::{policy, policy_parts};
 pub use clock::now_ms;
 pub use config_record::record_config_write;
-pub use document::{document_in_force, parse_document, parse_stored, stored_document};
+pub use document::{document_in_force, parse_document, parse_stored, read_stored, stored_document};
 pub use edit::{
     DenyRuleEdit, DenyRuleSelection, EntryEdit, PolicyRules, RemovedEntries, edit_document,
 };

@@ -143,6 +143,15 @@ impl Store {
         }
     }
 
+    /// Writes the file anew with what it holds, so that it is no larger than that.
+    pub(crate) fn rebuild_file(&self) -> Result<(), StoreError> {
+        let failure = self.failure();
+        let connection = connect(&self.path, failure)?;
+        prepare_connection(&connection)
+            .and_then(|()| connection.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE);"))
+            .map_err(|error| failure.sql(&error))
+    }
+
     #[cfg(test)]
     pub(crate) fn connection(&self) -> impl std::ops::Deref<Target = Connection> {
         struct Own<'a>(std::sync::MutexGuard<'a, crate::writer::WriterConnection>);

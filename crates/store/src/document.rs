@@ -236,6 +236,26 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Records the present document once more, where the record that it is valid by, or the one before
+    /// that, has a number up to `through`. A document that is not valid now does not become so.
+    pub(crate) fn record_document_again(&self, through: u64, who: &str) -> Result<(), StoreError> {
+        let checked = self.store.check_document(&self.sql)?;
+        let seq = row(&self.sql)?.and_then(|row| row.audit_seq);
+        let is_old = seq.is_some_and(|seq| seq <= through.cast_signed());
+        let Some(mut document) = checked.document.filter(|_| is_old) else {
+            return Ok(());
+        };
+        document.updated_at_ms = now_ms();
+        let record = json!({
+            "archive": true,
+            "document": APPROVALS,
+            "newHash": document.hash,
+            "oldHash": document.hash,
+            "who": who,
+        });
+        self.write_document(&document, &record, false)
+    }
+
     fn put_row(&self, document: &StoredDocument, head: AuditHead) -> Result<(), StoreError> {
         let seal = self
             .store

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accepted;
 mod agent_token;
 mod approvals;
 mod audit;
@@ -39,8 +40,9 @@ mod writer;
 pub use agent_token::AgentToken;
 pub use approvals::{ApprovalsStore, Author, MAX_DOCUMENT_BYTES, StoredDocument};
 pub use audit::{
-    AuditExport, AuditFilter, AuditHash, AuditHead, AuditHeadInvalid, AuditKind, AuditOrder,
-    AuditRecord, AuditRecordPage, AuditVerification, ChainBreak, ChainProblem,
+    ARCHIVE_NAME, ArchiveError, ArchivedAudit, AuditExport, AuditFilter, AuditHash, AuditHead,
+    AuditHeadInvalid, AuditKind, AuditOrder, AuditRecord, AuditRecordPage, AuditVerification,
+    ChainBreak, ChainProblem,
 };
 pub use change::Change;
 pub use contents::ApprovedContent;

@@ -315,6 +315,16 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
         WHERE seq > 0 AND seq <= (SELECT max(seq) FROM audit) / 1024 * 1024
         GROUP BY agent_key, block, kind;",
     ),
+    // Where the audit chain begins, behind the records that were archived; see `audit::archive`.
+    M::up(
+        "CREATE TABLE audit_cut (
+            only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+            seq INTEGER NOT NULL,
+            hash BLOB NOT NULL,
+            record INTEGER NOT NULL,
+            seal BLOB NOT NULL
+        ) STRICT;",
+    ),
 ];
 
 #[cfg(test)]

@@ -349,6 +349,17 @@ impl SupervisorClient {
         self.index.look(&self.place)
     }
 
+    /// Removes sessions whose time is over. A supervisor does that as long as it lives; it does not live
+    /// for that alone.
+    pub fn remove_due_sessions(&self) {
+        let now = interlock_transcript::now_ms();
+        let index = self.session_index();
+        let due = |one: &&Arc<IndexedSession>| one.due_ms.is_some_and(|due| due <= now);
+        for one in index.iter().filter(due) {
+            retention::remove_due_session(&self.place, &one.name, now);
+        }
+    }
+
     /// Asks all supervisors to take no further runs.
     pub fn drain(&self) {
         for version in self.place.versions() {

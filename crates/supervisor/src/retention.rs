@@ -175,10 +175,6 @@ impl KeptSessions {
         self.due.push(Reverse((due, name, bytes)));
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.due.is_empty()
-    }
-
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -201,6 +197,22 @@ impl KeptSessions {
                 remove_finished(place, &name);
             }
         }
+    }
+}
+
+/// Removes a session whose time is over. Another session may have got the name since.
+pub(super) fn remove_due_session(place: &SupervisorPaths, name: &str, now: u64) {
+    let directory = place.session(name);
+    let Ok(status) = TranscriptStatus::read(&directory) else {
+        return;
+    };
+    let keep = status.session.as_ref().map(|session| session.cleanup_ms);
+    let due = status
+        .ended_ms
+        .zip(keep)
+        .map(|(ended, keep)| ended.saturating_add(keep));
+    if status.outcome.is_final() && due.is_some_and(|due| due <= now) {
+        let _ = fs::remove_dir_all(directory);
     }
 }
 

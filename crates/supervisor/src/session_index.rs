@@ -29,6 +29,8 @@ pub struct IndexedSession {
     pub started_ms: u64,
     /// The status says that the session has ended.
     pub is_final: bool,
+    /// When a session that has ended is to be removed.
+    pub due_ms: Option<u64>,
 }
 
 /// The sessions of one state directory, as they were found by the last look.
@@ -161,7 +163,9 @@ impl StatusVersion {
 
 fn indexed(status: TranscriptStatus) -> Option<Arc<IndexedSession>> {
     let session = status.session?;
+    let ended_ms = status.ended_ms.filter(|_| status.outcome.is_final());
     Some(Arc::new(IndexedSession {
+        due_ms: ended_ms.map(|ended| ended.saturating_add(session.cleanup_ms)),
         name: session.name,
         agent_id: session.agent_id,
         owner: session.owner,

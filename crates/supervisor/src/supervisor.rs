@@ -29,8 +29,9 @@ use crate::cgroup::{self, Group, Hierarchies, RunLimits};
 use admission::{HELLO_TIME, NewConnection};
 use agents::Agents;
 
-/// Without any session for so long, it ends.
-pub(super) const IDLE_TIME: Duration = Duration::from_mins(10);
+/// Without any running session for so long, it ends. A shim that waits for the next run of its client
+/// counts as one for ten seconds, so that all are gone one minute after the last run.
+pub(super) const IDLE_TIME: Duration = Duration::from_secs(45);
 
 /// All transcripts of a state directory together.
 const TOTAL_SPOOL_BYTES: u64 = 10 << 30;
@@ -164,6 +165,14 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
     supervisor.serve()
 }
 
+/// There is no reason to stop the process above this one. A run without the shield can do it, and the
+/// one above that continues it may be stopped as well.
+pub(super) fn continue_parent() {
+    if let Some(parent) = rustix::process::getppid() {
+        let _ = rustix::process::kill_process(parent, rustix::process::Signal::CONT);
+    }
+}
+
 /// Tells when the socket is taken away, with the whole state directory perhaps.
 fn watch_directory(place: &SupervisorPaths) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
@@ -211,6 +220,7 @@ impl Supervisor {
             }
             self.tidy_up();
             if self.is_done() {
+                continue_parent();
                 // A client that connected before the socket was moved learns that the supervisor
                 // closes.
                 self.accept();
@@ -312,6 +322,7 @@ impl Supervisor {
         };
         let _ = epoll::delete(&self.events, &shim.control);
         self.last_burial = Instant::now();
+        continue_parent();
         let group = Group::open(&self.parent.hierarchies, &shim.group).ok();
         if !shim.over {
             self.strays = true;
@@ -367,7 +378,8 @@ impl Supervisor {
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;
         self.kept.remove_due(&self.setup.place, most);
-        if self.shims.len() > self.idle.len() || !self.kept.is_empty() || !self.hellos.is_empty() {
+        // Sessions that have ended need no supervisor: the next one, a gateway or a node removes them.
+        if self.shims.len() > self.idle.len() || !self.hellos.is_empty() {
             self.idle_since = now;
         }
     }

@@ -206,6 +206,11 @@ pub enum AuditCommand {
     /// Print the head, to be kept elsewhere
     #[command(after_help = "Example:\n  interlock audit head")]
     Head(AuditHeadArguments),
+    /// Move old records to files, and let the chain go on behind them
+    #[command(
+        after_help = "Example:\n  interlock audit archive --before 90d\n\nRecords are moved 1,024 at a time. Keep the files: `audit verify` begins behind them. A gateway does the same by itself where `audit.retention` is set."
+    )]
+    Archive(AuditArchiveArguments),
 }
 
 impl AuditCommand {
@@ -215,6 +220,7 @@ impl AuditCommand {
             Self::Verify(verify) => verify.json,
             Self::Export(export) => export.json,
             Self::Head(head) => head.json,
+            Self::Archive(archive) => archive.json,
         }
     }
 }
@@ -236,6 +242,19 @@ pub struct AuditLogArguments {
     /// Start with this record and go on to older ones: what the page before has named
     #[arg(long, value_name = "SEQ")]
     pub cursor: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AuditArchiveArguments {
+    /// Records that are older than this, such as 90d
+    #[arg(long, value_name = "DURATION")]
+    pub before: String,
+    /// The directory of the files [default: audit-archive in the state directory]
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<std::path::PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

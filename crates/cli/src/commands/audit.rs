@@ -6,15 +6,20 @@ mod remote;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use interlock_approvals::{AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification};
+use interlock_approvals::{
+    ARCHIVE_NAME, ArchiveError, AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification,
+};
 use interlock_host::{LocalHost, now_ms};
 use interlock_policy::quote;
+use interlock_rules::RulesError;
 use interlock_wire::results::AuditEntry;
 use serde_json::{Value, json};
 
 use super::approvals::milliseconds;
-use super::{CommandOutcome, known_agent, open_for_repair};
-use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
+use super::{CommandOutcome, decider, known_agent, open_for_repair, outside_runs};
+use crate::args::{
+    AuditArchiveArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments,
+};
 use crate::failure::Failure;
 use crate::gateway_client::GatewayClient;
 use crate::output::{self, Paint, line};
@@ -34,7 +39,40 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
             tell_head(&host.approvals().audit_head()?, arguments.json);
             Ok(ExitCode::SUCCESS)
         }
+        AuditCommand::Archive(arguments) => archive(&host, arguments),
     }
+}
+
+fn archive(host: &LocalHost, arguments: &AuditArchiveArguments) -> CommandOutcome {
+    let outside = outside_runs(host.state_dir())?;
+    let age = milliseconds(&arguments.before)?;
+    let before = i64::try_from(now_ms().saturating_sub(age)).unwrap_or(i64::MAX);
+    let usual = || host.state_dir().join(ARCHIVE_NAME);
+    let directory = arguments.to.clone().unwrap_or_else(usual);
+    let archived = host
+        .approvals()
+        .audit_archive(before, &directory, &decider(), outside)
+        .map_err(|error| match error {
+            ArchiveError::Store(error) => RulesError::from(error).into(),
+            ArchiveError::File { .. } => Failure::refused("ARCHIVE_UNWRITABLE", error.to_string()),
+            ArchiveError::Broken(problem) => broken(problem.to_string()),
+        })?;
+    if arguments.json {
+        let files = archived.iter().map(|one| {
+            json!({ "file": one.file, "first": one.first, "last": one.head.seq, "head": one.head.to_string() })
+        });
+        output::print_json(&json!({ "archived": files.collect::<Vec<_>>() }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if archived.is_empty() {
+        output::note("nothing to archive: records are moved 1,024 at a time");
+    }
+    for one in archived {
+        let file = one.file.display().to_string();
+        let (first, last) = (one.first, one.head.seq);
+        output::print(&format!("records {first} to {last}: {}\n", line(&file)));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Audit records, the newest first, and what else there is.

@@ -90,7 +90,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
                 "warning: this is what this host says; {elsewhere}"
             ));
         }
-        for (origin, error) in policy.allowlist.broken() {
+        for (origin, error) in policy.allowlist.known_broken() {
             output::note(&format!("warning: {origin} never matches: {error}"));
         }
     }

@@ -38,6 +38,11 @@ pub static CONFIG: &[ConfigField] = &[
     field("skills", ConfigKind::Object(SKILLS), "", "What skills bring along."),
     field("gateway", ConfigKind::Object(GATEWAY), "", "The server."),
     field("node", ConfigKind::Object(NODE), "", "The node host of this machine."),
+    field("audit", ConfigKind::Object(AUDIT), "", "The audit records."),
+];
+
+static AUDIT: &[ConfigField] = &[
+    field("retention", ConfigKind::Integer(1, 36_500), "", "How many days records stay in the database. A running gateway moves older ones to files in `audit-archive` of the state directory, 1,024 at a time, and the chain goes on behind a sealed cut. Not set: records stay. It is changed on its own machine only."),
 ];
 
 static TOOLS: &[ConfigField] = &[

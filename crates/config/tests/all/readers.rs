@@ -35,6 +35,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tools.exec.timeoutSeconds", "crates/host/src/scope.rs", ".timeout()"),
     ("tools.exec.approvalRunningNoticeMs", "crates/approvals/src/events.rs", "exec.running_notice()"),
     ("tools.exec.approvalWaitMs", "crates/dispatch/src/tools/mod.rs", "exec.approval_wait_ms"),
+    ("audit.retention", "crates/gateway/src/audit_retention.rs", "config.config().audit.retention"),
     ("tools.exec.maxPending", "crates/host/src/exec.rs", "exec().most_pending()"),
     ("tools.exec.cleanupMs", "crates/host/src/exec.rs", "config.keep_finished()"),
     ("tools.exec.notifyOnExit", "crates/approvals/src/events.rs", "exec.notifies_on_exit()"),

@@ -25,29 +25,15 @@ struct Clients {
 }
 
 impl Hub {
-<<<<<<< HEAD:crates/dispatch/src/clients/hub.rs
-    /// Remembers that the device of a client read an approval.
-    pub fn note_read(&self, client: &Client, approval: &str) {
-        if let Some(device) = &client.device {
-            self.read.note(device, approval);
-        }
-=======
     /// Remembers that the program of a client read an approval.
     pub fn note_read(&self, client: &Client, approval: &str) {
         self.read.note(&client.reader(), approval);
->>>>>>> interop:crates/gateway/src/ws/hub.rs
     }
 
     /// Whether the program of a client read an approval a moment ago, on whichever connection. Command
     /// lines connect anew for every request.
-<<<<<<< HEAD:crates/dispatch/src/clients/hub.rs
-    pub fn was_read_by_device(&self, client: &Client, approval: &str) -> bool {
-        let device = client.device.as_ref();
-        device.is_some_and(|device| self.read.contains(device, approval))
-=======
     pub fn was_read_by_program(&self, client: &Client, approval: &str) -> bool {
         self.read.contains(&client.reader(), approval)
->>>>>>> interop:crates/gateway/src/ws/hub.rs
     }
 
     pub fn add(&self, client: &Arc<Client>) {

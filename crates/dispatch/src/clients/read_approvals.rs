@@ -27,11 +27,7 @@ struct ReadPairs {
 }
 
 impl ReadApprovals {
-<<<<<<< HEAD:crates/dispatch/src/clients/read_approvals.rs
-    pub fn note(&self, device: &str, approval: &str) {
-=======
     pub fn note(&self, reader: &str, approval: &str) {
->>>>>>> interop:crates/gateway/src/ws/read_approvals.rs
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let pair = (reader.to_owned(), approval.to_owned());
         if read.at.insert(pair.clone(), Instant::now()).is_none() {
@@ -44,11 +40,7 @@ impl ReadApprovals {
         }
     }
 
-<<<<<<< HEAD:crates/dispatch/src/clients/read_approvals.rs
-    pub fn contains(&self, device: &str, approval: &str) -> bool {
-=======
     pub fn contains(&self, reader: &str, approval: &str) -> bool {
->>>>>>> interop:crates/gateway/src/ws/read_approvals.rs
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let at = read.at.get(&(reader.to_owned(), approval.to_owned()));
         at.is_some_and(|at| at.elapsed() < READ_FOR)

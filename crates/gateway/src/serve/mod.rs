@@ -21,6 +21,7 @@ use interlock_dispatch::events;
 use interlock_dispatch::limits::ConnectionPlace;
 use interlock_dispatch::metrics::MetricsTransport;
 use interlock_dispatch::proven::RunOf;
+use interlock_dispatch::work::blocking;
 use interlock_dispatch::wake;
 use interlock_supervisor::tcp_peer::TcpEnds;
 use interlock_supervisor::{PeerOrigin, SupervisorPaths, memory, origin};
@@ -120,6 +121,7 @@ pub async fn serve_offering<S: ServerHandler>(
     tokio::spawn(interlock_dispatch::session_pages::prepare(Arc::clone(
         &gateway.dispatcher,
     )));
+    tokio::spawn(crate::audit_retention::follow(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
@@ -145,12 +147,21 @@ pub async fn serve_offering<S: ServerHandler>(
 /// Gives memory back while nothing goes on, until the gateway ends.
 async fn rest(gateway: Arc<Gateway>) {
     let mut rest = memory::RestWatch::default();
+    let mut looks = 0_u32;
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
         gateway.once.tidy();
         rest.look(|| gateway.host.store().shrink());
+        if looks.is_multiple_of(SESSIONS_EVERY) {
+            let supervisor = gateway.supervisor.clone();
+            let _ = blocking(move || supervisor.remove_due_sessions()).await;
+        }
+        looks = looks.wrapping_add(1);
     }
 }
+
+/// Sessions whose time is over are looked for at every so many looks.
+const SESSIONS_EVERY: u32 = 12;
 
 /// What answers connections of both transports.
 struct ConnectionService {

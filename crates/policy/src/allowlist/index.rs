@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Candidate;
-use crate::arguments::{self, ArgumentRule};
+use crate::arguments;
 use crate::pattern;
 
 /// Positions of entries.
@@ -31,10 +31,10 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn add(&mut self, pattern: &str, arguments: &ArgumentRule, position: usize) {
-        if let ArgumentRule::Digest(digest) = arguments {
-            let positions = self.digests.entry(digest.clone()).or_default();
-            positions.push(position);
+    /// `digest` is that of directory and arguments, where the entry is for exactly these.
+    pub(super) fn add(&mut self, pattern: &str, digest: Option<String>, position: usize) {
+        if let Some(digest) = digest {
+            self.digests.entry(digest).or_default().push(position);
             if !self.with_digest.insert(pattern.to_owned()) {
                 return;
             }

@@ -1,5 +1,8 @@
 //! Reading a document: every problem with its place.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Document, EVERY_AGENT, MAX_ENTRIES, Problem, Scope, Socket, VERSION, agent_path};
@@ -14,6 +17,79 @@ pub(super) fn strictly(value: &Value) -> Result<Document, Vec<Problem>> {
         Ok(document)
     } else {
         Err(reader.problems)
+    }
+}
+
+/// Reads a text that [`strictly`] has read before: then nothing has to be checked again. None where it
+/// has a form that only the careful reader knows.
+pub(super) fn again(text: &str) -> Option<Document> {
+    let written: WrittenDocument = serde_json::from_str(text).ok()?;
+    let mut document = Document {
+        socket: written.socket.map(|socket| Socket {
+            path: socket.path,
+            token: socket.token,
+        }),
+        ..Document::default()
+    };
+    if written.version != VERSION {
+        return None;
+    }
+    if let Some(defaults) = written.defaults {
+        document.defaults = defaults.scope()?;
+    }
+    for (name, scope) in written.agents.into_iter().flatten() {
+        let id = match name.as_str() {
+            EVERY_AGENT => name,
+            _ => AgentId::new(&name).ok()?.as_str().to_owned(),
+        };
+        if document.agents.insert(id, scope.scope()?).is_some() {
+            return None;
+        }
+    }
+    Some(document)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenDocument {
+    version: u64,
+    socket: Option<WrittenSocket>,
+    defaults: Option<WrittenScope>,
+    agents: Option<BTreeMap<String, WrittenScope>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSocket {
+    path: Option<String>,
+    token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct WrittenScope {
+    security: Option<String>,
+    ask: Option<String>,
+    ask_fallback: Option<String>,
+    auto_allow_skills: Option<bool>,
+    deny: Option<Vec<DenyRule>>,
+    allowlist: Option<Vec<Entry>>,
+}
+
+impl WrittenScope {
+    fn scope(self) -> Option<Scope> {
+        /// Absent stays absent; what is no level makes the text another form.
+        fn level<T>(word: Option<&String>, parse: fn(&str) -> Option<T>) -> Option<Option<T>> {
+            word.map_or(Some(None), |word| parse(word).map(Some))
+        }
+        Some(Scope {
+            security: level(self.security.as_ref(), Security::parse)?,
+            ask: level(self.ask.as_ref(), Ask::parse)?,
+            ask_fallback: level(self.ask_fallback.as_ref(), Fallback::parse)?,
+            auto_allow_skills: self.auto_allow_skills,
+            deny: self.deny.unwrap_or_default(),
+            allowlist: self.allowlist.unwrap_or_default(),
+        })
     }
 }
 

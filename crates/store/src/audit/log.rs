@@ -146,7 +146,7 @@ impl Iterator for AuditExport<'_> {
 
 /// The body is embedded byte for byte, since the hash covers its bytes. A body that was broken
 /// later is given as a string: the line stays one line of JSON, and does not verify.
-fn line(record: &RawRecord) -> String {
+pub(super) fn line(record: &RawRecord) -> String {
     let RawRecord {
         seq,
         time_ms,

@@ -32,10 +32,12 @@ pub enum AuditKind {
     PolicyWrite,
     Pairing,
     Patch,
+    /// Old records were moved to a file.
+    Archive,
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -45,6 +47,7 @@ impl AuditKind {
         Self::PolicyWrite,
         Self::Pairing,
         Self::Patch,
+        Self::Archive,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -58,6 +61,7 @@ impl AuditKind {
             Self::PolicyWrite => "policy-write",
             Self::Pairing => "pairing",
             Self::Patch => "patch",
+            Self::Archive => "archive",
         }
     }
 
@@ -252,8 +256,11 @@ pub(crate) type ChainedRecord = (AuditHead, (String, String));
 /// A record with its kind and body, if it stands behind the one before it as it was written. None
 /// where one of the two is not there, or was changed.
 pub(crate) fn chained_record(sql: &Sql<'_>, seq: i64) -> Result<Option<ChainedRecord>, StoreError> {
+    // The last record that was archived is known by its hash. What stands behind it is believed only
+    // if it fits, and the caller has a seal of its own over that.
     let hash_of = |seq: i64| {
-        let statement = "SELECT hash FROM audit WHERE seq = ?1";
+        let statement = "SELECT hash FROM audit WHERE seq = ?1
+            UNION ALL SELECT hash FROM audit_cut WHERE seq = ?1 LIMIT 1";
         sql.optional(statement, [seq], |row| row.get::<_, AuditHash>(0))
     };
     let before = match seq.checked_sub(1) {

@@ -65,8 +65,12 @@ impl Store {
              FROM ({ROWS}) AS actual LEFT JOIN audit_block AS stored USING (agent_key, block, kind)"
         );
         let blocks = self.read(indexed_blocks)?;
+        let archived = self.read(|sql| {
+            let statement = "SELECT coalesce(max(seq), 0) / 1024 FROM audit_cut";
+            sql.one(statement, [], |row| row.get::<_, i64>(0))
+        })?;
         let mut rows = 0;
-        for block in 0..blocks {
+        for block in archived..blocks {
             let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
             let compare = |sql: &Sql<'_>| sql.one(&statement, [block, block + 1], counts);
             let (of_records, wrong) = self.read(compare)?;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use rusqlite::params;
 
+use crate::audit::archive::attests;
 use crate::audit::record::AuditHead;
 use crate::change::Sql;
 use crate::database::Store;
@@ -45,6 +46,10 @@ pub enum ChainProblem {
     Cut { head: AuditHead },
     /// The chain is consistent in itself, but it is not the one that was published.
     Rewritten { head: AuditHead },
+    /// Where the chain begins was not put down by this program, or no record says so.
+    FalseCut,
+    /// The record whose head was published is in an archive.
+    Archived { head: AuditHead },
     /// The records are whole, but searches by agent, kind or time may not find all of them.
     NotIndexed { through: u64 },
 }
@@ -82,6 +87,15 @@ impl fmt::Display for ChainBreak {
                 "record {seq} is not the one whose hash was published: {}",
                 head.hash
             ),
+            ChainProblem::FalseCut => write!(
+                f,
+                "the chain begins behind record {seq}, and no archive was made there: records were removed"
+            ),
+            ChainProblem::Archived { head } => write!(
+                f,
+                "record {} was archived: compare its hash with the archive file that holds it, and verify with a newer head",
+                head.seq
+            ),
             ChainProblem::NotIndexed { through } => write!(
                 f,
                 "the search index of records {seq} to {through} was changed: the records are whole, but a filtered log may not show all of them"
@@ -111,17 +125,27 @@ impl RawRecord {
 }
 
 impl Store {
-    /// Checks every record from the start. With a head that was published, also that its record is
+    /// Checks every record, from the start or from the cut behind what was archived. With a head that was published, also that its record is
     /// still there, and still the same: without one, a chain whose tail was cut looks whole.
     pub fn verify_audit(
         &self,
         published: Option<&AuditHead>,
     ) -> Result<AuditVerification, StoreError> {
         let end = self.read(last_number)?;
-        let mut previous = AuditHead::START;
+        let cut = match self.read(|sql| self.sealed_cut(sql))? {
+            Ok(cut) => cut,
+            Err(broken) => return Ok(AuditVerification::Broken(broken)),
+        };
+        let mut previous = cut.map_or(AuditHead::START, |cut| cut.head);
         if let Some(broken) = rewritten(previous, published) {
             return Ok(AuditVerification::Broken(broken));
         }
+        if let Some(head) = published.filter(|head| head.seq < previous.seq) {
+            let problem = ChainProblem::Archived { head: *head };
+            let seq = head.seq;
+            return Ok(AuditVerification::Broken(ChainBreak { seq, problem }));
+        }
+        let mut is_attested = cut.is_none();
         let mut after = i64::MIN;
         loop {
             let piece = self.read(|sql| piece(sql, after, end))?;
@@ -133,11 +157,18 @@ impl Store {
                     let broken = self.describe(previous, &record)?;
                     return Ok(AuditVerification::Broken(broken));
                 }
+                is_attested |= cut.is_some_and(|cut| attests(&cut, &record));
                 previous = next;
                 if let Some(broken) = rewritten(previous, published) {
                     return Ok(AuditVerification::Broken(broken));
                 }
             }
+        }
+        if let Some(cut) = cut.filter(|_| !is_attested) {
+            return Ok(AuditVerification::Broken(ChainBreak {
+                seq: cut.head.seq,
+                problem: ChainProblem::FalseCut,
+            }));
         }
         Ok(match published {
             Some(head) if head.seq > previous.seq => AuditVerification::Broken(ChainBreak {

@@ -36,6 +36,7 @@ use super::frame;
 use super::handover::{self, Note};
 use super::message::{ALTERED, Go, OTHER_AGENT, ShimReport, StartedRun, SupervisorRefusal};
 use super::paths::SupervisorPaths;
+use super::supervisor::continue_parent;
 use super::unsafe_process;
 use crate::cgroup::{Hierarchies, RunLimits};
 use crate::names;
@@ -200,6 +201,8 @@ fn report_over(birth: &Birth, over: RunRemains, waits_for: Option<String>) {
         waits_for,
     };
     let _ = handover::send_report(&birth.control, &report);
+    // The run may have stopped the supervisor, which would not hear that.
+    continue_parent();
 }
 
 /// Nothing was started, and the name was never announced.

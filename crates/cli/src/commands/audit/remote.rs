@@ -33,7 +33,7 @@ pub(super) fn run(
             tell_head(&head(&answer.head)?, arguments.json);
         }
         // It is refused before it gets here.
-        AuditCommand::Export(_) => {
+        AuditCommand::Export(_) | AuditCommand::Archive(_) => {
             let message = "the whole chain is written on the machine that keeps it";
             return Err(Failure::refused("LOCAL_ONLY", message));
         }

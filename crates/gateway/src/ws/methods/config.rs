@@ -216,6 +216,11 @@ fn local_change(old: &Json5Text, new: &Json5Text) -> Option<(&'static str, &'sta
         let what = "names a program that the gateway starts";
         return Some(("gateway.wake.command", what));
     }
+    let retention = |config: &Value| config.pointer("/audit/retention").cloned();
+    if retention(&old) != retention(&new) {
+        let what = "moves audit records out of sight";
+        return Some(("audit.retention", what));
+    }
     let what = "names the user that commands run as";
     (run_users(&old) != run_users(&new)).then_some(("tools.exec.runAs", what))
 }

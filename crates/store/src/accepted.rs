@@ -1,0 +1,44 @@
+//! Which document was checked as a whole, and by which checks: so that a short-lived process need
+//! not check ten thousand entries before it looks at one.
+//!
+//! The mark is a file beside the database, sealed with the store's key. It names the hash of the
+//! document. Without it, or with another one, the document is checked as a whole again.
+
+use std::io::Write as _;
+
+use crate::database::Store;
+
+/// The file in the state directory.
+const ACCEPTED_NAME: &str = "approvals.accepted";
+
+/// What the seal is for.
+const ACCEPTED: &str = "accepted";
+
+impl Store {
+    /// Whether the document with this hash passed these checks before.
+    pub fn is_accepted(&self, checks: &str, hash: &str) -> bool {
+        let written = std::fs::read_to_string(self.state_dir().join(ACCEPTED_NAME));
+        written.is_ok_and(|written| written == self.accepted_mark(checks, hash))
+    }
+
+    /// Puts down that the document with this hash passed these checks. A mark that cannot be written
+    /// is missed by none but the next reader, which checks again.
+    pub fn accept(&self, checks: &str, hash: &str) {
+        let write = || -> std::io::Result<()> {
+            let mut file = tempfile::Builder::new()
+                .prefix(".approvals-accepted-")
+                .tempfile_in(self.state_dir())?;
+            file.write_all(self.accepted_mark(checks, hash).as_bytes())?;
+            let path = self.state_dir().join(ACCEPTED_NAME);
+            file.persist(path).map_err(|error| error.error)?;
+            Ok(())
+        };
+        let _ = write();
+    }
+
+    fn accepted_mark(&self, checks: &str, hash: &str) -> String {
+        let seal = self.key().seal(ACCEPTED, &(checks, hash));
+        let seal: String = seal.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{checks} {hash} {seal}\n")
+    }
+}
