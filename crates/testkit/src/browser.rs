@@ -58,7 +58,7 @@ impl Browser {
         let port = lines.find_map(|line| {
             let line = line.ok()?;
             let (_, rest) = line.rsplit_once("on port ")?;
-            rest.trim_end_matches('.').parse().ok()
+            rest.trim_end_matches('.').parse().ok().filter(|port| *port != 0)
         });
         // What it says later is read, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
@@ -118,11 +118,26 @@ impl Browser {
             body.len()
         )
         .unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        let said: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{head}\n{body}"));
+        // The driver keeps connections open, whatever it is asked: the length says where it ends.
+        let mut reader = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            let count = reader.read_line(&mut line).unwrap();
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+            if count == 0 || line == "\r\n" {
+                break;
+            }
+            head += &line;
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let body = String::from_utf8_lossy(&body);
+        let said: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}\n{body}"));
         let value = &said["value"];
         assert!(value.get("error").is_none() || value.get("stacktrace").is_none(), "{method} {path}: {value:#}");
         value.clone()

@@ -512,6 +512,7 @@ function merge(base, theirs, mine) {
 
 /** @param {Page} page @param {any} wanted */
 function policy(page, wanted) {
+  by("command").value = wanted.params.command ?? "";
   const explain = () => page.open({ command: by("command").value, agent: by("agent").value, node: by("node").value || undefined });
   by("explain").addEventListener("click", explain);
   by("command").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && explain());

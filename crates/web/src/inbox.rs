@@ -81,7 +81,7 @@ fn nothing(facts: &InboxFacts<'_>) -> Markup {
         section class="empty" id="nothing" {
             h1 { "Nothing is waiting." }
             p { "New approvals appear here by themselves. This connects an agent:" }
-            pre class="command" { code { "interlock setup claude" } }
+            pre class="command" { code { "interlock setup claude-code" } }
             @if !facts.recent.is_empty() {
                 ul class="list" {
                     @for decision in facts.recent {

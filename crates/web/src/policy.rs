@@ -56,7 +56,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
         section class="list" {
             div class="pad" {
                 div class="line" {
-                    input class="grow mono" type="text" id="command" data-search value=(facts.command) placeholder="A command: is it allowed?" aria-label="Command" autocomplete="off" spellcheck="false";
+                    input class="grow mono" type="text" id="command" data-search placeholder="A command: is it allowed?" aria-label="Command" autocomplete="off" spellcheck="false";
                     select id="agent" aria-label="Agent" { @for agent in facts.agents { option value=(agent) selected[agent == facts.agent] { "as " (text::line(agent)) } } }
                     select id="node" aria-label="Machine" {
                         option value="" { "on this machine" }
@@ -64,7 +64,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
                     }
                     button class="button primary" id="explain" { "Explain" }
                 }
-                @if !facts.cwd.is_empty() { p class="note" { "in " code { (text::line(facts.cwd)) } } }
+                @if !facts.command.is_empty() { p class="note" { code { (text::command(&text::line(facts.command))) } @if !facts.cwd.is_empty() { " in " code { (text::line(facts.cwd)) } } } }
             }
             @if let Some(problem) = facts.problem { div class="pad" { p class="problem" { (text::line(problem)) } } }
             @if let Some(explained) = facts.explained { (verdict(explained)) }
