@@ -25,7 +25,10 @@ fn foreign_page(html: &str) -> u16 {
             let Ok(mut stream) = stream else { return };
             let mut request = [0; 4096];
             let _ = stream.read(&mut request);
-            let answer = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{html}", html.len());
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{html}",
+                html.len()
+            );
             let _ = stream.write_all(answer.as_bytes());
         }
     });
@@ -34,9 +37,16 @@ fn foreign_page(html: &str) -> u16 {
 
 fn nothing_ran(browser: &Browser, page: &str) {
     assert_eq!(browser.js("window.pwn ?? null"), json!(null), "{page}");
-    assert_eq!(browser.js("document.querySelectorAll('main img, main script, main iframe').length"), 0, "{page}");
+    assert_eq!(
+        browser.js("document.querySelectorAll('main img, main script, main iframe').length"),
+        0,
+        "{page}"
+    );
     let logs = browser.logs().to_string();
-    assert!(!logs.contains("Content Security Policy") && !logs.contains("TrustedHTML"), "{page}: {logs}");
+    assert!(
+        !logs.contains("Content Security Policy") && !logs.contains("TrustedHTML"),
+        "{page}: {logs}"
+    );
 }
 
 #[test]
@@ -60,12 +70,16 @@ fn s01_s02_hostile_text_is_text_on_every_page() {
     named.introduce(connect, Some(&identity)).unwrap();
     let mut node = gateway.open();
     let identity = interlock_wire::identity::DeviceIdentity::generate().unwrap();
-    node.introduce(gateway.node(HOSTILE, &["system.run"]), Some(&identity)).unwrap();
+    node.introduce(gateway.node(HOSTILE, &["system.run"]), Some(&identity))
+        .unwrap();
     let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
         return;
     };
     let command = format!("git log '{HOSTILE}'");
-    let id = agent.ask_with(&machine, &json!({ "command": command, "workdir": directory, "env": { "EVIL": HOSTILE } }));
+    let id = agent.ask_with(
+        &machine,
+        &json!({ "command": command, "workdir": directory, "env": { "EVIL": HOSTILE } }),
+    );
     open_card(&browser, &id);
     assert!(browser.sees("<img src=x"), "{}", browser.text());
     assert!(browser.sees("<b>bold<b>"));
@@ -80,9 +94,15 @@ fn s01_s02_hostile_text_is_text_on_every_page() {
         ("/health".to_owned(), "<img src=x"),
     ] {
         browser.go(&gateway.page(&page));
-        browser.until("the page", "document.querySelector('main h1') && !document.querySelector('main [aria-busy]')");
+        browser.until(
+            "the page",
+            "document.querySelector('main h1') && !document.querySelector('main [aria-busy]')",
+        );
         if page == "/nodes" {
-            browser.until("the scopes", "document.querySelectorAll('#approvals .chip').length > 1");
+            browser.until(
+                "the scopes",
+                "document.querySelectorAll('#approvals .chip').length > 1",
+            );
             browser.click("#approvals .chip:nth-child(2)");
             browser.until_sees("/opt/<img");
         }
@@ -113,15 +133,32 @@ fn s03_output_is_drawn_and_never_followed() {
         let args = json!({ "command": script.display().to_string(), "workdir": machine.work(), "background": true, "pty": pty });
         let call = json!({ "name": "exec", "args": args });
         let answer = admin.ok("tools.invoke", &call);
-        let session = answer["output"]["details"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer:#}"));
+        let session = answer["output"]["details"]["sessionId"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer:#}"));
         browser.go(&gateway.page(&format!("/sessions/{session}")));
         browser.until_sees("<img src=x onerror=window.pwn=1>");
         assert!(browser.sees("link"));
-        assert_eq!(browser.js("document.querySelectorAll('.screen a, .screen b, .screen img').length"), 0);
-        assert!(!browser.js("document.title").as_str().unwrap().contains("title"));
-        assert_eq!(browser.js("document.getElementById('main').innerText.includes('\\u001b')"), false);
+        assert_eq!(
+            browser.js("document.querySelectorAll('.screen a, .screen b, .screen img').length"),
+            0
+        );
+        assert!(
+            !browser
+                .js("document.title")
+                .as_str()
+                .unwrap()
+                .contains("title")
+        );
+        assert_eq!(
+            browser.js("document.getElementById('main').innerText.includes('\\u001b')"),
+            false
+        );
         if pty {
-            assert_eq!(browser.js("document.querySelector('.screen .f1')?.textContent"), "red");
+            assert_eq!(
+                browser.js("document.querySelector('.screen .f1')?.textContent"),
+                "red"
+            );
         }
         browser.click("#find");
         browser.type_text("onerror");
@@ -170,13 +207,19 @@ fn s06_the_button_is_there_only_at_the_end_of_the_text() {
 fn s07_no_page_is_framed() {
     let machine = Machine::new();
     let gateway = machine.gateway();
-    let frames: String = ["/", "/inbox", "/approve/zsphx"].iter().map(|path| format!("<iframe src='{}'></iframe>", gateway.page(path))).collect();
+    let frames: String = ["/", "/inbox", "/approve/zsphx"]
+        .iter()
+        .map(|path| format!("<iframe src='{}'></iframe>", gateway.page(path)))
+        .collect();
     let port = foreign_page(&frames);
     let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
         return;
     };
     browser.go(&format!("http://127.0.0.1:{port}/"));
-    browser.until("the browser refused", "document.querySelectorAll('iframe').length === 3");
+    browser.until(
+        "the browser refused",
+        "document.querySelectorAll('iframe').length === 3",
+    );
     eventually("the browser refused to frame it", || {
         let logs = browser.logs().to_string();
         logs.contains("frame-ancestors") || logs.contains("X-Frame-Options")
@@ -196,20 +239,32 @@ fn s08_s10_s12_pages_of_other_origins_reach_nothing() {
     let id = agent.ask(&machine, &command);
     let port = foreign_page("<!doctype html><title>foreign</title>");
     browser.go(&format!("http://127.0.0.1:{port}/"));
-    let socket = format!("new Promise((done) => {{ const s = new WebSocket('ws://127.0.0.1:{}/'); s.onopen = () => done('open'); s.onerror = () => done('refused') }})", gateway.port);
+    let socket = format!(
+        "new Promise((done) => {{ const s = new WebSocket('ws://127.0.0.1:{}/'); s.onopen = () => done('open'); s.onerror = () => done('refused') }})",
+        gateway.port
+    );
     assert_eq!(browser.wait_for(&socket)["value"], "refused");
     let localhost = socket.replace("ws://127.0.0.1", "ws://localhost");
     assert_eq!(browser.wait_for(&localhost)["value"], "refused");
     // From a frame without an origin.
     let inner = socket.replace('\'', "\\'");
-    let sandboxed = format!("new Promise((done) => {{ addEventListener('message', (event) => done(event.data)); const f = document.createElement('iframe'); f.sandbox = 'allow-scripts'; f.srcdoc = '<script>({inner}).then((said) => parent.postMessage(said, \"*\"))</script>'; document.body.append(f) }})");
+    let sandboxed = format!(
+        "new Promise((done) => {{ addEventListener('message', (event) => done(event.data)); const f = document.createElement('iframe'); f.sandbox = 'allow-scripts'; f.srcdoc = '<script>({inner}).then((said) => parent.postMessage(said, \"*\"))</script>'; document.body.append(f) }})"
+    );
     assert_eq!(browser.wait_for(&sandboxed)["value"], "refused");
     for path in ["/tools/invoke", "/push/answer", "/hooks/approvals"] {
-        let post = format!("fetch('{}', {{ method: 'POST', mode: 'no-cors', headers: {{ 'content-type': 'text/plain' }}, body: '{{}}' }}).then(() => navigator.sendBeacon('{}', 'x'))", gateway.page(path), gateway.page(path));
+        let post = format!(
+            "fetch('{}', {{ method: 'POST', mode: 'no-cors', headers: {{ 'content-type': 'text/plain' }}, body: '{{}}' }}).then(() => navigator.sendBeacon('{}', 'x'))",
+            gateway.page(path),
+            gateway.page(path)
+        );
         browser.wait_for(&post);
     }
     // A window that the foreign page opened: no opener, no messages, no name.
-    browser.script(&format!("window.opened = window.open('{}', 'allow-once')", gateway.page(&format!("/approve/{id}"))));
+    browser.script(&format!(
+        "window.opened = window.open('{}', 'allow-once')",
+        gateway.page(&format!("/approve/{id}"))
+    ));
     std::thread::sleep(Duration::from_millis(800));
     browser.script("try { opened.postMessage({ decision: 'allow-once', type: 'req', method: 'exec.approval.resolve' }, '*') } catch {}");
     assert_eq!(browser.js("(() => { try { return window.opened.closed || !window.opened.location.href } catch { return true } })()"), true);
@@ -230,14 +285,27 @@ fn s14_a_card_of_an_ended_approval_decides_nothing() {
     let id = agent.ask(&machine, &command);
     open_card(&browser, &id);
     // The tab sleeps: it hears nothing of what follows.
-    let digest = browser.js(&format!("document.getElementById('card-{id}').dataset.digest"));
+    let digest = browser.js(&format!(
+        "document.getElementById('card-{id}').dataset.digest"
+    ));
     browser.script("window.asleep = document.getElementById('main').cloneNode(true)");
     machine.ok(&["approvals", "deny", &id]);
-    browser.until("the end", &format!("document.getElementById('row-{id}').classList.contains('ended')"));
-    assert_eq!(browser.js(&format!("document.querySelectorAll('#card-{id} [data-act]').length")), 0);
+    browser.until(
+        "the end",
+        &format!("document.getElementById('row-{id}').classList.contains('ended')"),
+    );
+    assert_eq!(
+        browser.js(&format!(
+            "document.querySelectorAll('#card-{id} [data-act]').length"
+        )),
+        0
+    );
     let forced = json!({ "id": id, "decision": "allow-once", "planDigest": digest });
     let mut late = gateway.connect(EVERYTHING);
-    let opened = late.ok("ui.open", &json!({ "view": "approval", "params": { "id": id } }));
+    let opened = late.ok(
+        "ui.open",
+        &json!({ "view": "approval", "params": { "id": id } }),
+    );
     assert!(opened["tickets"].is_null() || opened["tickets"][&id].is_null());
     late.refused("exec.approval.resolve", &forced);
     assert!(!file.exists());
@@ -255,10 +323,19 @@ fn s15_keys_and_clicks_count_once_and_never_by_accident() {
     let id = agent.ask(&machine, &command);
     // `o` while the card arrives.
     browser.go(&gateway.page(&format!("/approve/{id}")));
-    browser.until("its card", &format!("document.querySelector('#card-{id}[data-digest]')"));
+    browser.until(
+        "its card",
+        &format!("document.querySelector('#card-{id}[data-digest]')"),
+    );
     browser.press("o");
     browser.script("document.querySelector('[data-word=allow-once]').click()");
-    assert_eq!(browser.js(&format!("document.querySelector('#card-{id}').classList.contains('calm')")), true, "the test was too slow");
+    assert_eq!(
+        browser.js(&format!(
+            "document.querySelector('#card-{id}').classList.contains('calm')"
+        )),
+        true,
+        "the test was too slow"
+    );
     // `o` in a field and `o` that is pasted are text.
     ready(&browser, &id);
     browser.click("[data-reason]");
@@ -309,7 +386,9 @@ fn s16_a_click_decides_what_was_under_the_pointer_or_nothing() {
         machine.ok(&["approvals", "deny", &third]);
         browser.mouse("mouseReleased", at, 1);
         eventually("what was under the pointer runs", || file.exists());
-        let pending = machine.ok(&["approvals", "pending", &other, "--json"]).stdout;
+        let pending = machine
+            .ok(&["approvals", "pending", &other, "--json"])
+            .stdout;
         assert!(!pending.contains("Chrome on Linux"), "{pending}");
         machine.ok(&["approvals", "deny", &other]);
     }
@@ -336,7 +415,10 @@ fn s17_leaving_decides_nothing() {
     browser.mouse("mouseReleased", (5.0, 5.0), 1);
     browser.go(&gateway.page("/audit"));
     browser.back();
-    browser.until("the inbox", "document.getElementById('main').dataset.view === 'inbox'");
+    browser.until(
+        "the inbox",
+        "document.getElementById('main').dataset.view === 'inbox'",
+    );
     drop(browser);
     assert!(!file.exists());
     assert_eq!(machine.pending().len(), 1);

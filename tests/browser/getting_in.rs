@@ -79,7 +79,12 @@ fn a_secret_in_the_address_reaches_no_log_and_no_record() {
     browser.go(&gateway.page(&format!("/inbox#token={}", gateway.token)));
     browser.until_sees("Nothing is waiting.");
     assert_eq!(browser.address(), gateway.page("/inbox"));
-    assert_eq!(browser.js("performance.getEntriesByType('resource').some((one) => one.name.includes('token='))"), false);
+    assert_eq!(
+        browser.js(
+            "performance.getEntriesByType('resource').some((one) => one.name.includes('token='))"
+        ),
+        false
+    );
     let mut admin = gateway.connect(EVERYTHING);
     let tail = admin.ok("logs.tail", &json!({})).to_string();
     let log = std::fs::read_to_string(&gateway.log).unwrap();
@@ -104,7 +109,10 @@ fn a_browser_without_the_owners_word_waits_for_an_operator() {
     let listed = admin.ok("device.pair.list", &json!({}));
     let request = &listed["pending"][0];
     assert_eq!(request["clientId"], "openclaw-control-ui");
-    admin.ok("device.pair.approve", &json!({ "requestId": request["requestId"] }));
+    admin.ok(
+        "device.pair.approve",
+        &json!({ "requestId": request["requestId"] }),
+    );
     browser.until("it is let in", "document.body.dataset.link === 'on'");
 }
 
@@ -118,8 +126,14 @@ fn a_removed_browser_is_cut_off_at_once() {
     let mut admin = gateway.connect(EVERYTHING);
     let listed = admin.ok("device.pair.list", &json!({}));
     let paired = listed["paired"].as_array().unwrap();
-    let page = paired.iter().find(|one| one["clientId"] == "openclaw-control-ui").unwrap();
-    admin.ok("device.pair.remove", &json!({ "deviceId": page["deviceId"] }));
+    let page = paired
+        .iter()
+        .find(|one| one["clientId"] == "openclaw-control-ui")
+        .unwrap();
+    admin.ok(
+        "device.pair.remove",
+        &json!({ "deviceId": page["deviceId"] }),
+    );
     browser.until_sees("Sign in");
 }
 
@@ -132,14 +146,20 @@ fn a_browser_sends_nothing_to_another_server_on_the_same_port() {
     };
     let port = gateway.port.to_string();
     gateway.stop();
-    browser.until("it is offline", "document.body.classList.contains('offline')");
+    browser.until(
+        "it is offline",
+        "document.body.classList.contains('offline')",
+    );
     let other = Machine::new();
     let other = other.gateway_with(&["--port", &port]);
     browser.until_sees("Another server answers here");
     browser.shot("another-server-1280");
     let mut admin = other.connect(EVERYTHING);
     let presence = admin.ok("system-presence", &json!({}));
-    assert!(!presence.to_string().contains("openclaw-control-ui"), "{presence:#}");
+    assert!(
+        !presence.to_string().contains("openclaw-control-ui"),
+        "{presence:#}"
+    );
     let listed = admin.ok("device.pair.list", &json!({})).to_string();
     assert!(!listed.contains("openclaw-control-ui"), "{listed}");
 }

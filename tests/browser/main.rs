@@ -37,7 +37,8 @@ impl Agent {
         let answer = self.client.ok("tools.invoke", &call);
         let id = answer["approvalId"].as_str();
         let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
-        id.unwrap_or_else(|| panic!("not asked: {answer:#}")).to_owned()
+        id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
+            .to_owned()
     }
 }
 

@@ -41,7 +41,16 @@ fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
 }
 
 const PAGES: &[&str] = &[
-    "/", "/inbox", "/approve/zsphx", "/sessions", "/sessions/calm-reef", "/nodes", "/policy", "/audit", "/settings", "/health",
+    "/",
+    "/inbox",
+    "/approve/zsphx",
+    "/sessions",
+    "/sessions/calm-reef",
+    "/nodes",
+    "/policy",
+    "/audit",
+    "/settings",
+    "/health",
 ];
 
 #[test]
@@ -56,11 +65,20 @@ fn every_page_is_one_document_without_data_and_with_strict_headers() {
         assert_eq!(answer.split_once("\r\n\r\n").unwrap().1, document, "{page}");
         let policy = header(&answer, "content-security-policy").unwrap();
         for part in [
-            "default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
-            "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
-            "require-trusted-types-for 'script'", "trusted-types interlock",
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types interlock",
         ] {
-            assert!(policy.split("; ").any(|found| found == part), "{page}: {part} in {policy}");
+            assert!(
+                policy.split("; ").any(|found| found == part),
+                "{page}: {part} in {policy}"
+            );
         }
         assert!(!policy.contains("unsafe"), "{policy}");
         for (name, value) in [
@@ -73,7 +91,11 @@ fn every_page_is_one_document_without_data_and_with_strict_headers() {
         ] {
             assert_eq!(header(&answer, name), Some(value), "{page}: {name}");
         }
-        assert!(header(&answer, "permissions-policy").unwrap().contains("camera=()"));
+        assert!(
+            header(&answer, "permissions-policy")
+                .unwrap()
+                .contains("camera=()")
+        );
         assert_eq!(header(&answer, "set-cookie"), None);
         assert_eq!(header(&answer, "content-encoding"), None);
         assert_eq!(header(&answer, "access-control-allow-origin"), None);
@@ -89,16 +111,33 @@ fn files_are_kept_for_ever_under_a_path_that_names_their_content() {
     let machine = Machine::new();
     let gateway = machine.gateway();
     let document = get(&gateway, "/", &[]);
-    let paths: Vec<&str> = document.split('"').filter(|part| part.starts_with("/ui/")).collect();
+    let paths: Vec<&str> = document
+        .split('"')
+        .filter(|part| part.starts_with("/ui/"))
+        .collect();
     assert!(paths.len() >= 5, "{document}");
     for path in &paths {
         let answer = get(&gateway, path, &[]);
         assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-        assert_eq!(header(&answer, "cache-control"), Some("public, max-age=31536000, immutable"));
+        assert_eq!(
+            header(&answer, "cache-control"),
+            Some("public, max-age=31536000, immutable")
+        );
         assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"));
-        assert_eq!(header(&answer, "cross-origin-resource-policy"), Some("same-origin"));
+        assert_eq!(
+            header(&answer, "cross-origin-resource-policy"),
+            Some("same-origin")
+        );
     }
-    for path in ["/ui/000000000000/app.js", "/ui/x/../app.js", "/ui/", "/ui/x", "/ui/x/y/z", "/ui/proof/", "/sw.js"] {
+    for path in [
+        "/ui/000000000000/app.js",
+        "/ui/x/../app.js",
+        "/ui/",
+        "/ui/x",
+        "/ui/x/y/z",
+        "/ui/proof/",
+        "/sw.js",
+    ] {
         let answer = get(&gateway, path, &[]);
         assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
     }
@@ -112,9 +151,20 @@ fn names_of_other_machines_get_no_page_and_no_file() {
     let machine = Machine::new();
     let gateway = machine.gateway();
     let document = get(&gateway, "/", &[]);
-    let file = document.split('"').find(|part| part.ends_with("/app.js")).unwrap().to_owned();
+    let file = document
+        .split('"')
+        .find(|part| part.ends_with("/app.js"))
+        .unwrap()
+        .to_owned();
     let mut paths: Vec<&str> = PAGES.to_vec();
-    paths.extend([file.as_str(), "/ui/proof/abc", "/sw.js", "/push/answer", "/hooks/approvals", "/ca.crt"]);
+    paths.extend([
+        file.as_str(),
+        "/ui/proof/abc",
+        "/sw.js",
+        "/push/answer",
+        "/hooks/approvals",
+        "/ca.crt",
+    ]);
     for path in paths {
         for hosts in [
             &["Host: evil.example"][..],
@@ -123,7 +173,10 @@ fn names_of_other_machines_get_no_page_and_no_file() {
             &["Host: 127.0.0.1", "Host: 127.0.0.1"],
         ] {
             let answer = get(&gateway, path, hosts);
-            assert!(answer.starts_with("HTTP/1.1 403"), "{path} {hosts:?}: {answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 403"),
+                "{path} {hosts:?}: {answer}"
+            );
         }
     }
 }
@@ -133,11 +186,27 @@ fn names_of_other_machines_get_no_page_and_no_file() {
 fn simple_requests_of_other_origins_are_refused_before_anything_is_read() {
     let machine = Machine::new();
     let gateway = machine.gateway();
-    for path in ["/tools/invoke", "/push/answer", "/hooks/approvals", "/approve/zsphx", "/ui/proof/abc"] {
-        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
-            let lines = ["Origin: http://evil.example", &format!("Content-Type: {kind}")];
+    for path in [
+        "/tools/invoke",
+        "/push/answer",
+        "/hooks/approvals",
+        "/approve/zsphx",
+        "/ui/proof/abc",
+    ] {
+        for kind in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+        ] {
+            let lines = [
+                "Origin: http://evil.example",
+                &format!("Content-Type: {kind}"),
+            ];
             let answer = send(&gateway, "POST", path, &lines, "decision=allow-once");
-            assert!(answer.starts_with("HTTP/1.1 403"), "{path} {kind}: {answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 403"),
+                "{path} {kind}: {answer}"
+            );
         }
     }
 }
@@ -147,7 +216,12 @@ fn a_switch_turns_the_pages_off_and_lets_other_origins_connect() {
     let machine = Machine::new();
     machine.start();
     machine.ok(&["config", "set", "gateway.controlUi.enabled", "false"]);
-    machine.ok(&["config", "set", "gateway.controlUi.allowedOrigins", "[\"https://box.example\"]"]);
+    machine.ok(&[
+        "config",
+        "set",
+        "gateway.controlUi.allowedOrigins",
+        "[\"https://box.example\"]",
+    ]);
     let gateway = machine.gateway();
     for page in PAGES {
         let answer = get(&gateway, page, &[]);
@@ -155,7 +229,10 @@ fn a_switch_turns_the_pages_off_and_lets_other_origins_connect() {
     }
     let upgrade = |origin: &str| {
         let lines = [
-            origin, "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+            origin,
+            "Upgrade: websocket",
+            "Connection: Upgrade",
+            "Sec-WebSocket-Version: 13",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         ];
         let mut stream = TcpStream::connect(("127.0.0.1", gateway.port)).unwrap();
@@ -177,9 +254,15 @@ fn codes_are_for_pages_of_this_machine_only() {
     let machine = Machine::new();
     let gateway = machine.gateway();
     let mut far = gateway.connect(EVERYTHING);
-    assert_eq!(far.refused("ui.code", &json!({}))["details"]["code"], "LOCAL_ONLY");
+    assert_eq!(
+        far.refused("ui.code", &json!({}))["details"]["code"],
+        "LOCAL_ONLY"
+    );
     let mut reader = gateway.connect_locally(&["operator.read"]);
-    assert_eq!(reader.refused("ui.code", &json!({}))["details"]["code"], "MISSING_SCOPE");
+    assert_eq!(
+        reader.refused("ui.code", &json!({}))["details"]["code"],
+        "MISSING_SCOPE"
+    );
     let mut near = gateway.connect_locally(EVERYTHING);
     let minted = near.ok("ui.code", &json!({}));
     let code = minted["code"].as_str().unwrap();
@@ -211,38 +294,76 @@ fn a_page_allows_nothing_without_the_ticket_of_that_view() {
     let id = agent.ask(&machine, &command);
     let other = agent.ask(&machine, "git push origin main");
     // A page gets rows, and no event that would count as shown.
-    let patch = page.event("ui.patch", |patch| patch["ops"][0]["html"].as_str().is_some_and(|html| html.contains(&id)));
+    let patch = page.event("ui.patch", |patch| {
+        patch["ops"][0]["html"]
+            .as_str()
+            .is_some_and(|html| html.contains(&id))
+    });
     assert_eq!(patch["topic"], "approvals");
-    let decide = |ticket: serde_json::Value| json!({ "id": id, "decision": "allow-once", "ticket": ticket });
-    let without = page.refused("exec.approval.resolve", &json!({ "id": id, "decision": "allow-once" }));
+    let decide =
+        |ticket: serde_json::Value| json!({ "id": id, "decision": "allow-once", "ticket": ticket });
+    let without = page.refused(
+        "exec.approval.resolve",
+        &json!({ "id": id, "decision": "allow-once" }),
+    );
     assert_eq!(without["details"]["code"], "TICKET_REQUIRED", "{without:#}");
     // Reading it as other clients do is no view.
     page.ok("exec.approval.get", &json!({ "id": id }));
-    let read = page.refused("exec.approval.resolve", &json!({ "id": id, "decision": "allow-session" }));
+    let read = page.refused(
+        "exec.approval.resolve",
+        &json!({ "id": id, "decision": "allow-session" }),
+    );
     assert_eq!(read["details"]["code"], "TICKET_REQUIRED");
-    let opened = page.ok("ui.open", &json!({ "view": "approval", "params": { "id": other } }));
+    let opened = page.ok(
+        "ui.open",
+        &json!({ "view": "approval", "params": { "id": other } }),
+    );
     let wrong = opened["tickets"][&other].clone();
     assert!(wrong.is_string(), "{opened:#}");
     let refused = page.refused("exec.approval.resolve", &decide(wrong.clone()));
     assert_eq!(refused["details"]["code"], "TICKET_WRONG", "{refused:#}");
     // The ticket of another viewer does not count either.
     let mut second = gateway.connect(EVERYTHING);
-    let seen = second.ok("ui.open", &json!({ "view": "approval", "params": { "id": id } }));
-    let refused = page.refused("exec.approval.resolve", &decide(seen["tickets"][&id].clone()));
+    let seen = second.ok(
+        "ui.open",
+        &json!({ "view": "approval", "params": { "id": id } }),
+    );
+    let refused = page.refused(
+        "exec.approval.resolve",
+        &decide(seen["tickets"][&id].clone()),
+    );
     assert_eq!(refused["details"]["code"], "TICKET_WRONG");
     let many = json!({ "items": [{ "id": id, "planDigest": "0", "ticket": wrong }], "decision": "allow-once" });
     let many = page.ok("exec.approval.resolveMany", &many);
     assert_eq!(many["results"][0]["ok"], false, "{many:#}");
     assert_eq!(many["results"][0]["code"], "TICKET_WRONG");
     assert!(!file.exists());
-    let opened = page.ok("ui.open", &json!({ "view": "approval", "params": { "id": id } }));
-    page.ok("exec.approval.resolve", &decide(opened["tickets"][&id].clone()));
+    let opened = page.ok(
+        "ui.open",
+        &json!({ "view": "approval", "params": { "id": id } }),
+    );
+    page.ok(
+        "exec.approval.resolve",
+        &decide(opened["tickets"][&id].clone()),
+    );
     testkit::eventually("it ran", || file.exists());
     // Its end comes as a patch, and the card has no buttons any more.
-    page.event("ui.patch", |patch| patch["ops"][0]["html"].as_str().is_some_and(|html| html.contains("allowed once")));
-    let ended = page.ok("ui.open", &json!({ "view": "approval", "params": { "id": id } }));
+    page.event("ui.patch", |patch| {
+        patch["ops"][0]["html"]
+            .as_str()
+            .is_some_and(|html| html.contains("allowed once"))
+    });
+    let ended = page.ok(
+        "ui.open",
+        &json!({ "view": "approval", "params": { "id": id } }),
+    );
     assert!(ended["tickets"][&id].is_null());
-    assert!(!ended["html"].as_str().unwrap().contains("data-act=\"allow\""));
+    assert!(
+        !ended["html"]
+            .as_str()
+            .unwrap()
+            .contains("data-act=\"allow\"")
+    );
 }
 
 /// S-18: without the scope an id is worth nothing, be it there or not.
@@ -254,17 +375,35 @@ fn without_the_scope_an_approval_can_be_neither_opened_nor_decided() {
     let (file, command) = marker(&machine, "ran");
     let id = agent.ask(&machine, &command);
     let mut reader = gateway.connect(&["operator.read"]);
-    for reference in [&id, &id[..8], &id.to_uppercase(), "00000000-0000-4000-8000-000000000000", "zsphx"] {
+    for reference in [
+        &id,
+        &id[..8],
+        &id.to_uppercase(),
+        "00000000-0000-4000-8000-000000000000",
+        "zsphx",
+    ] {
         let open = json!({ "view": "approval", "params": { "id": reference } });
         let refused = reader.refused("ui.open", &open);
         assert_eq!(refused["message"], "missing scope: operator.approvals");
         let decide = json!({ "id": reference, "decision": "allow-once" });
-        assert_eq!(reader.refused("exec.approval.resolve", &decide)["message"], "missing scope: operator.approvals");
+        assert_eq!(
+            reader.refused("exec.approval.resolve", &decide)["message"],
+            "missing scope: operator.approvals"
+        );
         let many = json!({ "items": [{ "id": reference, "planDigest": "x" }], "decision": "deny" });
-        assert_eq!(reader.refused("exec.approval.resolveMany", &many)["message"], "missing scope: operator.approvals");
+        assert_eq!(
+            reader.refused("exec.approval.resolveMany", &many)["message"],
+            "missing scope: operator.approvals"
+        );
     }
-    assert_eq!(reader.refused("ui.open", &json!({ "view": "inbox" }))["message"], "missing scope: operator.approvals");
-    assert_eq!(reader.refused("ui.open", &json!({ "view": "audit" }))["message"], "missing scope: operator.admin");
+    assert_eq!(
+        reader.refused("ui.open", &json!({ "view": "inbox" }))["message"],
+        "missing scope: operator.approvals"
+    );
+    assert_eq!(
+        reader.refused("ui.open", &json!({ "view": "audit" }))["message"],
+        "missing scope: operator.admin"
+    );
     assert!(!file.exists());
 }
 
@@ -273,10 +412,17 @@ fn without_the_scope_an_approval_can_be_neither_opened_nor_decided() {
 fn no_view_contains_a_secret_of_the_config() {
     let machine = Machine::new();
     machine.start();
-    machine.ok(&["config", "set", "gateway.wake.url", "https://user:hunter2secret@box.example/wake?key=sk-live-77"]);
+    machine.ok(&[
+        "config",
+        "set",
+        "gateway.wake.url",
+        "https://user:hunter2secret@box.example/wake?key=sk-live-77",
+    ]);
     let gateway = machine.gateway();
     let mut page = gateway.connect(EVERYTHING);
-    for view in ["settings", "health", "nodes", "policy", "audit", "sessions", "inbox"] {
+    for view in [
+        "settings", "health", "nodes", "policy", "audit", "sessions", "inbox",
+    ] {
         let opened = page.ok("ui.open", &json!({ "view": view })).to_string();
         for secret in ["hunter2secret", "sk-live-77", gateway.token.as_str()] {
             assert!(!opened.contains(secret), "{view}");
@@ -286,7 +432,10 @@ fn no_view_contains_a_secret_of_the_config() {
     assert!(!read.to_string().contains("hunter2secret"));
     // The mask written back stands for the value that is there.
     let raw = read["raw"].as_str().unwrap();
-    page.ok("config.set", &json!({ "raw": raw, "baseHash": read["hash"] }));
+    page.ok(
+        "config.set",
+        &json!({ "raw": raw, "baseHash": read["hash"] }),
+    );
     let kept = std::fs::read_to_string(machine.config()).unwrap();
     assert!(kept.contains("hunter2secret"), "{kept}");
 }
@@ -306,9 +455,22 @@ fn views_hold_hostile_text_as_text() {
         json!({ "view": "audit" }),
         json!({ "view": "policy", "params": { "command": hostile } }),
     ] {
-        let html = page.ok("ui.open", &view)["html"].as_str().unwrap().to_owned();
+        let html = page.ok("ui.open", &view)["html"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         assert!(html.contains("&lt;script&gt;"), "{view}");
-        for forbidden in ["<script", "<img", "onload=pwn=3>'", "</code>'", "\u{202e}", "\u{2066}", "\u{200b}", "\u{ad}", "\u{feff}"] {
+        for forbidden in [
+            "<script",
+            "<img",
+            "onload=pwn=3>'",
+            "</code>'",
+            "\u{202e}",
+            "\u{2066}",
+            "\u{200b}",
+            "\u{ad}",
+            "\u{feff}",
+        ] {
             assert!(!html.contains(forbidden), "{view}: {forbidden:?}");
         }
     }

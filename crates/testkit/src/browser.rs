@@ -58,7 +58,10 @@ impl Browser {
         let port = lines.find_map(|line| {
             let line = line.ok()?;
             let (_, rest) = line.rsplit_once("on port ")?;
-            rest.trim_end_matches('.').parse().ok().filter(|port| *port != 0)
+            rest.trim_end_matches('.')
+                .parse()
+                .ok()
+                .filter(|port| *port != 0)
         });
         // What it says later is read, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
@@ -73,9 +76,17 @@ impl Browser {
             Screen::Laptop => (1280, 900),
         };
         let arguments = json!([
-            "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync",
-            "--disable-dev-shm-usage", "--hide-scrollbars", "--lang=en-US",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--lang=en-US",
             format!("--user-data-dir={}", browser._profile.path().display()),
             format!("--window-size={width},{height}"),
         ]);
@@ -85,7 +96,10 @@ impl Browser {
             "goog:loggingPrefs": { "browser": "ALL" },
         } } });
         let made = browser.request("POST", "/session", Some(&wanted));
-        made["sessionId"].as_str().unwrap().clone_into(&mut browser.session);
+        made["sessionId"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut browser.session);
         let metrics = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": screen == Screen::Phone,
         });
@@ -97,14 +111,20 @@ impl Browser {
     pub fn inside(machine: &Machine, screen: Screen) -> Option<Self> {
         let browser = Self::start(screen)?;
         browser.go(&dashboard(machine));
-        browser.until("the page is open", "document.body.dataset.link === 'on' && document.getElementById('main').dataset.view");
+        browser.until(
+            "the page is open",
+            "document.body.dataset.link === 'on' && document.getElementById('main').dataset.view",
+        );
         Some(browser)
     }
 
     /// The colors that the system asks for.
     pub fn prefer(&self, theme: &str) {
         let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
-        self.cdp("Emulation.setEmulatedMedia", &json!({ "features": features }));
+        self.cdp(
+            "Emulation.setEmulatedMedia",
+            &json!({ "features": features }),
+        );
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
@@ -139,7 +159,10 @@ impl Browser {
         let body = String::from_utf8_lossy(&body);
         let said: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}\n{body}"));
         let value = &said["value"];
-        assert!(value.get("error").is_none() || value.get("stacktrace").is_none(), "{method} {path}: {value:#}");
+        assert!(
+            value.get("error").is_none() || value.get("stacktrace").is_none(),
+            "{method} {path}: {value:#}"
+        );
         value.clone()
     }
 
@@ -160,7 +183,10 @@ impl Browser {
     }
 
     pub fn address(&self) -> String {
-        self.of_session("GET", "/url", &Value::Null).as_str().unwrap().to_owned()
+        self.of_session("GET", "/url", &Value::Null)
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     pub fn back(&self) {
@@ -180,7 +206,9 @@ impl Browser {
 
     /// The value of a promise in the page.
     pub fn wait_for(&self, promise: &str) -> Value {
-        let text = format!("const done = arguments[0]; Promise.resolve({promise}).then((value) => done({{ value }}), (error) => done({{ error: error?.code ?? String(error), message: error?.message }}))");
+        let text = format!(
+            "const done = arguments[0]; Promise.resolve({promise}).then((value) => done({{ value }}), (error) => done({{ error: error?.code ?? String(error), message: error?.message }}))"
+        );
         let call = json!({ "script": text, "args": [] });
         self.of_session("POST", "/execute/async", &call)
     }
@@ -200,14 +228,22 @@ impl Browser {
             if is_true {
                 return value;
             }
-            assert!(Instant::now() < end, "never: {what} ({expression})\n{}\n{:#}", self.text(), self.logs());
+            assert!(
+                Instant::now() < end,
+                "never: {what} ({expression})\n{}\n{:#}",
+                self.text(),
+                self.logs()
+            );
             std::thread::sleep(Duration::from_millis(40));
         }
     }
 
     /// All that is to be read on the page.
     pub fn text(&self) -> String {
-        self.js("document.body.innerText").as_str().unwrap_or_default().to_owned()
+        self.js("document.body.innerText")
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     pub fn sees(&self, text: &str) -> bool {
@@ -255,7 +291,10 @@ impl Browser {
         };
         let down = json!({ "type": if text.is_empty() { "rawKeyDown" } else { "keyDown" }, "key": key, "text": text, "windowsVirtualKeyCode": code });
         self.cdp("Input.dispatchKeyEvent", &down);
-        self.cdp("Input.dispatchKeyEvent", &json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }));
+        self.cdp(
+            "Input.dispatchKeyEvent",
+            &json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }),
+        );
     }
 
     /// Text into what has the focus.

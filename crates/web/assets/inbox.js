@@ -208,6 +208,7 @@ export class Inbox {
     if (!place || !bar) return;
     if (!word) {
       delete card.dataset.step;
+      card.dataset.born = String(performance.now() - CALM_MS);
       /** @type {HTMLElement} */ (place).hidden = true;
       /** @type {HTMLElement} */ (bar).hidden = false;
       /** @type {HTMLElement|null} */ (bar.querySelector("[data-act=allow]"))?.focus();

@@ -188,6 +188,8 @@ async function whole(page, sessionId) {
 
 /** @param {Page} page */
 function nodes(page) {
+  /** @type {(() => boolean)[]} */ const unsaved = (page.unsaved = []);
+  page.isDirty = () => unsaved.some((isDirty) => isDirty());
   for (const button of page.main.querySelectorAll("[data-rename]")) {
     button.addEventListener("click", async () => {
       const { rename, name } = /** @type {HTMLElement} */ (button).dataset;
@@ -224,6 +226,7 @@ async function binding(page) {
   const save = el("button", { class: "button primary", disabled: true }, "Save");
   const fields = [globalField, ...rows.map((/** @type {any} */ row) => row[2])];
   const changed = () => fields.filter((field) => field.value !== field.dataset.was);
+  page.unsaved?.push(() => changed().length > 0 && save.isConnected);
   for (const field of fields) field.addEventListener("change", () => (save.disabled = changed().length === 0));
   save.addEventListener("click", async () => {
     save.disabled = true;
@@ -269,6 +272,7 @@ class Approvals {
   async start() {
     const listing = await this.page.live.call("node.list", {}).catch(() => ({ nodes: [] }));
     this.nodes = listing.nodes.filter((/** @type {any} */ node) => node.paired);
+    this.page.unsaved?.push(() => this.isDirty() && this.place.isConnected);
     await this.load();
   }
 
@@ -283,7 +287,6 @@ class Approvals {
       this.base = null;
       this.problem = `${error.message} (${error.code}). This machine's document can only be read and changed on the machine itself.`;
     }
-    this.page.isDirty = () => this.isDirty();
     this.draw();
   }
 

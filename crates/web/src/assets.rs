@@ -67,7 +67,10 @@ pub fn version() -> &'static str {
             hash.update([0]);
         }
         let digest = hash.finalize();
-        digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+        digest[..6]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
     });
     &VERSION
 }
@@ -91,7 +94,11 @@ fn compact(text: &str) -> String {
             false => line,
         };
         // A comment in the middle of a line is a type, which only readers need; it stays.
-        let kept = if begins && !after.is_empty() { line } else { kept };
+        let kept = if begins && !after.is_empty() {
+            line
+        } else {
+            kept
+        };
         if !kept.is_empty() {
             out.push_str(kept);
             out.push('\n');
@@ -117,18 +124,34 @@ mod tests {
         for asset in ASSETS {
             let text = asset.body();
             let own = text.replace("http://www.w3.org/2000/svg", "");
-            for forbidden in ["http://", "https://", "eval(", "new Function", "document.write", "insertAdjacentHTML", "outerHTML"] {
+            for forbidden in [
+                "http://",
+                "https://",
+                "eval(",
+                "new Function",
+                "document.write",
+                "insertAdjacentHTML",
+                "outerHTML",
+            ] {
                 assert!(!own.contains(forbidden), "{}: {forbidden}", asset.name);
             }
             // One place makes markup of text, behind the policy.
             let sinks = text.matches("innerHTML").count();
-            assert_eq!(sinks, usize::from(asset.name == "live.js"), "{}", asset.name);
+            assert_eq!(
+                sinks,
+                usize::from(asset.name == "live.js"),
+                "{}",
+                asset.name
+            );
         }
     }
 
     #[test]
     fn compacting_keeps_code() {
         let text = "// a\n/** b\n * c */\n  const x = 1; // d\n/** @type {A} */ let y;\n";
-        assert_eq!(compact(text), "const x = 1; // d\n/** @type {A} */ let y;\n");
+        assert_eq!(
+            compact(text),
+            "const x = 1; // d\n/** @type {A} */ let y;\n"
+        );
     }
 }

@@ -79,7 +79,10 @@ fn row(record: &AuditEntry) -> Markup {
 
 /// The most telling parts of a record on one line.
 fn summary(body: &Value) -> String {
-    let names = ["verdict", "decision", "ending", "what", "command", "preview", "agent", "agentId", "by", "decider", "approver", "exitCode", "surface", "state", "reason"];
+    let names = [
+        "verdict", "decision", "ending", "what", "command", "preview", "agent", "agentId", "by",
+        "decider", "approver", "exitCode", "surface", "state", "reason",
+    ];
     let mut parts = Vec::new();
     for name in names {
         match body.get(name) {
@@ -98,9 +101,18 @@ fn summary(body: &Value) -> String {
 
 /// Two series of bars, with a table behind them for screen readers.
 fn chart(days: &[(String, u64, u64)]) -> Markup {
-    let most = days.iter().map(|(_, allowed, denied)| allowed.max(denied)).max();
+    let most = days
+        .iter()
+        .map(|(_, allowed, denied)| allowed.max(denied))
+        .max();
     let most = (*most.unwrap_or(&1)).max(1);
-    let height = |count: u64| if count == 0 { 0 } else { (count * 56 / most).max(2) };
+    let height = |count: u64| {
+        if count == 0 {
+            0
+        } else {
+            (count * 56 / most).max(2)
+        }
+    };
     let width = days.len() as u64 * 24;
     html! {
         section class="block" {

@@ -21,7 +21,12 @@ pub enum CardFrame {
 }
 
 /// The card. `is_whole` says that the view leaves nothing out: only then may it be allowed here.
-pub fn approval_card(approval: &PendingApproval, view: &ApprovalView, is_whole: bool, frame: CardFrame) -> Markup {
+pub fn approval_card(
+    approval: &PendingApproval,
+    view: &ApprovalView,
+    is_whole: bool,
+    frame: CardFrame,
+) -> Markup {
     let is_masked = view.masked_secrets > 0;
     let class = match frame {
         CardFrame::Row => "card",
@@ -109,7 +114,9 @@ pub(crate) fn outcome(id: &str, ended: &ApprovalEnd) -> Markup {
 
 fn command(view: &ApprovalView) -> Markup {
     let lines = view.parts.iter().find_map(|part| match part {
-        ViewPart::Field(field) if field.label == ViewLabel::Command => Some(field.value.as_str().to_owned()),
+        ViewPart::Field(field) if field.label == ViewLabel::Command => {
+            Some(field.value.as_str().to_owned())
+        }
         ViewPart::Block(block) if block.label == ViewLabel::Command => {
             let lines: Vec<&str> = block.lines.iter().map(|line| line.as_str()).collect();
             Some(lines.join("\n"))
@@ -199,13 +206,22 @@ fn diff_class(block: &ViewBlock, line: &str) -> Option<&'static str> {
 fn is_elsewhere(label: ViewLabel) -> bool {
     !matches!(
         label,
-        ViewLabel::Command | ViewLabel::Directory | ViewLabel::User | ViewLabel::Runs | ViewLabel::Why | ViewLabel::Binding | ViewLabel::Env
+        ViewLabel::Command
+            | ViewLabel::Directory
+            | ViewLabel::User
+            | ViewLabel::Runs
+            | ViewLabel::Why
+            | ViewLabel::Binding
+            | ViewLabel::Env
     )
 }
 
 fn decisions(approval: &PendingApproval, view: &ApprovalView, is_whole: bool) -> Markup {
     let offers = |decision| is_whole && approval.offers(decision);
-    let lease = approval.offered.iter().any(|one| matches!(one, ApprovalDecision::Lease(_)));
+    let lease = approval
+        .offered
+        .iter()
+        .any(|one| matches!(one, ApprovalDecision::Lease(_)));
     let offers_any = offers(ApprovalDecision::AllowOnce);
     html! {
         div class="choices" {
@@ -237,7 +253,10 @@ fn decisions(approval: &PendingApproval, view: &ApprovalView, is_whole: bool) ->
 /// What *always* would store, in each form that may be chosen.
 fn forms(approval: &PendingApproval) -> Markup {
     let first = (approval.always_form, &approval.always);
-    let wider = approval.wider.iter().map(|wider| (wider.form, &wider.entries));
+    let wider = approval
+        .wider
+        .iter()
+        .map(|wider| (wider.form, &wider.entries));
     html! {
         @for (at, (form, entries)) in std::iter::once(first).chain(wider).enumerate() {
             label {
@@ -253,7 +272,9 @@ fn form_words(form: AlwaysForm) -> String {
     match form {
         AlwaysForm::Exact => "exactly this".to_owned(),
         AlwaysForm::Leading(1) => "this program, when its first argument is the same".to_owned(),
-        AlwaysForm::Leading(count) => format!("this program, when its first {count} arguments are the same"),
+        AlwaysForm::Leading(count) => {
+            format!("this program, when its first {count} arguments are the same")
+        }
         AlwaysForm::Program => "this program with any arguments".to_owned(),
         AlwaysForm::Project => "these words, in this project".to_owned(),
     }
@@ -267,14 +288,27 @@ pub(crate) fn stored(entry: &Entry) -> String {
         (None, Some(pattern)) => format!("arguments like {pattern}"),
         (None, None) => "any arguments".to_owned(),
     }];
-    parts.extend(entry.called_as.iter().map(|name| format!("called as {name}")));
+    parts.extend(
+        entry
+            .called_as
+            .iter()
+            .map(|name| format!("called as {name}")),
+    );
     parts.extend(entry.cwd.iter().map(|cwd| format!("in {cwd}")));
-    parts.extend(entry.paths.iter().map(|paths| format!("files in {}", paths.join(", "))));
+    parts.extend(
+        entry
+            .paths
+            .iter()
+            .map(|paths| format!("files in {}", paths.join(", "))),
+    );
     if let Some(file) = &entry.bound_file {
         let files = std::iter::once((&file.path, &file.sha256));
         let also = file.also.iter().map(|also| (&also.path, &also.sha256));
         for (path, hash) in files.chain(also) {
-            parts.push(format!("{path} with the content {}…", hash.get(..12).unwrap_or(hash)));
+            parts.push(format!(
+                "{path} with the content {}…",
+                hash.get(..12).unwrap_or(hash)
+            ));
         }
         if !file.interpreters.is_empty() {
             parts.push(format!("run by {}", file.interpreters.join(", ")));

@@ -8,7 +8,9 @@ use crate::text;
 
 /// The list, running ones first.
 pub fn sessions_page(sessions: &[ProcessEntry]) -> Markup {
-    let (running, ended): (Vec<_>, Vec<_>) = sessions.iter().partition(|one| one.standing.status == "running");
+    let (running, ended): (Vec<_>, Vec<_>) = sessions
+        .iter()
+        .partition(|one| one.standing.status == "running");
     html! {
         div class="top" { h1 class="grow" { "Sessions" } span class="muted small" { (running.len()) " running" } }
         @if sessions.is_empty() {
@@ -139,7 +141,12 @@ fn class(run: &ScreenRun) -> Option<String> {
     }
     classes.extend(run.foreground.map(|color| format!("f{}", name(color))));
     classes.extend(run.background.map(|color| format!("k{}", name(color))));
-    for (is_set, class) in [(run.bold, "bold"), (run.dim, "dim"), (run.italic, "ital"), (run.underline, "line1")] {
+    for (is_set, class) in [
+        (run.bold, "bold"),
+        (run.dim, "dim"),
+        (run.italic, "ital"),
+        (run.underline, "line1"),
+    ] {
         if is_set {
             classes.push(class.to_owned());
         }

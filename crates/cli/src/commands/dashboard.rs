@@ -30,7 +30,9 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
         return Err(Failure::refused("DASHBOARD_UNAVAILABLE", message));
     }
     if arguments.json {
-        output::print_json(&json!({ "url": address(&minted), "expiresAtMs": minted.expires_at_ms }));
+        output::print_json(
+            &json!({ "url": address(&minted), "expiresAtMs": minted.expires_at_ms }),
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let opener = opener().filter(|_| !arguments.no_open);
@@ -42,7 +44,9 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
         output::note(&format!("interlock: opening {} in a browser", minted.url));
     } else {
         output::print(&format!("{}\n", address(&minted)));
-        output::note("interlock: open this address on this machine within a minute; it is good once");
+        output::note(
+            "interlock: open this address on this machine within a minute; it is good once",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -57,7 +61,9 @@ fn opener() -> Option<PathBuf> {
     let name = if cfg!(target_os = "macos") {
         "open"
     } else {
-        let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
+        let has_screen = ["DISPLAY", "WAYLAND_DISPLAY"]
+            .iter()
+            .any(|name| std::env::var_os(name).is_some());
         has_screen.then_some("xdg-open")?
     };
     let path = std::env::var_os("PATH")?;
@@ -68,15 +74,22 @@ fn opener() -> Option<PathBuf> {
 fn open_browser(program: &Path, state_dir: &Path, minted: &UiCodeMinted) -> Result<bool, Failure> {
     let path = state_dir.join(REDIRECT);
     let failed = |error: std::io::Error| {
-        Failure::refused("DASHBOARD_UNAVAILABLE", format!("{}: {error}", path.display()))
-            .with_hint("interlock dashboard --no-open")
+        Failure::refused(
+            "DASHBOARD_UNAVAILABLE",
+            format!("{}: {error}", path.display()),
+        )
+        .with_hint("interlock dashboard --no-open")
     };
     // An old file may be open to a reader: a new one is made.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
     }
-    let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&path);
+    let file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&path);
     // The address holds letters, digits and marks that mean nothing to HTML.
     let page = format!(
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><meta http-equiv=\"refresh\" content=\"0; url={}\"><title>Interlock</title>\n",

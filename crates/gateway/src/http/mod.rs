@@ -110,11 +110,13 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
             Some(_) => headers::Schemes::Https,
             None => headers::Schemes::Both,
         };
-        let foreign = headers::check_host(request.headers(), is_own)
-            .and_then(|()| match headers::check_origin(request.headers(), schemes) {
-                Err(_) if is_allowed_origin(&doors, request.headers()) => Ok(()),
-                checked => checked,
-            });
+        let foreign =
+            headers::check_host(request.headers(), is_own).and_then(
+                |()| match headers::check_origin(request.headers(), schemes) {
+                    Err(_) if is_allowed_origin(&doors, request.headers()) => Ok(()),
+                    checked => checked,
+                },
+            );
         if let Err(foreign) = foreign {
             doors.gateway.metrics.refused();
             return refusal(StatusCode::FORBIDDEN, "forbidden", &foreign.to_string());
@@ -137,7 +139,12 @@ fn is_allowed_origin(doors: &Doors, headers: &HeaderMap) -> bool {
     let Ok(config) = doors.gateway.host.config() else {
         return false;
     };
-    let allowed = config.config().gateway.control_ui.allowed_origins.as_deref();
+    let allowed = config
+        .config()
+        .gateway
+        .control_ui
+        .allowed_origins
+        .as_deref();
     let mut allowed = allowed.unwrap_or_default().iter();
     allowed.any(|allowed| allowed.trim_end_matches('/').as_bytes() == origin.as_bytes())
 }

@@ -61,7 +61,9 @@ pub(super) fn explain(
         input: CallerInput::from_call(false, false),
         now_ms: now_ms(),
     };
-    let policy = host.policy(agent, None).map_err(|error| error.to_string())?;
+    let policy = host
+        .policy(agent, None)
+        .map_err(|error| error.to_string())?;
     let resolver = host
         .resolver(agent, &caller)
         .map_err(|error| error.to_string())?;
@@ -71,7 +73,10 @@ pub(super) fn explain(
         .map_err(|error| error.to_string())?;
     let config = host.config().map_err(|error| error.to_string())?;
     let unbound = config.config().exec_for(agent.as_str()).unbound_approvals;
-    Ok((shown(&evaluation, unbound == Some(UnboundApprovals::Ask)), cwd))
+    Ok((
+        shown(&evaluation, unbound == Some(UnboundApprovals::Ask)),
+        cwd,
+    ))
 }
 
 fn shown(evaluation: &Evaluation, asks_unbound: bool) -> ExplainedCommand {
@@ -108,7 +113,11 @@ fn shown(evaluation: &Evaluation, asks_unbound: bool) -> ExplainedCommand {
             .map(|remedy| (remedy.effect.clone(), remedy.command.clone()))
             .collect(),
         binding: match word {
-            "ask" | "refused" => format!("{}: {}", verdict.binding.kind.as_str(), verdict.binding.reason),
+            "ask" | "refused" => format!(
+                "{}: {}",
+                verdict.binding.kind.as_str(),
+                verdict.binding.reason
+            ),
             _ => String::new(),
         },
     }

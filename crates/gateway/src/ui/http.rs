@@ -1,11 +1,11 @@
 //! What a browser loads: one document without data, and its files.
 
 use axum::Json;
+use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use interlock_web::{CONTENT_SECURITY_POLICY, assets, shell};
 use serde_json::json;
 
@@ -54,8 +54,14 @@ pub(crate) fn document(doors: &Doors) -> Response {
         (header::CACHE_CONTROL, "no-store"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::X_FRAME_OPTIONS, "DENY"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
         (HeaderName::from_static("permissions-policy"), PERMISSIONS),
     ];
     let body = shell(doors.gateway.version).into_string();
@@ -74,8 +80,14 @@ async fn asset(
         (header::CONTENT_TYPE, asset.content_type),
         (header::CACHE_CONTROL, "public, max-age=31536000, immutable"),
         (header::REFERRER_POLICY, "no-referrer"),
-        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
     ];
     (headers, asset.body()).into_response()
 }
@@ -88,7 +100,9 @@ async fn proof(
     headers: HeaderMap,
 ) -> Response {
     let is_nonce = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
     let (true, Some(host)) = (is_enabled(&doors), host) else {
         return not_found();
     };
@@ -100,7 +114,9 @@ async fn proof(
     let body = json!({ "publicKey": key.public_key(), "signature": signature });
     let mut response = Json(body).into_response();
     let no_store = HeaderValue::from_static("no-store");
-    response.headers_mut().insert(header::CACHE_CONTROL, no_store);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
     response
 }
 

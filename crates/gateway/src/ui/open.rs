@@ -92,7 +92,9 @@ pub(crate) fn code(context: Context<'_>, _: params::UiCode) -> Result<UiCodeMint
     let code = context.gateway.ui.codes.mint(Instant::now());
     let code = code.map_err(|error| WireError::unavailable(error.to_string()))?;
     let until = (SystemTime::now() + CODE_LIFE).duration_since(UNIX_EPOCH);
-    let until = until.map_or(0, |time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let until = until.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    });
     Ok(UiCodeMinted {
         code,
         url: context.gateway.ui.address().to_owned(),

@@ -39,12 +39,17 @@ impl PageTopics {
     pub(super) fn leave(&self, topic: &str) -> bool {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_left = topic != APPROVALS;
-        has_left && topics.as_mut().is_some_and(|topics| topics.remove(topic).is_some())
+        has_left
+            && topics
+                .as_mut()
+                .is_some_and(|topics| topics.remove(topic).is_some())
     }
 
     pub(crate) fn follows(&self, topic: &str) -> bool {
         let topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        topics.as_ref().is_some_and(|topics| topics.contains_key(topic))
+        topics
+            .as_ref()
+            .is_some_and(|topics| topics.contains_key(topic))
     }
 
     /// Whether this connection is a page.
@@ -91,14 +96,27 @@ fn op(name: &str, id: String, html: interlock_web::Markup) -> UiPatchOp {
 /// Pages that are open: a new row, rendered once.
 pub(crate) fn tell_question(pages: &[Arc<Client>], approval: &PendingApproval) {
     let row = inbox_row(&summary(approval));
-    send(pages, APPROVALS, &[op("prepend", "rows".to_owned(), row)], Some(1));
+    send(
+        pages,
+        APPROVALS,
+        &[op("prepend", "rows".to_owned(), row)],
+        Some(1),
+    );
 }
 
 /// The same for its end.
 pub(crate) fn tell_end(pages: &[Arc<Client>], approval: &PendingApproval, ended: &ApprovalEnd) {
     let ops = [
-        op("replace", format!("row-{}", approval.id), ended_row(approval, ended)),
-        op("replace", format!("card-{}", approval.id), ended_card(approval, ended)),
+        op(
+            "replace",
+            format!("row-{}", approval.id),
+            ended_row(approval, ended),
+        ),
+        op(
+            "replace",
+            format!("card-{}", approval.id),
+            ended_card(approval, ended),
+        ),
     ];
     send(pages, APPROVALS, &ops, Some(-1));
 }

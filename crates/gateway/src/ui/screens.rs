@@ -56,7 +56,12 @@ pub(super) fn topic(session: &str) -> String {
 }
 
 /// Sends the session's picture to this client as it changes, until the session ends or the client leaves.
-pub(super) fn watch(gateway: &Arc<Gateway>, client: &Arc<Client>, session: &str, shown: SessionPicture) {
+pub(super) fn watch(
+    gateway: &Arc<Gateway>,
+    client: &Arc<Client>,
+    session: &str,
+    shown: SessionPicture,
+) {
     let mut all = gateway.ui.screens.lock();
     let is_followed = all.contains_key(session);
     if !is_followed && all.len() >= MOST_FOLLOWED {
@@ -81,7 +86,9 @@ pub(super) enum SessionPicture {
 
 fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
     let topic = topic(session);
-    let process = gateway.host.process(ProcessCaller::Operator, gateway.supervisor.clone());
+    let process = gateway
+        .host
+        .process(ProcessCaller::Operator, gateway.supervisor.clone());
     let Ok(process) = process else {
         gateway.ui.screens.lock().remove(session);
         return;
@@ -121,15 +128,25 @@ fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
 }
 
 /// The session as it stands now.
-pub(super) fn picture(gateway: &Gateway, process: &Process, session: &str) -> Result<SessionPicture, ProcessError> {
+pub(super) fn picture(
+    gateway: &Gateway,
+    process: &Process,
+    session: &str,
+) -> Result<SessionPicture, ProcessError> {
     match process.screen(session) {
-        Ok(answer) => Ok(SessionPicture::Screen(styled(gateway, session, &answer.picture))),
+        Ok(answer) => Ok(SessionPicture::Screen(styled(
+            gateway,
+            session,
+            &answer.picture,
+        ))),
         Err(ProcessError::NoTerminal { .. }) => {
             let range = LineRange {
                 offset: None,
                 limit: Some(SHOWN_LINES),
             };
-            Ok(SessionPicture::Output(visible(&process.log(session, range)?.text)))
+            Ok(SessionPicture::Output(visible(
+                &process.log(session, range)?.text,
+            )))
         }
         Err(error) => Err(error),
     }

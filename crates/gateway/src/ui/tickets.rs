@@ -21,7 +21,9 @@ pub(crate) struct DecisionTickets(Secret);
 impl DecisionTickets {
     pub(super) fn new() -> Result<Self, TokenError> {
         let key = Secret::generate();
-        Ok(Self(key.map_err(|error| TokenError::Random(error.to_string()))?))
+        Ok(Self(
+            key.map_err(|error| TokenError::Random(error.to_string()))?,
+        ))
     }
 
     /// The ticket of a viewer who was shown all of it.

@@ -30,7 +30,7 @@ use crate::ws::methods::{
 };
 
 /// Rows of one page of the inbox.
-const ROWS: usize = 80;
+const ROWS: usize = 60;
 
 /// Pending approvals that are looked through for one agent's.
 const LOOKED_THROUGH: usize = 10_000;
@@ -57,12 +57,17 @@ fn page(html: Markup) -> UiOpened {
 pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
     work(context, |gateway| {
         let page = gateway.host.approvals().pending(0, 1);
-        Ok(page.map_err(|error| approvals_unavailable(&error))?.unexpired)
+        Ok(page
+            .map_err(|error| approvals_unavailable(&error))?
+            .unexpired)
     })
     .await
 }
 
-pub(super) async fn inbox(context: Context<'_>, wanted: &ViewParams) -> Result<UiOpened, WireError> {
+pub(super) async fn inbox(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
     let agent = wanted.text("agent").map(str::to_owned);
     let offset = wanted.number("offset").unwrap_or(0);
     work(context, move |gateway| {
@@ -85,10 +90,16 @@ pub(super) async fn inbox(context: Context<'_>, wanted: &ViewParams) -> Result<U
             Some(_) => rows.len() as u64,
             None => all.unexpired,
         };
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(rows.len());
+        let from = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(rows.len());
         let until = from.saturating_add(ROWS).min(rows.len());
         let has_more = until < rows.len();
-        let recent = if rows.is_empty() { recent(gateway)? } else { Vec::new() };
+        let recent = if rows.is_empty() {
+            recent(gateway)?
+        } else {
+            Vec::new()
+        };
         Ok(page(interlock_web::inbox_page(&InboxFacts {
             rows: &rows[from..until],
             total,
@@ -177,7 +188,9 @@ pub(super) async fn session(
 ) -> Result<UiOpened, WireError> {
     let id = wanted.required("id")?.to_owned();
     let sessions = all_sessions(context).await?;
-    let session = sessions.into_iter().find(|one| one.standing.session_id == id);
+    let session = sessions
+        .into_iter()
+        .find(|one| one.standing.session_id == id);
     let session = session.ok_or_else(|| {
         WireError::invalid("there is no such session").with("code", "SESSION_NOT_FOUND")
     })?;
@@ -190,7 +203,9 @@ pub(super) async fn session(
                 .host
                 .process(ProcessCaller::Operator, gateway.supervisor.clone());
             let read = process.and_then(|process| screens::picture(gateway, &process, &id));
-            read.map_err(|error| WireError::unavailable(error.to_string()).with("code", error.code()))
+            read.map_err(|error| {
+                WireError::unavailable(error.to_string()).with("code", error.code())
+            })
         })
         .await?
     };
@@ -293,7 +308,10 @@ pub(super) async fn policy(
         .filter(|node| node.connected && node.caps.iter().any(|cap| cap == "interlock"))
         .map(|node| {
             let name = node.display_name.clone();
-            (node.node_id.clone(), name.unwrap_or_else(|| node.node_id.clone()))
+            (
+                node.node_id.clone(),
+                name.unwrap_or_else(|| node.node_id.clone()),
+            )
         })
         .collect();
     let mut problem = None;
@@ -314,8 +332,8 @@ pub(super) async fn policy(
     }
     work(context, move |gateway| {
         let agents = agents(gateway)?;
-        let agent = AgentId::new(&name)
-            .map_err(|error| WireError::invalid(format!("agent: {error}")))?;
+        let agent =
+            AgentId::new(&name).map_err(|error| WireError::invalid(format!("agent: {error}")))?;
         let levels = gateway.host.levels(&agent, None);
         let levels = levels.map_err(|error| unavailable(&error))?;
         let levels = explain::levels(&levels);
@@ -344,7 +362,10 @@ pub(super) async fn policy(
     .await
 }
 
-pub(super) async fn audit(context: Context<'_>, wanted: &ViewParams) -> Result<UiOpened, WireError> {
+pub(super) async fn audit(
+    context: Context<'_>,
+    wanted: &ViewParams,
+) -> Result<UiOpened, WireError> {
     let own = |name: &str| wanted.text(name).map(str::to_owned);
     let text = wanted.text("text").unwrap_or_default().to_lowercase();
     let mut asked = params::AuditList {
@@ -399,7 +420,10 @@ fn days(gateway: &Gateway) -> Result<Vec<(String, u64, u64)>, WireError> {
     let records = records.map_err(|error| approvals_unavailable(&error))?;
     let mut counts: BTreeMap<i64, (u64, u64)> = (first..=today).map(|day| (day, (0, 0))).collect();
     for record in records {
-        let word = record.body.get("decision").or_else(|| record.body.get("ending"));
+        let word = record
+            .body
+            .get("decision")
+            .or_else(|| record.body.get("ending"));
         let word = word.and_then(Value::as_str).unwrap_or_default();
         let Some((allowed, denied)) = counts.get_mut(&(record.time_ms / DAY_MS)) else {
             continue;
@@ -457,4 +481,3 @@ pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> 
         shield: &shield,
     })))
 }
-

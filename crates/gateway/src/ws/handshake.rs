@@ -183,7 +183,11 @@ fn prove(
     }
     let (address, now) = (arrival.peer.address(), Instant::now());
     let auth = connect.auth.clone().unwrap_or_default();
-    if let Some(code) = auth.bootstrap_token.as_ref().filter(|_| role == Role::Operator) {
+    if let Some(code) = auth
+        .bootstrap_token
+        .as_ref()
+        .filter(|_| role == Role::Operator)
+    {
         return prove_code(gateway, arrival, code.expose(), now);
     }
     let mode = gateway.access.mode();

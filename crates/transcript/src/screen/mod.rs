@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use answer::ScreenListener;
 use rewrite::{RewriteStep, Rewriter};
-use styled::styled_row;
 use serde::{Deserialize, Serialize};
+use styled::styled_row;
 
 use crate::keys::CursorMode;
 

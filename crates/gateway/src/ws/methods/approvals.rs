@@ -189,7 +189,11 @@ fn find(gateway: &Gateway, id: &str) -> Result<PendingApproval, WireError> {
     find_with(gateway, id, Secrets::Masked)
 }
 
-pub(crate) fn find_with(gateway: &Gateway, id: &str, secrets: Secrets) -> Result<PendingApproval, WireError> {
+pub(crate) fn find_with(
+    gateway: &Gateway,
+    id: &str,
+    secrets: Secrets,
+) -> Result<PendingApproval, WireError> {
     match gateway.host.approvals().approval(id, secrets) {
         Ok(approval) => Ok(approval),
         // It may be shown already, and not be written yet.
