@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod accessible;
 mod attacks;
 mod getting_in;
 mod inbox;

@@ -95,7 +95,7 @@ fn a_document_that_changed_meanwhile_is_merged_and_not_overwritten() {
     browser.click("dialog .primary");
     browser.until_sees("Not saved. The document changed meanwhile.");
     assert!(browser.sees("/usr/bin/theirs") && browser.sees("/usr/bin/mine"));
-    browser.shot("conflict-1280");
+    browser.window_shot("conflict-1280");
     browser.click("dialog .primary");
     browser.until_sees("Not saved yet");
     browser.click("#document-save");
@@ -267,10 +267,10 @@ fn every_page_is_pictured_and_fits_its_window() {
             }
             open(&browser, &gateway.page("/inbox"));
             open_card(&browser, &ids[2]);
-            browser.shot(&format!("card-{size}-{theme}"));
+            browser.window_shot(&format!("card-{size}-{theme}"));
             browser.go(&gateway.page(&format!("/approve/{}", ids[1])));
             browser.until("a card", "document.querySelector('.card.alone:not(.calm)')");
-            browser.shot(&format!("approve-{size}-{theme}"));
+            browser.window_shot(&format!("approve-{size}-{theme}"));
             open(&browser, &gateway.page("/sessions"));
             browser.click("a.entry");
             browser.until(

@@ -29,7 +29,8 @@ pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    _profile: tempfile::TempDir,
+    /// Removed with the browser.
+    profile: tempfile::TempDir,
 }
 
 impl Browser {
@@ -47,29 +48,14 @@ impl Browser {
             .prefix("interlock-browser-")
             .tempdir_in("/tmp")
             .unwrap();
-        let mut driver = Command::new(driver)
-            .args(["--port=0", "--log-level=SEVERE"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            let line = line.ok()?;
-            let (_, rest) = line.rsplit_once("on port ")?;
-            rest.trim_end_matches('.')
-                .parse()
-                .ok()
-                .filter(|port| *port != 0)
-        });
-        // What it says later is read, so that it never waits for a reader.
-        std::thread::spawn(move || lines.for_each(drop));
+        // The port that it chooses may be taken the moment it wants it.
+        let started = (0..10).find_map(|_| start_driver(driver));
+        let (driver, port) = started.expect("the driver starts");
         let mut browser = Self {
             driver,
-            port: port.expect("the driver says its port"),
+            port,
             session: String::new(),
-            _profile: profile,
+            profile,
         };
         let (width, height) = match screen {
             Screen::Phone => (390, 844),
@@ -87,7 +73,7 @@ impl Browser {
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
             "--lang=en-US",
-            format!("--user-data-dir={}", browser._profile.path().display()),
+            format!("--user-data-dir={}", browser.profile.path().display()),
             format!("--window-size={width},{height}"),
         ]);
         let wanted = json!({ "capabilities": { "alwaysMatch": {
@@ -312,17 +298,52 @@ impl Browser {
         self.of_session("POST", "/se/log", &json!({ "type": "browser" }))
     }
 
-    /// The whole page as a picture, under `target/ui-shots`.
+    /// What the window shows as a picture, under `target/ui-shots`.
+    pub fn window_shot(&self, name: &str) {
+        self.keep_shot(name, &json!({ "format": "png" }));
+    }
+
+    /// The whole page as a picture.
     pub fn shot(&self, name: &str) {
-        let directory = shots();
-        fs::create_dir_all(&directory).unwrap();
         let size = self.js("[document.documentElement.scrollWidth, Math.min(document.documentElement.scrollHeight, 4000)]");
         let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 });
         let wanted = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
-        let taken = self.cdp("Page.captureScreenshot", &wanted);
+        self.keep_shot(name, &wanted);
+    }
+
+    fn keep_shot(&self, name: &str, wanted: &Value) {
+        let directory = shots();
+        fs::create_dir_all(&directory).unwrap();
+        let taken = self.cdp("Page.captureScreenshot", wanted);
         let picture = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
         fs::write(directory.join(format!("{name}.png")), picture).unwrap();
     }
+}
+
+/// The driver, and the port that it says.
+fn start_driver(program: &str) -> Option<(Child, u16)> {
+    let mut driver = Command::new(program)
+        .args(["--port=0", "--log-level=SEVERE"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let port = lines.find_map(|line| {
+        let line = line.ok()?;
+        let (_, rest) = line.rsplit_once("on port ")?;
+        let port = rest.trim_end_matches('.').parse().ok();
+        port.filter(|port| *port != 0)
+    });
+    let Some(port) = port else {
+        let _ = driver.kill();
+        let _ = driver.wait();
+        return None;
+    };
+    // What it says later is read, so that it never waits for a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
 }
 
 impl Drop for Browser {

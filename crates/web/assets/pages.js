@@ -138,7 +138,12 @@ function session(page, wanted) {
     for (const button of page.main.querySelectorAll("[data-key]")) {
       button.addEventListener("click", () => send({ action: "send-keys", keys: [/** @type {HTMLElement} */ (button).dataset.key] }));
     }
-    screen.focus();
+    by("typed")?.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Enter") return;
+      send({ action: "send-keys", ...(by("typed").value ? { literal: by("typed").value } : {}), keys: ["Enter"] });
+      by("typed").value = "";
+    });
+    screen.focus({ preventScroll: true });
   }
   by("stdin")?.addEventListener("keydown", async (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Enter") return;

@@ -90,6 +90,8 @@ pub(super) async fn inbox(
             Some(_) => rows.len() as u64,
             None => all.unexpired,
         };
+        // The newest first, as new ones are put on top.
+        rows.reverse();
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(rows.len());
