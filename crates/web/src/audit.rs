@@ -13,7 +13,7 @@ pub const AUDIT_KINDS: &[&str] = &[
 
 /// What is searched for, and what was found.
 #[derive(Debug, Default)]
-pub struct AuditSearch<'a> {
+pub struct AuditFacts<'a> {
     pub records: &'a [AuditEntry],
     /// How many match in all, where that is known.
     pub total: Option<u64>,
@@ -29,7 +29,7 @@ pub struct AuditSearch<'a> {
 }
 
 /// The page.
-pub fn audit_page(search: &AuditSearch<'_>) -> Markup {
+pub fn audit_page(search: &AuditFacts<'_>) -> Markup {
     html! {
         div class="top" {
             h1 class="grow" { "Audit" }

@@ -22,7 +22,7 @@ mod settings;
 mod shell;
 mod text;
 
-pub use audit::{AUDIT_KINDS, AuditSearch, audit_page};
+pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
 pub use card::{CardFrame, approval_card, ended_card};
 pub use health::{HealthFacts, health_page};
 pub use inbox::{InboxFacts, RecentDecision, ended_row, inbox_page, inbox_row};

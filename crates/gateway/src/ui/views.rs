@@ -10,7 +10,7 @@ use interlock_policy::AgentId;
 use interlock_store::ApprovalSummary;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
-    AuditSearch, CardFrame, HealthFacts, InboxFacts, Markup, NodesFacts, PolicyFacts,
+    AuditFacts, CardFrame, HealthFacts, InboxFacts, Markup, NodesFacts, PolicyFacts,
     RecentDecision, SessionFacts, SettingsFacts,
 };
 use interlock_wire::params;
@@ -395,7 +395,7 @@ pub(super) async fn audit(
     let head = audit_head(context, params::AuditHead::default()).await?;
     let (agents, days) = work(context, |gateway| Ok((agents(gateway)?, days(gateway)?))).await?;
     let kinds = AuditKind::ALL.map(AuditKind::as_str);
-    Ok(page(interlock_web::audit_page(&AuditSearch {
+    Ok(page(interlock_web::audit_page(&AuditFacts {
         records: &records,
         total,
         next_cursor: asked.cursor.as_deref(),
