@@ -207,10 +207,8 @@ fn s06_the_button_is_there_only_at_the_end_of_the_text() {
 fn s07_no_page_is_framed() {
     let machine = Machine::new();
     let gateway = machine.gateway();
-    let frames: String = ["/", "/inbox", "/approve/zsphx"]
-        .iter()
-        .map(|path| format!("<iframe src='{}'></iframe>", gateway.page(path)))
-        .collect();
+    let frame = |path: &str| format!("<iframe src='{}'></iframe>", gateway.page(path));
+    let frames = ["/", "/inbox", "/approve/zsphx"].map(frame).concat();
     let port = foreign_page(&frames);
     let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
         return;
@@ -253,12 +251,12 @@ fn s08_s10_s12_pages_of_other_origins_reach_nothing() {
     );
     assert_eq!(browser.wait_for(&sandboxed)["value"], "refused");
     for path in ["/tools/invoke", "/push/answer", "/hooks/approvals"] {
-        let post = format!(
+        let sent = format!(
             "fetch('{}', {{ method: 'POST', mode: 'no-cors', headers: {{ 'content-type': 'text/plain' }}, body: '{{}}' }}).then(() => navigator.sendBeacon('{}', 'x'))",
             gateway.page(path),
             gateway.page(path)
         );
-        browser.wait_for(&post);
+        browser.wait_for(&sent);
     }
     // A window that the foreign page opened: no opener, no messages, no name.
     browser.script(&format!(

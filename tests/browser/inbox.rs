@@ -128,6 +128,20 @@ fn session_lease_and_always_have_a_second_step_that_says_what_is_stored() {
     }
     let document = machine.ok(&["approvals", "get", "--json"]).stdout;
     assert!(document.contains("allow-always"), "{document}");
+    // What still allows is listed, and can be taken back.
+    browser.go(&gateway.page("/inbox"));
+    browser.until(
+        "two grants",
+        "document.querySelectorAll('#grants .entry').length === 2",
+    );
+    browser.window_shot("grants-1280");
+    browser.click("[data-act=revoke]");
+    browser.until(
+        "one grant",
+        "document.querySelectorAll('#grants .entry').length === 1",
+    );
+    let grants = machine.ok(&["approvals", "grants", "--json"]).json();
+    assert_eq!(grants["grants"].as_array().unwrap().len(), 1);
 }
 
 #[test]

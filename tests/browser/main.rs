@@ -7,6 +7,7 @@ mod attacks;
 mod getting_in;
 mod inbox;
 mod pages;
+mod speed;
 mod wire;
 
 use serde_json::{Value, json};

@@ -95,8 +95,10 @@ export function event(page, frame, current) {
 
 setInterval(() => {
   const view = here?.page.main.dataset.view;
-  if (view === "sessions" && !document.hidden && here.page.live.isOpen) here.page.open();
-}, 5000);
+  const isElsewhere = view === "session" && here.wanted.params.id.includes("@") && Boolean(by("typing"));
+  const isTyping = by("typing")?.contains(document.activeElement) || document.querySelector("dialog[open]");
+  if ((view === "sessions" || (isElsewhere && !isTyping)) && !document.hidden && here.page.live.isOpen) here.page.open();
+}, 3000);
 
 // Sessions.
 
@@ -430,6 +432,7 @@ class Approvals {
 function describe(entry) {
   const parts = [entry.pattern ?? ""];
   if (Array.isArray(entry.args)) parts.push(entry.args.length ? entry.args.join(" ") : "(no arguments)");
+  else if (entry.argPattern?.startsWith("sha256:")) parts.push("with exact arguments, in one directory");
   else if (entry.argPattern) parts.push(`arguments like ${entry.argPattern}`);
   if (entry.cwd) parts.push(`in ${entry.cwd}`);
   return parts.join(" ");

@@ -286,6 +286,9 @@ pub(crate) fn stored(entry: &Entry) -> String {
     let mut parts = vec![match (&entry.args, &entry.arg_pattern) {
         (Some(args), _) if args.is_empty() => "no arguments".to_owned(),
         (Some(args), _) => format!("arguments {}", args.join(" ")),
+        (None, Some(pattern)) if pattern.starts_with("sha256:") => {
+            "exactly these arguments in this directory".to_owned()
+        }
         (None, Some(pattern)) => format!("arguments like {pattern}"),
         (None, None) => "any arguments".to_owned(),
     }];

@@ -381,3 +381,11 @@ pub struct ApprovalDecisionResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
 }
+
+/// The answer of `exec.approval.revoke`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GrantRevoked {
+    pub grant_id: String,
+    pub approval_id: String,
+}

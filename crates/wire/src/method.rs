@@ -89,6 +89,7 @@ pub const METHODS: &[Method] = &[
     operator::<params::ExecApprovalRequest>(OperatorScope::Approvals),
     operator::<params::ExecApprovalResolve>(OperatorScope::Approvals),
     operator::<params::ExecApprovalResolveMany>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalRevoke>(OperatorScope::Approvals),
     operator::<params::ExecApprovalWaitDecision>(OperatorScope::Approvals),
     // Approving what a node may do needs more, by what it may do then: see `pairing_scopes`.
     operator::<params::DevicePairApprove>(OperatorScope::Pairing),

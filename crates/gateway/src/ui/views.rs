@@ -97,6 +97,8 @@ pub(super) async fn inbox(
             .min(rows.len());
         let until = from.saturating_add(ROWS).min(rows.len());
         let has_more = until < rows.len();
+        let grants = approvals.grants();
+        let grants = grants.map_err(|error| approvals_unavailable(&error))?;
         let recent = if rows.is_empty() {
             recent(gateway)?
         } else {
@@ -109,6 +111,7 @@ pub(super) async fn inbox(
             has_more,
             agents: &agents,
             agent: agent.as_deref(),
+            grants: &grants,
             recent: &recent,
         })))
     })

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::approval::ApprovalsDecided;
+use crate::approval::{ApprovalsDecided, GrantRevoked};
 use crate::results::{UiClosed, UiCodeMinted, UiOpened};
 use crate::schema::{OPEN, PropertyKind, TEXT};
 
@@ -59,5 +59,11 @@ params! {
             /// Why they are denied; the callers read it.
             reason "reason": String = TEXT,
         }
+    }
+}
+params! {
+    /// Takes back what an earlier decision still allows: a session or a lease. An Interlock extension.
+    ExecApprovalRevoke for "exec.approval.revoke" -> GrantRevoked {
+        required { grant_id "grantId": String = TEXT, }
     }
 }

@@ -15,7 +15,7 @@ use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreEr
 use interlock_wire::approval::{
     ApprovalDecided, ApprovalDecisionResult, ApprovalDecisionStored, ApprovalDetails,
     ApprovalListed, ApprovalListing, ApprovalOpened, ApprovalRecord, ApprovalRequested,
-    ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
+    ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord, GrantRevoked,
 };
 use interlock_wire::method::require;
 use interlock_wire::params;
@@ -440,6 +440,24 @@ pub(super) async fn resolve_many(
         });
     }
     Ok(ApprovalsDecided { results })
+}
+
+/// Takes back what an earlier decision still allows.
+pub(super) async fn revoke(
+    context: Context<'_>,
+    params: params::ExecApprovalRevoke,
+) -> Result<GrantRevoked, WireError> {
+    let who = context.client.name().to_owned();
+    work(context, move |gateway| {
+        let approvals = gateway.host.approvals();
+        let revoked = approvals.revoke_grant(&params.grant_id, &who, gateway.outside);
+        let grant = revoked.map_err(|error| refused(&error))?;
+        Ok(GrantRevoked {
+            grant_id: grant.id,
+            approval_id: grant.approval_id,
+        })
+    })
+    .await
 }
 
 fn refused(error: &ApprovalRefusal) -> WireError {

@@ -172,6 +172,7 @@ pub(crate) async fn call(
         ExecApprovalWaitDecision => approvals::wait_decision,
         ExecApprovalResolve => approvals::resolve,
         ExecApprovalResolveMany => approvals::resolve_many,
+        ExecApprovalRevoke => approvals::revoke,
         ExecApprovalList => approvals::list,
         ExecApprovalGet => approvals::get,
         TasksList => processes::tasks,
