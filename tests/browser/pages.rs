@@ -193,6 +193,15 @@ fn the_policy_explains_and_the_audit_is_verified() {
     );
     assert!(browser.sees("askFallback") && browser.sees("on-miss"));
     browser.shot("policy-1280");
+    // Cases are judged by the policy in force; those that make files are not for a page.
+    browser.script("document.getElementById('cases').value = '{\"command\": \"git push\", \"expect\": \"ask\"}\\n{\"command\": \"rg <b>TODO\", \"expect\": \"allow\"}'");
+    browser.click("#run-cases");
+    browser.until_sees("1 passed, 1 failed");
+    assert!(browser.sees("<b>TODO"));
+    browser.shot("cases-1280");
+    browser.script("document.getElementById('cases').value = '{\"command\": \"x\", \"expect\": \"ask\", \"fs\": [{\"path\": \"../x\"}]}'");
+    browser.click("#run-cases");
+    browser.until_sees("a case with `fs` makes files");
     open(&browser, &gateway.page("/audit"));
     browser.click("#verify");
     browser.until_sees("intact");
@@ -280,4 +289,64 @@ fn every_page_is_pictured_and_fits_its_window() {
             browser.shot(&format!("session-{size}-{theme}"));
         }
     }
+}
+
+/// S-28, the rest: a node that goes away during Save leaves the change on the screen, not saved.
+#[test]
+fn a_node_that_goes_away_during_save_leaves_the_change_unsaved() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
+        return;
+    };
+    let mut node = gateway.open();
+    let identity = interlock_wire::identity::DeviceIdentity::generate().unwrap();
+    let commands = [
+        "system.run",
+        "system.execApprovals.get",
+        "system.execApprovals.set",
+    ];
+    node.introduce(gateway.node("web1", &commands), Some(&identity))
+        .unwrap();
+    let id = identity.device_id();
+    let mut admin = gateway.connect(EVERYTHING);
+    let waiting = admin.ok("node.pair.list", &json!({}));
+    let request = waiting["pending"][0]["requestId"].clone();
+    admin.ok("node.pair.approve", &json!({ "requestId": request }));
+    let own = id.clone();
+    // It gives its document, and is gone when it is to take another one.
+    let serving = std::thread::spawn(move || {
+        loop {
+            let asked = node.event("node.invoke.request", |_| true);
+            if asked["command"] == "system.execApprovals.set" {
+                return;
+            }
+            let file =
+                json!({ "version": 1, "defaults": { "security": "allowlist" }, "agents": {} });
+            let document = json!({ "path": "/n/x", "exists": true, "hash": "h1", "file": file });
+            let answer =
+                json!({ "id": asked["id"], "nodeId": own, "ok": true, "payload": document });
+            node.ok("node.invoke.result", &answer);
+        }
+    });
+    open(&browser, &gateway.page("/nodes"));
+    let chosen = format!(
+        "(() => {{ const s = document.querySelector('#approvals header select'); if (![...s.options].some((one) => one.value === '{id}')) return false; s.value = '{id}'; s.dispatchEvent(new Event('change')); return true }})()"
+    );
+    browser.until("the node can be chosen", &chosen);
+    browser.until(
+        "its document",
+        "document.getElementById('document-hash')?.textContent === 'h1'",
+    );
+    browser.script("const s = document.getElementById('level-security'); s.value = 'full'; s.dispatchEvent(new Event('change'))");
+    browser.until_sees("1 unsaved");
+    browser.click("#document-save");
+    // To loosen is confirmed in words.
+    browser.until_sees("security allowlist → full");
+    browser.until_sees("This allows more on web1");
+    browser.click("dialog .primary");
+    browser.until_sees("Not saved:");
+    serving.join().unwrap();
+    assert!(browser.sees("1 unsaved"), "{}", browser.text());
+    browser.shot("not-saved-1280");
 }

@@ -529,7 +529,9 @@ function policy(page, wanted) {
   by("command").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && explain());
   by("agent").addEventListener("change", explain);
   by("node").addEventListener("change", () => by("command").value && explain());
-  if (!wanted.params.command) by("command").focus({ preventScroll: true });
+  if (by("cases")) by("cases").value = wanted.params.cases ?? "";
+  by("run-cases")?.addEventListener("click", () => page.open({ command: by("command").value || undefined, agent: by("agent").value, cases: by("cases").value || undefined }));
+  if (!wanted.params.command && !wanted.params.cases) by("command").focus({ preventScroll: true });
 }
 
 // Audit.

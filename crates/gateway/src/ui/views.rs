@@ -302,6 +302,11 @@ pub(super) async fn policy(
     let name = wanted.text("agent").map(str::to_owned);
     let name = name.unwrap_or_else(|| context.gateway.default_agent());
     let node = wanted.text("node").map(str::to_owned);
+    let cases = wanted.text("cases").map(str::to_owned);
+    let may_run_cases = context.client.scopes.allow(OperatorScope::Admin);
+    if cases.is_some() {
+        method::require(OperatorScope::Admin, &context.client.scopes)?;
+    }
     if !command.is_empty() {
         // It looks for files.
         method::require(OperatorScope::Write, &context.client.scopes)?;
@@ -351,6 +356,11 @@ pub(super) async fn policy(
             }
         }
         let (explained, cwd) = explained.unzip();
+        let cases = cases.map(|cases| explain::judge_cases(gateway, &cases));
+        let cases = cases.as_ref().map(|judged| match judged {
+            Ok(judged) => Ok(judged.as_slice()),
+            Err(problem) => Err(problem.as_str()),
+        });
         Ok(page(interlock_web::policy_page(&PolicyFacts {
             agents: &agents,
             agent: &name,
@@ -362,6 +372,8 @@ pub(super) async fn policy(
             explained: explained.as_ref(),
             by_node: by_node.as_ref(),
             problem: problem.as_deref(),
+            may_run_cases,
+            cases,
         })))
     })
     .await
