@@ -217,7 +217,10 @@ impl AgentScope<'_> {
             skills: self.host.skills(),
         };
         self.host.policies().get(parts, |parts| {
-            let (config, document) = (self.config.config(), read_stored(self.host.store(), &stored)?);
+            let (config, document) = (
+                self.config.config(),
+                read_stored(self.host.store(), &stored)?,
+            );
             let mut layers = layers_in(config, &document, self.agent, session, call_ask).to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
             let mut policy = policy_parts(

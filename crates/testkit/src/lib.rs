@@ -7,6 +7,7 @@
 #![allow(clippy::new_without_default, clippy::return_self_not_must_use)]
 
 pub mod asking;
+pub mod browser;
 pub mod companion;
 pub mod fleet;
 pub mod gateway_stand_in;

@@ -92,6 +92,7 @@ async function open(params) {
     page.title = { inbox: "Inbox", approval: "Approval", sessions: "Sessions", session: "Session", nodes: "Nodes", policy: "Policy", audit: "Audit", settings: "Settings", health: "Health" }[wanted.view] ?? "Interlock";
     main.dataset.view = wanted.view;
     swap(main, opened.html);
+    performance.mark("usable");
     main.removeAttribute("aria-busy");
     count(opened.pending);
     tick();
@@ -284,6 +285,12 @@ page.live = new Live((what, value) => {
     banner.hidden = true;
     document.body.classList.remove("offline");
     inbox.connected();
+    // Another version of the program has other pages. Once is enough: a proxy may keep the old document.
+    const version = value.server?.version ?? "";
+    if (version !== document.documentElement.dataset.version && sessionStorage.getItem("version") !== version && !page.isDirty?.()) {
+      sessionStorage.setItem("version", version);
+      return location.reload();
+    }
     return open();
   }
   if (what === "closed") {

@@ -189,6 +189,10 @@ export class Inbox {
     if (act === "batch") return this.askBatch(target.getAttribute("data-word") ?? "");
     if (act === "batch-confirm") return this.doBatch(target.getAttribute("data-word") ?? "");
     if (act === "batch-back") return this.batch();
+    if (act === "revoke") {
+      return this.page.live.call("exec.approval.grants.revoke", { grantId: target.getAttribute("data-grant") })
+        .then(() => this.page.open(), (/** @type {any} */ error) => this.page.fail(error, target.closest(".entry")));
+    }
     if (act === "reveal" && card) return this.load(card, card.dataset.id ?? "", true);
     if (!card || document.body.classList.contains("offline") || !this.isCalm(target)) return;
     if (act === "back") return this.step(card, null);
@@ -208,6 +212,7 @@ export class Inbox {
     if (!place || !bar) return;
     if (!word) {
       delete card.dataset.step;
+      card.dataset.born = String(performance.now() - CALM_MS);
       /** @type {HTMLElement} */ (place).hidden = true;
       /** @type {HTMLElement} */ (bar).hidden = false;
       /** @type {HTMLElement|null} */ (bar.querySelector("[data-act=allow]"))?.focus();
@@ -229,6 +234,10 @@ export class Inbox {
         list.hidden = false;
         list.classList.remove("forms");
         list.classList.add("form-choice");
+        for (const [at, field] of list.querySelectorAll("input").entries()) {
+          field.name += "-chosen";
+          field.checked = at === 0;
+        }
       }
       parts.push(el("p", {}, `From now on, agent ${card.dataset.agent} runs this without asking. What is stored:`), list);
     }
@@ -316,6 +325,7 @@ export class Inbox {
       target.classList.add("ended");
       target.classList.remove("selected");
       this.selected.delete(target.dataset.id);
+      this.unfolded.delete(target.dataset.id);
       const status = content.querySelector(".status");
       target.querySelector(".left")?.replaceWith(status ?? "");
       const card = /** @type {HTMLElement|null} */ (target.querySelector(".card"));

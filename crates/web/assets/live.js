@@ -3,8 +3,9 @@
 
 /** @typedef {{code: string, message: string, details?: any}} CallError */
 
-const policy = window.trustedTypes
-  ? window.trustedTypes.createPolicy("interlock", { createHTML: (text) => text })
+const types = /** @type {any} */ (window).trustedTypes;
+const policy = types
+  ? types.createPolicy("interlock", { createHTML: (/** @type {string} */ text) => text })
   : { createHTML: (/** @type {string} */ text) => text };
 
 const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img";

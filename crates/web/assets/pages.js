@@ -95,8 +95,10 @@ export function event(page, frame, current) {
 
 setInterval(() => {
   const view = here?.page.main.dataset.view;
-  if (view === "sessions" && !document.hidden && here.page.live.isOpen) here.page.open();
-}, 5000);
+  const isElsewhere = view === "session" && here.wanted.params.id.includes("@") && Boolean(by("typing"));
+  const isTyping = by("typing")?.contains(document.activeElement) || document.querySelector("dialog[open]");
+  if ((view === "sessions" || (isElsewhere && !isTyping)) && !document.hidden && here.page.live.isOpen) here.page.open();
+}, 3000);
 
 // Sessions.
 
@@ -138,7 +140,12 @@ function session(page, wanted) {
     for (const button of page.main.querySelectorAll("[data-key]")) {
       button.addEventListener("click", () => send({ action: "send-keys", keys: [/** @type {HTMLElement} */ (button).dataset.key] }));
     }
-    screen.focus();
+    by("typed")?.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+      if (event.key !== "Enter") return;
+      send({ action: "send-keys", ...(by("typed").value ? { literal: by("typed").value } : {}), keys: ["Enter"] });
+      by("typed").value = "";
+    });
+    screen.focus({ preventScroll: true });
   }
   by("stdin")?.addEventListener("keydown", async (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Enter") return;
@@ -188,6 +195,8 @@ async function whole(page, sessionId) {
 
 /** @param {Page} page */
 function nodes(page) {
+  /** @type {(() => boolean)[]} */ const unsaved = (page.unsaved = []);
+  page.isDirty = () => unsaved.some((isDirty) => isDirty());
   for (const button of page.main.querySelectorAll("[data-rename]")) {
     button.addEventListener("click", async () => {
       const { rename, name } = /** @type {HTMLElement} */ (button).dataset;
@@ -224,6 +233,7 @@ async function binding(page) {
   const save = el("button", { class: "button primary", disabled: true }, "Save");
   const fields = [globalField, ...rows.map((/** @type {any} */ row) => row[2])];
   const changed = () => fields.filter((field) => field.value !== field.dataset.was);
+  page.unsaved?.push(() => changed().length > 0 && save.isConnected);
   for (const field of fields) field.addEventListener("change", () => (save.disabled = changed().length === 0));
   save.addEventListener("click", async () => {
     save.disabled = true;
@@ -269,6 +279,7 @@ class Approvals {
   async start() {
     const listing = await this.page.live.call("node.list", {}).catch(() => ({ nodes: [] }));
     this.nodes = listing.nodes.filter((/** @type {any} */ node) => node.paired);
+    this.page.unsaved?.push(() => this.isDirty() && this.place.isConnected);
     await this.load();
   }
 
@@ -283,7 +294,6 @@ class Approvals {
       this.base = null;
       this.problem = `${error.message} (${error.code}). This machine's document can only be read and changed on the machine itself.`;
     }
-    this.page.isDirty = () => this.isDirty();
     this.draw();
   }
 
@@ -422,6 +432,7 @@ class Approvals {
 function describe(entry) {
   const parts = [entry.pattern ?? ""];
   if (Array.isArray(entry.args)) parts.push(entry.args.length ? entry.args.join(" ") : "(no arguments)");
+  else if (entry.argPattern?.startsWith("sha256:")) parts.push("with exact arguments, in one directory");
   else if (entry.argPattern) parts.push(`arguments like ${entry.argPattern}`);
   if (entry.cwd) parts.push(`in ${entry.cwd}`);
   return parts.join(" ");
@@ -512,12 +523,15 @@ function merge(base, theirs, mine) {
 
 /** @param {Page} page @param {any} wanted */
 function policy(page, wanted) {
+  by("command").value = wanted.params.command ?? "";
   const explain = () => page.open({ command: by("command").value, agent: by("agent").value, node: by("node").value || undefined });
   by("explain").addEventListener("click", explain);
   by("command").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && explain());
   by("agent").addEventListener("change", explain);
   by("node").addEventListener("change", () => by("command").value && explain());
-  if (!wanted.params.command) by("command").focus({ preventScroll: true });
+  if (by("cases")) by("cases").value = wanted.params.cases ?? "";
+  by("run-cases")?.addEventListener("click", () => page.open({ command: by("command").value || undefined, agent: by("agent").value, cases: by("cases").value || undefined }));
+  if (!wanted.params.command && !wanted.params.cases) by("command").focus({ preventScroll: true });
 }
 
 // Audit.

@@ -4,6 +4,7 @@
 //! versions. A debug build reads them from the source tree, so that a change needs no build.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use sha2::{Digest as _, Sha256};
@@ -66,11 +67,11 @@ pub fn version() -> &'static str {
             hash.update(asset.source().as_bytes());
             hash.update([0]);
         }
-        let digest = hash.finalize();
-        digest[..6]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let mut version = String::new();
+        for byte in &hash.finalize()[..6] {
+            let _ = write!(version, "{byte:02x}");
+        }
+        version
     });
     &VERSION
 }

@@ -13,7 +13,7 @@ pub const AUDIT_KINDS: &[&str] = &[
 
 /// What is searched for, and what was found.
 #[derive(Debug, Default)]
-pub struct AuditSearch<'a> {
+pub struct AuditFacts<'a> {
     pub records: &'a [AuditEntry],
     /// How many match in all, where that is known.
     pub total: Option<u64>,
@@ -29,7 +29,7 @@ pub struct AuditSearch<'a> {
 }
 
 /// The page.
-pub fn audit_page(search: &AuditSearch<'_>) -> Markup {
+pub fn audit_page(search: &AuditFacts<'_>) -> Markup {
     html! {
         div class="top" {
             h1 class="grow" { "Audit" }
@@ -50,7 +50,7 @@ pub fn audit_page(search: &AuditSearch<'_>) -> Markup {
         } @else {
             div class="list scroll" {
                 table {
-                    thead { tr { th class="num" { "number" } th { "time" } th { "kind" } th { "what" } } }
+                    thead { tr { th class="num seq" { "number" } th { "time" } th { "kind" } th { "what" } } }
                     tbody id="records" { @for record in search.records { (row(record)) } }
                 }
             }
@@ -64,9 +64,9 @@ pub fn audit_page(search: &AuditSearch<'_>) -> Markup {
 fn row(record: &AuditEntry) -> Markup {
     html! {
         tr {
-            td class="num faint" { (record.seq) }
+            td class="num faint seq" { (record.seq) }
             td { (text::at(record.time_ms)) }
-            td { (text::line(&record.kind)) }
+            td class="kindcell" { (text::line(&record.kind)) }
             td {
                 details {
                     summary { span { (summary(&record.body)) } }
@@ -94,9 +94,19 @@ fn summary(body: &Value) -> String {
     let line = text::line(&parts.join(" · "));
     match line.char_indices().nth(160) {
         Some((end, _)) => format!("{}…", &line[..end]),
-        None if line.is_empty() => "record".to_owned(),
+        None if line.is_empty() => named(body),
         None => line,
     }
+}
+
+/// The names of what a record says, where it says nothing that is known here.
+fn named(body: &Value) -> String {
+    let names = body
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.as_str());
+    text::line(&names.collect::<Vec<_>>().join(", "))
 }
 
 /// Two series of bars, with a table behind them for screen readers.

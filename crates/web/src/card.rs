@@ -4,6 +4,7 @@
 use interlock_approvals::{
     ApprovalView, PendingApproval, ViewBlock, ViewLabel, ViewPart, ViewTone, requester_has_ended,
 };
+use interlock_command::display::ShownLine;
 use interlock_policy::{AlwaysForm, Entry};
 use interlock_store::{ApprovalDecision, ApprovalEnd};
 use maud::{Markup, html};
@@ -118,7 +119,7 @@ fn command(view: &ApprovalView) -> Markup {
             Some(field.value.as_str().to_owned())
         }
         ViewPart::Block(block) if block.label == ViewLabel::Command => {
-            let lines: Vec<&str> = block.lines.iter().map(|line| line.as_str()).collect();
+            let lines: Vec<&str> = block.lines.iter().map(ShownLine::as_str).collect();
             Some(lines.join("\n"))
         }
         _ => None,
@@ -285,6 +286,9 @@ pub(crate) fn stored(entry: &Entry) -> String {
     let mut parts = vec![match (&entry.args, &entry.arg_pattern) {
         (Some(args), _) if args.is_empty() => "no arguments".to_owned(),
         (Some(args), _) => format!("arguments {}", args.join(" ")),
+        (None, Some(pattern)) if pattern.starts_with("sha256:") => {
+            "exactly these arguments in this directory".to_owned()
+        }
         (None, Some(pattern)) => format!("arguments like {pattern}"),
         (None, None) => "any arguments".to_owned(),
     }];

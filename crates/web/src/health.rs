@@ -73,6 +73,7 @@ pub fn health_page(facts: &HealthFacts<'_>) -> Markup {
         section class="block" {
             header { h2 { "Log" } }
             pre class="text small" id="log" data-keep-scroll tabindex="0" {
+                @if facts.log.is_empty() { "Nothing was logged since its start." }
                 @for line in facts.log { (text::line(line)) "\n" }
             }
         }

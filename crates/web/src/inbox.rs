@@ -1,7 +1,7 @@
 //! What waits: one row for each pending approval, as in the list of a mail client.
 
 use interlock_approvals::PendingApproval;
-use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalSummary};
+use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalSummary, Grant};
 use maud::{Markup, html};
 
 use crate::card::outcome;
@@ -21,6 +21,8 @@ pub struct InboxFacts<'a> {
     pub agents: &'a [(String, u64)],
     /// The agent whose approvals alone are shown.
     pub agent: Option<&'a str>,
+    /// What earlier decisions still allow.
+    pub grants: &'a [Grant],
     /// The latest decisions, for an inbox with nothing in it.
     pub recent: &'a [RecentDecision],
 }
@@ -64,7 +66,29 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
                 }
             }
         }
+        @if !facts.grants.is_empty() { (active(facts.grants)) }
         div class="batchbar" id="batch" role="region" aria-label="Selected" hidden {}
+    }
+}
+
+/// Sessions and leases that run without asking, each with the way to take it back.
+fn active(grants: &[Grant]) -> Markup {
+    html! {
+        section class="block" id="grants" {
+            header { h2 { "Allowed without asking" } }
+            ul class="list" {
+                @for grant in grants {
+                    li class="entry" {
+                        span class="grow" {
+                            code { (text::command(&text::line(&grant.preview))) }
+                            span class="sub" { (text::line(&grant.session_key)) " · by " (text::line(&grant.decider)) " · used " (grant.uses) @if let Some(most) = grant.max_uses { " of " (most) } }
+                        }
+                        @if let Some(until) = grant.expires_at_ms { time class="left" data-until=(until) {} }
+                        button class="button small" data-act="revoke" data-grant=(grant.id) { "Revoke" }
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -81,7 +105,7 @@ fn nothing(facts: &InboxFacts<'_>) -> Markup {
         section class="empty" id="nothing" {
             h1 { "Nothing is waiting." }
             p { "New approvals appear here by themselves. This connects an agent:" }
-            pre class="command" { code { "interlock setup claude" } }
+            pre class="command" { code { "interlock setup claude-code" } }
             @if !facts.recent.is_empty() {
                 ul class="list" {
                     @for decision in facts.recent {

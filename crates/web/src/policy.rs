@@ -22,6 +22,21 @@ pub struct PolicyFacts<'a> {
     pub by_node: Option<&'a NodeExplanation>,
     /// Why there is no verdict.
     pub problem: Option<&'a str>,
+    /// Whether the reader may run cases.
+    pub may_run_cases: bool,
+    /// What became of the cases, or which of them cannot be read.
+    pub cases: Option<Result<&'a [JudgedCase], &'a str>>,
+}
+
+/// What became of one case.
+#[derive(Debug, Clone, Default)]
+pub struct JudgedCase {
+    /// None: it was skipped.
+    pub passed: Option<bool>,
+    pub command: String,
+    pub expected: String,
+    pub verdict: String,
+    pub reason: String,
 }
 
 /// One level, and the layers that it was joined from.
@@ -56,7 +71,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
         section class="list" {
             div class="pad" {
                 div class="line" {
-                    input class="grow mono" type="text" id="command" data-search value=(facts.command) placeholder="A command: is it allowed?" aria-label="Command" autocomplete="off" spellcheck="false";
+                    input class="grow mono" type="text" id="command" data-search placeholder="A command: is it allowed?" aria-label="Command" autocomplete="off" spellcheck="false";
                     select id="agent" aria-label="Agent" { @for agent in facts.agents { option value=(agent) selected[agent == facts.agent] { "as " (text::line(agent)) } } }
                     select id="node" aria-label="Machine" {
                         option value="" { "on this machine" }
@@ -64,7 +79,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
                     }
                     button class="button primary" id="explain" { "Explain" }
                 }
-                @if !facts.cwd.is_empty() { p class="note" { "in " code { (text::line(facts.cwd)) } } }
+                @if !facts.command.is_empty() { p class="note" { code { (text::command(&text::line(facts.command))) } @if !facts.cwd.is_empty() { " in " code { (text::line(facts.cwd)) } } } }
             }
             @if let Some(problem) = facts.problem { div class="pad" { p class="problem" { (text::line(problem)) } } }
             @if let Some(explained) = facts.explained { (verdict(explained)) }
@@ -78,6 +93,52 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
                     tbody {
                         @for level in facts.levels {
                             tr { td { (level.name) } td { b { (level.value) } } td { (text::line(&level.by)) } td class="muted" { (text::line(&level.others)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if facts.may_run_cases { (cases(facts)) }
+    }
+}
+
+/// Cases under this policy: one a line, as `interlock policy test` reads them.
+fn cases(facts: &PolicyFacts<'_>) -> Markup {
+    html! {
+        section class="block" {
+            header { h2 class="grow" { "Cases" } button class="button" id="run-cases" { "Run" } }
+            div class="list" {
+                div class="pad" {
+                    textarea class="short" id="cases" spellcheck="false" aria-label="Cases, one JSON object a line"
+                        placeholder="{\"command\": \"git status\", \"expect\": \"allow\"}" {}
+                    p class="note" { "One JSON object a line, as " code { "interlock policy test" } " reads them. Nothing is run." }
+                }
+                @match facts.cases {
+                    None => {}
+                    Some(Err(problem)) => { div class="pad" { p class="problem" { (text::line(problem)) } } }
+                    Some(Ok(judged)) => { (judged_cases(judged)) }
+                }
+            }
+        }
+    }
+}
+
+fn judged_cases(judged: &[JudgedCase]) -> Markup {
+    let count = |wanted: Option<bool>| judged.iter().filter(|case| case.passed == wanted).count();
+    html! {
+        div class="pad" id="cases-result" {
+            span class="good" { (count(Some(true))) " passed" } ", "
+            span class=(if count(Some(false)) > 0 { "bad" } else { "muted" }) { (count(Some(false))) " failed" }
+            @if count(None) > 0 { ", " span class="muted" { (count(None)) " skipped" } }
+        }
+        div class="scroll" {
+            table {
+                tbody {
+                    @for case in judged.iter().filter(|case| case.passed != Some(true)) {
+                        tr {
+                            td { code { (text::command(&text::line(&case.command))) } }
+                            td { "expected " b { (text::line(&case.expected)) } ", is " b { (text::line(&case.verdict)) } }
+                            td class="muted" { (text::line(&case.reason)) }
                         }
                     }
                 }

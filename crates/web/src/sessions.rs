@@ -93,6 +93,7 @@ pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
         @if is_running && facts.may_write {
             div class="line pad" id="typing" {
                 @if facts.screen.is_some() {
+                    input class="phone" type="text" id="typed" placeholder="Type a line; Enter sends it" aria-label="Input" autocomplete="off" autocapitalize="off";
                     span class="muted small grow" { "Click the terminal to type into it." }
                     @for (name, keys) in [("^C", "C-c"), ("^D", "C-d"), ("Esc", "Escape"), ("Tab", "Tab"), ("↑", "Up"), ("Enter", "Enter")] {
                         button class="button small" data-key=(keys) { (name) }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use interlock_checks::cases::Cases;
 use interlock_command::Source;
 use interlock_config::UnboundApprovals;
 use interlock_host::{CallerContext, now_ms};
@@ -10,7 +11,7 @@ use interlock_policy::{
     can_be_approved, evaluate, quote,
 };
 use interlock_rules::SessionLevels;
-use interlock_web::{ExplainedCommand, ExplainedLevel};
+use interlock_web::{ExplainedCommand, ExplainedLevel, JudgedCase};
 
 use crate::gateway::Gateway;
 
@@ -73,6 +74,47 @@ pub(super) fn explain(
         shown(&evaluation, unbound == Some(UnboundApprovals::Ask)),
         cwd,
     ))
+}
+
+/// The longest text of cases, and the most of them.
+const MOST_CASES_BYTES: usize = 256 * 1024;
+const MOST_CASES: usize = 1_000;
+
+/// Judges cases by the policy in force. Those that bring files of their own are left to the command
+/// line: a page makes none. The error is for the reader.
+pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<JudgedCase>, String> {
+    if text.len() > MOST_CASES_BYTES {
+        return Err(format!(
+            "the cases are longer than {MOST_CASES_BYTES} bytes: interlock policy test FILE"
+        ));
+    }
+    let brings_files = |line: &str| {
+        let case = serde_json::from_str::<serde_json::Value>(line);
+        case.is_ok_and(|case| case.get("fs").is_some())
+    };
+    if let Some(at) = text.lines().position(brings_files) {
+        return Err(format!(
+            "line {}: a case with `fs` makes files, which a page does not: interlock policy test FILE",
+            at + 1
+        ));
+    }
+    let mut cases = Cases::default();
+    cases.add("line", text).map_err(|error| error.to_string())?;
+    if cases.len() > MOST_CASES {
+        return Err(format!(
+            "{} cases are more than {MOST_CASES}: interlock policy test FILE",
+            cases.len()
+        ));
+    }
+    let results = cases.run(Some(&gateway.host), None).into_iter();
+    let judged = results.map(|result| JudgedCase {
+        passed: result.skipped.is_none().then_some(result.pass),
+        command: result.command,
+        expected: result.expected,
+        verdict: result.verdict,
+        reason: result.skipped.unwrap_or(result.reason),
+    });
+    Ok(judged.collect())
 }
 
 fn shown(evaluation: &Evaluation, asks_unbound: bool) -> ExplainedCommand {

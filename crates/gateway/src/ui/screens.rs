@@ -97,7 +97,7 @@ fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
     let mut offset = 0;
     while let Some(viewers) = gateway.ui.screens.viewers(session, &topic) {
         if gateway.stop.is_cancelled() {
-            break;
+            return;
         }
         let begun = Instant::now();
         let waited = link.as_ref().map(|link| link.wait(offset, WAIT));
@@ -120,11 +120,11 @@ fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
                 html: String::new(),
             };
             patches::send(&viewers, &topic, &[ended], None);
-            break;
+            gateway.ui.screens.lock().remove(session);
+            return;
         }
         std::thread::sleep(FRAME.saturating_sub(begun.elapsed()));
     }
-    gateway.ui.screens.lock().remove(session);
 }
 
 /// The session as it stands now.

@@ -11,7 +11,7 @@ use interlock_policy::AgentId;
 use interlock_store::ApprovalSummary;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
-    AuditSearch, CardFrame, HealthFacts, InboxFacts, Markup, NodesFacts, PolicyFacts,
+    AuditFacts, CardFrame, HealthFacts, InboxFacts, Markup, NodesFacts, PolicyFacts,
     RecentDecision, SessionFacts, SettingsFacts,
 };
 use interlock_wire::params;
@@ -30,7 +30,7 @@ use crate::ws::methods::{
 };
 
 /// Rows of one page of the inbox.
-const ROWS: usize = 80;
+const ROWS: usize = 60;
 
 /// Pending approvals that are looked through for one agent's.
 const LOOKED_THROUGH: usize = 10_000;
@@ -90,11 +90,15 @@ pub(super) async fn inbox(
             Some(_) => rows.len() as u64,
             None => all.unexpired,
         };
+        // The newest first, as new ones are put on top.
+        rows.reverse();
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(rows.len());
         let until = from.saturating_add(ROWS).min(rows.len());
         let has_more = until < rows.len();
+        let grants = approvals.grants();
+        let grants = grants.map_err(|error| approvals_unavailable(&error))?;
         let recent = if rows.is_empty() {
             recent(gateway)?
         } else {
@@ -107,6 +111,7 @@ pub(super) async fn inbox(
             has_more,
             agents: &agents,
             agent: agent.as_deref(),
+            grants: &grants,
             recent: &recent,
         })))
     })
@@ -297,6 +302,11 @@ pub(super) async fn policy(
     let name = wanted.text("agent").map(str::to_owned);
     let name = name.unwrap_or_else(|| context.gateway.default_agent());
     let node = wanted.text("node").map(str::to_owned);
+    let cases = wanted.text("cases").map(str::to_owned);
+    let may_run_cases = context.client.scopes.allow(OperatorScope::Admin);
+    if cases.is_some() {
+        method::require(OperatorScope::Admin, &context.client.scopes)?;
+    }
     if !command.is_empty() {
         // It looks for files.
         method::require(OperatorScope::Write, &context.client.scopes)?;
@@ -346,6 +356,11 @@ pub(super) async fn policy(
             }
         }
         let (explained, cwd) = explained.unzip();
+        let cases = cases.map(|cases| explain::judge_cases(gateway, &cases));
+        let cases = cases.as_ref().map(|judged| match judged {
+            Ok(judged) => Ok(judged.as_slice()),
+            Err(problem) => Err(problem.as_str()),
+        });
         Ok(page(interlock_web::policy_page(&PolicyFacts {
             agents: &agents,
             agent: &name,
@@ -357,6 +372,8 @@ pub(super) async fn policy(
             explained: explained.as_ref(),
             by_node: by_node.as_ref(),
             problem: problem.as_deref(),
+            may_run_cases,
+            cases,
         })))
     })
     .await
@@ -393,7 +410,7 @@ pub(super) async fn audit(
     let head = audit_head(context, params::AuditHead::default()).await?;
     let (agents, days) = work(context, |gateway| Ok((agents(gateway)?, days(gateway)?))).await?;
     let kinds = AuditKind::ALL.map(AuditKind::as_str);
-    Ok(page(interlock_web::audit_page(&AuditSearch {
+    Ok(page(interlock_web::audit_page(&AuditFacts {
         records: &records,
         total,
         next_cursor: asked.cursor.as_deref(),

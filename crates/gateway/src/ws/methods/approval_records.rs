@@ -16,7 +16,7 @@ use interlock_wire::approval_record::{
 };
 use interlock_wire::{WireError, params, refusal};
 
-use super::approvals::{decision, details, find, may_see, not_shown, refused, time};
+use super::approvals::{check_shown, decision, details, find, may_see, refused, time};
 use super::{Context, approvals_unavailable, store_failed, work};
 use crate::gateway::Gateway;
 
@@ -81,13 +81,8 @@ pub(super) async fn resolve(
         }
         let was_shown = client.was_shown(&approval.id)
             || gateway.hub.was_read_by_program(&client, &approval.id);
-        if !was_shown {
-            return Err(not_shown());
-        }
-        if decision != ApprovalDecision::Deny && !approval.offers(ApprovalDecision::AllowOnce) {
-            let message = "not all of it can be shown, so it can only be denied";
-            return Err(WireError::invalid(message).with("reason", "APPROVAL_NOT_SHOWN"));
-        }
+        // Nothing here carries a ticket: a page decides by `exec.approval.resolve`.
+        check_shown(gateway, &client, (&approval, was_shown), decision, None)?;
         decide(gateway, &client, approval, decision)
     })
     .await

@@ -396,19 +396,9 @@ pub(super) async fn resolve(
             Some(approval) => approval,
             None => Arc::new(find(gateway, &params.id)?),
         };
-        let is_page = client.topics.has_page();
-        if is_page && decision != ApprovalDecision::Deny {
-            let ticket = params.ticket.as_deref();
-            gateway.ui.tickets.check(&client, &approval, ticket)?;
-        }
-        // A page may deny from its list.
-        if !is_page && !client.was_shown(&approval.id) {
-            return Err(not_shown());
-        }
-        if decision != ApprovalDecision::Deny && !approval.offers(ApprovalDecision::AllowOnce) {
-            let message = "not all of it can be shown, so it can only be denied";
-            return Err(WireError::invalid(message).with("reason", "APPROVAL_NOT_SHOWN"));
-        }
+        let ticket = params.ticket.as_deref();
+        let was_shown = client.was_shown(&approval.id);
+        check_shown(gateway, &client, (&approval, was_shown), decision, ticket)?;
         let digest = params
             .plan_digest
             .as_deref()
@@ -446,11 +436,32 @@ pub(super) async fn resolve(
     .await
 }
 
-/// An approver decides about what was shown, and nothing else.
-pub(super) fn not_shown() -> WireError {
-    WireError::invalid("this approval was not shown to this connection")
-        .with("reason", "APPROVAL_NOT_SHOWN")
-        .with("remediation", "read it first: exec.approval.get")
+/// An approver decides about what was shown, and nothing else. A page allows by a ticket, which it gets
+/// with the whole view, and may deny from its list.
+pub(super) fn check_shown(
+    gateway: &Gateway,
+    client: &Client,
+    (approval, was_shown): (&PendingApproval, bool),
+    decision: ApprovalDecision,
+    ticket: Option<&str>,
+) -> Result<(), WireError> {
+    let is_denial = decision == ApprovalDecision::Deny;
+    if client.topics.has_page() {
+        if !is_denial {
+            gateway.ui.tickets.check(client, approval, ticket)?;
+        }
+    } else if !was_shown {
+        return Err(
+            WireError::invalid("this approval was not shown to this connection")
+                .with("reason", "APPROVAL_NOT_SHOWN")
+                .with("remediation", "read it first: exec.approval.get"),
+        );
+    }
+    if !is_denial && !approval.offers(ApprovalDecision::AllowOnce) {
+        let message = "not all of it can be shown, so it can only be denied";
+        return Err(WireError::invalid(message).with("reason", "APPROVAL_NOT_SHOWN"));
+    }
+    Ok(())
 }
 
 /// Decides several approvals. Each is decided by itself, and a refusal of one leaves the others alone.

@@ -1,0 +1,379 @@
+//! A real browser, driven over the WebDriver protocol: Chromium without a window.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::Machine;
+use super::ws::Gateway;
+
+/// Only a failure takes so long.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// What the window is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Screen {
+    Phone,
+    Laptop,
+}
+
+/// One browser with a profile of its own. It ends when it is dropped.
+pub struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+    /// Removed with the browser.
+    profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// None, with the reason printed, where Chromium or its driver is not installed.
+    pub fn start(screen: Screen) -> Option<Self> {
+        let program = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
+        let program = program.into_iter().find(|path| Path::new(path).exists());
+        let driver = ["/usr/bin/chromedriver", "/usr/lib/chromium/chromedriver"];
+        let driver = driver.into_iter().find(|path| Path::new(path).exists());
+        let (Some(program), Some(driver)) = (program, driver) else {
+            println!("skipped: chromium and chromium-driver are not installed");
+            return None;
+        };
+        let profile = tempfile::Builder::new()
+            .prefix("interlock-browser-")
+            .tempdir_in("/tmp")
+            .unwrap();
+        // The port that it chooses may be taken the moment it wants it.
+        let started = (0..10).find_map(|_| start_driver(driver));
+        let (driver, port) = started.expect("the driver starts");
+        let mut browser = Self {
+            driver,
+            port,
+            session: String::new(),
+            profile,
+        };
+        let (width, height) = match screen {
+            Screen::Phone => (390, 844),
+            Screen::Laptop => (1280, 900),
+        };
+        let arguments = json!([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--lang=en-US",
+            format!("--user-data-dir={}", browser.profile.path().display()),
+            format!("--window-size={width},{height}"),
+        ]);
+        let wanted = json!({ "capabilities": { "alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": { "binary": program, "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
+        } } });
+        let made = browser.request("POST", "/session", Some(&wanted));
+        made["sessionId"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut browser.session);
+        let metrics = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": screen == Screen::Phone,
+        });
+        browser.cdp("Emulation.setDeviceMetricsOverride", &metrics);
+        Some(browser)
+    }
+
+    /// A browser that the gateway lets in by a code.
+    pub fn inside(machine: &Machine, screen: Screen) -> Option<Self> {
+        let browser = Self::start(screen)?;
+        browser.go(&dashboard(machine));
+        browser.until(
+            "the page is open",
+            "document.body.dataset.link === 'on' && document.getElementById('main').dataset.view",
+        );
+        Some(browser)
+    }
+
+    /// The colors that the system asks for.
+    pub fn prefer(&self, theme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
+        self.cdp(
+            "Emulation.setEmulatedMedia",
+            &json!({ "features": features }),
+        );
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE * 2)).unwrap();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.port,
+            body.len()
+        )
+        .unwrap();
+        // The driver keeps connections open, whatever it is asked: the length says where it ends.
+        let mut reader = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            let count = reader.read_line(&mut line).unwrap();
+            if let Some((name, value)) = line.split_once(':')
+                && name.eq_ignore_ascii_case("content-length")
+            {
+                length = value.trim().parse().unwrap();
+            }
+            if count == 0 || line == "\r\n" {
+                break;
+            }
+            head += &line;
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let body = String::from_utf8_lossy(&body);
+        let said: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}\n{body}"));
+        let value = &said["value"];
+        assert!(
+            value.get("error").is_none() || value.get("stacktrace").is_none(),
+            "{method} {path}: {value:#}"
+        );
+        value.clone()
+    }
+
+    fn of_session(&self, method: &str, path: &str, body: &Value) -> Value {
+        let path = format!("/session/{}{path}", self.session);
+        let body = (method == "POST").then_some(body);
+        self.request(method, &path, body)
+    }
+
+    /// A command of the browser's own protocol.
+    pub fn cdp(&self, command: &str, params: &Value) -> Value {
+        let call = json!({ "cmd": command, "params": params });
+        self.of_session("POST", "/goog/cdp/execute", &call)
+    }
+
+    pub fn go(&self, address: &str) {
+        self.of_session("POST", "/url", &json!({ "url": address }));
+    }
+
+    pub fn address(&self) -> String {
+        self.of_session("GET", "/url", &Value::Null)
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    pub fn back(&self) {
+        self.of_session("POST", "/back", &json!({}));
+    }
+
+    /// The value of an expression in the page.
+    pub fn js(&self, expression: &str) -> Value {
+        self.script(&format!("return ({expression})"))
+    }
+
+    /// Statements in the page.
+    pub fn script(&self, text: &str) -> Value {
+        let call = json!({ "script": text, "args": [] });
+        self.of_session("POST", "/execute/sync", &call)
+    }
+
+    /// The value of a promise in the page.
+    pub fn wait_for(&self, promise: &str) -> Value {
+        let text = format!(
+            "const done = arguments[0]; Promise.resolve({promise}).then((value) => done({{ value }}), (error) => done({{ error: error?.code ?? String(error), message: error?.message }}))"
+        );
+        let call = json!({ "script": text, "args": [] });
+        self.of_session("POST", "/execute/async", &call)
+    }
+
+    /// Waits until an expression is true.
+    #[track_caller]
+    pub fn until(&self, what: &str, expression: &str) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let value = self.js(expression);
+            let is_true = match &value {
+                Value::Null | Value::Bool(false) => false,
+                Value::String(text) => !text.is_empty(),
+                Value::Number(number) => number.as_f64() != Some(0.0),
+                _ => true,
+            };
+            if is_true {
+                return value;
+            }
+            assert!(
+                Instant::now() < end,
+                "never: {what} ({expression})\n{}\n{:#}",
+                self.text(),
+                self.logs()
+            );
+            std::thread::sleep(Duration::from_millis(40));
+        }
+    }
+
+    /// All that is to be read on the page.
+    pub fn text(&self) -> String {
+        self.js("document.body.innerText")
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    pub fn sees(&self, text: &str) -> bool {
+        self.text().contains(text)
+    }
+
+    #[track_caller]
+    pub fn until_sees(&self, text: &str) {
+        let quoted = json!(text);
+        self.until(text, &format!("document.body.innerText.includes({quoted})"));
+    }
+
+    /// The middle of an element, which is brought into view.
+    #[track_caller]
+    pub fn place(&self, selector: &str) -> (f64, f64) {
+        let selector = json!(selector);
+        let at = self.until(
+            "an element",
+            &format!("(() => {{ const e = document.querySelector({selector}); if (!e || !e.getClientRects().length) return null; e.scrollIntoView({{ block: 'nearest' }}); const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})()"),
+        );
+        (at[0].as_f64().unwrap(), at[1].as_f64().unwrap())
+    }
+
+    pub fn mouse(&self, kind: &str, (x, y): (f64, f64), clicks: u64) {
+        let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "clickCount": clicks });
+        self.cdp("Input.dispatchMouseEvent", &event);
+    }
+
+    /// A real click in the middle of an element.
+    #[track_caller]
+    pub fn click(&self, selector: &str) {
+        let at = self.place(selector);
+        self.mouse("mousePressed", at, 1);
+        self.mouse("mouseReleased", at, 1);
+    }
+
+    /// One key, with what it types.
+    pub fn press(&self, key: &str) {
+        let (text, code) = match key {
+            "Enter" => ("\r", 13),
+            "Escape" => ("", 27),
+            "Tab" => ("", 9),
+            "Backspace" => ("", 8),
+            other => (other, 0),
+        };
+        let down = json!({ "type": if text.is_empty() { "rawKeyDown" } else { "keyDown" }, "key": key, "text": text, "windowsVirtualKeyCode": code });
+        self.cdp("Input.dispatchKeyEvent", &down);
+        self.cdp(
+            "Input.dispatchKeyEvent",
+            &json!({ "type": "keyUp", "key": key, "windowsVirtualKeyCode": code }),
+        );
+    }
+
+    /// Text into what has the focus.
+    pub fn type_text(&self, text: &str) {
+        for character in text.chars() {
+            match character {
+                '\n' => self.press("Enter"),
+                other => self.press(&other.to_string()),
+            }
+        }
+    }
+
+    /// What the page and the browser complained about.
+    pub fn logs(&self) -> Value {
+        self.of_session("POST", "/se/log", &json!({ "type": "browser" }))
+    }
+
+    /// What the window shows as a picture, under `target/ui-shots`.
+    pub fn window_shot(&self, name: &str) {
+        self.keep_shot(name, &json!({ "format": "png" }));
+    }
+
+    /// The whole page as a picture.
+    pub fn shot(&self, name: &str) {
+        let size = self.js("[document.documentElement.scrollWidth, Math.min(document.documentElement.scrollHeight, 4000)]");
+        let clip = json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 });
+        let wanted = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+        self.keep_shot(name, &wanted);
+    }
+
+    fn keep_shot(&self, name: &str, wanted: &Value) {
+        let directory = shots();
+        fs::create_dir_all(&directory).unwrap();
+        let taken = self.cdp("Page.captureScreenshot", wanted);
+        let picture = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+        fs::write(directory.join(format!("{name}.png")), picture).unwrap();
+    }
+}
+
+/// The driver, and the port that it says.
+fn start_driver(program: &str) -> Option<(Child, u16)> {
+    let mut driver = Command::new(program)
+        .args(["--port=0", "--log-level=SEVERE"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+    let port = lines.find_map(|line| {
+        let line = line.ok()?;
+        let (_, rest) = line.rsplit_once("on port ")?;
+        let port = rest.trim_end_matches('.').parse().ok();
+        port.filter(|port| *port != 0)
+    });
+    let Some(port) = port else {
+        let _ = driver.kill();
+        let _ = driver.wait();
+        return None;
+    };
+    // What it says later is read, so that it never waits for a reader.
+    std::thread::spawn(move || lines.for_each(drop));
+    Some((driver, port))
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() {
+            let path = format!("/session/{}", self.session);
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                self.request("DELETE", &path, None);
+            }));
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+fn shots() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let target = tests.ancestors().nth(3).unwrap();
+    target.join("ui-shots")
+}
+
+/// The address that lets a browser in.
+pub fn dashboard(machine: &Machine) -> String {
+    let answer = machine.ok(&["dashboard", "--json"]).json();
+    answer["url"].as_str().unwrap().to_owned()
+}
+
+impl Gateway {
+    /// The address of a page.
+    pub fn page(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+}

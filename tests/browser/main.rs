@@ -1,0 +1,52 @@
+//! The Control UI: what its HTTP and its protocol refuse, and its pages in a real browser.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod accessible;
+mod attacks;
+mod getting_in;
+mod inbox;
+mod pages;
+mod speed;
+mod wire;
+
+use serde_json::{Value, json};
+use testkit::Machine;
+use testkit::ws::{EVERYTHING, Gateway, WsClient};
+
+/// An agent whose calls are asked about.
+struct Agent {
+    client: WsClient,
+}
+
+impl Agent {
+    fn new(gateway: &Gateway) -> Self {
+        let client = gateway.connect(EVERYTHING);
+        Self { client }
+    }
+
+    /// Asks to run a command; the id of the approval.
+    fn ask(&mut self, machine: &Machine, command: &str) -> String {
+        self.ask_with(machine, &json!({ "command": command }))
+    }
+
+    fn ask_with(&mut self, machine: &Machine, args: &Value) -> String {
+        let mut args = args.clone();
+        if args["workdir"].is_null() {
+            args["workdir"] = json!(machine.work());
+        }
+        let call = json!({ "name": "exec", "args": args, "approvalWaitMs": 0 });
+        let answer = self.client.ok("tools.invoke", &call);
+        let id = answer["approvalId"].as_str();
+        let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
+        id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
+            .to_owned()
+    }
+}
+
+/// The file that a command makes, and the command.
+fn marker(machine: &Machine, name: &str) -> (std::path::PathBuf, String) {
+    let path = machine.work().join(name);
+    let command = format!("touch {}", path.display());
+    (path, command)
+}
