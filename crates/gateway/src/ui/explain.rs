@@ -11,7 +11,7 @@ use interlock_policy::{
     can_be_approved, evaluate, quote,
 };
 use interlock_rules::SessionLevels;
-use interlock_web::{ExplainedCommand, ExplainedLevel, JudgedCase};
+use interlock_web::{ExplainedCommand, ExplainedLevel, ShownCase};
 
 use crate::gateway::Gateway;
 
@@ -82,7 +82,7 @@ const MOST_CASES: usize = 1_000;
 
 /// Judges cases by the policy in force. Those that bring files of their own are left to the command
 /// line: a page makes none. The error is for the reader.
-pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<JudgedCase>, String> {
+pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<ShownCase>, String> {
     if text.len() > MOST_CASES_BYTES {
         return Err(format!(
             "the cases are longer than {MOST_CASES_BYTES} bytes: interlock policy test FILE"
@@ -107,7 +107,7 @@ pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<JudgedCas
         ));
     }
     let results = cases.run(Some(&gateway.host), None).into_iter();
-    let judged = results.map(|result| JudgedCase {
+    let judged = results.map(|result| ShownCase {
         passed: result.skipped.is_none().then_some(result.pass),
         command: result.command,
         expected: result.expected,

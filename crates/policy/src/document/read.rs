@@ -23,7 +23,7 @@ pub(super) fn strictly(value: &Value) -> Result<Document, Vec<Problem>> {
 /// Reads a text that [`strictly`] has read before: then nothing has to be checked again. None where it
 /// has a form that only the careful reader knows.
 pub(super) fn again(text: &str) -> Option<Document> {
-    let written: WrittenDocument = serde_json::from_str(text).ok()?;
+    let written: DocumentText = serde_json::from_str(text).ok()?;
     let mut document = Document {
         socket: written.socket.map(|socket| Socket {
             path: socket.path,
@@ -51,7 +51,7 @@ pub(super) fn again(text: &str) -> Option<Document> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenDocument {
+struct DocumentText {
     version: u64,
     socket: Option<WrittenSocket>,
     defaults: Option<WrittenScope>,
