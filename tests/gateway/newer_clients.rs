@@ -164,7 +164,7 @@ fn a_command_line_reads_and_decides_on_connections_of_its_own() {
     assert_eq!(again["applied"], false, "{again:#}");
     assert_eq!(again["approval"]["decision"], "deny");
     let second = ask(&mut asker, "4f1c2f3e-0000-4000-8000-000000000002", "uname").unwrap();
-    let mut bare = |method: &str, params: &Value| {
+    let bare = |method: &str, params: &Value| {
         let mut client = gateway.open();
         let operator = gateway.operator(EVERYTHING);
         client.introduce(operator, None).unwrap();
