@@ -426,3 +426,46 @@ fn a_node_of_the_reference_says_that_it_is_there() {
     );
     assert_eq!(reason(), "background");
 }
+
+#[test]
+fn a_run_that_took_too_long_has_an_exit_code_for_newer_clients_only() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = machine.gateway();
+    let identity = DeviceIdentity::generate().unwrap();
+    let mut node = gateway.open();
+    let connect = gateway.node("lab", &["system.run"]);
+    node.introduce(connect, Some(&identity)).unwrap();
+    let mut operator = gateway.connect(EVERYTHING);
+    let waiting = operator.ok("node.pair.list", &json!({}));
+    let request = json!({ "requestId": waiting["pending"][0]["requestId"] });
+    operator.ok("node.pair.approve", &request);
+    for (version, code) in [
+        ("2026.5.19", Value::Null),
+        ("2026.9.6", json!(124)),
+        ("1", Value::Null),
+    ] {
+        let mut connect = gateway.operator(EVERYTHING);
+        version.clone_into(&mut connect.client.version);
+        let mut client = gateway.open();
+        let own = DeviceIdentity::generate().unwrap();
+        client.introduce(connect, Some(&own)).unwrap();
+        let call = json!({
+            "nodeId": identity.device_id(), "command": "system.run", "idempotencyKey": version,
+            "params": { "command": ["sleep", "9"], "timeoutMs": 1 },
+        });
+        let sent = client.send("node.invoke", &call).unwrap();
+        let invocation = node.event("node.invoke.request", |_| true);
+        // As nodes of the older release say it.
+        let result = json!({ "timedOut": true, "success": false, "stdout": "", "stderr": "", "error": null });
+        let answer = json!({
+            "id": invocation["id"], "nodeId": identity.device_id(), "ok": true,
+            "payloadJSON": result.to_string(),
+        });
+        node.ok("node.invoke.result", &answer);
+        let told = client.answer(&sent).unwrap().unwrap();
+        assert_eq!(told["payload"]["exitCode"], code, "{version}: {told:#}");
+        let text: Value = serde_json::from_str(told["payloadJSON"].as_str().unwrap()).unwrap();
+        assert_eq!(text, told["payload"], "{version}");
+    }
+}

@@ -13,6 +13,7 @@ use interlock_dispatch::clients::{OutboxSocket, SENT_TOGETHER, close_frame};
 use interlock_wire::Close;
 use interlock_wire::frame::{MAX_FRAME_BYTES, MAX_HANDSHAKE_BYTES};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::runtime::Handle;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
@@ -53,8 +54,9 @@ where
     let metered = Metered {
         stream: Some(stream),
         allowance: Arc::clone(&allowance),
-        drain: |stream| {
-            tokio::spawn(drain(stream));
+        runtime: Handle::current(),
+        drain: |runtime, stream| {
+            runtime.spawn(drain(stream));
         },
     };
     let config = WebSocketConfig::default()
@@ -126,9 +128,11 @@ struct Metered<S> {
     /// None only when it is dropped.
     stream: Option<S>,
     allowance: Arc<Allowance>,
+    /// The last half of a connection may be dropped by a thread that knows no runtime.
+    runtime: Handle,
     /// Reads what is left and drops it; a function of its own, since only [`open`] knows that the
     /// stream may outlive its task.
-    drain: fn(S),
+    drain: fn(&Handle, S),
 }
 
 impl<S> Metered<S> {
@@ -143,7 +147,7 @@ impl<S> Drop for Metered<S> {
     fn drop(&mut self) {
         let sent_too_much = self.allowance.has_sent_too_much.load(Ordering::Relaxed);
         if let Some(stream) = self.stream.take().filter(|_| sent_too_much) {
-            (self.drain)(stream);
+            (self.drain)(&self.runtime, stream);
         }
     }
 }

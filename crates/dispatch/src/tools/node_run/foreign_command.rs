@@ -98,7 +98,7 @@ mod tests {
             ("./tool --flag=x", Some(vec!["./tool", "--flag=x"])),
             ("uname && whoami", None),
             ("uname | head -n 1", None),
-            ("uname;", None),
+            ("uname;", Some(vec!["uname"])),
             ("uname &", None),
             ("ls *.txt", None),
             ("ls ~", None),
