@@ -94,7 +94,7 @@ fn a_supervisor_ends_when_it_had_no_session_for_its_time() {
 #[test]
 fn a_supervisor_does_not_stay_for_sessions_that_have_ended() {
     let state = State::with(&["--idle-ms", "200"]);
-    let session = state.begin("echo kept");
+    let session = state.begin("echo 1");
     eventually("the end of both", || guards(state.path()).is_empty());
     // What the session wrote is kept all the same, until its time is over.
     assert_eq!(state.transcript(&session.name).counted(), 1);
