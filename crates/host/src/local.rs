@@ -9,7 +9,7 @@ use interlock_config::{
     Config, ConfigError, ConfigFile, StateDir, StateDirError, StateEnvironment,
 };
 use interlock_plan::{AccountError, FsResolver, RunAccount};
-use interlock_policy::{AgentId, Ask, Document, Levels, Policy, PolicyError, Scope};
+use interlock_policy::{AgentId, Ask, Document, Levels, Policy, PolicyError, Scope, take_entries};
 use interlock_rules::{
     GatewayLayer, PolicyRules, RulesError, SessionLevels, layers_in, levels, policy_parts,
     read_stored, stored_document,
@@ -369,9 +369,11 @@ impl LocalHost {
             skills: self.skills(),
         };
         self.policies.get(parts, |parts| {
-            let (config, document) = (parts.config.config(), read_stored(self.store(), &stored)?);
+            let config = parts.config.config();
+            let mut document = read_stored(self.store(), &stored)?;
             let mut layers = layers_in(config, &document, agent, session, call_ask).to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
+            let entries = take_entries(&mut document, agent);
             let mut policy = policy_parts(
                 config,
                 &document,
@@ -379,6 +381,7 @@ impl LocalHost {
                 parts.skills.as_slice(),
                 host_identity(&config.exec_for(agent.as_str())),
             );
+            policy.entries = entries;
             policy.levels = Some(Levels::join(&layers));
             policy.deny.extend(gateway.iter().flat_map(|gateway| {
                 let rules = gateway.deny.iter();

@@ -5,7 +5,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use interlock_store::{AuditKind, Author, DATABASE_NAME, Store, StoreError};
+use interlock_store::{AuditKind, DATABASE_NAME, Store, StoreError};
 use serde_json::{Value, json};
 use testkit::ws::{EVERYTHING, Gateway, WsClient, now_ms};
 use testkit::{Machine, eventually};
@@ -127,6 +127,20 @@ fn commands_of_a_machine_with_many_entries_take_little_time() {
         });
         let what = format!("interlock {}, {entries} entries", arguments.join(" "));
         check_bar(&what, &times, bar.unwrap_or(Duration::MAX));
+    }
+    // The document was checked as a whole once. Another one is judged by what stands in it, and so is
+    // this one where the mark was changed.
+    let mark = machine.state().join("approvals.accepted");
+    let written = fs::read_to_string(&mark).unwrap();
+    let other = file.display().to_string();
+    let without = document.to_string().replace(&program, "/nothing/here");
+    fs::write(&file, without).unwrap();
+    machine.ok(&["approvals", "set", "--file", &other]);
+    for mark_text in [written.as_str(), "", "1-0.1.0 forged\n"] {
+        fs::write(&mark, mark_text).unwrap();
+        machine
+            .run(&["exec", "--", &program])
+            .refused(3, "EXEC_DENIED");
     }
 }
 
@@ -291,7 +305,7 @@ fn round(machine: &Machine, client: &mut WsClient, decider: &mut WsClient, numbe
         client.ok(method, &params);
     }
     // A connection comes and goes, over MCP too.
-    if number % 10 == 0 {
+    if number.is_multiple_of(10) {
         machine.ok(&["process", "list"]);
         machine.ok(&["status"]);
     }
