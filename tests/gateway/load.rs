@@ -10,6 +10,7 @@
 )]
 
 mod calls;
+mod growth;
 mod operators;
 mod restart;
 mod scale;

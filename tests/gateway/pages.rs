@@ -240,3 +240,21 @@ fn pending_approvals_are_counted_and_none_is_left_out() {
         .run(&["approvals", "pending", "--cursor", "x"])
         .refused(2, "CURSOR_INVALID");
 }
+
+/// Records are moved away by the owner, on the owner's machine: a client cannot have them moved.
+#[test]
+fn a_client_cannot_set_how_long_audit_records_stay() {
+    let machine = Machine::unguarded();
+    machine.write_config("{}");
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let hash = client.ok("config.get", &json!({}))["hash"].clone();
+    let patch = json!({ "raw": "{ audit: { retention: 1 } }", "baseHash": hash });
+    let refused = client.refused("config.patch", &patch);
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("audit.retention"), "{refused}");
+    assert!(message.contains("on its own machine only"), "{refused}");
+    machine.ok(&["config", "set", "audit.retention", "30"]);
+    let read = client.ok("config.get", &json!({}));
+    assert_eq!(read["config"]["audit"]["retention"], 30);
+}

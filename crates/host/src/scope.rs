@@ -11,7 +11,7 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{FsResolver, PlanShield, RunAccount};
-use interlock_policy::{AgentId, Ask, Levels, Policy};
+use interlock_policy::{AgentId, Ask, Levels, Policy, take_entries};
 use interlock_rules::{
     GatewayLayer, SessionLevels, layers_in, policy_parts, read_stored, stored_document,
 };
@@ -217,12 +217,11 @@ impl AgentScope<'_> {
             skills: self.host.skills(),
         };
         self.host.policies().get(parts, |parts| {
-            let (config, document) = (
-                self.config.config(),
-                read_stored(self.host.store(), &stored)?,
-            );
+            let config = self.config.config();
+            let mut document = read_stored(self.host.store(), &stored)?;
             let mut layers = layers_in(config, &document, self.agent, session, call_ask).to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
+            let entries = take_entries(&mut document, self.agent);
             let mut policy = policy_parts(
                 config,
                 &document,
@@ -230,6 +229,7 @@ impl AgentScope<'_> {
                 parts.skills.as_slice(),
                 host_identity(&self.exec),
             );
+            policy.entries = entries;
             policy.levels = Some(Levels::join(&layers));
             policy.deny.extend(gateway.iter().flat_map(|gateway| {
                 let rules = gateway.deny.iter();

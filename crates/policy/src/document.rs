@@ -179,6 +179,12 @@ mod tests {
             },
         });
         let read = Document::from_json(&value).unwrap();
+        // What is taken out of a document is what applies to the agent, in the same order.
+        let agent = AgentId::new("main").unwrap();
+        assert_eq!(
+            crate::take_entries(&mut read.clone(), &agent),
+            crate::entries(&read, &agent)
+        );
         for text in [value.to_string(), read.to_json()] {
             assert_eq!(Document::from_accepted_text(&text), Some(read.clone()));
         }

@@ -41,6 +41,7 @@ pub use deny::{Denied, DenyRules};
 pub use document::{Document, EVERY_AGENT, Problem, Scope, Socket, agent_path};
 pub use effective::{
     Joined, Layer, Levels, PolicySource, Preset, Sourced, auto_allow_skills, deny_rules, entries,
+    take_entries,
 };
 pub use entry::{
     ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,

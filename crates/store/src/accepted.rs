@@ -7,6 +7,7 @@
 use std::io::Write as _;
 
 use crate::database::Store;
+use crate::json::hex;
 
 /// The file in the state directory.
 const ACCEPTED_NAME: &str = "approvals.accepted";
@@ -38,7 +39,6 @@ impl Store {
 
     fn accepted_mark(&self, checks: &str, hash: &str) -> String {
         let seal = self.key().seal(ACCEPTED, &(checks, hash));
-        let seal: String = seal.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{checks} {hash} {seal}\n")
+        format!("{checks} {hash} {}\n", hex(&seal))
     }
 }

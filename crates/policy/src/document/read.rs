@@ -53,21 +53,21 @@ pub(super) fn again(text: &str) -> Option<Document> {
 #[serde(deny_unknown_fields)]
 struct DocumentText {
     version: u64,
-    socket: Option<WrittenSocket>,
-    defaults: Option<WrittenScope>,
-    agents: Option<BTreeMap<String, WrittenScope>>,
+    socket: Option<AcceptedSocket>,
+    defaults: Option<AcceptedScope>,
+    agents: Option<BTreeMap<String, AcceptedScope>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenSocket {
+struct AcceptedSocket {
     path: Option<String>,
     token: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct WrittenScope {
+struct AcceptedScope {
     security: Option<String>,
     ask: Option<String>,
     ask_fallback: Option<String>,
@@ -76,16 +76,17 @@ struct WrittenScope {
     allowlist: Option<Vec<Entry>>,
 }
 
-impl WrittenScope {
+impl AcceptedScope {
     fn scope(self) -> Option<Scope> {
-        /// Absent stays absent; what is no level makes the text another form.
-        fn level<T>(word: Option<&String>, parse: fn(&str) -> Option<T>) -> Option<Option<T>> {
-            word.map_or(Some(None), |word| parse(word).map(Some))
+        /// Absent stays absent; a word that is no level makes the text another form.
+        fn level<T>(word: Option<&String>, parse: fn(&str) -> Option<T>) -> Result<Option<T>, ()> {
+            let level = word.map(|word| parse(word).ok_or(()));
+            level.transpose()
         }
         Some(Scope {
-            security: level(self.security.as_ref(), Security::parse)?,
-            ask: level(self.ask.as_ref(), Ask::parse)?,
-            ask_fallback: level(self.ask_fallback.as_ref(), Fallback::parse)?,
+            security: level(self.security.as_ref(), Security::parse).ok()?,
+            ask: level(self.ask.as_ref(), Ask::parse).ok()?,
+            ask_fallback: level(self.ask_fallback.as_ref(), Fallback::parse).ok()?,
             auto_allow_skills: self.auto_allow_skills,
             deny: self.deny.unwrap_or_default(),
             allowlist: self.allowlist.unwrap_or_default(),
