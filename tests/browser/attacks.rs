@@ -192,6 +192,16 @@ fn s06_the_button_is_there_only_at_the_end_of_the_text() {
     let is_off = "document.querySelector('[data-word=allow-once]').disabled";
     assert_eq!(browser.js(is_off), true);
     browser.until_sees("Scroll to the end of the text to allow.");
+    // An end that the decisions cover was not seen.
+    browser.script(
+        "for (const text of document.querySelectorAll('.text')) text.scrollTop = text.scrollHeight",
+    );
+    browser.script("scrollTo(0, 0); const end = [...document.querySelectorAll('[data-end]')].at(-1); scrollBy(0, end.getBoundingClientRect().bottom - innerHeight + 60)");
+    browser.until(
+        "a moment",
+        "new Promise((done) => setTimeout(() => done(true), 300))",
+    );
+    assert_eq!(browser.js(is_off), true);
     browser.shot("unread-390");
     browser.script("document.querySelector('[data-word=allow-once]').click()");
     browser.press("o");

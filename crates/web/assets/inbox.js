@@ -2,7 +2,7 @@
 // Pending approvals: rows, cards, decisions. A decision names what was under the pointer or the focus, by
 // id, digest and ticket, and nothing that appeared by itself can be decided for a moment.
 
-import { el, fragment, swap } from "./live.js";
+import { el, fragment } from "./live.js";
 
 /** How long something that appeared by itself takes no decision. */
 const CALM_MS = 700;
@@ -32,7 +32,8 @@ export class Inbox {
         /** @type {HTMLElement} */ (entry.target).dataset.seen = "";
         this.refresh(entry.target.closest(".card"));
       }
-    });
+      // On a phone the decisions cover the end of the window: what is beneath them was not seen.
+    }, { rootMargin: matchMedia("(max-width: 720px)").matches ? "0px 0px -215px 0px" : "0px" });
   }
 
   get main() {
@@ -508,5 +509,3 @@ export class Inbox {
     }
   }
 }
-
-export { swap };
