@@ -28,7 +28,7 @@ pub use health::{HealthFacts, health_page};
 pub use inbox::{InboxFacts, RecentDecision, ended_row, inbox_page, inbox_row};
 pub use maud::Markup;
 pub use nodes::{NodesFacts, nodes_page};
-pub use policy::{ExplainedCommand, ExplainedLevel, JudgedCase, PolicyFacts, policy_page};
+pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, policy_page};
 pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
 pub use settings::{SettingsFacts, settings_page};
 pub use shell::{CONTENT_SECURITY_POLICY, shell};

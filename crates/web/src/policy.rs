@@ -25,12 +25,12 @@ pub struct PolicyFacts<'a> {
     /// Whether the reader may run cases.
     pub may_run_cases: bool,
     /// What became of the cases, or which of them cannot be read.
-    pub cases: Option<Result<&'a [JudgedCase], &'a str>>,
+    pub cases: Option<Result<&'a [ShownCase], &'a str>>,
 }
 
 /// What became of one case.
 #[derive(Debug, Clone, Default)]
-pub struct JudgedCase {
+pub struct ShownCase {
     /// None: it was skipped.
     pub passed: Option<bool>,
     pub command: String,
@@ -123,7 +123,7 @@ fn cases(facts: &PolicyFacts<'_>) -> Markup {
     }
 }
 
-fn judged_cases(judged: &[JudgedCase]) -> Markup {
+fn judged_cases(judged: &[ShownCase]) -> Markup {
     let count = |wanted: Option<bool>| judged.iter().filter(|case| case.passed == wanted).count();
     html! {
         div class="pad" id="cases-result" {

@@ -10,7 +10,7 @@ use interlock_policy::{
     AgentId, CallerInput, Evaluation, Joined, Levels, Outcome, PolicySource, RunRequest,
     can_be_approved, evaluate, quote,
 };
-use interlock_web::{ExplainedCommand, ExplainedLevel, JudgedCase};
+use interlock_web::{ExplainedCommand, ExplainedLevel, ShownCase};
 
 use crate::gateway::Gateway;
 
@@ -86,7 +86,7 @@ const MOST_CASES: usize = 1_000;
 
 /// Judges cases by the policy in force. Those that bring files of their own are left to the command
 /// line: a page makes none. The error is for the reader.
-pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<JudgedCase>, String> {
+pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<ShownCase>, String> {
     if text.len() > MOST_CASES_BYTES {
         return Err(format!(
             "the cases are longer than {MOST_CASES_BYTES} bytes: interlock policy test FILE"
@@ -111,7 +111,7 @@ pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<JudgedCas
         ));
     }
     let results = cases.run(Some(&gateway.host), None).into_iter();
-    let judged = results.map(|result| JudgedCase {
+    let judged = results.map(|result| ShownCase {
         passed: result.skipped.is_none().then_some(result.pass),
         command: result.command,
         expected: result.expected,
