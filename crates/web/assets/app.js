@@ -35,6 +35,7 @@ const page = {
   /** @type {any} */ opened: null,
   /** A page with unsaved changes says so here. @type {(() => boolean)|null} */ isDirty: null,
   pending: 0,
+  title: "Interlock",
   main,
   live: /** @type {Live} */ (/** @type {any} */ (null)),
   /** @param {string} text */

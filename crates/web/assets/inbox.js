@@ -2,10 +2,12 @@
 // Pending approvals: rows, cards, decisions. A decision names what was under the pointer or the focus, by
 // id, digest and ticket, and nothing that appeared by itself can be decided for a moment.
 
-import { el, fragment, swap } from "./live.js";
+import { el, fragment } from "./live.js";
 
 /** How long something that appeared by itself takes no decision. */
 const CALM_MS = 700;
+/** Letters that follow each other faster are text that was meant for a field. */
+const TYPING_MS = 100;
 const LEASES = [[15, "15 minutes"], [30, "30 minutes"], [60, "1 hour"], [480, "8 hours"], [1440, "1 day"]];
 
 /** @param {number} minutes */
@@ -32,7 +34,8 @@ export class Inbox {
         /** @type {HTMLElement} */ (entry.target).dataset.seen = "";
         this.refresh(entry.target.closest(".card"));
       }
-    });
+      // On a phone the decisions cover the end of the window: what is beneath them was not seen.
+    }, { rootMargin: matchMedia("(max-width: 720px)").matches ? "0px 0px -215px 0px" : "0px" });
   }
 
   get main() {
@@ -93,7 +96,8 @@ export class Inbox {
     }
     const note = card.querySelector("[data-unseen]");
     if (note) {
-      /** @type {HTMLElement} */ (note).hidden = unseen === 0 && !isMasked;
+      // Its room stays: nothing moves under the pointer.
+      note.classList.toggle("gone", unseen === 0 && !isMasked);
       note.textContent = isMasked ? "Reveal what is masked, then allow." : "Scroll to the end of the text to allow.";
     }
   }
@@ -495,8 +499,10 @@ export class Inbox {
       return this.toggle(here);
     }
     if (key === "x" && here) return this.select(here);
+    const isTyping = performance.now() - (this.typed ?? -TYPING_MS) < TYPING_MS;
+    if (key.length === 1) this.typed = performance.now();
     const card = this.card();
-    if (!(card instanceof HTMLElement)) return;
+    if (!(card instanceof HTMLElement) || isTyping) return;
     const step = card.dataset.step;
     const wanted = step
       ? { y: "[data-act=confirm]" }[key]
@@ -508,5 +514,3 @@ export class Inbox {
     }
   }
 }
-
-export { swap };

@@ -81,7 +81,7 @@ fn row(record: &AuditEntry) -> Markup {
 fn summary(body: &Value) -> String {
     let names = [
         "verdict", "decision", "ending", "what", "command", "preview", "agent", "agentId", "by",
-        "decider", "approver", "exitCode", "surface", "state", "reason",
+        "who", "decider", "approver", "exitCode", "surface", "state", "reason",
     ];
     let mut parts = Vec::new();
     for name in names {

@@ -243,7 +243,7 @@ fn decisions(approval: &PendingApproval, view: &ApprovalView, is_whole: bool) ->
         }
         div class="confirm" hidden {}
         @if offers_any {
-            p class="note" data-unseen hidden {}
+            p class="note gone" data-unseen { "Scroll to the end of the text to allow." }
             div class="forms" hidden { (forms(approval)) }
         } @else {
             p class="note" { "Not all of it can be shown here, so that it can only be denied." @if view.left_out_lines() > 0 { " " (view.left_out_lines()) " lines are left out." } }

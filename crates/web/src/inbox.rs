@@ -31,8 +31,7 @@ pub struct InboxFacts<'a> {
 #[derive(Debug, Clone)]
 pub struct RecentDecision {
     pub command: String,
-    pub decision: String,
-    pub at_ms: i64,
+    pub ended: ApprovalEnd,
 }
 
 /// The whole page.
@@ -111,7 +110,7 @@ fn nothing(facts: &InboxFacts<'_>) -> Markup {
                     @for decision in facts.recent {
                         li class="entry" {
                             code class="grow" { (text::command(&decision.command)) }
-                            span class="muted small" { (decision.decision) " " (text::at(decision.at_ms)) }
+                            span class="muted small" { (ending_word(&decision.ended)) " " (text::at(decision.ended.at_ms)) }
                         }
                     }
                 }

@@ -130,11 +130,9 @@ fn recent(gateway: &Gateway) -> Result<Vec<RecentDecision>, WireError> {
     let read = records.iter().filter_map(|record| {
         let id = record.body.get("approvalId")?.as_str()?;
         let approval = approvals.approval(id, Secrets::Masked).ok()?;
-        let ended = approval.ended.as_ref()?;
         Some(RecentDecision {
-            command: approval.command.text.clone(),
-            decision: ended.ending.as_str().to_owned(),
-            at_ms: ended.at_ms,
+            command: approval.command.text,
+            ended: approval.ended?,
         })
     });
     Ok(read.collect())

@@ -1,0 +1,36 @@
+// @ts-check
+// Small parts that pages share: questions before something is done, and text made visible.
+
+import { el } from "./live.js";
+
+/** @param {string} id @returns {any} */
+export const by = (id) => document.getElementById(id);
+
+/** Asks in words before something that cannot be taken back. @param {string} text @param {string} yes @param {...any} more
+ * @returns {Promise<boolean>} */
+export function sure(text, yes = "Yes", ...more) {
+  return new Promise((resolve) => {
+    const dialog = el("dialog", { "aria-label": text },
+      el("p", {}, text), ...more,
+      el("p", { class: "actions" },
+        el("button", { class: "button quiet", onclick: () => dialog.close("no") }, "Cancel"),
+        el("button", { class: "button primary", onclick: () => dialog.close("yes") }, yes)));
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "yes");
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+/** Asks for one line of text. @param {string} text @param {string} value @returns {Promise<string|null>} */
+export function ask(text, value) {
+  const field = el("input", { type: "text", value, "aria-label": text });
+  const answer = sure(text, "Save", el("p", {}, field));
+  field.select();
+  return answer.then((yes) => (yes ? field.value.trim() : null));
+}
+
+/** Control characters are shown, never followed. @param {string} text */
+export const printable = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => `\\u{${c.charCodeAt(0).toString(16).toUpperCase()}}`);
