@@ -238,7 +238,7 @@ impl ApprovalFeed {
     }
 
     /// Tells of an approval as it stands, which is on the disk: that it was asked, or has ended.
-    pub fn tell(&self, gateway: &Dispatcher, approval: PendingApproval) {
+    pub fn tell(&self, dispatcher: &Dispatcher, approval: PendingApproval) {
         let is_end = approval.ended.is_some();
         let approval = Arc::new(approval);
         if !self.note(&approval) {
@@ -247,19 +247,19 @@ impl ApprovalFeed {
         if is_end {
             self.wake(&approval.id, Some(&approval));
         }
-        (self.show)(&gateway.hub, &approval, None);
+        (self.show)(&dispatcher.hub, &approval, None);
     }
 
     /// Tells of an approval that was asked, and that has ended by now.
-    fn tell_past(&self, gateway: &Dispatcher, approval: PendingApproval, ended_at_ms: i64) {
+    fn tell_past(&self, dispatcher: &Dispatcher, approval: PendingApproval, ended_at_ms: i64) {
         let approval = Arc::new(approval);
         if self.note(&approval) {
-            (self.show)(&gateway.hub, &approval, Some(ended_at_ms));
+            (self.show)(&dispatcher.hub, &approval, Some(ended_at_ms));
         }
     }
 
     /// Takes back a question that could not be written. Its id may be asked about again.
-    pub fn take_back(&self, gateway: &Dispatcher, id: &str) {
+    pub fn take_back(&self, dispatcher: &Dispatcher, id: &str) {
         let Some(approval) = self.pending(id) else {
             self.wake(id, None);
             return;
@@ -271,7 +271,7 @@ impl ApprovalFeed {
             at_ms: approval.created_at_ms,
         });
         let approval = Arc::unwrap_or_clone(approval);
-        self.tell(gateway, PendingApproval { ended, ..approval });
+        self.tell(dispatcher, PendingApproval { ended, ..approval });
         self.published().forget(id);
     }
 
@@ -322,10 +322,10 @@ impl ApprovalFeed {
 
 /// Ends approvals that are not decided in time, and records background runs that ended, until the
 /// gateway ends.
-pub async fn expire(gateway: Arc<Dispatcher>) {
+pub async fn expire(dispatcher: Arc<Dispatcher>) {
     loop {
         tokio::time::sleep(EXPIRY).await;
-        let expiring = Arc::clone(&gateway);
+        let expiring = Arc::clone(&dispatcher);
         let tidy = move || {
             let approvals = expiring.host.approvals();
             approvals.expire_due()?;
@@ -341,11 +341,11 @@ pub async fn expire(gateway: Arc<Dispatcher>) {
 }
 
 /// Reads on in the record until the gateway ends.
-pub async fn follow(gateway: Arc<Dispatcher>) {
+pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut next = None;
     let mut look = RecordLook::default();
     loop {
-        let (reader, from) = (Arc::clone(&gateway), next);
+        let (reader, from) = (Arc::clone(&dispatcher), next);
         match blocking(move || read(&reader, from)).await {
             Ok(Ok((records, following))) => {
                 next = Some(following);
@@ -357,16 +357,16 @@ pub async fn follow(gateway: Arc<Dispatcher>) {
             Err(_) => return,
         }
         tokio::select! {
-            () = gateway.approvals.changed.notified() => {}
-            () = look.again(gateway.host.store(), LOOK) => {}
+            () = dispatcher.approvals.changed.notified() => {}
+            () = look.again(dispatcher.host.store(), LOOK) => {}
         }
     }
 }
 
 /// Tells what the records from this one on say. How many there were, and the number of the one after
 /// them; without a number: none, and where to begin.
-fn read(gateway: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), HostError> {
-    let approvals = gateway.host.approvals();
+fn read(dispatcher: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), HostError> {
+    let approvals = dispatcher.host.approvals();
     let Some(from) = from else {
         return Ok((0, approvals.audit_head()?.seq + 1));
     };
@@ -376,14 +376,14 @@ fn read(gateway: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), HostErr
         ..AuditFilter::default()
     })?;
     let following = records.last().map_or(from, |record| record.seq + 1);
-    let feed = &gateway.approvals;
+    let feed = &dispatcher.approvals;
     let changes = records.iter().filter_map(approval_change);
     let unpublished: Vec<ApprovalChange> = changes
         .filter(|change| !feed.is_published(change))
         .collect();
     if !unpublished.is_empty() {
         // Other processes may be about to wait for the disk.
-        gateway.host.store().sync().map_err(HostError::from)?;
+        dispatcher.host.store().sync().map_err(HostError::from)?;
     }
     for change in unpublished {
         if feed.is_published(&change) {
@@ -396,9 +396,9 @@ fn read(gateway: &Dispatcher, from: Option<u64>) -> Result<(usize, u64), HostErr
                     (ApprovalChange::Asked { .. }, Some(end)) => {
                         let ended = None;
                         let approval = PendingApproval { ended, ..approval };
-                        feed.tell_past(gateway, approval, end.at_ms);
+                        feed.tell_past(dispatcher, approval, end.at_ms);
                     }
-                    _ => feed.tell(gateway, approval),
+                    _ => feed.tell(dispatcher, approval),
                 }
             }
             Err(error) => {

@@ -69,7 +69,7 @@ impl Events {
 /// Watches one session until it is dropped.
 #[derive(Debug)]
 pub struct SessionListener {
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     session_key: String,
     events: mpsc::Receiver<Value>,
 }
@@ -82,17 +82,17 @@ impl SessionListener {
 
 impl Drop for SessionListener {
     fn drop(&mut self) {
-        self.gateway.events.listeners().remove(&self.session_key);
+        self.dispatcher.events.listeners().remove(&self.session_key);
     }
 }
 
 /// Watches a session that no other client watches: the key is the listener's own.
-pub fn listen(gateway: &Arc<Dispatcher>, session_key: String) -> SessionListener {
+pub fn listen(dispatcher: &Arc<Dispatcher>, session_key: String) -> SessionListener {
     let (sender, events) = mpsc::channel(WAITING);
-    let mut listeners = gateway.events.listeners();
+    let mut listeners = dispatcher.events.listeners();
     listeners.insert(session_key.clone(), sender);
     SessionListener {
-        gateway: Arc::clone(gateway),
+        dispatcher: Arc::clone(dispatcher),
         session_key,
         events,
     }
@@ -114,17 +114,17 @@ pub fn view(event: &SessionEvent) -> Value {
 }
 
 /// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
-pub async fn follow(gateway: Arc<Dispatcher>) {
+pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut look = RecordLook::default();
     let mut after = None;
     loop {
-        let (reader, from) = (Arc::clone(&gateway), after);
+        let (reader, from) = (Arc::clone(&dispatcher), after);
         match blocking(move || read(&reader, from)).await {
             Ok(Ok((events, last))) => {
                 after = Some(last);
                 for event in &events {
-                    broadcast(&gateway, SESSION_EVENT, &view(event));
-                    gateway.events.tell(event);
+                    broadcast(&dispatcher, SESSION_EVENT, &view(event));
+                    dispatcher.events.tell(event);
                 }
                 if events.len() == PAGE {
                     continue;
@@ -133,16 +133,22 @@ pub async fn follow(gateway: Arc<Dispatcher>) {
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return,
         }
-        gateway.events.wait(&mut look, gateway.host.store()).await;
+        dispatcher
+            .events
+            .wait(&mut look, dispatcher.host.store())
+            .await;
     }
 }
 
 /// The events behind this one, and the last of them. Without one: none, and where to begin.
-fn read(gateway: &Dispatcher, after: Option<i64>) -> Result<(Vec<SessionEvent>, i64), HostError> {
+fn read(
+    dispatcher: &Dispatcher,
+    after: Option<i64>,
+) -> Result<(Vec<SessionEvent>, i64), HostError> {
     let Some(after) = after else {
-        return Ok((Vec::new(), gateway.host.store().last_event()?));
+        return Ok((Vec::new(), dispatcher.host.store().last_event()?));
     };
-    let events = gateway.host.approvals().events_after(after, PAGE)?;
+    let events = dispatcher.host.approvals().events_after(after, PAGE)?;
     let last = events.last().map_or(after, |event| event.id);
     Ok((events, last))
 }

@@ -14,13 +14,13 @@ use crate::work::{CallError, blocking};
 const STRIDE: usize = 500;
 
 /// Looks at all sessions once, so that the first list does not wait for that.
-pub async fn prepare(gateway: Arc<Dispatcher>) {
-    let _ = blocking(move || gateway.supervisor.session_index()).await;
+pub async fn prepare(dispatcher: Arc<Dispatcher>) {
+    let _ = blocking(move || dispatcher.supervisor.session_index()).await;
 }
 
 /// One page, for this caller.
 pub async fn page(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
     request: SessionListRequest,
 ) -> Result<Result<SessionPage, ProcessError>, CallError> {
@@ -31,7 +31,7 @@ pub async fn page(
         },
         None => ProcessCaller::Operator,
     };
-    let (here, wanted) = (Arc::clone(gateway), request.clone());
+    let (here, wanted) = (Arc::clone(dispatcher), request.clone());
     let here = blocking(move || {
         let process = here.host.process(caller, here.supervisor.clone())?;
         process.page(&wanted)
@@ -40,14 +40,14 @@ pub async fn page(
         Ok(here) => here,
         Err(error) => return Ok(Err(error)),
     };
-    let elsewhere = sessions::page(gateway, who, &request).await;
+    let elsewhere = sessions::page(dispatcher, who, &request).await;
     Ok(Ok(SessionPage::merged([here, elsewhere], request.limit)))
 }
 
 /// All sessions that pass, page by page: the first ones behind the place where the request begins,
 /// and how many pass in all.
 pub async fn filtered(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
     mut request: SessionListRequest,
     passes: impl Fn(&SessionSummary) -> bool,
@@ -57,7 +57,7 @@ pub async fn filtered(
     let mut found = SessionPage::default();
     let mut total = 0_u64;
     loop {
-        let page = match page(gateway, who, request.clone()).await? {
+        let page = match page(dispatcher, who, request.clone()).await? {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
         };

@@ -30,31 +30,37 @@ const AT_ONCE: usize = 16;
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
 
 /// Wakes until the gateway ends.
-pub async fn follow(gateway: Arc<Dispatcher>) {
+pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut look = RecordLook::default();
     let mut up_to = loop {
-        let reader = Arc::clone(&gateway);
+        let reader = Arc::clone(&dispatcher);
         match blocking(move || reader.host.store().events_reader(READER)).await {
             Ok(Ok(up_to)) => break up_to,
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return,
         }
-        gateway.events.wait(&mut look, gateway.host.store()).await;
+        dispatcher
+            .events
+            .wait(&mut look, dispatcher.host.store())
+            .await;
     };
     loop {
-        let reader = Arc::clone(&gateway);
+        let reader = Arc::clone(&dispatcher);
         match blocking(move || read(&reader, up_to)).await {
             Ok(Ok((events, wake))) => {
                 if let Some(last) = events.last() {
                     up_to = last.id;
-                    tell_all(&gateway, &wake, events).await;
+                    tell_all(&dispatcher, &wake, events).await;
                     continue;
                 }
             }
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return,
         }
-        gateway.events.wait(&mut look, gateway.host.store()).await;
+        dispatcher
+            .events
+            .wait(&mut look, dispatcher.host.store())
+            .await;
     }
 }
 
@@ -65,11 +71,11 @@ struct Wake {
     command: Result<(), ConfigInWorkspace>,
 }
 
-fn read(gateway: &Dispatcher, after: i64) -> Result<(Vec<SessionEvent>, Wake), HostError> {
-    let events = gateway.host.approvals().events_after(after, AT_ONCE)?;
-    let config = gateway.host.config()?;
+fn read(dispatcher: &Dispatcher, after: i64) -> Result<(Vec<SessionEvent>, Wake), HostError> {
+    let events = dispatcher.host.approvals().events_after(after, AT_ONCE)?;
+    let config = dispatcher.host.config()?;
     // Looked at each time: config, workspaces and links change while the gateway runs.
-    let command = gateway.host.check_wake_command(config.config());
+    let command = dispatcher.host.check_wake_command(config.config());
     let wake = Wake {
         settings: config.config().gateway.wake.clone(),
         command,
@@ -77,16 +83,16 @@ fn read(gateway: &Dispatcher, after: i64) -> Result<(Vec<SessionEvent>, Wake), H
     Ok((events, wake))
 }
 
-async fn tell_all(gateway: &Arc<Dispatcher>, wake: &Wake, events: Vec<SessionEvent>) {
+async fn tell_all(dispatcher: &Arc<Dispatcher>, wake: &Wake, events: Vec<SessionEvent>) {
     let last = events.last().map_or(0, |event| event.id);
     // An event that was delivered in the answer to its own call wakes no session any more.
     let wakes = |event: &&SessionEvent| event.wakes && event.delivered_at_ms.is_none();
     let calls = events
         .iter()
         .filter(wakes)
-        .map(|event| tell(gateway, wake, event));
+        .map(|event| tell(dispatcher, wake, event));
     join_all(calls).await;
-    let writer = Arc::clone(gateway);
+    let writer = Arc::clone(dispatcher);
     let marked = blocking(move || writer.host.store().events_read(READER, last)).await;
     if let Ok(Err(error)) = marked {
         tracing::warn!(%error, "a wake call may be made again");
@@ -94,22 +100,22 @@ async fn tell_all(gateway: &Arc<Dispatcher>, wake: &Wake, events: Vec<SessionEve
 }
 
 /// Tries until it succeeds or is given up.
-async fn tell(gateway: &Arc<Dispatcher>, wake: &Wake, event: &SessionEvent) {
+async fn tell(dispatcher: &Arc<Dispatcher>, wake: &Wake, event: &SessionEvent) {
     let body = json!({ "type": "session.event", "event": events::view(event) }).to_string();
     let settings = &wake.settings;
     let (url, command) = (settings.url.as_deref(), settings.command.as_deref());
     if let Some(url) = url {
         let fingerprint = settings.tls_fingerprint.as_deref();
-        let call = || post::post(&gateway.wake_key, url, fingerprint, event.id, &body);
+        let call = || post::post(&dispatcher.wake_key, url, fingerprint, event.id, &body);
         let sent = attempts(call).await;
-        gave_up(gateway, "wake:url", event, sent).await;
+        gave_up(dispatcher, "wake:url", event, sent).await;
     }
     if let Some(argv) = command.filter(|argv| !argv.is_empty()) {
         let sent = match &wake.command {
-            Ok(()) => attempts(|| command::run(gateway, argv, event, &body)).await,
+            Ok(()) => attempts(|| command::run(dispatcher, argv, event, &body)).await,
             Err(refused) => Err(format!("{}: {refused}", ConfigInWorkspace::CODE)),
         };
-        gave_up(gateway, "wake:command", event, sent).await;
+        gave_up(dispatcher, "wake:command", event, sent).await;
     }
 }
 
@@ -129,7 +135,7 @@ async fn attempts<F: Future<Output = Result<(), String>>>(
 
 /// Records a failed wake. Without the URL: it may hold a secret.
 async fn gave_up(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     surface: &'static str,
     event: &SessionEvent,
     sent: Result<(), String>,
@@ -146,7 +152,7 @@ async fn gave_up(
         "attempts": PAUSES.len() + 1,
         "detail": detail.chars().take(1000).collect::<String>(),
     });
-    let writer = Arc::clone(gateway);
+    let writer = Arc::clone(dispatcher);
     let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
     let written = blocking(move || {
         writer

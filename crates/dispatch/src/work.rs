@@ -35,10 +35,10 @@ pub const MAX_WAITING: usize = 512;
 
 /// Does work that lasts as long as a run may.
 pub async fn waiting<T: Send + 'static>(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, CallError> {
-    let place = Arc::clone(&gateway.waiting).acquire_owned().await;
+    let place = Arc::clone(&dispatcher.waiting).acquire_owned().await;
     let place = place.map_err(|_| CallError::Stopping)?;
     blocking(move || {
         let _place = place;

@@ -44,6 +44,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
 fn archive(gateway: &Gateway) -> Result<Vec<ArchivedAudit>, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let config = gateway
+        .dispatcher
         .host
         .config()
         .map_err(|error: HostError| said(&error))?;
@@ -54,7 +55,7 @@ fn archive(gateway: &Gateway) -> Result<Vec<ArchivedAudit>, String> {
     let before = now.saturating_sub(days.saturating_mul(DAY_MS));
     let number = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
     let author = Author::new(AUTHOR.to_owned()).map_err(|error| said(&error))?;
-    let store = gateway.host.store();
+    let store = gateway.dispatcher.host.store();
     let directory = store.state_dir().join(ARCHIVE_NAME);
     let archived = store.archive_audit(number(before), &directory, &author, number(now));
     archived.map_err(|error: ArchiveError| said(&error))

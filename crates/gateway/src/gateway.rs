@@ -138,14 +138,6 @@ pub struct Gateway {
     pub(crate) version: &'static str,
 }
 
-impl std::ops::Deref for Gateway {
-    type Target = Dispatcher;
-
-    fn deref(&self) -> &Dispatcher {
-        &self.dispatcher
-    }
-}
-
 impl Gateway {
     pub(crate) fn open(
         options: GatewayOptions,
@@ -185,7 +177,7 @@ impl Gateway {
 
     /// A path of the config, where `~` is the user's home directory.
     pub(crate) fn path(&self, text: &str) -> PathBuf {
-        let home = self.host.home().unwrap_or("/");
+        let home = self.dispatcher.host.home().unwrap_or("/");
         match text.strip_prefix("~/") {
             _ if text == "~" => PathBuf::from(home),
             Some(rest) => PathBuf::from(home).join(rest),

@@ -24,7 +24,7 @@ pub fn is_claimed(run: &SystemRun) -> bool {
 /// The run that the record allows, with its one use taken. What the caller sent must be what was
 /// asked about; what is sent on is what was stored. Waits for the disk.
 pub fn redeem(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     client: &Client,
     node_id: &str,
     run: &SystemRun,
@@ -33,7 +33,7 @@ pub fn redeem(
     if id.is_empty() {
         return Err(refusal::MISSING_RUN_ID.error());
     }
-    let approval = gateway.host.approvals().approval(id, Secrets::Masked);
+    let approval = dispatcher.host.approvals().approval(id, Secrets::Masked);
     let approval = approval.map_err(|error| refused(&error))?;
     // By its whole id, and only what was asked about another host.
     let Some(subject) = approval.remote.filter(|_| approval.id == id) else {
@@ -52,7 +52,7 @@ pub fn redeem(
         Some(_) => {}
     }
     let plan = check_request(&details, run)?;
-    let decision = gateway.host.approvals().use_remote(id);
+    let decision = dispatcher.host.approvals().use_remote(id);
     let decision = decision.map_err(|error| refused(&error))?;
     Ok(approved_run(plan, run, id, decision))
 }

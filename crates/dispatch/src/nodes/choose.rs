@@ -131,7 +131,11 @@ pub struct Wishes {
 impl Wishes {
     /// The first node that call, session or config names; but no call and no session leaves the
     /// node that its agent is bound to. Waits for the disk.
-    pub fn choose(&self, gateway: &Dispatcher, rules: &GatewayNodes) -> Result<Arc<Node>, NoNode> {
+    pub fn choose(
+        &self,
+        dispatcher: &Dispatcher,
+        rules: &GatewayNodes,
+    ) -> Result<Arc<Node>, NoNode> {
         let given = |wish: &Option<String>| {
             let wish = wish.as_deref().map(str::trim);
             wish.filter(|wish| !wish.is_empty()).map(str::to_owned)
@@ -139,7 +143,7 @@ impl Wishes {
         let asked = given(&self.call).or_else(|| given(&self.session));
         let bound = given(&self.bound);
         let usual = given(&self.usual);
-        let named = with_directory(gateway, |directory| {
+        let named = with_directory(dispatcher, |directory| {
             if let (Some(asked), Some(bound)) = (&asked, &bound) {
                 let bound_to = find(directory, bound)?;
                 let is_it = find(directory, asked).is_ok_and(|found| found.id == bound_to.id);
@@ -155,18 +159,18 @@ impl Wishes {
             Ok(named.transpose()?.cloned())
         })??;
         match named {
-            Some(found) => named_node(gateway, rules, &found),
-            None => only(gateway, rules),
+            Some(found) => named_node(dispatcher, rules, &found),
+            None => only(dispatcher, rules),
         }
     }
 }
 
 fn named_node(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     rules: &GatewayNodes,
     found: &KnownNode,
 ) -> Result<Arc<Node>, NoNode> {
-    let Some(node) = gateway.nodes.get(&found.id) else {
+    let Some(node) = dispatcher.nodes.get(&found.id) else {
         return Err(NoNode::NotConnected(NodeNames::one(found)));
     };
     if can_run(&node, rules) {
@@ -181,13 +185,13 @@ fn can_run(node: &Node, rules: &GatewayNodes) -> bool {
 }
 
 /// The only one that is connected and can run commands.
-fn only(gateway: &Dispatcher, rules: &GatewayNodes) -> Result<Arc<Node>, NoNode> {
-    let connected = gateway.nodes.connected().into_iter();
+fn only(dispatcher: &Dispatcher, rules: &GatewayNodes) -> Result<Arc<Node>, NoNode> {
+    let connected = dispatcher.nodes.connected().into_iter();
     let mut able: Vec<Arc<Node>> = connected.filter(|node| can_run(node, rules)).collect();
     if able.len() == 1 {
         return Ok(able.remove(0));
     }
-    let why = with_directory(gateway, |directory| match able.len() {
+    let why = with_directory(dispatcher, |directory| match able.len() {
         0 if directory.count(NodeFilter::All) == 0 => NoNode::None,
         0 if directory.count(NodeFilter::Connected) == 0 => {
             NoNode::NotConnected(NodeNames::listed(directory, NodeFilter::All))
@@ -203,8 +207,8 @@ fn only(gateway: &Dispatcher, rules: &GatewayNodes) -> Result<Arc<Node>, NoNode>
 }
 
 /// Whether this name means that node. Waits for the disk.
-pub fn is_node(gateway: &Dispatcher, name: &str, node_id: &str) -> bool {
-    let is_it = with_directory(gateway, |directory| {
+pub fn is_node(dispatcher: &Dispatcher, name: &str, node_id: &str) -> bool {
+    let is_it = with_directory(dispatcher, |directory| {
         find(directory, name).is_ok_and(|found| *found.id == *node_id)
     });
     is_it.unwrap_or(false)

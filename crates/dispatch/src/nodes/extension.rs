@@ -24,8 +24,8 @@ const MAX_ANSWER: usize = 8 * 1024 * 1024;
 
 /// What only this gateway knows, another text for each node: a node that shows it to another one
 /// gives nothing away.
-pub fn owner(gateway: &Dispatcher, node_id: &str) -> Secret {
-    let key = gateway.device_key.expose().as_bytes();
+pub fn owner(dispatcher: &Dispatcher, node_id: &str) -> Secret {
+    let key = dispatcher.device_key.expose().as_bytes();
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else {
         // A key of any length is taken.
         return Secret::default();
@@ -38,7 +38,7 @@ pub fn owner(gateway: &Dispatcher, node_id: &str) -> Secret {
 /// Asks a node that keeps sessions, and reads the answer. `waits` is how long the node was asked to
 /// wait.
 pub async fn ask<P: Params, T: DeserializeOwned>(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node: &Node,
     params: &P,
     waits: Duration,
@@ -52,7 +52,7 @@ pub async fn ask<P: Params, T: DeserializeOwned>(
         node_timeout_ms: None,
         idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
     };
-    let (payload, text) = gateway.nodes.invoke(node, invocation).await?;
+    let (payload, text) = dispatcher.nodes.invoke(node, invocation).await?;
     if text.is_some_and(|text| text.len() > MAX_ANSWER) {
         return Err(invalid("it is too long"));
     }

@@ -37,16 +37,20 @@ impl KnownNodes {
 /// Looks into the directory. `look` must not call the store. Waits for the disk where the directory
 /// has to be read.
 pub fn with_directory<T>(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     look: impl FnOnce(&NodeDirectory) -> T,
 ) -> Result<T, StoreError> {
-    let known = &gateway.nodes.known;
+    let known = &dispatcher.nodes.known;
     if let Some(directory) = known.directory().as_ref() {
         return Ok(look(directory));
     }
     let _turn = known.take_turn();
     let is_there = known.directory().is_some();
-    let loaded = if is_there { None } else { Some(load(gateway)?) };
+    let loaded = if is_there {
+        None
+    } else {
+        Some(load(dispatcher)?)
+    };
     let mut directory = known.directory();
     if let Some(loaded) = loaded {
         *directory = Some(loaded);
@@ -56,15 +60,15 @@ pub fn with_directory<T>(
 
 /// The store or the connections know something else of a node. Waits for the disk; never called
 /// within a change of the store.
-pub fn refresh(gateway: &Dispatcher, id: &str) {
-    let known = &gateway.nodes.known;
+pub fn refresh(dispatcher: &Dispatcher, id: &str) {
+    let known = &dispatcher.nodes.known;
     let _turn = known.take_turn();
     if known.directory().is_none() {
         return;
     }
-    let paired = gateway.host.store().paired(&[id]);
+    let paired = dispatcher.host.store().paired(&[id]);
     let paired = paired.map(|mut paired| paired.pop().unwrap_or_default());
-    let live = gateway.nodes.get(id);
+    let live = dispatcher.nodes.get(id);
     let mut directory = known.directory();
     match (paired, directory.as_mut()) {
         (Ok(paired), Some(shown)) => match known_node(id, &paired, live.as_deref()) {
@@ -79,8 +83,8 @@ pub fn refresh(gateway: &Dispatcher, id: &str) {
     }
 }
 
-fn load(gateway: &Dispatcher) -> Result<NodeDirectory, StoreError> {
-    let store = gateway.host.store();
+fn load(dispatcher: &Dispatcher) -> Result<NodeDirectory, StoreError> {
+    let store = dispatcher.host.store();
     let mut all: std::collections::HashMap<String, Paired> = std::collections::HashMap::new();
     for device in store.devices()? {
         let paired = all.entry(device.device_id.clone()).or_default();
@@ -90,13 +94,13 @@ fn load(gateway: &Dispatcher) -> Result<NodeDirectory, StoreError> {
         let paired = all.entry(node.node_id.clone()).or_default();
         paired.node = Some(node);
     }
-    let live = gateway.nodes.connected();
+    let live = dispatcher.nodes.connected();
     for node in &live {
         all.entry(node.id.clone()).or_default();
     }
     let mut directory = NodeDirectory::default();
     for (id, paired) in &all {
-        let live = gateway.nodes.get(id);
+        let live = dispatcher.nodes.get(id);
         if let Some(node) = known_node(id, paired, live.as_deref()) {
             directory.put(node);
         }

@@ -17,17 +17,17 @@ use crate::dispatcher::Dispatcher;
 use crate::work::store_failed;
 
 /// One page of the known nodes, by name, with the commands that can be used. Waits for the disk.
-pub fn page(gateway: &Dispatcher, asked: &params::NodeList) -> Result<NodeListing, WireError> {
+pub fn page(dispatcher: &Dispatcher, asked: &params::NodeList) -> Result<NodeListing, WireError> {
     let after = asked.cursor.as_deref().map(list_key).transpose()?;
     let limit = asked.limit.and_then(|limit| usize::try_from(limit).ok());
     let limit = limit.unwrap_or(MAX_LISTED_NODES).min(MAX_LISTED_NODES);
-    let looked = with_directory(gateway, |directory| {
+    let looked = with_directory(dispatcher, |directory| {
         select(directory, asked, after.as_ref(), limit)
     });
     let (total, mut keys, has_more) = looked.map_err(store_failed)?;
     let ids: Vec<&str> = keys.iter().map(|key| key.id.as_ref()).collect();
     // A node that was removed since has no entry.
-    let nodes = entries(gateway, &ids).map_err(store_failed)?;
+    let nodes = entries(dispatcher, &ids).map_err(store_failed)?;
     let last = keys.pop().filter(|_| has_more);
     Ok(NodeListing {
         ts: now_ms(),
@@ -75,17 +75,17 @@ fn select(
 }
 
 /// One node by its id. Waits for the disk.
-pub fn entry(gateway: &Dispatcher, id: &str) -> Result<Option<NodeEntry>, StoreError> {
-    Ok(entries(gateway, &[id])?.pop())
+pub fn entry(dispatcher: &Dispatcher, id: &str) -> Result<Option<NodeEntry>, StoreError> {
+    Ok(entries(dispatcher, &[id])?.pop())
 }
 
-fn entries(gateway: &Dispatcher, ids: &[&str]) -> Result<Vec<NodeEntry>, StoreError> {
-    let config = gateway.host.config().ok();
+fn entries(dispatcher: &Dispatcher, ids: &[&str]) -> Result<Vec<NodeEntry>, StoreError> {
+    let config = dispatcher.host.config().ok();
     // Where there are no rules to go by, nothing can be used.
     let rules = config.as_ref().map(|config| &config.config().gateway.nodes);
-    let paired = gateway.host.store().paired(ids)?;
+    let paired = dispatcher.host.store().paired(ids)?;
     let entries = ids.iter().zip(paired).filter_map(|(id, paired)| {
-        let live = gateway.nodes.get(id);
+        let live = dispatcher.nodes.get(id);
         match live {
             Some(node) => Some(connected(&node, paired.node.is_some(), rules)),
             None => away(id, paired, rules),

@@ -170,17 +170,17 @@ impl Nodes {
 
 /// Takes a node in. What it may be used for was approved earlier; what is new about it waits for a
 /// person. Waits for the disk.
-pub fn welcome(gateway: &Dispatcher, client: &Arc<Client>) -> Result<(), WireError> {
+pub fn welcome(dispatcher: &Dispatcher, client: &Arc<Client>) -> Result<(), WireError> {
     let Some(id) = client.device.clone() else {
         return Ok(());
     };
-    let config = gateway.host.config();
+    let config = dispatcher.host.config();
     let config = config.map_err(|error| WireError::unavailable(error.to_string()))?;
     let program = &client.program;
     let platform = Platform::of(&program.platform, program.device_family.as_deref());
     let declared = platform.cut(&client.commands, &config.config().gateway.nodes);
-    let most = gateway.limits.pairing_requests;
-    let seen = gateway
+    let most = dispatcher.limits.pairing_requests;
+    let seen = dispatcher
         .host
         .store()
         .change(|change| meet(change, client, &id, &declared, most));
@@ -192,14 +192,14 @@ pub fn welcome(gateway: &Dispatcher, client: &Arc<Client>) -> Result<(), WireErr
         declared,
         approved: Mutex::new(seen.approved),
     });
-    let former = gateway.nodes.lock().nodes.insert(id, Arc::clone(&node));
-    refresh(gateway, &node.id);
+    let former = dispatcher.nodes.lock().nodes.insert(id, Arc::clone(&node));
+    refresh(dispatcher, &node.id);
     if let Some(former) = former.filter(|former| former.client.connection != client.connection) {
         take_over(&former, client);
     }
     if let Some(request) = &seen.request {
         if seen.is_new {
-            crate::clients::broadcast(gateway, event::NODE_PAIR_REQUESTED, request);
+            crate::clients::broadcast(dispatcher, event::NODE_PAIR_REQUESTED, request);
         }
         // So that the owner of the node's machine sees what it waits for.
         if node.is_interlock()
@@ -378,16 +378,16 @@ pub fn listed(request: &PairingRequest) -> NodePairRequested {
 }
 
 /// Tells operators, and the node itself, how a request ended.
-pub fn resolved(gateway: &Dispatcher, request_id: &str, node_id: &str, decision: &str) {
+pub fn resolved(dispatcher: &Dispatcher, request_id: &str, node_id: &str, decision: &str) {
     let payload = NodePairResolved {
         request_id: request_id.to_owned(),
         node_id: node_id.to_owned(),
         decision: decision.to_owned(),
         ts: now_ms(),
     };
-    crate::clients::broadcast(gateway, event::NODE_PAIR_RESOLVED, &payload);
+    crate::clients::broadcast(dispatcher, event::NODE_PAIR_RESOLVED, &payload);
     if let (Some(node), Ok(event)) = (
-        gateway.nodes.get(node_id),
+        dispatcher.nodes.get(node_id),
         Event::new(event::NODE_PAIR_RESOLVED, &payload),
     ) {
         node.client.tell(&event);
@@ -396,10 +396,10 @@ pub fn resolved(gateway: &Dispatcher, request_id: &str, node_id: &str, decision:
 
 /// A connection of a node has gone: its work fails, and another connection of the same node takes
 /// its place if there is one. Waits for the disk.
-pub fn farewell(gateway: &Dispatcher, client: &Arc<Client>) {
+pub fn farewell(dispatcher: &Dispatcher, client: &Arc<Client>) {
     let Some(id) = &client.device else { return };
     let was_routed = {
-        let mut state = gateway.nodes.lock();
+        let mut state = dispatcher.nodes.lock();
         let is_routed = |node: &Arc<Node>| node.client.connection == client.connection;
         let routed = state.nodes.get(id).is_some_and(is_routed);
         if routed {
@@ -408,11 +408,11 @@ pub fn farewell(gateway: &Dispatcher, client: &Arc<Client>) {
         routed
     };
     // Nothing more is given to it, so this is all that it owes.
-    gateway.nodes.fail_waiting(&client.connection);
+    dispatcher.nodes.fail_waiting(&client.connection);
     if !was_routed {
         return;
     }
-    let seen = gateway.host.store().change(|change| {
+    let seen = dispatcher.host.store().change(|change| {
         if let Some(mut node) = change.node(id)? {
             node.last_seen_at_ms = now_ms();
             change.put_node(&node)?;
@@ -422,14 +422,14 @@ pub fn farewell(gateway: &Dispatcher, client: &Arc<Client>) {
     if let Err(error) = seen {
         tracing::warn!(%error, node = id, "when a node was last seen is not stored");
     }
-    refresh(gateway, id);
-    let twins = gateway.hub.of_device(id).into_iter();
+    refresh(dispatcher, id);
+    let twins = dispatcher.hub.of_device(id).into_iter();
     let twin = twins
         .filter(|other| other.role == client.role && other.connection != client.connection)
         .max_by_key(|other| other.connected_at_ms);
     if let Some(twin) = twin
-        && gateway.nodes.get(id).is_none()
-        && let Err(error) = welcome(gateway, &twin)
+        && dispatcher.nodes.get(id).is_none()
+        && let Err(error) = welcome(dispatcher, &twin)
     {
         tracing::warn!(%error, node = id, "another connection of the node is not used");
     }

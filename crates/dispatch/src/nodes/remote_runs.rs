@@ -50,16 +50,16 @@ pub fn parse(id: &str) -> Option<(&str, &str)> {
 /// A run that a caller of this process waits for. Meanwhile that caller records its end.
 #[derive(Debug)]
 pub struct AwaitedRun {
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     run_id: String,
 }
 
 impl AwaitedRun {
-    pub fn new(gateway: &Arc<Dispatcher>, run_id: &str) -> Self {
+    pub fn new(dispatcher: &Arc<Dispatcher>, run_id: &str) -> Self {
         let id = run_id.to_owned();
-        gateway.nodes.lock().awaited.insert(id.clone(), None);
+        dispatcher.nodes.lock().awaited.insert(id.clone(), None);
         Self {
-            gateway: Arc::clone(gateway),
+            dispatcher: Arc::clone(dispatcher),
             run_id: id,
         }
     }
@@ -67,7 +67,7 @@ impl AwaitedRun {
     /// Sets the name of its session. While a caller waits for it, it is not listed as a background
     /// session.
     pub fn called(&self, name: &str) {
-        let mut state = self.gateway.nodes.lock();
+        let mut state = self.dispatcher.nodes.lock();
         state
             .awaited
             .insert(self.run_id.clone(), Some(name.to_owned()));
@@ -76,7 +76,7 @@ impl AwaitedRun {
 
 impl Drop for AwaitedRun {
     fn drop(&mut self) {
-        self.gateway.nodes.lock().awaited.remove(&self.run_id);
+        self.dispatcher.nodes.lock().awaited.remove(&self.run_id);
     }
 }
 
@@ -111,66 +111,75 @@ impl Nodes {
 }
 
 /// A node came, or came back: all that it runs for this gateway is looked at.
-pub async fn reconcile(gateway: Arc<Dispatcher>, node_id: String) {
-    let (reader, of) = (Arc::clone(&gateway), node_id.clone());
+pub async fn reconcile(dispatcher: Arc<Dispatcher>, node_id: String) {
+    let (reader, of) = (Arc::clone(&dispatcher), node_id.clone());
     let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
     let Ok(Ok(runs)) = runs else {
         tracing::warn!(node = node_id, "its runs cannot be looked up");
         return;
     };
     for run in runs {
-        reconcile_run(&gateway, &node_id, run).await;
+        reconcile_run(&dispatcher, &node_id, run).await;
     }
 }
 
 /// A node is not asked any more: what became of its runs will not be known here.
-pub async fn abandon(gateway: &Arc<Dispatcher>, node_id: &str) {
-    let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
+pub async fn abandon(dispatcher: &Arc<Dispatcher>, node_id: &str) {
+    let (reader, of) = (Arc::clone(dispatcher), node_id.to_owned());
     let runs = blocking(move || reader.host.remote_runs(Some(&of))).await;
     for run in runs.ok().and_then(Result::ok).unwrap_or_default() {
-        if !gateway.nodes.is_awaited(&run.id) {
-            record_end(gateway, run, None, String::new(), EndListener::SessionEvent).await;
+        if !dispatcher.nodes.is_awaited(&run.id) {
+            record_end(
+                dispatcher,
+                run,
+                None,
+                String::new(),
+                EndListener::SessionEvent,
+            )
+            .await;
         }
     }
 }
 
 /// A node says that a run of this gateway has ended: it is asked how.
-pub async fn run_has_ended(gateway: &Arc<Dispatcher>, node_id: &str, run_id: &str) {
-    let (reader, of) = (Arc::clone(gateway), node_id.to_owned());
+pub async fn run_has_ended(dispatcher: &Arc<Dispatcher>, node_id: &str, run_id: &str) {
+    let (reader, of) = (Arc::clone(dispatcher), node_id.to_owned());
     let id = run_id.to_owned();
     // Only runs of this very node.
     let run = blocking(move || reader.host.remote_run(&of, &id)).await;
     if let Some(run) = run.ok().and_then(Result::ok).flatten() {
-        reconcile_run(gateway, node_id, run).await;
+        reconcile_run(dispatcher, node_id, run).await;
     }
 }
 
 /// Looks at one run, and records what is found out about it.
-pub async fn reconcile_run(gateway: &Arc<Dispatcher>, node_id: &str, run: OpenRun) {
+pub async fn reconcile_run(dispatcher: &Arc<Dispatcher>, node_id: &str, run: OpenRun) {
     for _ in 0..TRIES {
-        let Some(node) = connected_interlock_node(gateway, node_id) else {
+        let Some(node) = connected_interlock_node(dispatcher, node_id) else {
             return;
         };
-        if gateway.nodes.is_cancelled(&run.id) && cancel(gateway, &node, &run.id).await.is_ok() {
-            gateway.nodes.lock().cancelled.remove(&run.id);
+        if dispatcher.nodes.is_cancelled(&run.id)
+            && cancel(dispatcher, &node, &run.id).await.is_ok()
+        {
+            dispatcher.nodes.lock().cancelled.remove(&run.id);
         }
         let read = RunRead {
-            owner: owner(gateway, node_id),
+            owner: owner(dispatcher, node_id),
             run_id: run.id.clone(),
             // Its end is what an event shows.
             show_chars: Some(2 * EVENT_TAIL_CHARS),
             ..RunRead::default()
         };
         let followed: Result<Followed, WireError> =
-            ask(gateway, &node, &read, Duration::ZERO).await;
+            ask(dispatcher, &node, &read, Duration::ZERO).await;
         match followed {
-            Ok(followed) => return learned(gateway, node_id, &run, &followed).await,
+            Ok(followed) => return learned(dispatcher, node_id, &run, &followed).await,
             // It was never started there, or was forgotten there.
             Err(error) if node_code(&error) == Some("SESSION_NOT_FOUND") => {
-                if gateway.nodes.is_awaited(&run.id) {
+                if dispatcher.nodes.is_awaited(&run.id) {
                     return;
                 }
-                let outcome = match cancel(gateway, &node, &run.id).await {
+                let outcome = match cancel(dispatcher, &node, &run.id).await {
                     Ok(gone) => match gone.state {
                         GoneState::Never => Some(never()),
                         GoneState::Over => gone.outcome.as_ref().and_then(reported_outcome),
@@ -179,7 +188,7 @@ pub async fn reconcile_run(gateway: &Arc<Dispatcher>, node_id: &str, run: OpenRu
                     Err(_) => continue,
                 };
                 return record_end(
-                    gateway,
+                    dispatcher,
                     run,
                     outcome,
                     String::new(),
@@ -234,46 +243,46 @@ struct ReportedOutcome {
 }
 
 /// The node, if it is there and may be asked.
-pub fn connected_interlock_node(gateway: &Dispatcher, node_id: &str) -> Option<Arc<Node>> {
-    let config = gateway.host.config().ok()?;
-    let node = gateway.nodes.get(node_id)?;
+pub fn connected_interlock_node(dispatcher: &Dispatcher, node_id: &str) -> Option<Arc<Node>> {
+    let config = dispatcher.host.config().ok()?;
+    let node = dispatcher.nodes.get(node_id)?;
     node.keeps_sessions(&config.config().gateway.nodes)
         .then_some(node)
 }
 
 /// Ends a run on its node, with all below it. One that has no session there is not started later.
 pub async fn cancel(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node: &Node,
     run_id: &str,
 ) -> Result<RunGone, WireError> {
-    end(gateway, node, run_id, EndHow::Cancel).await
+    end(dispatcher, node, run_id, EndHow::Cancel).await
 }
 
 /// Its result was received whole: the node need not keep it.
-pub async fn forget(gateway: &Arc<Dispatcher>, node: &Node, run_id: &str) {
-    if let Err(error) = end(gateway, node, run_id, EndHow::Forget).await {
+pub async fn forget(dispatcher: &Arc<Dispatcher>, node: &Node, run_id: &str) {
+    if let Err(error) = end(dispatcher, node, run_id, EndHow::Forget).await {
         tracing::debug!(%error, run = run_id, "a node keeps a session that is not needed");
     }
 }
 
 async fn end(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node: &Node,
     run_id: &str,
     how: EndHow,
 ) -> Result<RunGone, WireError> {
     let params = RunEnd {
-        owner: owner(gateway, &node.id),
+        owner: owner(dispatcher, &node.id),
         run_id: run_id.to_owned(),
         session_id: None,
         how,
     };
-    ask(gateway, node, &params, Duration::ZERO).await
+    ask(dispatcher, node, &params, Duration::ZERO).await
 }
 
-async fn learned(gateway: &Arc<Dispatcher>, node_id: &str, run: &OpenRun, followed: &Followed) {
-    if gateway.nodes.is_awaited(&run.id) {
+async fn learned(dispatcher: &Arc<Dispatcher>, node_id: &str, run: &OpenRun, followed: &Followed) {
+    if dispatcher.nodes.is_awaited(&run.id) {
         return;
     }
     let Some(name) = session_id(&followed.session_id, node_id) else {
@@ -281,7 +290,7 @@ async fn learned(gateway: &Arc<Dispatcher>, node_id: &str, run: &OpenRun, follow
         return;
     };
     if run.session.is_none() {
-        to_background(gateway, &run.id, &name).await;
+        to_background(dispatcher, &run.id, &name).await;
     }
     if is_over(&followed.standing) {
         let run = OpenRun {
@@ -290,7 +299,7 @@ async fn learned(gateway: &Arc<Dispatcher>, node_id: &str, run: &OpenRun, follow
         };
         let outcome = outcome(followed, &name);
         record_end(
-            gateway,
+            dispatcher,
             run,
             outcome,
             tail(followed),
@@ -308,8 +317,8 @@ pub fn is_over(standing: &EndedSession) -> bool {
 }
 
 /// From now on no caller waits for it, and its session has this name.
-pub async fn to_background(gateway: &Arc<Dispatcher>, run_id: &str, name: &str) {
-    let (writer, id, name) = (Arc::clone(gateway), run_id.to_owned(), name.to_owned());
+pub async fn to_background(dispatcher: &Arc<Dispatcher>, run_id: &str, name: &str) {
+    let (writer, id, name) = (Arc::clone(dispatcher), run_id.to_owned(), name.to_owned());
     let written = blocking(move || writer.host.remote_run_to_background(&id, &name)).await;
     if let Ok(Err(error)) = written {
         tracing::warn!(%error, run = run_id, "a session on a node is not recorded");
@@ -318,14 +327,14 @@ pub async fn to_background(gateway: &Arc<Dispatcher>, run_id: &str, name: &str) 
 
 /// Records how a run ended; who came first does.
 pub async fn record_end(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     run: OpenRun,
     outcome: Option<RecordedOutcome>,
     tail: String,
     listener: EndListener,
 ) {
     let id = run.id.clone();
-    let writer = Arc::clone(gateway);
+    let writer = Arc::clone(dispatcher);
     let recorded = blocking(move || {
         let recorded = writer
             .host
@@ -334,7 +343,7 @@ pub async fn record_end(
         recorded
     })
     .await;
-    gateway.nodes.lock().cancelled.remove(&id);
+    dispatcher.nodes.lock().cancelled.remove(&id);
     if let Ok(Err(error)) = recorded {
         tracing::warn!(%error, run = id, "the end of a run on a node is not recorded");
     }

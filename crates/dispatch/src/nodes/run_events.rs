@@ -76,8 +76,12 @@ impl NodeRunEvent {
 }
 
 /// How the session's owner wants to hear of it; not at all, if there is nothing to tell.
-fn wanted(gateway: &Dispatcher, facts: &ForwardedRunFacts, event: &NodeRunEvent) -> Option<Wakes> {
-    let config = gateway.host.config().ok()?;
+fn wanted(
+    dispatcher: &Dispatcher,
+    facts: &ForwardedRunFacts,
+    event: &NodeRunEvent,
+) -> Option<Wakes> {
+    let config = dispatcher.host.config().ok()?;
     let exec = config.config().exec_for(&facts.agent);
     let is_wanted =
         !event.is_silent_success || facts.is_approved || exec.notifies_on_empty_success();
@@ -90,19 +94,19 @@ struct Wakes(bool);
 
 /// Puts an event into the queue of a session. Waits for the disk.
 pub(super) fn notify(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     node_id: &str,
     run_id: &str,
     facts: &ForwardedRunFacts,
     event: &NodeRunEvent,
 ) {
-    if let Some(wakes) = wanted(gateway, facts, event) {
-        put(gateway, node_id, run_id, facts, event, wakes);
+    if let Some(wakes) = wanted(dispatcher, facts, event) {
+        put(dispatcher, node_id, run_id, facts, event, wakes);
     }
 }
 
 fn put(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     node_id: &str,
     run_id: &str,
     facts: &ForwardedRunFacts,
@@ -133,7 +137,7 @@ fn put(
     if let (Value::Object(all), Value::Object(more)) = (&mut payload, &event.payload) {
         all.extend(more.clone());
     }
-    let appended = gateway.host.store().change(|change| {
+    let appended = dispatcher.host.store().change(|change| {
         change.append_event(&NewEvent {
             session_key: &facts.session_key,
             agent: &facts.agent,
@@ -152,37 +156,37 @@ fn put(
 
 /// The same for callers that do not wait themselves. Most often there is nothing to tell.
 pub(super) async fn notify_now(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node_id: &str,
     run_id: &str,
     facts: &ForwardedRunFacts,
     event: NodeRunEvent,
 ) {
-    let Some(wakes) = wanted(gateway, facts, &event) else {
+    let Some(wakes) = wanted(dispatcher, facts, &event) else {
         return;
     };
-    let (gateway, facts) = (Arc::clone(gateway), facts.clone());
+    let (dispatcher, facts) = (Arc::clone(dispatcher), facts.clone());
     let (node_id, run_id) = (node_id.to_owned(), run_id.to_owned());
-    let _ = blocking(move || put(&gateway, &node_id, &run_id, &facts, &event, wakes)).await;
+    let _ = blocking(move || put(&dispatcher, &node_id, &run_id, &facts, &event, wakes)).await;
 }
 
 /// Queues an event for a run that the caller does not wait for any more.
 pub async fn notify_later(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node: &Node,
     run: &SystemRun,
     event: NodeRunEvent,
 ) {
-    notify_of(gateway, &node.id, run, event).await;
+    notify_of(dispatcher, &node.id, run, event).await;
 }
 
 /// The same for a node that may not be there.
 pub async fn notify_of(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node_id: &str,
     run: &SystemRun,
     event: NodeRunEvent,
 ) {
     let id = run.run_id.clone().unwrap_or_default();
-    notify_now(gateway, node_id, &id, &ForwardedRunFacts::of(run), event).await;
+    notify_now(dispatcher, node_id, &id, &ForwardedRunFacts::of(run), event).await;
 }

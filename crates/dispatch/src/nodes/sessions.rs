@@ -83,36 +83,36 @@ pub fn is_remote(id: &str) -> bool {
 
 /// Does it on the node that the session is on.
 pub async fn perform(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
     wanted: SessionWanted,
 ) -> Result<ProcessAnswer, SessionFailure> {
     let id = wanted.action.session_id().unwrap_or_default().to_owned();
     let (name, tag) = parse(&id).ok_or_else(|| SessionFailure::NotFound(id.clone()))?;
-    if who.agent.is_some() && gateway.nodes.is_in_front(&id) {
+    if who.agent.is_some() && dispatcher.nodes.is_in_front(&id) {
         return Err(SessionFailure::NotFound(id));
     }
-    let (node_id, node_name) = node_of(gateway, tag)
+    let (node_id, node_name) = node_of(dispatcher, tag)
         .await
         .ok_or_else(|| SessionFailure::NotFound(id.clone()))?;
-    let Some(node) = connected_interlock_node(gateway, &node_id) else {
+    let Some(node) = connected_interlock_node(dispatcher, &node_id) else {
         return Err(SessionFailure::NotConnected(node_name));
     };
     let is_last = matches!(
         wanted.action,
         SessionAction::Clear { .. } | SessionAction::Remove { .. }
     );
-    if let (true, Some(run)) = (is_last, open_run(gateway, &id).await) {
+    if let (true, Some(run)) = (is_last, open_run(dispatcher, &id).await) {
         // What is forgotten there cannot be asked about any more.
         if matches!(wanted.action, SessionAction::Remove { .. }) {
-            let _ = remote_runs::cancel(gateway, &node, &run.id).await;
+            let _ = remote_runs::cancel(dispatcher, &node, &run.id).await;
         }
-        remote_runs::reconcile_run(gateway, &node_id, run).await;
+        remote_runs::reconcile_run(dispatcher, &node_id, run).await;
     }
     let mut arguments = wanted.arguments;
     arguments["sessionId"] = name.into();
     let call = ProcessCall {
-        owner: owner(gateway, &node_id),
+        owner: owner(dispatcher, &node_id),
         agent_id: who.agent.as_ref().map(ToString::to_string),
         session_key: Some(who.session_key.clone()),
         poll_from: wanted.poll_from,
@@ -123,7 +123,7 @@ pub async fn perform(
         SessionAction::Poll { timeout, .. } => (*timeout).min(MAX_POLL_WAIT),
         _ => Duration::ZERO,
     };
-    let value: Value = ask(gateway, &node, &call, waits)
+    let value: Value = ask(dispatcher, &node, &call, waits)
         .await
         .map_err(|error| failed(&error, &id, name, &node_name))?;
     let mut answer =
@@ -137,26 +137,26 @@ pub async fn perform(
 
 /// How a session on a node stands, and what it wrote behind an offset, for an operator.
 pub async fn read(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     id: &str,
     offset: u64,
     wait: Duration,
 ) -> Result<Followed, SessionFailure> {
     let (name, tag) = parse(id).ok_or_else(|| SessionFailure::NotFound(id.to_owned()))?;
-    let found = node_of(gateway, tag).await;
+    let found = node_of(dispatcher, tag).await;
     let (node_id, node_name) = found.ok_or_else(|| SessionFailure::NotFound(id.to_owned()))?;
-    let Some(node) = connected_interlock_node(gateway, &node_id) else {
+    let Some(node) = connected_interlock_node(dispatcher, &node_id) else {
         return Err(SessionFailure::NotConnected(node_name));
     };
     let read = RunRead {
-        owner: owner(gateway, &node_id),
+        owner: owner(dispatcher, &node_id),
         session_id: Some(name.to_owned()),
         offset: Some(offset),
         wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         max_bytes: MAX_READ_BYTES,
         ..RunRead::default()
     };
-    ask(gateway, &node, &read, wait)
+    ask(dispatcher, &node, &read, wait)
         .await
         .map_err(|error| failed(&error, id, name, &node_name))
 }
@@ -187,8 +187,8 @@ fn is_code(word: &str) -> bool {
 }
 
 /// The one node whose id begins so, and how people call it.
-async fn node_of(gateway: &Arc<Dispatcher>, tag: &str) -> Option<(String, String)> {
-    let (reader, tag) = (Arc::clone(gateway), tag.to_owned());
+async fn node_of(dispatcher: &Arc<Dispatcher>, tag: &str) -> Option<(String, String)> {
+    let (reader, tag) = (Arc::clone(dispatcher), tag.to_owned());
     let found = blocking(move || {
         with_directory(&reader, |directory| {
             // Two with the same prefix: it cannot be told whose session it is.
@@ -200,8 +200,8 @@ async fn node_of(gateway: &Arc<Dispatcher>, tag: &str) -> Option<(String, String
     found.await.ok()?.ok()?
 }
 
-async fn open_run(gateway: &Arc<Dispatcher>, id: &str) -> Option<OpenRun> {
-    let (reader, id) = (Arc::clone(gateway), id.to_owned());
+async fn open_run(dispatcher: &Arc<Dispatcher>, id: &str) -> Option<OpenRun> {
+    let (reader, id) = (Arc::clone(dispatcher), id.to_owned());
     let found = blocking(move || reader.host.store().background_run(&id)).await;
     found.ok()?.ok()?
 }
@@ -209,21 +209,21 @@ async fn open_run(gateway: &Arc<Dispatcher>, id: &str) -> Option<OpenRun> {
 /// A page of the sessions on all nodes that this caller may know of, the newest first. Those on nodes
 /// that cannot be asked are listed as what they are: unreachable.
 pub async fn page(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
     request: &SessionListRequest,
 ) -> SessionPage {
-    let reader = Arc::clone(gateway);
+    let reader = Arc::clone(dispatcher);
     let known = blocking(move || {
         let marks = reader.host.store().stale_marks().ok();
         (reader.host.remote_runs(None), marks)
     });
     let (runs, marks) = known.await.unwrap_or_else(|_| (Ok(Vec::new()), None));
     let runs = runs.unwrap_or_default();
-    let connected = gateway.nodes.connected().into_iter();
-    let able = connected.filter_map(|node| connected_interlock_node(gateway, &node.id));
+    let connected = dispatcher.nodes.connected().into_iter();
+    let able = connected.filter_map(|node| connected_interlock_node(dispatcher, &node.id));
     let asked = able.map(|node| async move {
-        let page = tokio::time::timeout(LIST_TIME, of_node(gateway, who, &node, request)).await;
+        let page = tokio::time::timeout(LIST_TIME, of_node(dispatcher, who, &node, request)).await;
         (node.id.clone(), page.ok().and_then(Result::ok))
     });
     let mut pages = Vec::new();
@@ -243,7 +243,9 @@ pub async fn page(
                 .as_ref()
                 .is_some_and(|node| !answered.contains(node))
     });
-    let unreachable = silent.filter_map(|run| unreachable(gateway, run)).collect();
+    let unreachable = silent
+        .filter_map(|run| unreachable(dispatcher, run))
+        .collect();
     pages.push(SessionPage::of_whole(unreachable, request));
     let mut page = SessionPage::merged(pages, request.limit);
     for session in &mut page.sessions {
@@ -263,23 +265,23 @@ pub async fn page(
 }
 
 async fn of_node(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     who: &SessionHandler,
     node: &Node,
     request: &SessionListRequest,
 ) -> Result<SessionPage, WireError> {
-    let Some(asked) = page_of_node(gateway, who, node, request) else {
+    let Some(asked) = page_of_node(dispatcher, who, node, request) else {
         return Ok(SessionPage::default());
     };
     let call = ProcessCall {
-        owner: owner(gateway, &node.id),
+        owner: owner(dispatcher, &node.id),
         agent_id: who.agent.as_ref().map(ToString::to_string),
         session_key: Some(who.session_key.clone()),
         poll_from: None,
         page: Some(asked),
         arguments: json!({ "action": "list" }),
     };
-    let value: Value = match ask(gateway, node, &call, Duration::ZERO).await {
+    let value: Value = match ask(dispatcher, node, &call, Duration::ZERO).await {
         // Its owner does not let this agent handle sessions: then it has none.
         Err(error) if node_code(&error) == Some("TOOL_DENIED") => {
             return Ok(SessionPage::default());
@@ -292,7 +294,7 @@ async fn of_node(
     };
     let is_whole = page.total.is_none();
     let is_seen = |session: &SessionSummary| {
-        let is_in_front = || gateway.nodes.is_in_front(&session.session_id);
+        let is_in_front = || dispatcher.nodes.is_in_front(&session.session_id);
         who.agent.is_none() || !is_in_front()
     };
     let most = request.limit.filter(|_| !is_whole).unwrap_or(usize::MAX);
@@ -315,7 +317,7 @@ async fn of_node(
 
 /// The page in the words of the node; none where no session of it can be wanted.
 fn page_of_node(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     who: &SessionHandler,
     node: &Node,
     request: &SessionListRequest,
@@ -330,7 +332,7 @@ fn page_of_node(
         Some(prefix) => prefix,
         None => None,
     };
-    let in_front = || gateway.nodes.names_in_front(tag);
+    let in_front = || dispatcher.nodes.names_in_front(tag);
     Some(ProcessPageAsked {
         limit: request.limit,
         cursor: request
@@ -373,9 +375,9 @@ fn named_here(
 }
 
 /// What is known here of a session on a node that cannot be asked.
-fn unreachable(gateway: &Dispatcher, run: &OpenRun) -> Option<SessionSummary> {
+fn unreachable(dispatcher: &Dispatcher, run: &OpenRun) -> Option<SessionSummary> {
     let node_id = run.node.clone()?;
-    let store = gateway.host.store();
+    let store = dispatcher.host.store();
     let paired = store.node(&node_id).ok().flatten();
     let paired = paired.and_then(|node| node.display_name);
     let started_at_ms = u64::try_from(run.started_at_ms).unwrap_or_default();

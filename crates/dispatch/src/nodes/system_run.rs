@@ -57,15 +57,15 @@ pub struct NodeRunRequest {
 
 /// Sends a run to a node and waits for its end. Start and end are recorded for every caller.
 pub async fn run_to_end(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node: &Arc<Node>,
     order: NodeRunRequest,
 ) -> Result<(Value, Option<String>), WireError> {
     let id = order.run.run_id.clone().unwrap_or_default();
     let facts = ForwardedRunFacts::of(&order.run);
-    start(gateway, node, &id, &facts).await?;
+    start(dispatcher, node, &id, &facts).await?;
     let key = (node.id.clone(), id.clone());
-    remember(&mut gateway.nodes.lock(), key.clone(), facts.clone());
+    remember(&mut dispatcher.nodes.lock(), key.clone(), facts.clone());
     let invocation = NodeInvocation {
         command: SYSTEM_RUN,
         params: Some(json!(order.run)),
@@ -73,7 +73,7 @@ pub async fn run_to_end(
         node_timeout_ms: order.node_timeout_ms,
         idempotency_key: order.idempotency_key,
     };
-    let (answer, unthanked) = gateway.nodes.invoke_unthanked(node, invocation).await;
+    let (answer, unthanked) = dispatcher.nodes.invoke_unthanked(node, invocation).await;
     let result = answer
         .as_ref()
         .ok()
@@ -83,7 +83,7 @@ pub async fn run_to_end(
         && !facts.is_silent
     {
         let event = NodeRunEvent::of_result(result);
-        notify_now(gateway, &node.id, &id, &facts, event).await;
+        notify_now(dispatcher, &node.id, &id, &facts, event).await;
     }
     // The node would notify the session if there were no caller: now the caller has the answer.
     drop(unthanked);
@@ -98,7 +98,7 @@ pub async fn run_to_end(
         }
     };
     {
-        let mut state = gateway.nodes.lock();
+        let mut state = dispatcher.nodes.lock();
         match (&outcome, state.forwarded.get_mut(&key)) {
             (None, Some(facts)) => facts.is_awaited = false,
             // Its events come before its answer.
@@ -108,7 +108,7 @@ pub async fn run_to_end(
         }
     }
     let failed = id.clone();
-    gateway
+    dispatcher
         .host
         .store()
         .change_deferred(ending(id, &facts, outcome), move |error| {
@@ -186,7 +186,7 @@ fn outcome(exit_code: Option<i64>, timed_out: bool) -> RecordedOutcome {
 
 /// Records the start; of an approved run the claim did.
 async fn start(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     node: &Node,
     id: &str,
     facts: &ForwardedRunFacts,
@@ -195,8 +195,8 @@ async fn start(
         return Ok(());
     }
     let record = facts.run(id, &node.id).record();
-    let gateway = Arc::clone(gateway);
-    let recorded = blocking(move || append(&gateway, AuditKind::RunStarted, &record)).await;
+    let dispatcher = Arc::clone(dispatcher);
+    let recorded = blocking(move || append(&dispatcher, AuditKind::RunStarted, &record)).await;
     match recorded {
         Ok(Ok(())) => Ok(()),
         // What cannot be recorded does not run.
@@ -205,8 +205,8 @@ async fn start(
     }
 }
 
-fn append(gateway: &Dispatcher, kind: AuditKind, record: &Value) -> Result<(), StoreError> {
-    gateway.host.store().change(|change| {
+fn append(dispatcher: &Dispatcher, kind: AuditKind, record: &Value) -> Result<(), StoreError> {
+    dispatcher.host.store().change(|change| {
         change.append(kind, record, now())?;
         Ok(())
     })
@@ -231,7 +231,7 @@ pub(super) fn now() -> i64 {
 }
 
 /// An event of a node; the answer to it. Waits for the disk.
-pub fn receive_event(gateway: &Dispatcher, node_id: &str, name: &str, payload: Value) -> Value {
+pub fn receive_event(dispatcher: &Dispatcher, node_id: &str, name: &str, payload: Value) -> Value {
     let unhandled =
         |reason: &str| json!({ "ok": true, "event": name, "handled": false, "reason": reason });
     let unmatched = || unhandled("unmatched_exec_event");
@@ -240,9 +240,9 @@ pub fn receive_event(gateway: &Dispatcher, node_id: &str, name: &str, payload: V
             let Ok(finished) = serde_json::from_value::<ExecFinished>(payload) else {
                 return unmatched();
             };
-            match matched(gateway, node_id, &finished.run_id, &finished.session_key) {
+            match matched(dispatcher, node_id, &finished.run_id, &finished.session_key) {
                 Some(facts) => {
-                    has_finished(gateway, node_id, &facts, &finished);
+                    has_finished(dispatcher, node_id, &facts, &finished);
                     json!({ "ok": true })
                 }
                 None => unmatched(),
@@ -252,11 +252,11 @@ pub fn receive_event(gateway: &Dispatcher, node_id: &str, name: &str, payload: V
             let Ok(denied) = serde_json::from_value::<ExecDenied>(payload) else {
                 return unmatched();
             };
-            match matched(gateway, node_id, &denied.run_id, &denied.session_key) {
+            match matched(dispatcher, node_id, &denied.run_id, &denied.session_key) {
                 Some(facts) => {
                     if !facts.is_silent {
                         let event = NodeRunEvent::denied(&denied.reason);
-                        notify(gateway, node_id, &denied.run_id, &facts, &event);
+                        notify(dispatcher, node_id, &denied.run_id, &facts, &event);
                     }
                     json!({ "ok": true })
                 }
@@ -269,21 +269,25 @@ pub fn receive_event(gateway: &Dispatcher, node_id: &str, name: &str, payload: V
 
 /// A run of this node, by id and session: others are not its own to speak of.
 fn matched(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     node_id: &str,
     run_id: &str,
     session_key: &str,
 ) -> Option<ForwardedRunFacts> {
     let key = (node_id.to_owned(), run_id.to_owned());
-    let facts = gateway.nodes.lock().forwarded.get(&key).cloned();
-    let facts = facts.or_else(|| claimed_before(gateway, node_id, run_id))?;
+    let facts = dispatcher.nodes.lock().forwarded.get(&key).cloned();
+    let facts = facts.or_else(|| claimed_before(dispatcher, node_id, run_id))?;
     (facts.session_key == session_key).then_some(facts)
 }
 
 /// An approved run that another gateway of this state directory sent, and whose end is
 /// unknown.
-fn claimed_before(gateway: &Dispatcher, node_id: &str, run_id: &str) -> Option<ForwardedRunFacts> {
-    let store = gateway.host.store();
+fn claimed_before(
+    dispatcher: &Dispatcher,
+    node_id: &str,
+    run_id: &str,
+) -> Option<ForwardedRunFacts> {
+    let store = dispatcher.host.store();
     let claim = store.run_claim(run_id).ok()??;
     let is_unknown = matches!(claim.state, ClaimState::Unknown { .. });
     if claim.node.as_deref() != Some(node_id) || !is_unknown {
@@ -303,24 +307,24 @@ fn claimed_before(gateway: &Dispatcher, node_id: &str, run_id: &str) -> Option<F
 
 /// Approved runs that an earlier gateway sent and did not see the end of: their end is recorded as
 /// unknown. They are not run again. For a gateway that is the only one.
-pub fn recover(gateway: &Dispatcher) {
-    let store = gateway.host.store();
+pub fn recover(dispatcher: &Dispatcher) {
+    let store = dispatcher.host.store();
     let unfinished = store.unfinished_claims().unwrap_or_default();
     // The node itself knows the runs that it keeps.
-    let kept = gateway.host.remote_runs(None).unwrap_or_default();
+    let kept = dispatcher.host.remote_runs(None).unwrap_or_default();
     let is_kept = |id: &String| kept.iter().any(|run| run.id == *id);
     for claim in unfinished
         .iter()
         .filter(|claim| claim.node.is_some() && !is_kept(&claim.id))
     {
-        if let Err(error) = gateway.host.approvals().finish_remote(&claim.id, None) {
+        if let Err(error) = dispatcher.host.approvals().finish_remote(&claim.id, None) {
             tracing::warn!(%error, run = claim.id, "the end of a run on a node is not recorded");
         }
     }
 }
 
 fn has_finished(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     node_id: &str,
     facts: &ForwardedRunFacts,
     finished: &ExecFinished,
@@ -328,10 +332,10 @@ fn has_finished(
     if !facts.is_awaited {
         // It outlived its connection: this is its end.
         let key = (node_id.to_owned(), finished.run_id.clone());
-        gateway.nodes.lock().forwarded.remove(&key);
+        dispatcher.nodes.lock().forwarded.remove(&key);
         let outcome = outcome(finished.exit_code, finished.timed_out);
         let work = ending(finished.run_id.clone(), facts, Some(outcome));
-        let (failed, store) = (finished.run_id.clone(), gateway.host.store());
+        let (failed, store) = (finished.run_id.clone(), dispatcher.host.store());
         let made = store.change_or_defer(work, move |error| not_recorded(&failed, error));
         if let Err(error) = made {
             not_recorded(&finished.run_id, &error);
@@ -340,5 +344,5 @@ fn has_finished(
         return;
     }
     let event = NodeRunEvent::finished(finished.exit_code, finished.timed_out, &finished.output);
-    notify(gateway, node_id, &finished.run_id, facts, &event);
+    notify(dispatcher, node_id, &finished.run_id, facts, &event);
 }

@@ -13,11 +13,11 @@ use crate::dispatcher::Dispatcher;
 const MOST: usize = 20;
 
 pub(super) async fn with_events(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     call: &ToolCall,
     mut result: ToolResult,
 ) -> Result<ToolResult, CallError> {
-    let (reader, key) = (Arc::clone(gateway), call.session_key.clone());
+    let (reader, key) = (Arc::clone(dispatcher), call.session_key.clone());
     let taken = blocking(move || reader.host.take_events(&key, MOST, &reader.supervisor)).await?;
     match taken {
         Ok(events) => add(&mut result, &events),

@@ -18,7 +18,7 @@ use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
 pub(super) async fn exec(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     config: &Arc<ConfigFile>,
     call: &ToolCall,
     arguments: &Value,
@@ -26,21 +26,21 @@ pub(super) async fn exec(
     let parameters = ExecParameters::parse(arguments)?;
     let patience = call.patience(&config.config().exec_for(call.agent.as_str()));
     // Before it is routed: a node is outside of a sandbox that the gateway's owner asks for, too.
-    if let Err(error) = gateway.host.check_sandbox() {
+    if let Err(error) = dispatcher.host.check_sandbox() {
         let refusal = RunRefusal::denied(error.code(), error.to_string());
         return Ok(refusal.with_remedy(error.remedy()).into());
     }
     let routed = {
-        let (gateway, config) = (Arc::clone(gateway), Arc::clone(config));
+        let (dispatcher, config) = (Arc::clone(dispatcher), Arc::clone(config));
         let call = call.clone();
-        blocking(move || RoutedExec::of(&gateway, &config, call, parameters)).await??
+        blocking(move || RoutedExec::of(&dispatcher, &config, call, parameters)).await??
     };
     match routed {
-        RoutedExec::Here(run) => pipeline::run(gateway, Arc::new(*run), call, patience).await,
+        RoutedExec::Here(run) => pipeline::run(dispatcher, Arc::new(*run), call, patience).await,
         RoutedExec::Node(session, parameters) => {
-            let chosen = NodeRun::choose(gateway, config, &session, call, &parameters);
+            let chosen = NodeRun::choose(dispatcher, config, &session, call, &parameters);
             match Box::pin(chosen).await? {
-                Ok(run) => pipeline::run(gateway, Arc::new(run), call, patience).await,
+                Ok(run) => pipeline::run(dispatcher, Arc::new(run), call, patience).await,
                 Err(refusal) => Ok(refusal.into()),
             }
         }
@@ -59,13 +59,15 @@ impl RoutedExec {
     /// As parameters, conversation and config say it. This reads the database and makes the
     /// directory that a run on this machine starts in.
     fn of(
-        gateway: &Arc<Dispatcher>,
+        dispatcher: &Arc<Dispatcher>,
         config: &Arc<ConfigFile>,
         call: ToolCall,
         parameters: ExecParameters,
     ) -> Result<Self, CallError> {
-        let scope = gateway.host.scope_under(&call.agent, Arc::clone(config))?;
-        let session = gateway.host.session(&call.session_key)?;
+        let scope = dispatcher
+            .host
+            .scope_under(&call.agent, Arc::clone(config))?;
+        let session = dispatcher.host.session(&call.session_key)?;
         match route(parameters.host, session.host.or(scope.exec().host)) {
             Ok(Route::Gateway) => {}
             Ok(Route::Node) => return Ok(Self::Node(session, Box::new(parameters))),
@@ -92,7 +94,7 @@ impl RoutedExec {
         });
         drop(scope);
         Ok(Self::Here(Box::new(LocalRun {
-            gateway: Arc::clone(gateway),
+            dispatcher: Arc::clone(dispatcher),
             config: Arc::clone(config),
             call,
             parameters,

@@ -26,7 +26,7 @@ const SHORT_CHARS: usize = 200;
 
 /// The sessions that the caller is shown, and how many of the agent it is not.
 pub(super) async fn list(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     call: &ToolCall,
     who: &SessionHandler,
     mut request: SessionListRequest,
@@ -36,7 +36,7 @@ pub(super) async fn list(
     }
     let is_sized = request.limit.is_none();
     request.limit.get_or_insert(PAGE_SESSIONS);
-    let mut page = match session_pages::page(gateway, who, request).await? {
+    let mut page = match session_pages::page(dispatcher, who, request).await? {
         Ok(page) => page,
         Err(error) => return Ok(refused(&error)),
     };

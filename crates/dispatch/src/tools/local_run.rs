@@ -42,7 +42,7 @@ const TAIL_BYTES: usize = 4_000;
 /// A call of `exec` for this machine.
 #[derive(Debug)]
 pub(super) struct LocalRun {
-    pub(super) gateway: Arc<Dispatcher>,
+    pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) call: ToolCall,
     /// The config that the call began with.
     pub(super) config: Arc<ConfigFile>,
@@ -57,9 +57,9 @@ impl RunHost for LocalRun {
         start: RunStart,
         receiver: OutcomeReceiver,
     ) -> BoxFuture<'static, ()> {
-        let gateway = Arc::clone(&self.gateway);
+        let dispatcher = Arc::clone(&self.dispatcher);
         Box::pin(async move {
-            let _ = waiting(&gateway, move || self.carry_out_here(start, receiver)).await;
+            let _ = waiting(&dispatcher, move || self.carry_out_here(start, receiver)).await;
         })
     }
 
@@ -84,7 +84,7 @@ impl LocalRun {
                 // A part of a second is one second: it never becomes "no limit".
                 time.as_secs() + u64::from(time.subsec_nanos() > 0)
             }),
-            base_env: &self.gateway.environment,
+            base_env: &self.dispatcher.environment,
             session_key: Some(&self.call.session_key),
             pty: parameters.pty.then_some(PTY_SIZE),
             stdin: match parameters.stdin {
@@ -100,14 +100,14 @@ impl LocalRun {
 
     /// Judges, starts and waits on the calling thread.
     fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
-        let gateway = &self.gateway;
+        let dispatcher = &self.dispatcher;
         match start {
             RunStart::Judged => {
                 let request = self.request(Some(Arc::clone(&self.config)));
-                let is_free = |id: &str| !gateway.approvals.is_held(id);
-                match gateway
+                let is_free = |id: &str| !dispatcher.approvals.is_held(id);
+                match dispatcher
                     .host
-                    .exec_again(&request, &gateway.supervisor, &is_free)
+                    .exec_again(&request, &dispatcher.supervisor, &is_free)
                 {
                     Ok(Exec::Started(running)) => self.attend(*running, receiver),
                     Ok(Exec::Pending(pending)) => {
@@ -117,22 +117,22 @@ impl LocalRun {
                         });
                     }
                     Err(error) => {
-                        receiver.deliver(ToolOutcome::Refused(refusal(gateway, &error)));
+                        receiver.deliver(ToolOutcome::Refused(refusal(dispatcher, &error)));
                     }
                 }
             }
             RunStart::Approved(ApprovedStart { id, held }) => {
                 // The config may be another since the approval was stored.
                 let request = self.request(None);
-                let begun = gateway
+                let begun = dispatcher
                     .host
-                    .run_approved(&id, &request, &gateway.supervisor);
+                    .run_approved(&id, &request, &dispatcher.supervisor);
                 drop(held);
                 match begun {
                     Ok(running) => self.attend(running, receiver),
                     Err(error) => {
                         let conversation = (self.call.agent.as_str(), &*self.call.session_key);
-                        deliver_refusal(gateway, conversation, &id, &error, receiver);
+                        deliver_refusal(dispatcher, conversation, &id, &error, receiver);
                     }
                 }
             }
@@ -146,15 +146,15 @@ impl LocalRun {
         if !receiver.is_absent() {
             let started = running.conversation.started();
             if let Some(progress) = self.call.progress.clone() {
-                follow(&self.gateway, &started.session.name, progress);
+                follow(&self.dispatcher, &started.session.name, progress);
             }
             cancelling = Some(Handle::current().spawn(end_when_cancelled(
-                Arc::clone(&self.gateway),
+                Arc::clone(&self.dispatcher),
                 self.call.cancelled.clone(),
                 started.session.name.clone(),
             )));
         }
-        finish(&self.gateway, running, &self.cwd, receiver);
+        finish(&self.dispatcher, running, &self.cwd, receiver);
         if let Some(cancelling) = cancelling {
             cancelling.abort();
         }
@@ -163,28 +163,28 @@ impl LocalRun {
 
 /// Runs the stored plan of an approval that an earlier process of this gateway asked for.
 pub(super) fn resume(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     conversation: (&str, &str),
     approved: ApprovedStart,
     receiver: OutcomeReceiver,
 ) {
     let ApprovedStart { id, held } = approved;
-    let begun = gateway
+    let begun = dispatcher
         .host
-        .resume_run(&id, &gateway.environment, &gateway.supervisor);
+        .resume_run(&id, &dispatcher.environment, &dispatcher.supervisor);
     drop(held);
     match begun {
         Ok(running) => {
             let cwd = running.conversation.started().session.cwd.clone();
-            finish(gateway, running, &cwd, receiver);
+            finish(dispatcher, running, &cwd, receiver);
         }
-        Err(error) => deliver_refusal(gateway, conversation, &id, &error, receiver),
+        Err(error) => deliver_refusal(dispatcher, conversation, &id, &error, receiver),
     }
 }
 
 /// Waits for the end, delivers the outcome, and then records it: the caller does not wait for the
 /// record.
-fn finish(gateway: &Dispatcher, running: Running, cwd: &str, receiver: OutcomeReceiver) {
+fn finish(dispatcher: &Dispatcher, running: Running, cwd: &str, receiver: OutcomeReceiver) {
     let Running {
         conversation,
         ticket,
@@ -199,16 +199,16 @@ fn finish(gateway: &Dispatcher, running: Running, cwd: &str, receiver: OutcomeRe
             if !is_whole {
                 // The result names the session, so it must be there for a caller that reads it at
                 // once.
-                let session = gateway.supervisor.session(name);
+                let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
             ToolOutcome::Ended(Box::new(RunEndReport::local(started, ended, cwd)))
         }
-        Ok(Waited::Yielded) => ToolOutcome::Running(running_report(gateway, started, cwd)),
+        Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
     };
     let listener = receiver.deliver(outcome);
-    let recorded = gateway
+    let recorded = dispatcher
         .host
         .record_end(&ticket, name, waited.as_ref(), listener);
     if let Err(error) = recorded {
@@ -220,13 +220,13 @@ fn finish(gateway: &Dispatcher, running: Running, cwd: &str, receiver: OutcomeRe
     }
 }
 
-fn running_report(gateway: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {
+fn running_report(dispatcher: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {
     let last = LineRange {
         offset: None,
         limit: Some(TAIL_LINES),
     };
     let session = &started.session;
-    let directory = gateway.supervisor.place().session(&session.name);
+    let directory = dispatcher.supervisor.place().session(&session.name);
     let tail = TranscriptReader::open(&directory)
         .and_then(|spool| spool.by_lines(last, TAIL_BYTES))
         .map(|page| page.text)
@@ -240,22 +240,22 @@ fn running_report(gateway: &Dispatcher, started: &StartedRun, cwd: &str) -> Runn
     }
 }
 
-fn refusal(gateway: &Dispatcher, error: &ExecError) -> RunRefusal {
+fn refusal(dispatcher: &Dispatcher, error: &ExecError) -> RunRefusal {
     if matches!(error, ExecError::Approval(_)) {
-        gateway.approvals.look_now();
+        dispatcher.approvals.look_now();
     }
     RunRefusal::of_exec(error)
 }
 
 /// An approved run could not be started. Without a caller, the conversation is notified.
 fn deliver_refusal(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     (agent, session_key): (&str, &str),
     id: &str,
     error: &ExecError,
     receiver: OutcomeReceiver,
 ) {
-    let refusal = refusal(gateway, error).about(id);
+    let refusal = refusal(dispatcher, error).about(id);
     if receiver.deliver(ToolOutcome::Refused(refusal)) == EndListener::Caller {
         return;
     }
@@ -267,44 +267,44 @@ fn deliver_refusal(
     }
     let text = format!("Exec not run (gateway id={id}): {error}");
     let payload = json!({ "approvalId": id, "code": error.code() });
-    let approvals = gateway.host.approvals();
+    let approvals = dispatcher.host.approvals();
     if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
         tracing::error!(id, %error, "an approved run was not made, and its session could not be notified");
     }
-    gateway.events.look_now();
+    dispatcher.events.look_now();
 }
 
 /// Ends the run when its caller wants no result any more.
 async fn end_when_cancelled(
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     cancelled: tokio_util::sync::CancellationToken,
     name: String,
 ) {
     cancelled.cancelled().await;
     let end = move || {
-        let session = gateway.supervisor.session(&name);
+        let session = dispatcher.supervisor.session(&name);
         let _ = session.and_then(|session| session.kill(Signal::TERM));
     };
     let _ = blocking(end).await;
 }
 
 /// Sends what a run writes to its caller, as long as that one listens.
-fn follow(gateway: &Arc<Dispatcher>, name: &str, progress: tokio::sync::mpsc::Sender<Progress>) {
-    let directory = gateway.supervisor.place().session(name);
-    let (gateway, name) = (Arc::clone(gateway), name.to_owned());
+fn follow(dispatcher: &Arc<Dispatcher>, name: &str, progress: tokio::sync::mpsc::Sender<Progress>) {
+    let directory = dispatcher.supervisor.place().session(name);
+    let (dispatcher, name) = (Arc::clone(dispatcher), name.to_owned());
     tokio::task::spawn_blocking(move || {
-        let _ = follow_transcript(&gateway, &name, &directory, &progress);
+        let _ = follow_transcript(&dispatcher, &name, &directory, &progress);
     });
 }
 
 /// `None` when there is no more output to report, or the caller is gone.
 fn follow_transcript(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     name: &str,
     directory: &Path,
     progress: &tokio::sync::mpsc::Sender<Progress>,
 ) -> Option<()> {
-    let session = gateway.supervisor.session(name).ok()?;
+    let session = dispatcher.supervisor.session(name).ok()?;
     let spool = TranscriptReader::open(directory).ok()?;
     let mut cursor = spool.cursor_at(0).ok()?;
     loop {

@@ -193,7 +193,7 @@ pub fn available(config: &ConfigFile, agent: &AgentId) -> Vec<&'static Described
 /// The config is the one that the call began with. It holds until the call is carried out, or waits
 /// for an approver: what is approved later is judged by the config of then.
 pub async fn call(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     config: &Arc<ConfigFile>,
     name: &str,
     call: &ToolCall,
@@ -203,16 +203,16 @@ pub async fn call(
     let Some(described) = offered.find(|tool| tool.name == name) else {
         return Err(CallError::NotAvailable(name.to_owned()));
     };
-    gateway.metrics.called(described.tool);
-    gateway
+    dispatcher.metrics.called(described.tool);
+    dispatcher
         .seen
         .note(&call.session_key, call.agent.as_str(), now_ms());
     let result = match described.tool {
-        Tool::Exec => exec::exec(gateway, config, call, arguments).await,
-        Tool::Process => process::process(gateway, call, arguments).await,
-        Tool::ApplyPatch => patch::apply_patch(gateway, config, call, arguments).await,
+        Tool::Exec => exec::exec(dispatcher, config, call, arguments).await,
+        Tool::Process => process::process(dispatcher, call, arguments).await,
+        Tool::ApplyPatch => patch::apply_patch(dispatcher, config, call, arguments).await,
     }?;
-    events::with_events(gateway, call, result).await
+    events::with_events(dispatcher, call, result).await
 }
 
 /// Where a call starts: in the workspace of the calling program, else where that program is, else in

@@ -50,7 +50,7 @@ pub(super) use stored::StoredNodeRun;
 /// A call of `exec` for a node.
 #[derive(Debug, Clone)]
 pub(super) struct NodeRun {
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     node: Arc<Node>,
     call: ToolCall,
     /// Without a plan.
@@ -105,7 +105,7 @@ impl RunHost for NodeRun {
 impl NodeRun {
     /// The run of a call on the node that call, conversation and config mean, or why there is none.
     pub(super) async fn choose(
-        gateway: &Arc<Dispatcher>,
+        dispatcher: &Arc<Dispatcher>,
         config: &Arc<ConfigFile>,
         session: &SessionValues,
         call: &ToolCall,
@@ -116,7 +116,7 @@ impl NodeRun {
             return Ok(Err(RunRefusal::denied("NODE_UNSUPPORTED", problem)));
         }
         let exec = config.config().exec_for(call.agent.as_str());
-        let levels = GatewayLevels::of(gateway, config, &call.agent, session, parameters.ask)?;
+        let levels = GatewayLevels::of(dispatcher, config, &call.agent, session, parameters.ask)?;
         if levels.security() == Security::Deny {
             let remedy = format!("ask the owner: {}", levels.levels.security.effective.path);
             let refusal = RunRefusal::denied("EXEC_DENIED", "exec denied: security=deny");
@@ -138,7 +138,10 @@ impl NodeRun {
                 .and_then(|agent| agent.tools.exec.node.clone()),
             usual: exec.node.clone(),
         };
-        let (chooser, rules) = (Arc::clone(gateway), config.config().gateway.nodes.clone());
+        let (chooser, rules) = (
+            Arc::clone(dispatcher),
+            config.config().gateway.nodes.clone(),
+        );
         let node = match blocking(move || wishes.choose(&chooser, &rules)).await? {
             Ok(node) => node,
             Err(none) => {
@@ -169,7 +172,9 @@ impl NodeRun {
         let seconds = parameters
             .timeout
             .map(|time| time.as_secs() + u64::from(time.subsec_nanos() > 0));
-        let scope = gateway.host.scope_under(&call.agent, Arc::clone(config))?;
+        let scope = dispatcher
+            .host
+            .scope_under(&call.agent, Arc::clone(config))?;
         let limit = scope.time_limit(seconds);
         let (command, raw_command) = if keeps_transcripts {
             let text = &parameters.command;
@@ -179,7 +184,7 @@ impl NodeRun {
             (sent.command, sent.raw_command)
         };
         Ok(Ok(Self {
-            gateway: Arc::clone(gateway),
+            dispatcher: Arc::clone(dispatcher),
             run: SystemRun {
                 command,
                 raw_command: Some(raw_command),
@@ -312,7 +317,7 @@ impl NodeRun {
             node_timeout_ms: None,
             idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
         };
-        let (payload, _) = self.gateway.nodes.invoke(&self.node, invocation).await?;
+        let (payload, _) = self.dispatcher.nodes.invoke(&self.node, invocation).await?;
         let prepared: SystemRunPrepared = serde_json::from_value(payload).map_err(|error| {
             WireError::unavailable(format!("the node's plan cannot be read: {error}"))
         })?;
@@ -333,7 +338,7 @@ impl NodeRun {
 
     /// Whether this command of the node may be used now.
     fn may(&self, command: &str) -> bool {
-        let config = self.gateway.host.config();
+        let config = self.dispatcher.host.config();
         config.is_ok_and(|config| {
             let rules = &config.config().gateway.nodes;
             self.node.check(command, rules).is_ok()

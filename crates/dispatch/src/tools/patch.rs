@@ -20,16 +20,16 @@ use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
 pub(super) async fn apply_patch(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     config: &Arc<ConfigFile>,
     call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
     let parameters = PatchParameters::parse(arguments)?;
     let root = {
-        let (gateway, config, call) = (Arc::clone(gateway), Arc::clone(config), call.clone());
+        let (dispatcher, config, call) = (Arc::clone(dispatcher), Arc::clone(config), call.clone());
         let start = move || {
-            let scope = gateway.host.scope_under(&call.agent, config)?;
+            let scope = dispatcher.host.scope_under(&call.agent, config)?;
             start_directory(&scope, &call)
         };
         match blocking(start).await? {
@@ -38,19 +38,19 @@ pub(super) async fn apply_patch(
         }
     };
     let patch = Arc::new(PatchRun {
-        gateway: Arc::clone(gateway),
+        dispatcher: Arc::clone(dispatcher),
         call: call.clone(),
         parameters,
         root,
     });
     let exec = config.config().exec_for(call.agent.as_str());
-    pipeline::run(gateway, patch, call, call.patience(&exec)).await
+    pipeline::run(dispatcher, patch, call, call.patience(&exec)).await
 }
 
 /// A call of `apply_patch`.
 #[derive(Debug)]
 struct PatchRun {
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     call: ToolCall,
     parameters: PatchParameters,
     root: PathBuf,
@@ -88,18 +88,20 @@ impl PatchRun {
     }
 
     fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
-        let (gateway, request) = (&self.gateway, self.request());
+        let (dispatcher, request) = (&self.dispatcher, self.request());
         match start {
             RunStart::Judged => {
-                let is_free = |id: &str| !gateway.approvals.is_held(id);
-                receiver.deliver(match gateway.host.apply_patch_again(&request, &is_free) {
-                    Ok(PatchOutcome::Applied(summary)) => ToolOutcome::Patched(summary),
-                    Ok(PatchOutcome::Pending(approval)) => ToolOutcome::Pending {
-                        approval,
-                        location: self.location(),
+                let is_free = |id: &str| !dispatcher.approvals.is_held(id);
+                receiver.deliver(
+                    match dispatcher.host.apply_patch_again(&request, &is_free) {
+                        Ok(PatchOutcome::Applied(summary)) => ToolOutcome::Patched(summary),
+                        Ok(PatchOutcome::Pending(approval)) => ToolOutcome::Pending {
+                            approval,
+                            location: self.location(),
+                        },
+                        Err(error) => ToolOutcome::Refused(RunRefusal::of_patch(&error)),
                     },
-                    Err(error) => ToolOutcome::Refused(RunRefusal::of_patch(&error)),
-                });
+                );
             }
             RunStart::Approved(ApprovedStart { id, held }) => {
                 let listener = if receiver.is_absent() {
@@ -107,10 +109,10 @@ impl PatchRun {
                 } else {
                     EndListener::Caller
                 };
-                let applied = gateway.host.apply_approved(&id, &request, listener);
+                let applied = dispatcher.host.apply_approved(&id, &request, listener);
                 drop(held);
                 let conversation = (self.call.agent.as_str(), &*self.call.session_key);
-                deliver(gateway, conversation, &id, applied, receiver);
+                deliver(dispatcher, conversation, &id, applied, receiver);
             }
         }
     }
@@ -118,28 +120,28 @@ impl PatchRun {
 
 /// Applies the stored patch of an approval that an earlier process of this gateway asked for.
 pub(super) fn resume(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     conversation: (&str, &str),
     approved: ApprovedStart,
     receiver: OutcomeReceiver,
 ) {
     let ApprovedStart { id, held } = approved;
-    let applied = gateway.host.resume_patch(&id);
+    let applied = dispatcher.host.resume_patch(&id);
     drop(held);
-    deliver(gateway, conversation, &id, applied, receiver);
+    deliver(dispatcher, conversation, &id, applied, receiver);
 }
 
 /// Delivers what became of an approved patch. Without a caller, the conversation is notified of a
 /// patch that could not be applied, where no record does that.
 fn deliver(
-    gateway: &Dispatcher,
+    dispatcher: &Dispatcher,
     (agent, session_key): (&str, &str),
     id: &str,
     applied: Result<PatchSummary, PatchError>,
     receiver: OutcomeReceiver,
 ) {
     if applied.is_err() {
-        gateway.approvals.look_now();
+        dispatcher.approvals.look_now();
     }
     let (outcome, error) = match applied {
         Ok(summary) => (ToolOutcome::Patched(summary), None),
@@ -154,12 +156,12 @@ fn deliver(
     {
         let text = format!("Patch not applied (gateway id={id}): {error}");
         let payload = json!({ "approvalId": id, "code": error.code() });
-        let approvals = gateway.host.approvals();
+        let approvals = dispatcher.host.approvals();
         if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
             tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
         }
     }
-    gateway.events.look_now();
+    dispatcher.events.look_now();
 }
 
 /// The conversation already has an event about drift, and about a patch that failed while it was

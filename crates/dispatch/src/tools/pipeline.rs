@@ -99,13 +99,13 @@ impl OutcomeReceiver {
 
 /// Carries a call out, waits for an approver where one is needed, and returns the result.
 pub(super) async fn run(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
     call: &ToolCall,
     patience: Duration,
 ) -> Result<ToolResult, CallError> {
     let approval = match &call.approval {
-        Some(id) => match read_approval(gateway, id).await? {
+        Some(id) => match read_approval(dispatcher, id).await? {
             Ok(approval) => approval,
             Err(error) => return Ok(RunRefusal::of_exec(&error.into()).into()),
         },
@@ -114,7 +114,7 @@ pub(super) async fn run(
             outcome => return Ok(outcome.into()),
         },
     };
-    approve(gateway, host, call, approval, patience).await
+    approve(dispatcher, host, call, approval, patience).await
 }
 
 /// Starts the call in a task of its own, which outlives its caller, and waits for the outcome.
@@ -126,16 +126,16 @@ async fn start(host: &Arc<dyn RunHost>, start: RunStart) -> Result<ToolOutcome, 
 
 /// Waits for the decision for as long as the caller has patience, and carries out what is allowed.
 async fn approve(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
     call: &ToolCall,
     approval: PendingApproval,
     patience: Duration,
 ) -> Result<ToolResult, CallError> {
     let id = approval.id.clone();
-    let held = gateway.approvals.hold(&id);
-    let mut decision = AwaitedDecision::of(gateway, &id);
-    gateway.approvals.look_now();
+    let held = dispatcher.approvals.hold(&id);
+    let mut decision = AwaitedDecision::of(dispatcher, &id);
+    dispatcher.approvals.look_now();
     let pending = || {
         let approval = Box::new(approval.clone());
         let location = host.location();
@@ -147,7 +147,7 @@ async fn approve(
     {
         let pending = pending();
         tokio::spawn(carry_out_when_decided(
-            Arc::clone(gateway),
+            Arc::clone(dispatcher),
             host,
             decision,
             held,
@@ -167,11 +167,11 @@ async fn approve(
         biased;
         () = decision.wait() => {}
         () = call.cancelled.cancelled() => {
-            let gateway = Arc::clone(gateway);
+            let dispatcher = Arc::clone(dispatcher);
             blocking(move || {
                 // An approval that is decided by now is not used: no caller waits for its run.
-                let _ = gateway.host.approvals().withdraw(&id);
-                gateway.approvals.look_now();
+                let _ = dispatcher.host.approvals().withdraw(&id);
+                dispatcher.approvals.look_now();
             })
             .await?;
             return Ok(RunRefusal::cancelled().into());
@@ -180,7 +180,7 @@ async fn approve(
             let pending = pending();
             // A caller that came back leaves the approval to the call that asked for it.
             if call.approval.is_none() {
-                tokio::spawn(carry_out_when_decided(Arc::clone(gateway), host, decision, held));
+                tokio::spawn(carry_out_when_decided(Arc::clone(dispatcher), host, decision, held));
             }
             return Ok(pending);
         }
@@ -193,7 +193,7 @@ async fn approve(
 /// Carries out what is allowed after its caller got a pending result. The conversation is notified
 /// of the end; of a denial the decision has notified it. A caller that comes back goes first.
 pub(super) async fn carry_out_when_decided(
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     host: Arc<dyn RunHost>,
     mut decision: AwaitedDecision,
     held: HeldApproval,
@@ -201,11 +201,11 @@ pub(super) async fn carry_out_when_decided(
     tokio::select! {
         () = decision.wait() => {}
         // The approval outlives this process: the next one resumes it.
-        () = gateway.stop.cancelled() => return,
+        () = dispatcher.stop.cancelled() => return,
     }
     held.until_alone().await;
     let id = decision.id;
-    let (reader, ended) = (Arc::clone(&gateway), id.clone());
+    let (reader, ended) = (Arc::clone(&dispatcher), id.clone());
     let ended = blocking(move || reader.host.approvals().ended(&ended)).await;
     if matches!(ended, Ok(Ok(Some(ended))) if !ended.ending.allows()) {
         return;
@@ -217,7 +217,7 @@ pub(super) async fn carry_out_when_decided(
 /// The decision of an approval, which may have been taken before this process looked.
 pub(super) struct AwaitedDecision {
     id: String,
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     published: BoxFuture<'static, ()>,
     /// What the record said, once it was read.
     is_decided: Option<bool>,
@@ -225,11 +225,11 @@ pub(super) struct AwaitedDecision {
 
 impl AwaitedDecision {
     /// Listens from now on, so that no decision is missed.
-    pub(super) fn of(gateway: &Arc<Dispatcher>, id: &str) -> Self {
-        let published = gateway.approvals.wait_for(id);
+    pub(super) fn of(dispatcher: &Arc<Dispatcher>, id: &str) -> Self {
+        let published = dispatcher.approvals.wait_for(id);
         Self {
             id: id.to_owned(),
-            gateway: Arc::clone(gateway),
+            dispatcher: Arc::clone(dispatcher),
             published: Box::pin(async move {
                 published.await;
             }),
@@ -242,8 +242,8 @@ impl AwaitedDecision {
         if let Some(is_decided) = self.is_decided {
             return Ok(is_decided);
         }
-        let (gateway, id) = (Arc::clone(&self.gateway), self.id.clone());
-        let ended = blocking(move || gateway.host.approvals().ended(&id)).await??;
+        let (dispatcher, id) = (Arc::clone(&self.dispatcher), self.id.clone());
+        let ended = blocking(move || dispatcher.host.approvals().ended(&id)).await??;
         Ok(*self.is_decided.insert(ended.is_some()))
     }
 
@@ -258,11 +258,11 @@ impl AwaitedDecision {
 
 /// An approval that was stored before.
 async fn read_approval(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     id: &str,
 ) -> Result<Result<PendingApproval, ApprovalRefusal>, CallError> {
-    let (gateway, id) = (Arc::clone(gateway), id.to_owned());
-    blocking(move || gateway.host.approvals().approval(&id, Secrets::Masked)).await
+    let (dispatcher, id) = (Arc::clone(dispatcher), id.to_owned());
+    blocking(move || dispatcher.host.approvals().approval(&id, Secrets::Masked)).await
 }
 
 /// Reports again and again what the call waits for, and where to decide.

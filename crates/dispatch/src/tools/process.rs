@@ -18,7 +18,7 @@ use crate::nodes::sessions::{self, SessionHandler, SessionWanted};
 use crate::work::waiting;
 
 pub(super) async fn process(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     call: &ToolCall,
     arguments: &Value,
 ) -> Result<ToolResult, CallError> {
@@ -44,20 +44,20 @@ pub(super) async fn process(
             arguments: arguments.clone(),
             poll_from: None,
         };
-        return Ok(match sessions::perform(gateway, &who, wanted).await {
+        return Ok(match sessions::perform(dispatcher, &who, wanted).await {
             Ok(answer) => answered(answer, page),
             Err(error) => ToolResult::failed(error.code(), &error.to_string(), None),
         });
     }
     if let SessionAction::List(request) = action {
-        return list(gateway, call, &who, request).await;
+        return list(dispatcher, call, &who, request).await;
     }
     let caller = ProcessCaller::Agent {
         agent: call.agent.clone(),
         session_key: call.session_key.clone(),
     };
-    let here = Arc::clone(gateway);
-    let answer = waiting(gateway, move || {
+    let here = Arc::clone(dispatcher);
+    let answer = waiting(dispatcher, move || {
         let process = here.host.process(caller, here.supervisor.clone())?;
         process.perform(action)
     })

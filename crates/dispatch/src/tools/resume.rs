@@ -19,8 +19,8 @@ use crate::work::{blocking, waiting};
 const MAX_RESUMED: usize = 4096;
 
 /// Goes on with everything that an earlier process asked. Returns when all of it is waited for.
-pub async fn resume(gateway: Arc<Dispatcher>) {
-    let reader = Arc::clone(&gateway);
+pub async fn resume(dispatcher: Arc<Dispatcher>) {
+    let reader = Arc::clone(&dispatcher);
     let stored = match blocking(move || stored_calls(&reader)).await {
         Ok(Ok(stored)) => stored,
         Ok(Err(error)) => {
@@ -30,10 +30,10 @@ pub async fn resume(gateway: Arc<Dispatcher>) {
         Err(_) => return,
     };
     for (id, host) in stored {
-        let held = gateway.approvals.hold(&id);
-        let decision = AwaitedDecision::of(&gateway, &id);
+        let held = dispatcher.approvals.hold(&id);
+        let decision = AwaitedDecision::of(&dispatcher, &id);
         tokio::spawn(carry_out_when_decided(
-            Arc::clone(&gateway),
+            Arc::clone(&dispatcher),
             host,
             decision,
             held,
@@ -45,17 +45,17 @@ pub async fn resume(gateway: Arc<Dispatcher>) {
 type StoredCall = (String, Arc<dyn RunHost>);
 
 /// The calls whose approvals were asked for before this process began and are not used.
-fn stored_calls(gateway: &Arc<Dispatcher>) -> Result<Vec<StoredCall>, HostError> {
-    let began = i64::try_from(gateway.started_at_ms).unwrap_or(i64::MAX);
-    let local = gateway.host.runs_to_resume(began, MAX_RESUMED)?;
+fn stored_calls(dispatcher: &Arc<Dispatcher>) -> Result<Vec<StoredCall>, HostError> {
+    let began = i64::try_from(dispatcher.started_at_ms).unwrap_or(i64::MAX);
+    let local = dispatcher.host.runs_to_resume(began, MAX_RESUMED)?;
     let mut calls: Vec<StoredCall> = Vec::new();
     for stored in local {
         let id = stored.id.clone();
-        let gateway = Arc::clone(gateway);
-        calls.push((id, Arc::new(StoredHere { gateway, stored })));
+        let dispatcher = Arc::clone(dispatcher);
+        calls.push((id, Arc::new(StoredHere { dispatcher, stored })));
     }
-    for id in gateway.host.approvals().unclaimed_remote(MAX_RESUMED)? {
-        if let Some(run) = StoredNodeRun::read(gateway, &id) {
+    for id in dispatcher.host.approvals().unclaimed_remote(MAX_RESUMED)? {
+        if let Some(run) = StoredNodeRun::read(dispatcher, &id) {
             calls.push((id, Arc::new(run)));
         }
     }
@@ -65,7 +65,7 @@ fn stored_calls(gateway: &Arc<Dispatcher>) -> Result<Vec<StoredCall>, HostError>
 /// A run or a patch on this machine, as its approval stores it.
 #[derive(Debug)]
 struct StoredHere {
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     stored: ResumableRun,
 }
 
@@ -75,7 +75,7 @@ impl RunHost for StoredHere {
         start: RunStart,
         receiver: OutcomeReceiver,
     ) -> BoxFuture<'static, ()> {
-        let gateway = Arc::clone(&self.gateway);
+        let dispatcher = Arc::clone(&self.dispatcher);
         let work = move || {
             let RunStart::Approved(approved) = start else {
                 return;
@@ -88,13 +88,13 @@ impl RunHost for StoredHere {
             } = &self.stored;
             let conversation = (agent.as_str(), session_key.as_str());
             if *is_patch {
-                patch::resume(&self.gateway, conversation, approved, receiver);
+                patch::resume(&self.dispatcher, conversation, approved, receiver);
             } else {
-                local_run::resume(&self.gateway, conversation, approved, receiver);
+                local_run::resume(&self.dispatcher, conversation, approved, receiver);
             }
         };
         Box::pin(async move {
-            let _ = waiting(&gateway, work).await;
+            let _ = waiting(&dispatcher, work).await;
         })
     }
 

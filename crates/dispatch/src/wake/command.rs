@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Starts it once, with the event in its environment and as JSON on its standard input.
 pub(super) async fn run(
-    gateway: &Arc<Dispatcher>,
+    dispatcher: &Arc<Dispatcher>,
     argv: &[String],
     event: &SessionEvent,
     body: &str,
@@ -33,14 +33,14 @@ pub(super) async fn run(
     command
         .args(arguments)
         .env_clear()
-        .envs(&gateway.environment)
+        .envs(&dispatcher.environment)
         .env("INTERLOCK_EVENT_ID", event.id.to_string())
         .env("INTERLOCK_EVENT_KIND", event.kind.as_str())
         .env("INTERLOCK_EVENT_SESSION", &event.session_key)
         .env("INTERLOCK_EVENT_AGENT", &event.agent)
         .env("INTERLOCK_EVENT_RUN", &event.run_id)
         .env("INTERLOCK_EVENT_TEXT", event.text.replace('\0', ""))
-        .current_dir(gateway.host.state_dir())
+        .current_dir(dispatcher.host.state_dir())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

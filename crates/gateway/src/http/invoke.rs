@@ -92,7 +92,7 @@ pub(super) async fn invoke(
         Ok(arguments) => arguments,
         Err(response) => return *response,
     };
-    let config = match doors.gateway.host.config() {
+    let config = match doors.gateway.dispatcher.host.config() {
         Ok(config) => config,
         Err(error) => {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
@@ -110,7 +110,7 @@ pub(super) async fn invoke(
     let work = async move {
         answer(tools::call(&gateway.dispatcher, &config, &name, &call, &arguments).await)
     };
-    let once = &doors.gateway.once;
+    let once = &doors.gateway.dispatcher.once;
     let answer = once.run(key, tools::had_effect, work).await;
     let (status, body) = answer.unwrap_or_else(|reused| key_reused(&reused));
     (status, Json(body)).into_response()

@@ -76,7 +76,13 @@ async fn health() -> Response {
 /// Ready is: the store answers, and the config can be read.
 async fn ready(State(doors): State<Doors>) -> Response {
     let gateway = doors.gateway;
-    let look = move || gateway.host.document().and_then(|_| gateway.host.config());
+    let look = move || {
+        gateway
+            .dispatcher
+            .host
+            .document()
+            .and_then(|_| gateway.dispatcher.host.config())
+    };
     match interlock_dispatch::work::blocking(look).await {
         Ok(Ok(_)) => Json(json!({ "ok": true, "status": "ready" })).into_response(),
         Ok(Err(error)) => unavailable(error.code(), &error.to_string()),
@@ -94,7 +100,11 @@ async fn metrics(State(doors): State<Doors>, request: Request) -> Response {
         return refusal(StatusCode::FORBIDDEN, "forbidden", "operators only");
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], doors.gateway.metrics.text()).into_response()
+    (
+        [(header::CONTENT_TYPE, kind)],
+        doors.gateway.dispatcher.metrics.text(),
+    )
+        .into_response()
 }
 
 async fn not_found() -> Response {
@@ -118,7 +128,7 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
                 },
             );
         if let Err(foreign) = foreign {
-            doors.gateway.metrics.refused();
+            doors.gateway.dispatcher.metrics.refused();
             return refusal(StatusCode::FORBIDDEN, "forbidden", &foreign.to_string());
         }
     }
@@ -136,7 +146,7 @@ fn is_allowed_origin(doors: &Doors, headers: &HeaderMap) -> bool {
     let (Some(origin), None) = (origins.next(), origins.next()) else {
         return false;
     };
-    let Ok(config) = doors.gateway.host.config() else {
+    let Ok(config) = doors.gateway.dispatcher.host.config() else {
         return false;
     };
     let allowed = config
@@ -156,7 +166,7 @@ fn is_own_name(doors: &Doors, name: &str) -> bool {
     if certified.is_some_and(|identity| identity.is_for(name)) {
         return true;
     }
-    let Ok(config) = doors.gateway.host.config() else {
+    let Ok(config) = doors.gateway.dispatcher.host.config() else {
         return false;
     };
     let remote = config.config().gateway.remote.url.as_deref();
@@ -189,7 +199,7 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
             next.run(request).await
         }
         Err(refused) => {
-            doors.gateway.metrics.refused();
+            doors.gateway.dispatcher.metrics.refused();
             unauthorized(refused)
         }
     }
@@ -237,11 +247,16 @@ pub(crate) fn identify(
         return agent_or_run(AgentId::default(), standing);
     };
     let access = &gateway.access;
-    let refused = match access.prove(&gateway.host, access.bearer(presented), address, now) {
+    let refused = match access.prove(
+        &gateway.dispatcher.host,
+        access.bearer(presented),
+        address,
+        now,
+    ) {
         Ok(proven) => return proven_caller(proven.role, standing),
         Err(refused) => refused,
     };
-    match gateway.host.agent_of_token(presented) {
+    match gateway.dispatcher.host.agent_of_token(presented) {
         Ok(Some(agent)) => agent_or_run(agent.agent, standing),
         _ => {
             let who = (address, Tried::Shared);

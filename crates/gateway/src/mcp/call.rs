@@ -43,7 +43,7 @@ pub(super) async fn call(
             McpVersion::Newest => Offers::Once,
         },
     );
-    let config = gateway.host.config();
+    let config = gateway.dispatcher.host.config();
     let config = config.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let audience = Audience::models(&config, &caller.agent);
     let form = ResultForm {
@@ -82,7 +82,7 @@ pub(super) async fn call(
             ..person.clone()
         };
         // Held before the decision: what it allows is carried out for this caller.
-        held = Some(gateway.approvals.hold(&asked.approval));
+        held = Some(gateway.dispatcher.approvals.hold(&asked.approval));
         let answer = request.input_responses.as_ref();
         let answer = answer.and_then(|all| all.get(QUESTION)).cloned();
         // What is no answer leaves the question to others.
@@ -112,8 +112,14 @@ pub(super) async fn call(
     drop(held);
     if returns && let Some(id) = result.approval.clone() {
         let reader = Arc::clone(gateway);
-        let approval =
-            blocking(move || reader.host.approvals().approval(&id, Secrets::Masked)).await;
+        let approval = blocking(move || {
+            reader
+                .dispatcher
+                .host
+                .approvals()
+                .approval(&id, Secrets::Masked)
+        })
+        .await;
         if let Ok(Ok(approval)) = approval
             && let Some(asked) = question(connection, &context, &person, &approval).await
         {

@@ -59,7 +59,7 @@ impl McpCaller {
             ProvenCaller::Run(run) => (format!("run:{}", run.session_key), false),
             ProvenCaller::Agent(_) => match bearer(headers) {
                 Some(token) => {
-                    let rights = gateway.host.agent_of_token(token).ok().flatten();
+                    let rights = gateway.dispatcher.host.agent_of_token(token).ok().flatten();
                     // A client whose process is not known may be a run, which would answer its own
                     // prompts.
                     let elicitation = standing == Some(&PeerStanding::Trusted)
@@ -152,7 +152,7 @@ pub(super) fn agent(
 }
 
 fn config(gateway: &Gateway) -> Result<Arc<ConfigFile>, Box<Response>> {
-    gateway.host.config().map_err(|error| {
+    gateway.dispatcher.host.config().map_err(|error| {
         Box::new(refusal(
             StatusCode::INTERNAL_SERVER_ERROR,
             error.code(),

@@ -101,11 +101,12 @@ impl McpConnection {
                 } else {
                     roots
                 };
-                let home = gateway.host.home().map(Path::new);
+                let home = gateway.dispatcher.host.home().map(Path::new);
                 CallerContext::of_program(program.path, &directories, home)
             }
             None if roots.is_empty() => CallerContext::default(),
             None => match gateway
+                .dispatcher
                 .host
                 .scope(&caller.agent)
                 .map(|scope| scope.workspace())

@@ -106,8 +106,15 @@ impl ElicitPerson {
     /// Puts down that the question is shown here; without that nothing is decided here.
     pub(super) async fn shown(&self, approval: &PendingApproval) -> Result<(), CallError> {
         let (person, id) = (self.clone(), approval.id.clone());
-        let seen =
-            blocking(move || person.gateway.host.approvals().seen(&id, &person.surface)).await?;
+        let seen = blocking(move || {
+            person
+                .gateway
+                .dispatcher
+                .host
+                .approvals()
+                .seen(&id, &person.surface)
+        })
+        .await?;
         Ok(seen?)
     }
 
@@ -123,7 +130,7 @@ impl ElicitPerson {
         };
         let (person, id, plan_digest) = (self.clone(), id.to_owned(), plan_digest.to_owned());
         let decided = blocking(move || person.decide(&id, &plan_digest, decision)).await?;
-        self.gateway.approvals.look_now();
+        self.gateway.dispatcher.approvals.look_now();
         if let Err(error) = decided {
             // The caller that waits for the approval reads its outcome.
             tracing::info!(%error, surface = self.surface, "an elicited answer did not count");
@@ -143,9 +150,9 @@ impl ElicitPerson {
             // A field for it would leave less room for the command on the client's screen.
             reason: None,
             has_shown: true,
-            outside: OutsideRuns::this_process(&self.gateway.supervisor)?,
+            outside: OutsideRuns::this_process(&self.gateway.dispatcher.supervisor)?,
         };
-        let approvals = self.gateway.host.approvals();
+        let approvals = self.gateway.dispatcher.host.approvals();
         approvals.decide(id, plan_digest, decision, by).map(|_| ())
     }
 }

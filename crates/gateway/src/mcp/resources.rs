@@ -214,7 +214,12 @@ async fn with_process<T: Send + 'static>(
     let done = blocking(move || {
         let agent = caller.agent;
         let caller = ProcessCaller::Agent { agent, session_key };
-        work(&gateway.host.process(caller, gateway.supervisor.clone())?)
+        work(
+            &gateway
+                .dispatcher
+                .host
+                .process(caller, gateway.dispatcher.supervisor.clone())?,
+        )
     });
     done.await
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))

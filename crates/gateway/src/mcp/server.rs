@@ -60,7 +60,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let caller = self.connection.caller(&context.extensions)?;
-        let config = self.connection.mcp.gateway.host.config();
+        let config = self.connection.mcp.gateway.dispatcher.host.config();
         let config = config.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let tools = tools::available(&config, &caller.agent);
         let has_data = !reads_data_only(context.client_info().as_ref());

@@ -74,12 +74,12 @@ pub async fn serve_offering<S: ServerHandler>(
 ) -> Result<(), GatewayError> {
     let port = options.port;
     let (gateway, config) = Gateway::open(options, stop.clone())?;
-    let lock = GatewayLock::take(gateway.host.state_dir())?;
-    interlock_dispatch::nodes::system_run::recover(&gateway);
+    let lock = GatewayLock::take(gateway.dispatcher.host.state_dir())?;
+    interlock_dispatch::nodes::system_run::recover(&gateway.dispatcher);
     let address = listen::address(&config, port, gateway.access.asks_for_proof())?;
     let identity = tls::identity(&gateway, &config, address.ip())?.map(Arc::new);
     let tcp = listen::tcp(address).await?;
-    let socket = gateway.host.state_dir().join("gateway.sock");
+    let socket = gateway.dispatcher.host.state_dir().join("gateway.sock");
     let unix = listen::unix(&socket)?;
     let bound = tcp.local_addr().map_err(|source| GatewayError::Listen {
         address: address.to_string(),
@@ -91,7 +91,7 @@ pub async fn serve_offering<S: ServerHandler>(
             address: bound,
             socket: socket.clone(),
             version: gateway.version.to_owned(),
-            started_at_ms: gateway.started_at_ms,
+            started_at_ms: gateway.dispatcher.started_at_ms,
             tls_fingerprint: identity
                 .as_ref()
                 .map(|identity| identity.fingerprint().to_string()),
@@ -104,10 +104,10 @@ pub async fn serve_offering<S: ServerHandler>(
         acceptor: identity.as_ref().map(|identity| identity.acceptor()),
         router: http::router(Arc::clone(&gateway), identity, &stop, offer)?,
         connections: gateway.connections.clone(),
-        places: Arc::new(Semaphore::new(gateway.limits.connections)),
-        local_places: Arc::new(Semaphore::new(gateway.limits.local_connections)),
+        places: Arc::new(Semaphore::new(gateway.dispatcher.limits.connections)),
+        local_places: Arc::new(Semaphore::new(gateway.dispatcher.limits.local_connections)),
         stop: stop.clone(),
-        looks: PeerLooks::start(gateway.supervisor.place().clone()),
+        looks: PeerLooks::start(gateway.dispatcher.supervisor.place().clone()),
         gateway: Arc::clone(&gateway),
     };
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway.dispatcher)));
@@ -139,7 +139,7 @@ pub async fn serve_offering<S: ServerHandler>(
     telling.abort();
     waking.abort();
     resting.abort();
-    gateway.host.store().flush();
+    gateway.dispatcher.host.store().flush();
     drop(lock);
     Ok(())
 }
@@ -150,10 +150,10 @@ async fn rest(gateway: Arc<Gateway>) {
     let mut looks = 0_u32;
     loop {
         tokio::time::sleep(memory::LOOK_EVERY).await;
-        gateway.once.tidy();
-        rest.look(|| gateway.host.store().shrink());
+        gateway.dispatcher.once.tidy();
+        rest.look(|| gateway.dispatcher.host.store().shrink());
         if looks.is_multiple_of(SESSIONS_EVERY) {
-            let supervisor = gateway.supervisor.clone();
+            let supervisor = gateway.dispatcher.supervisor.clone();
             let _ = blocking(move || supervisor.remove_due_sessions()).await;
         }
         looks = looks.wrapping_add(1);
@@ -220,21 +220,23 @@ impl ConnectionService {
                 return;
             };
             match listener.accept().await {
-                Ok((stream, _)) => match origin(&stream, self.gateway.supervisor.place()) {
-                    Ok(origin) => {
-                        let peer = AcceptedPeer::Local(origin);
-                        let runs = self.gateway.supervisor.place().clone();
-                        let opening = async move {
-                            let run = run_of(&stream, origin, runs).await;
-                            Some((stream, run))
-                        };
-                        self.answer(opening, peer, MetricsTransport::Unix, place);
+                Ok((stream, _)) => {
+                    match origin(&stream, self.gateway.dispatcher.supervisor.place()) {
+                        Ok(origin) => {
+                            let peer = AcceptedPeer::Local(origin);
+                            let runs = self.gateway.dispatcher.supervisor.place().clone();
+                            let opening = async move {
+                                let run = run_of(&stream, origin, runs).await;
+                                Some((stream, run))
+                            };
+                            self.answer(opening, peer, MetricsTransport::Unix, place);
+                        }
+                        Err(refusal) => {
+                            self.gateway.dispatcher.metrics.refused();
+                            tracing::warn!(%refusal, "refused at the Unix socket");
+                        }
                     }
-                    Err(refusal) => {
-                        self.gateway.metrics.refused();
-                        tracing::warn!(%refusal, "refused at the Unix socket");
-                    }
-                },
+                }
                 Err(error) => refused_by_system(&error).await,
             }
         }
@@ -250,7 +252,7 @@ impl ConnectionService {
     ) {
         let (router, stop) = (self.router.clone(), self.stop.clone());
         let gateway = Arc::clone(&self.gateway);
-        let counted = self.gateway.metrics.connected(door);
+        let counted = self.gateway.dispatcher.metrics.connected(door);
         self.connections.spawn(async move {
             let _counted = counted;
             let place = ConnectionPlace::new(place);
@@ -260,7 +262,7 @@ impl ConnectionService {
                 () = stop.cancelled() => return,
             };
             let Some((stream, run)) = opened else {
-                return gateway.metrics.refused();
+                return gateway.dispatcher.metrics.refused();
             };
             let stream = SharedStream::new(stream);
             let service = tower_service(router, peer, run, place, stream.clone());

@@ -53,7 +53,10 @@ pub(super) fn identity(
         (None, None) if tls.auto_generate == Some(false) => {
             return Err(GatewayError::NoCertificate);
         }
-        (None, None) => Identity::kept(gateway.host.state_dir(), &own_names(config, bind))?,
+        (None, None) => Identity::kept(
+            gateway.dispatcher.host.state_dir(),
+            &own_names(config, bind),
+        )?,
     };
     match identity.validity() {
         Validity::Valid => {}

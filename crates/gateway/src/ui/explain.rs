@@ -49,7 +49,7 @@ pub(super) fn explain(
     agent: &AgentId,
     command: &str,
 ) -> Result<(ExplainedCommand, String), String> {
-    let scope = gateway.host.scope(agent);
+    let scope = gateway.dispatcher.host.scope(agent);
     let scope = scope.map_err(|error| error.to_string())?;
     let caller = CallerContext::default();
     let workspace = scope.workspace().map_err(|error| error.to_string())?;
@@ -106,7 +106,7 @@ pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<ShownCase
             cases.len()
         ));
     }
-    let results = cases.run(Some(&gateway.host), None).into_iter();
+    let results = cases.run(Some(&gateway.dispatcher.host), None).into_iter();
     let judged = results.map(|result| ShownCase {
         passed: result.skipped.is_none().then_some(result.pass),
         command: result.command,

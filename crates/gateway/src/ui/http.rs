@@ -121,7 +121,7 @@ async fn proof(
 }
 
 fn is_enabled(doors: &Doors) -> bool {
-    let config = doors.gateway.host.config();
+    let config = doors.gateway.dispatcher.host.config();
     config.is_ok_and(|config| config.config().gateway.control_ui.enabled != Some(false))
 }
 

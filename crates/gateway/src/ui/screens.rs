@@ -86,17 +86,18 @@ pub(super) enum SessionPicture {
 
 fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
     let topic = topic(session);
-    let process = gateway
-        .host
-        .process(ProcessCaller::Operator, gateway.supervisor.clone());
+    let process = gateway.dispatcher.host.process(
+        ProcessCaller::Operator,
+        gateway.dispatcher.supervisor.clone(),
+    );
     let Ok(process) = process else {
         gateway.ui.screens.lock().remove(session);
         return;
     };
-    let link = gateway.supervisor.session(session).ok();
+    let link = gateway.dispatcher.supervisor.session(session).ok();
     let mut offset = 0;
     while let Some(viewers) = gateway.ui.screens.viewers(session, &topic) {
-        if gateway.stop.is_cancelled() {
+        if gateway.dispatcher.stop.is_cancelled() {
             return;
         }
         let begun = Instant::now();
@@ -160,7 +161,7 @@ pub(super) fn visible(text: &str) -> String {
 
 /// The colors of a running terminal; one that has ended is plain.
 fn styled(gateway: &Gateway, session: &str, picture: &Picture) -> Vec<ScreenRow> {
-    let link = gateway.supervisor.session(session).ok();
+    let link = gateway.dispatcher.supervisor.session(session).ok();
     let drawing = link.and_then(|link| link.drawing().ok());
     let Some(drawing) = drawing else {
         return plain(picture);

@@ -56,7 +56,7 @@ fn page(html: Markup) -> UiOpened {
 /// How many approvals wait.
 pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
     work(context, |gateway| {
-        let page = gateway.host.approvals().pending(0, 1);
+        let page = gateway.dispatcher.host.approvals().pending(0, 1);
         Ok(page
             .map_err(|error| approvals_unavailable(&error))?
             .unexpired)
@@ -71,7 +71,7 @@ pub(super) async fn inbox(
     let agent = wanted.text("agent").map(str::to_owned);
     let offset = wanted.number("offset").unwrap_or(0);
     work(context, move |gateway| {
-        let approvals = gateway.host.approvals();
+        let approvals = gateway.dispatcher.host.approvals();
         let read = |from, most| {
             let page = approvals.pending(from, most);
             page.map_err(|error| approvals_unavailable(&error))
@@ -120,7 +120,7 @@ pub(super) async fn inbox(
 
 /// The latest decisions of approvers.
 fn recent(gateway: &Gateway) -> Result<Vec<RecentDecision>, WireError> {
-    let approvals = gateway.host.approvals();
+    let approvals = gateway.dispatcher.host.approvals();
     let records = approvals.audit_log(&AuditFilter {
         kind: Some(AuditKind::Decision),
         limit: Some(3),
@@ -202,9 +202,10 @@ pub(super) async fn session(
     } else {
         let id = id.clone();
         work(context, move |gateway| {
-            let process = gateway
-                .host
-                .process(ProcessCaller::Operator, gateway.supervisor.clone());
+            let process = gateway.dispatcher.host.process(
+                ProcessCaller::Operator,
+                gateway.dispatcher.supervisor.clone(),
+            );
             let read = process.and_then(|process| screens::picture(gateway, &process, &id));
             read.map_err(|error| {
                 WireError::unavailable(error.to_string()).with("code", error.code())
@@ -283,7 +284,11 @@ pub(super) async fn nodes(context: Context<'_>) -> Result<UiOpened, WireError> {
 
 /// The agents that the config names, and `main`.
 fn agents(gateway: &Gateway) -> Result<Vec<String>, WireError> {
-    let config = gateway.host.config().map_err(|error| unavailable(&error))?;
+    let config = gateway
+        .dispatcher
+        .host
+        .config()
+        .map_err(|error| unavailable(&error))?;
     let listed = config.config().agents.list.iter();
     let mut names: Vec<String> = listed.map(|agent| agent.id.clone()).collect();
     if !names.iter().any(|name| name == AgentId::MAIN) {
@@ -298,7 +303,7 @@ pub(super) async fn policy(
 ) -> Result<UiOpened, WireError> {
     let command = wanted.text("command").unwrap_or_default().to_owned();
     let name = wanted.text("agent").map(str::to_owned);
-    let name = name.unwrap_or_else(|| context.gateway.default_agent());
+    let name = name.unwrap_or_else(|| context.gateway.dispatcher.default_agent());
     let node = wanted.text("node").map(str::to_owned);
     let cases = wanted.text("cases").map(str::to_owned);
     let may_run_cases = context.client.scopes.allow(OperatorScope::Admin);
@@ -342,7 +347,7 @@ pub(super) async fn policy(
         let agents = agents(gateway)?;
         let agent =
             AgentId::new(&name).map_err(|error| WireError::invalid(format!("agent: {error}")))?;
-        let levels = gateway.host.levels(&agent, None);
+        let levels = gateway.dispatcher.host.levels(&agent, None);
         let levels = levels.map_err(|error| unavailable(&error))?;
         let levels = explain::levels(&levels);
         let mut problem = problem;
@@ -427,7 +432,7 @@ fn days(gateway: &Gateway) -> Result<Vec<(String, u64, u64)>, WireError> {
     let now = i64::try_from(interlock_host::now_ms()).unwrap_or(i64::MAX);
     let today = now / DAY_MS;
     let first = today - DAYS + 1;
-    let records = gateway.host.approvals().audit_log(&AuditFilter {
+    let records = gateway.dispatcher.host.approvals().audit_log(&AuditFilter {
         kind: Some(AuditKind::Decision),
         since_ms: Some(first * DAY_MS),
         ..AuditFilter::default()
@@ -479,7 +484,11 @@ pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> 
     };
     let log = logs(context, &asked);
     let shield = work(context, |gateway| {
-        let config = gateway.host.config().map_err(|error| unavailable(&error))?;
+        let config = gateway
+            .dispatcher
+            .host
+            .config()
+            .map_err(|error| unavailable(&error))?;
         let exec = config.config().exec_for(AgentId::MAIN);
         let shield = interlock_host::plan_shield(&exec, interlock_policy::VerdictShield::Usual);
         Ok(match shield {

@@ -61,7 +61,7 @@ where
         welcomed = tokio::time::timeout(time, greet(&gateway, &arrival, &mut reader, &mut writer)) => {
             welcomed.unwrap_or_else(|_| Err(Close::handshake_timeout()))
         }
-        () = gateway.stop.cancelled() => Err(Close::restart()),
+        () = gateway.dispatcher.stop.cancelled() => Err(Close::restart()),
     };
     let (connect, welcome, id) = match welcomed {
         Ok(welcomed) => welcomed,
@@ -71,14 +71,17 @@ where
         }
     };
     reader.welcome();
-    let out = Outbox::new(writer.into_socket(), Arc::clone(&gateway.hub.buffered));
+    let out = Outbox::new(
+        writer.into_socket(),
+        Arc::clone(&gateway.dispatcher.hub.buffered),
+    );
     let out = Arc::new(out);
     let ending = CancellationToken::new();
     let known = known(&arrival, &connect, &welcome);
     let client = Arc::new(Client::new(known, Arc::clone(&out), ending.clone()));
     client.answer(&hello(&gateway, &client, &welcome, &id));
-    gateway.hub.add(&client);
-    gateway.metrics.clients.inc();
+    gateway.dispatcher.hub.add(&client);
+    gateway.dispatcher.metrics.clients.inc();
     methods::connected(&gateway, &client).await;
     let closed = CancellationToken::new();
     let when_closed = closed.clone().drop_guard();
@@ -88,8 +91,8 @@ where
         drop(when_closed);
     });
     read(&gateway, &client, &arrival, &mut reader, &closed).await;
-    gateway.hub.remove(&client);
-    gateway.metrics.clients.dec();
+    gateway.dispatcher.hub.remove(&client);
+    gateway.dispatcher.metrics.clients.dec();
     methods::disconnected(&gateway, &client).await;
     // All pending messages are sent, a last close frame too, unless the client does not read.
     out.finish();
@@ -194,7 +197,7 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
     let is_admin = client.scopes.allow(OperatorScope::Admin);
     let for_admins = |text: String| is_admin.then_some(text);
     let (token, issued_at_ms) = welcome.token.clone().unzip();
-    let usual_agent = gateway.default_agent();
+    let usual_agent = gateway.dispatcher.default_agent();
     let hello = HelloOk {
         kind: HelloKind::HelloOk,
         protocol: welcome.protocol,
@@ -220,16 +223,16 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
                 Role::Node => Vec::new(),
             },
             health: serde_json::json!(methods::health(gateway)),
-            state_version: gateway.state_version(),
-            uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
+            state_version: gateway.dispatcher.state_version(),
+            uptime_ms: now_ms().saturating_sub(gateway.dispatcher.started_at_ms),
             session_defaults: Some(SessionDefaults {
                 main_key: "main".to_owned(),
                 main_session_key: interlock_approvals::usual_session_key(&usual_agent),
                 default_agent_id: usual_agent,
                 scope: Some("per-sender".to_owned()),
             }),
-            config_path: for_admins(gateway.host.config_path().display().to_string()),
-            state_dir: for_admins(gateway.host.state_dir().display().to_string()),
+            config_path: for_admins(gateway.dispatcher.host.config_path().display().to_string()),
+            state_dir: for_admins(gateway.dispatcher.host.state_dir().display().to_string()),
             auth_mode: for_admins(gateway.access.mode().to_string()),
         },
         plugin_surface_urls: None,
@@ -263,7 +266,7 @@ async fn read<S>(
     loop {
         let next = tokio::select! {
             next = next(gateway, client, reader, &places) => next,
-            () = gateway.stop.cancelled() => {
+            () = gateway.dispatcher.stop.cancelled() => {
                 methods::say_goodbye(gateway, client);
                 Err(Close::restart())
             }

@@ -89,7 +89,7 @@ pub(super) fn check(
         None => None,
     };
     let known = match &device {
-        Some(device) => gateway.host.store().device(&device.device_id),
+        Some(device) => gateway.dispatcher.host.store().device(&device.device_id),
         None => Ok(None),
     };
     let known = known.map_err(|error| WireError::unavailable(error.to_string()))?;
@@ -203,7 +203,10 @@ fn prove(
     let password = password.map(|password| Presented::Password(password.expose()));
     let mut proven = None;
     for presented in [token, password].into_iter().flatten() {
-        match gateway.access.prove(&gateway.host, presented, address, now) {
+        match gateway
+            .access
+            .prove(&gateway.dispatcher.host, presented, address, now)
+        {
             Ok(found) if found.role == TokenRole::Node && role != Role::Node => {
                 let message = "unauthorized: this token only lets a node connect";
                 return Err(WireError::invalid(message).with("code", TOKEN_ROLE).into());
@@ -216,8 +219,9 @@ fn prove(
     let presented = [auth.device_token.as_ref(), auth.token.as_ref()];
     let is_own = device.is_some_and(|device| {
         let mut presented = presented.iter().flatten();
-        presented
-            .any(|token| pairing::holds_token(&gateway.device_key, device, role, token.expose()))
+        presented.any(|token| {
+            pairing::holds_token(&gateway.dispatcher.device_key, device, role, token.expose())
+        })
     });
     if is_own {
         return Ok((RightsProof::Device, None));
@@ -233,7 +237,7 @@ fn prove(
         (_, _, None) => &refusal::AUTH_TOKEN_MISSING,
         (_, _, Some(_)) => &refusal::AUTH_TOKEN_MISMATCH,
     };
-    gateway.metrics.refused();
+    gateway.dispatcher.metrics.refused();
     let tried = match proven {
         Some(refused) if shared.is_some() => Some((refused, Tried::Shared)),
         _ if presented.iter().any(Option::is_some) => {
@@ -280,7 +284,7 @@ fn prove_code(
     if waits.is_none() && arrival.is_own_page && gateway.ui.codes.take(code, now) {
         return Ok((RightsProof::Shared, None));
     }
-    gateway.metrics.refused();
+    gateway.dispatcher.metrics.refused();
     let refused = waits.map_or(RefusedCaller::Wrong, RefusedCaller::Limited);
     gateway.access.failed(&refused, who, now);
     let message = "unauthorized: the code was used, is over a minute old, or is none";
@@ -314,7 +318,7 @@ fn pair(
             Peer::Local(_) => None,
         },
         now_ms: now_ms(),
-        most_requests: gateway.limits.pairing_requests,
+        most_requests: gateway.dispatcher.limits.pairing_requests,
     };
     let is_local =
         arrival.is_direct || arrival.is_own_page || matches!(arrival.peer, Peer::Local(_));
@@ -324,6 +328,7 @@ fn pair(
         _ => DeviceTrust::None,
     };
     let admission = gateway
+        .dispatcher
         .host
         .store()
         .change(|change| pairing::admit(change, &wanted, trust))
@@ -331,7 +336,7 @@ fn pair(
     match admission {
         Admission::Admitted { device, is_new } => {
             if role == Role::Node {
-                refresh(gateway, &device.device_id);
+                refresh(&gateway.dispatcher, &device.device_id);
             }
             if is_new {
                 tell(
@@ -346,8 +351,12 @@ fn pair(
             }
             let issued = device.tokens.get(role.as_str());
             let issued = issued.filter(|token| !token.revoked).map(|token| {
-                let text =
-                    pairing::token(&gateway.device_key, &device.device_id, role.as_str(), token);
+                let text = pairing::token(
+                    &gateway.dispatcher.device_key,
+                    &device.device_id,
+                    role.as_str(),
+                    token,
+                );
                 (text, token.created_at_ms)
             });
             Ok(Welcome {
@@ -395,7 +404,7 @@ fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
     if matches!(arrival.peer, Peer::Local(_)) || arrival.is_forwarded {
         return false;
     }
-    let Ok(config) = gateway.host.config() else {
+    let Ok(config) = gateway.dispatcher.host.config() else {
         return false;
     };
     let ranges = &config.config().gateway.nodes.pairing.auto_approve_cidrs;
@@ -406,7 +415,7 @@ fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
 
 fn tell(gateway: &Gateway, name: &str, payload: &impl serde::Serialize) {
     if let Ok(event) = Event::new(name, payload) {
-        gateway.hub.broadcast(&event);
+        gateway.dispatcher.hub.broadcast(&event);
     }
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn subscribe(
         client: Arc::clone(client),
         session: session.to_owned(),
         number,
-        stop: gateway.stop.clone(),
+        stop: gateway.dispatcher.stop.clone(),
         unfinished: Vec::new(),
     };
     if sessions::is_remote(session) {
@@ -153,13 +153,22 @@ impl SessionFollower {
     fn follow(&mut self, offset: u64) -> Result<(), String> {
         let process = self
             .gateway
+            .dispatcher
             .host
-            .process(ProcessCaller::Operator, self.gateway.supervisor.clone())
+            .process(
+                ProcessCaller::Operator,
+                self.gateway.dispatcher.supervisor.clone(),
+            )
             .map_err(|error| error.to_string())?;
         let spool = process
             .transcript(&self.session)
             .map_err(|error| error.to_string())?;
-        let link = self.gateway.supervisor.session(&self.session).ok();
+        let link = self
+            .gateway
+            .dispatcher
+            .supervisor
+            .session(&self.session)
+            .ok();
         let mut cursor = spool.cursor_at(offset).map_err(|error| error.to_string())?;
         while self.is_wanted() {
             // What is asked for before the last read is not missed by it.

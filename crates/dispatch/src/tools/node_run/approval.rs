@@ -87,7 +87,7 @@ impl NodeRun {
                     EndListener::Caller => self.mark_outcome_delivered(&id).await,
                     EndListener::SessionEvent => {
                         let event = NodeRunEvent::denied("invoke-failed");
-                        notify_later(&self.gateway, &self.node, &run_it, event).await;
+                        notify_later(&self.dispatcher, &self.node, &run_it, event).await;
                     }
                 }
             }
@@ -111,25 +111,25 @@ impl NodeRun {
     /// claims nothing. Waits for the disk.
     fn claim(&self, id: &str) -> Result<ApprovedRun, ApprovalRefusal> {
         let approval = self
-            .gateway
+            .dispatcher
             .host
             .approvals()
             .approval(id, Secrets::Masked)?;
         let short_id = approval.short_id.clone();
-        let stored = StoredNodeRun::of_approval(&self.gateway, approval);
+        let stored = StoredNodeRun::of_approval(&self.dispatcher, approval);
         let stored = stored.filter(|stored| stored.is_call_of(self));
         let Some(stored) = stored else {
             let what = "the call";
             return Err(ApprovalRefusal::Mismatch { short_id, what });
         };
-        let decision = self.gateway.host.approvals().use_remote(id)?;
+        let decision = self.dispatcher.host.approvals().use_remote(id)?;
         let run_it = wire_approval::approved_run(stored.plan(), &self.run, id, decision);
         Ok(match self.current() {
             Ok(current) => ApprovedRun::Ready(Box::new(current), run_it),
             Err(error) => {
                 let outcome =
                     RecordedOutcome::new(RecordedStatus::Refused).with_message(&error.message);
-                give_up(&self.gateway, id, &outcome);
+                give_up(&self.dispatcher, id, &outcome);
                 ApprovedRun::Impossible(error, run_it)
             }
         })
@@ -180,7 +180,7 @@ impl NodeRun {
             allowed_decisions: allowed.clone(),
             ..ApprovalDetails::default()
         };
-        let approvals = self.gateway.host.approvals();
+        let approvals = self.dispatcher.host.approvals();
         let subject = json!(NodeRunSubject {
             details: &details,
             node_name: self.node.name(),
@@ -223,12 +223,12 @@ impl NodeRun {
     /// node is gone or may not run commands any more, or nothing may run. Waits for the disk.
     fn current(&self) -> Result<Self, WireError> {
         let failed = |error: HostError| WireError::unavailable(error.to_string());
-        let config = self.gateway.host.config().map_err(failed)?;
-        let session = self.gateway.host.session(&self.call.session_key);
+        let config = self.dispatcher.host.config().map_err(failed)?;
+        let session = self.dispatcher.host.session(&self.call.session_key);
         let session = session.map_err(failed)?;
         self.check_place(&config, &session)?;
         let levels = GatewayLevels::of(
-            &self.gateway,
+            &self.dispatcher,
             &config,
             &self.call.agent,
             &session,
@@ -241,7 +241,7 @@ impl NodeRun {
             );
         }
         let rules = &config.config().gateway.nodes;
-        let node = able(&self.gateway, rules, &self.node.id);
+        let node = able(&self.dispatcher, rules, &self.node.id);
         let node = node.ok_or_else(|| refusal::NOT_CONNECTED.error())?;
         let keeps_transcripts = node.keeps_sessions(rules);
         if !keeps_transcripts && let Some(why) = foreign::denied_by_now(&levels, &self.run) {
@@ -280,7 +280,8 @@ impl NodeRun {
         }
         let own = config.config().agent(agent.as_str());
         let bound = own.and_then(|own| own.tools.exec.node.as_deref());
-        let is_bound_here = bound.is_none_or(|bound| is_node(&self.gateway, bound, &self.node.id));
+        let is_bound_here =
+            bound.is_none_or(|bound| is_node(&self.dispatcher, bound, &self.node.id));
         if is_bound_here {
             Ok(())
         } else {
@@ -290,8 +291,8 @@ impl NodeRun {
 
     /// The caller has the outcome: no event repeats it.
     pub(super) async fn mark_outcome_delivered(&self, id: &str) {
-        let (gateway, id) = (Arc::clone(&self.gateway), id.to_owned());
-        let _ = blocking(move || gateway.host.approvals().mark_outcome_delivered(&id)).await;
+        let (dispatcher, id) = (Arc::clone(&self.dispatcher), id.to_owned());
+        let _ = blocking(move || dispatcher.host.approvals().mark_outcome_delivered(&id)).await;
     }
 }
 
@@ -328,14 +329,18 @@ fn readable(notes: &PlanNotes) -> PlanNotes {
 }
 
 /// The node as it is connected now, if it may run commands.
-pub(super) fn able(gateway: &Dispatcher, rules: &GatewayNodes, node_id: &str) -> Option<Arc<Node>> {
-    let node = gateway.nodes.get(node_id)?;
+pub(super) fn able(
+    dispatcher: &Dispatcher,
+    rules: &GatewayNodes,
+    node_id: &str,
+) -> Option<Arc<Node>> {
+    let node = dispatcher.nodes.get(node_id)?;
     node.check(SYSTEM_RUN, rules).is_ok().then_some(node)
 }
 
 /// What was allowed will not run.
-pub(super) fn give_up(gateway: &Dispatcher, approval: &str, outcome: &RecordedOutcome) {
-    let finished = gateway
+pub(super) fn give_up(dispatcher: &Dispatcher, approval: &str, outcome: &RecordedOutcome) {
+    let finished = dispatcher
         .host
         .approvals()
         .finish_remote(approval, Some(outcome));

@@ -98,7 +98,7 @@ impl NodeRunEnding {
         };
         let id = record.run.id.clone();
         remote_runs::record_end(
-            &run.gateway,
+            &run.dispatcher,
             record.run,
             record.outcome,
             record.tail,
@@ -107,9 +107,9 @@ impl NodeRunEnding {
         .await;
         if record.is_transcript_useless
             && listener == EndListener::Caller
-            && let Some(node) = connected_interlock_node(&run.gateway, &run.node.id)
+            && let Some(node) = connected_interlock_node(&run.dispatcher, &run.node.id)
         {
-            remote_runs::forget(&run.gateway, &node, &id).await;
+            remote_runs::forget(&run.dispatcher, &node, &id).await;
         }
     }
 }
@@ -128,14 +128,14 @@ impl NodeRun {
             Ok(open_run) => open_run,
             Err(error) => return NodeRunReport::refused(error),
         };
-        let awaited = AwaitedRun::new(&self.gateway, &id);
+        let awaited = AwaitedRun::new(&self.dispatcher, &id);
         let began = Instant::now();
         let NodeRunManner {
             pty, stdin_pipe, ..
         } = self.manner;
         let brief = self.manner.yields.map_or(BRIEF, |yields| yields.min(BRIEF));
         let order = RunOrder {
-            owner: owner(&self.gateway, &self.node.id),
+            owner: owner(&self.dispatcher, &self.node.id),
             run: SystemRun {
                 policy_layer: Some(self.levels.layer()),
                 ..run
@@ -150,7 +150,7 @@ impl NodeRun {
             show_chars: self.manner.show_chars,
         };
         let started: Result<RunStarted, WireError> =
-            ask(&self.gateway, &self.node, &order, START_TIME).await;
+            ask(&self.dispatcher, &self.node, &order, START_TIME).await;
         let mut follow = NodeRunFollower {
             work: self,
             run: open_run,
@@ -188,9 +188,9 @@ impl NodeRun {
         id: &str,
         facts: &ForwardedRunFacts,
     ) -> Result<OpenRun, WireError> {
-        let (gateway, node_id) = (Arc::clone(&self.gateway), self.node.id.clone());
+        let (dispatcher, node_id) = (Arc::clone(&self.dispatcher), self.node.id.clone());
         let (id, facts) = (id.to_owned(), facts.clone());
-        let opened = blocking(move || gateway.host.start_remote_run(&facts.run(&id, &node_id)));
+        let opened = blocking(move || dispatcher.host.start_remote_run(&facts.run(&id, &node_id)));
         let opened = opened.await?;
         opened.map_err(|error| WireError::unavailable(error.to_string()))
     }
@@ -325,12 +325,12 @@ impl NodeRunFollower<'_> {
     }
 
     async fn look(&self, offset: Option<u64>, wait: Duration) -> NodeRunLook {
-        let gateway = &self.work.gateway;
-        let Some(node) = connected_interlock_node(gateway, &self.work.node.id) else {
+        let dispatcher = &self.work.dispatcher;
+        let Some(node) = connected_interlock_node(dispatcher, &self.work.node.id) else {
             return NodeRunLook::Lost;
         };
         let read = RunRead {
-            owner: owner(gateway, &node.id),
+            owner: owner(dispatcher, &node.id),
             run_id: self.run.id.clone(),
             session_id: self.session.clone(),
             offset,
@@ -338,7 +338,7 @@ impl NodeRunFollower<'_> {
             max_bytes: PROGRESS_BYTES,
             show_chars: Some(self.work.manner.show_chars),
         };
-        match ask(gateway, &node, &read, wait).await {
+        match ask(dispatcher, &node, &read, wait).await {
             Ok(followed) => NodeRunLook::Stands(Box::new(followed)),
             Err(error) if is_lost(&error) => NodeRunLook::Lost,
             Err(error) => NodeRunLook::Failed(error),
@@ -353,9 +353,9 @@ impl NodeRunFollower<'_> {
 
     /// Whether the node got the request to cancel.
     async fn cancel(&self) -> bool {
-        let gateway = &self.work.gateway;
-        match connected_interlock_node(gateway, &self.work.node.id) {
-            Some(node) => remote_runs::cancel(gateway, &node, &self.run.id)
+        let dispatcher = &self.work.dispatcher;
+        match connected_interlock_node(dispatcher, &self.work.node.id) {
+            Some(node) => remote_runs::cancel(dispatcher, &node, &self.run.id)
                 .await
                 .is_ok(),
             None => false,
@@ -363,8 +363,8 @@ impl NodeRunFollower<'_> {
     }
 
     async fn cancelled_later(self) -> NodeRunReport {
-        let gateway = Arc::clone(&self.work.gateway);
-        gateway.nodes.cancel_later(&self.run.id);
+        let dispatcher = Arc::clone(&self.work.dispatcher);
+        dispatcher.nodes.cancel_later(&self.run.id);
         let refusal = refusals::cancelled_later(&self.work.node);
         self.left(ToolOutcome::Refused(refusal)).await
     }
@@ -435,14 +435,14 @@ impl NodeRunFollower<'_> {
 
     async fn left(self, outcome: ToolOutcome) -> NodeRunReport {
         if let Some(name) = self.name() {
-            remote_runs::to_background(&self.work.gateway, &self.run.id, &name).await;
+            remote_runs::to_background(&self.work.dispatcher, &self.run.id, &name).await;
         }
-        let (gateway, node_id) = (Arc::clone(&self.work.gateway), self.work.node.id.clone());
+        let (dispatcher, node_id) = (Arc::clone(&self.work.dispatcher), self.work.node.id.clone());
         let (run, awaited) = (self.run, self.awaited);
         // The run may have ended between two looks: the last waiter looks once more.
         tokio::spawn(async move {
             drop(awaited);
-            remote_runs::reconcile_run(&gateway, &node_id, run).await;
+            remote_runs::reconcile_run(&dispatcher, &node_id, run).await;
         });
         NodeRunReport {
             attempt: NodeAttempt::Outcome(Box::new(outcome)),
@@ -470,7 +470,7 @@ impl NodeRunFollower<'_> {
             arguments: json!({ "action": "log", "limit": TAIL_LINES }),
             poll_from: None,
         };
-        match sessions::perform(&self.work.gateway, &SessionHandler::OPERATOR, wanted).await {
+        match sessions::perform(&self.work.dispatcher, &SessionHandler::OPERATOR, wanted).await {
             Ok(ProcessAnswer::Log(log)) => {
                 let skip = log.text.chars().count().saturating_sub(TAIL_CHARS);
                 log.text.chars().skip(skip).collect()
@@ -481,9 +481,9 @@ impl NodeRunFollower<'_> {
 
     /// The node knows no session of it: it never started, is just starting, or was forgotten.
     async fn absent(&self) -> Option<Gone> {
-        let gateway = &self.work.gateway;
-        let node = connected_interlock_node(gateway, &self.work.node.id)?;
-        let gone = remote_runs::cancel(gateway, &node, &self.run.id)
+        let dispatcher = &self.work.dispatcher;
+        let node = connected_interlock_node(dispatcher, &self.work.node.id)?;
+        let gone = remote_runs::cancel(dispatcher, &node, &self.run.id)
             .await
             .ok()?;
         match gone.state {

@@ -59,7 +59,7 @@ pub(super) async fn run_unapproved(
             // Such a node cannot end a run. The conversation is notified of its end.
             receiver.deliver(ToolOutcome::Refused(refusals::left_running(&work.node)));
             if let (_, Some(event)) = running.await {
-                notify_later(&work.gateway, &work.node, &run, event).await;
+                notify_later(&work.dispatcher, &work.node, &run, event).await;
             }
             return None;
         }
@@ -70,7 +70,7 @@ pub(super) async fn run_unapproved(
     if receiver.deliver(work.outcome(attempt)) == EndListener::SessionEvent
         && let Some(event) = event
     {
-        notify_later(&work.gateway, &work.node, &run, event).await;
+        notify_later(&work.dispatcher, &work.node, &run, event).await;
     }
     None
 }
@@ -94,14 +94,14 @@ pub(super) async fn run_approved(
         ended = &mut running => ended,
         () = notice => {
             let event = NodeRunEvent::running(work.notice.unwrap_or_default());
-            notify_later(&work.gateway, &work.node, &run, event).await;
+            notify_later(&work.dispatcher, &work.node, &run, event).await;
             running.await
         }
     };
     match (receiver.deliver(work.outcome(attempt)), event) {
         (EndListener::Caller, _) => work.mark_outcome_delivered(approval).await,
         (EndListener::SessionEvent, Some(event)) => {
-            notify_later(&work.gateway, &work.node, &run, event).await;
+            notify_later(&work.dispatcher, &work.node, &run, event).await;
         }
         (EndListener::SessionEvent, None) => {}
     }
@@ -227,7 +227,7 @@ impl NodeRun {
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
         };
-        match run_on_node(&self.gateway, &self.node, order).await {
+        match run_on_node(&self.dispatcher, &self.node, order).await {
             Ok((payload, _)) => {
                 let Some(result) = crate::nodes::system_run::result(&payload) else {
                     let refusal = refusals::unreadable_result(&self.node);
@@ -281,7 +281,7 @@ impl NodeRun {
             idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
         };
         let (payload, _) = self
-            .gateway
+            .dispatcher
             .nodes
             .invoke(&self.node, invocation)
             .await

@@ -25,13 +25,13 @@ pub struct GatewayLevels {
 impl GatewayLevels {
     /// As config and document say now.
     pub fn of(
-        gateway: &Dispatcher,
+        dispatcher: &Dispatcher,
         config: &ConfigFile,
         agent: &AgentId,
         session: &SessionValues,
         call_ask: Option<Ask>,
     ) -> Result<Self, HostError> {
-        let (document, _) = gateway.host.document()?;
+        let (document, _) = dispatcher.host.document()?;
         let levels = levels_in(
             config.config(),
             &document,

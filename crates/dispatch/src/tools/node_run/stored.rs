@@ -80,7 +80,7 @@ impl NodeReplay {
 /// A run that waits for an approver, as its approval stores it.
 #[derive(Debug, Clone)]
 pub(in crate::tools) struct StoredNodeRun {
-    gateway: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     id: String,
     node_id: String,
     agent: AgentId,
@@ -125,18 +125,18 @@ impl RunHost for StoredNodeRun {
 impl StoredNodeRun {
     /// The run of an approval that was asked for before this process began. `None` where a client
     /// asked, which runs what is allowed by itself, or where the approval cannot be read.
-    pub(in crate::tools) fn read(gateway: &Arc<Dispatcher>, id: &str) -> Option<Self> {
-        let approval = gateway
+    pub(in crate::tools) fn read(dispatcher: &Arc<Dispatcher>, id: &str) -> Option<Self> {
+        let approval = dispatcher
             .host
             .approvals()
             .approval(id, Secrets::Masked)
             .ok()?;
-        let stored = Self::of_approval(gateway, approval)?;
-        (stored.created_at_ms < gateway.started_at_ms).then_some(stored)
+        let stored = Self::of_approval(dispatcher, approval)?;
+        (stored.created_at_ms < dispatcher.started_at_ms).then_some(stored)
     }
 
     pub(super) fn of_approval(
-        gateway: &Arc<Dispatcher>,
+        dispatcher: &Arc<Dispatcher>,
         approval: PendingApproval,
     ) -> Option<Self> {
         let subject = approval.remote?;
@@ -144,7 +144,7 @@ impl StoredNodeRun {
         let details: ApprovalDetails = serde_json::from_value(subject).ok()?;
         let milliseconds = |time: i64| u64::try_from(time).unwrap_or_default();
         Some(Self {
-            gateway: Arc::clone(gateway),
+            dispatcher: Arc::clone(dispatcher),
             id: approval.id,
             node_id: details.node_id?,
             agent: AgentId::new(&approval.agent).ok()?,
@@ -173,9 +173,13 @@ impl StoredNodeRun {
             return Err("it was allowed, and Interlock was not running in time to start it");
         }
         loop {
-            let config = self.gateway.host.config();
+            let config = self.dispatcher.host.config();
             let node = config.ok().and_then(|config| {
-                able(&self.gateway, &config.config().gateway.nodes, &self.node_id)
+                able(
+                    &self.dispatcher,
+                    &config.config().gateway.nodes,
+                    &self.node_id,
+                )
             });
             match node {
                 Some(node) => return Ok(node),
@@ -185,17 +189,17 @@ impl StoredNodeRun {
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 // The approval stays unused: the next process goes on with it.
-                () = self.gateway.stop.cancelled() => std::future::pending().await,
+                () = self.dispatcher.stop.cancelled() => std::future::pending().await,
             }
         }
     }
 
     fn run(&self, node: Arc<Node>) -> NodeRun {
-        let config = self.gateway.host.config().ok();
+        let config = self.dispatcher.host.config().ok();
         let exec = config.map(|config| config.config().exec_for(self.agent.as_str()));
         let limit = self.replay.run.timeout_ms.filter(|limit| *limit > 0);
         NodeRun {
-            gateway: Arc::clone(&self.gateway),
+            dispatcher: Arc::clone(&self.dispatcher),
             call: ToolCall {
                 agent: self.agent.clone(),
                 session_key: self.session_key.clone(),
@@ -232,10 +236,10 @@ impl StoredNodeRun {
     async fn abandon(&self, approved: ApprovedStart, reason: &'static str) {
         let stored = self.clone();
         let claimed = blocking(move || {
-            let approvals = stored.gateway.host.approvals();
+            let approvals = stored.dispatcher.host.approvals();
             let decision = approvals.use_remote(&stored.id)?;
             let outcome = RecordedOutcome::new(RecordedStatus::Refused).with_message(reason);
-            give_up(&stored.gateway, &stored.id, &outcome);
+            give_up(&stored.dispatcher, &stored.id, &outcome);
             let (plan, run) = (&stored.plan, &stored.replay.run);
             Ok::<_, ApprovalRefusal>(wire_approval::approved_run(plan, run, &stored.id, decision))
         });
@@ -243,7 +247,7 @@ impl StoredNodeRun {
         drop(approved);
         if let Ok(Ok(run)) = claimed {
             let event = NodeRunEvent::denied("invoke-failed");
-            notify_of(&self.gateway, &self.node_id, &run, event).await;
+            notify_of(&self.dispatcher, &self.node_id, &run, event).await;
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) async fn get(
     work(context, move |gateway| {
         let approval = visible(gateway, &client, &params.id)?;
         client.show(&approval.id);
-        gateway.hub.note_read(&client, &approval.id);
+        gateway.dispatcher.hub.note_read(&client, &approval.id);
         Ok(ApprovalSnapshotFound {
             approval: snapshot(&approval),
         })
@@ -80,7 +80,10 @@ pub(super) async fn resolve(
             return Ok(settled(false, &approval));
         }
         let was_shown = client.was_shown(&approval.id)
-            || gateway.hub.was_read_by_program(&client, &approval.id);
+            || gateway
+                .dispatcher
+                .hub
+                .was_read_by_program(&client, &approval.id);
         // Nothing here carries a ticket: a page decides by `exec.approval.resolve`.
         check_shown(gateway, &client, (&approval, was_shown), decision, None)?;
         decide(gateway, &client, approval, decision)
@@ -102,7 +105,7 @@ fn decide(
         has_shown: true,
         outside: gateway.outside,
     };
-    let approvals = gateway.host.approvals();
+    let approvals = gateway.dispatcher.host.approvals();
     let digest = approval.plan_digest.clone();
     let stored = approvals.decide_in_form(&approval.id, &digest, decision, AlwaysForm::Exact, by);
     let stored = match stored {
@@ -122,7 +125,10 @@ fn decide(
     };
     let answer = settled(!stored.again, &ended);
     if !stored.again {
-        gateway.approvals.tell(gateway, ended);
+        gateway
+            .dispatcher
+            .approvals
+            .tell(&gateway.dispatcher, ended);
     }
     Ok(answer)
 }
@@ -142,7 +148,11 @@ pub(super) async fn history(
     let limit = usize::try_from(params.limit.unwrap_or(PAGE)).unwrap_or(usize::MAX);
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let page = gateway.host.store().ended_approvals(before, limit);
+        let page = gateway
+            .dispatcher
+            .host
+            .store()
+            .ended_approvals(before, limit);
         let page = page.map_err(store_failed)?;
         let items = page.ids.iter().filter_map(|id| {
             // What cannot be read is no reason to hide the rest.
@@ -163,7 +173,7 @@ pub(super) async fn grants(
 ) -> Result<StandingGrants, WireError> {
     let limit = usize::try_from(params.limit.unwrap_or(GRANTS)).unwrap_or(usize::MAX);
     work(context, move |gateway| {
-        let grants = gateway.host.approvals().grants();
+        let grants = gateway.dispatcher.host.approvals().grants();
         let grants = grants.map_err(|error| approvals_unavailable(&error))?;
         Ok(StandingGrants {
             grants: grants.iter().take(limit).map(standing_grant).collect(),
@@ -178,7 +188,7 @@ pub(super) async fn revoke_grant(
 ) -> Result<GrantRevoked, WireError> {
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let approvals = gateway.host.approvals();
+        let approvals = gateway.dispatcher.host.approvals();
         let grants = approvals
             .grants()
             .map_err(|error| approvals_unavailable(&error))?;

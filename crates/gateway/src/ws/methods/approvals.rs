@@ -199,11 +199,11 @@ pub(crate) fn find_with(
     id: &str,
     secrets: Secrets,
 ) -> Result<PendingApproval, WireError> {
-    match gateway.host.approvals().approval(id, secrets) {
+    match gateway.dispatcher.host.approvals().approval(id, secrets) {
         Ok(approval) => Ok(approval),
         // It may be shown already, and not be written yet.
         Err(ApprovalRefusal::State(RulesError::Store(StoreError::Approval(_)))) => {
-            let shown = gateway.approvals.pending(id);
+            let shown = gateway.dispatcher.approvals.pending(id);
             shown.map(Arc::unwrap_or_clone).ok_or_else(not_found)
         }
         Err(error) => Err(unreadable(&error)),
@@ -239,7 +239,7 @@ pub(super) async fn wait_decision(
         find(gateway, &id).map_err(|_| refusal::APPROVAL_WAIT_NOT_FOUND.error())
     })
     .await?;
-    let waiting = context.gateway.approvals.wait_for(&approval.id);
+    let waiting = context.gateway.dispatcher.approvals.wait_for(&approval.id);
     let left = time(approval.expires_at_ms).saturating_sub(now_ms()) + 2_000;
     // Decided before we listened, perhaps.
     let answer = decided(context, &approval.id).await?;
@@ -267,7 +267,7 @@ pub(super) async fn list(
     let limit = asked.limit.and_then(|limit| usize::try_from(limit).ok());
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let approvals = gateway.host.approvals();
+        let approvals = gateway.dispatcher.host.approvals();
         let page = approvals
             .pending_page(after, limit.unwrap_or(PAGE))
             .map_err(|error| approvals_unavailable(&error))?;
@@ -292,7 +292,7 @@ pub(super) async fn list(
 async fn list_all(context: Context<'_>) -> Result<ApprovalListing, WireError> {
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let approvals = gateway.host.approvals();
+        let approvals = gateway.dispatcher.host.approvals();
         let all = approvals
             .all_pending()
             .map_err(|error| approvals_unavailable(&error))?;
@@ -307,6 +307,7 @@ async fn list_all(context: Context<'_>) -> Result<ApprovalListing, WireError> {
 /// reason to hide the rest.
 fn show_listed(gateway: &Gateway, client: &Client, id: &str) -> Option<ApprovalListed> {
     let approval = gateway
+        .dispatcher
         .host
         .approvals()
         .approval(id, Secrets::Masked)
@@ -314,7 +315,7 @@ fn show_listed(gateway: &Gateway, client: &Client, id: &str) -> Option<ApprovalL
     let is_listed = approval.ended.is_none() && may_see(client, &approval);
     is_listed.then(|| {
         client.show(&approval.id);
-        gateway.hub.note_read(client, &approval.id);
+        gateway.dispatcher.hub.note_read(client, &approval.id);
         ApprovalListed::from(requested(&approval))
     })
 }
@@ -336,7 +337,7 @@ pub(super) async fn get(
             return Err(not_found());
         }
         client.show(&approval.id);
-        gateway.hub.note_read(&client, &approval.id);
+        gateway.dispatcher.hub.note_read(&client, &approval.id);
         if params.inbox == Some(true) {
             let approval = approval.to_send(OPENED_BYTES);
             return Ok(ApprovalOpened::Inbox { approval });
@@ -392,7 +393,7 @@ pub(super) async fn resolve(
     };
     let client = Arc::clone(context.client);
     work(context, move |gateway| {
-        let approval = match gateway.approvals.pending(&params.id) {
+        let approval = match gateway.dispatcher.approvals.pending(&params.id) {
             Some(approval) => approval,
             None => Arc::new(find(gateway, &params.id)?),
         };
@@ -411,11 +412,13 @@ pub(super) async fn resolve(
             has_shown: true,
             outside: gateway.outside,
         };
-        let stored =
-            gateway
-                .host
-                .approvals()
-                .decide_in_form(&approval.id, digest, decision, form, by);
+        let stored = gateway.dispatcher.host.approvals().decide_in_form(
+            &approval.id,
+            digest,
+            decision,
+            form,
+            by,
+        );
         let stored = stored.map_err(|error| refused(&error))?;
         let answer = ApprovalDecisionStored {
             ok: true,
@@ -429,7 +432,10 @@ pub(super) async fn resolve(
             let ended = Some(stored.ended);
             let approval = PendingApproval::clone(&approval);
             let ended = PendingApproval { ended, ..approval };
-            gateway.approvals.tell(gateway, ended);
+            gateway
+                .dispatcher
+                .approvals
+                .tell(&gateway.dispatcher, ended);
         }
         Ok(answer)
     })

@@ -164,17 +164,21 @@ async fn ask(
     let mut subject = json!(details);
     subject[ASKED_BY_DEVICE] = json!(context.client.device);
     let node = details.node_id.as_deref();
-    if let Some(node) = node.and_then(|id| context.gateway.nodes.get(id)) {
+    if let Some(node) = node.and_then(|id| context.gateway.dispatcher.nodes.get(id)) {
         subject[RemoteRunFacts::NODE_NAME_KEY] = node.name().into();
     }
     if let Some(env) = &params.env {
         subject[RemoteRunFacts::ENV_KEY] = json!(env);
     }
-    let others = context.gateway.hub.approvers(&context.client.connection);
+    let others = context
+        .gateway
+        .dispatcher
+        .hub
+        .approvers(&context.client.connection);
     let is_watched = !others.is_empty();
     let answers = Arc::clone(answers);
     work(context, move |gateway| {
-        let is_shown = is_watched || companion::is_listening(gateway.host.state_dir());
+        let is_shown = is_watched || companion::is_listening(gateway.dispatcher.host.state_dir());
         let question = RemoteApproval {
             id: params.id.as_deref(),
             subject: &subject,
@@ -211,14 +215,21 @@ fn put_down(
 ) -> Result<String, WireError> {
     let mut shown_as = None;
     let asked = gateway
+        .dispatcher
         .host
         .approvals()
         .request_remote(question, |approval| {
             if let Some(answers) = shown {
                 let answers = Arc::clone(answers);
                 let answer = move |ended| answers.end(ended);
-                gateway.approvals.when_ended(&approval.id, answer);
-                gateway.approvals.tell(gateway, approval.clone());
+                gateway
+                    .dispatcher
+                    .approvals
+                    .when_ended(&approval.id, answer);
+                gateway
+                    .dispatcher
+                    .approvals
+                    .tell(&gateway.dispatcher, approval.clone());
                 shown_as = Some(approval.id.clone());
             }
         });
@@ -227,7 +238,10 @@ fn put_down(
         Ok(None) => Err(refusal::APPROVAL_ALREADY_PENDING.error()),
         Err(error) => {
             if let Some(id) = shown_as {
-                gateway.approvals.take_back(gateway, &id);
+                gateway
+                    .dispatcher
+                    .approvals
+                    .take_back(&gateway.dispatcher, &id);
             }
             Err(unreadable(&error))
         }
@@ -242,7 +256,7 @@ async fn withdraw(
     let AskedApproval { accepted, .. } = asked;
     let id = accepted.id.clone();
     work(context, move |gateway| {
-        let withdrawn = gateway.host.approvals().withdraw(&id);
+        let withdrawn = gateway.dispatcher.host.approvals().withdraw(&id);
         withdrawn.map_err(|error| WireError::unavailable(error.to_string()))
     })
     .await?;

@@ -41,7 +41,7 @@ pub(crate) async fn get(
     _params: params::ConfigGet,
 ) -> Result<ConfigSnapshot, WireError> {
     work(context, |gateway| {
-        let path = gateway.host.config_path();
+        let path = gateway.dispatcher.host.config_path();
         let snapshot = ConfigSnapshot {
             path: path.display().to_string(),
             exists: path.exists(),
@@ -62,7 +62,11 @@ pub(crate) async fn get(
             // What cannot be read cannot be searched for secrets either. The last good one is in
             // force.
             Err(error) => {
-                let in_force = gateway.host.config().map_err(|error| unavailable(&error))?;
+                let in_force = gateway
+                    .dispatcher
+                    .host
+                    .config()
+                    .map_err(|error| unavailable(&error))?;
                 Ok(ConfigSnapshot {
                     config: config_secrets::hidden(in_force.text()).value(),
                     hash: std::fs::read(path).ok().map(hash),
@@ -163,7 +167,7 @@ async fn write(
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let author = Author::new(who).map_err(store_failed)?;
-        let path = gateway.host.config_path();
+        let path = gateway.dispatcher.host.config_path();
         let exists = path.exists();
         let mut refused: Option<WireError> = None;
         let mut keys = Vec::new();
@@ -200,7 +204,7 @@ async fn write(
         keys.dedup();
         keys.truncate(MOST_KEYS);
         let names: Vec<&str> = keys.iter().map(String::as_str).collect();
-        record_config_write(gateway.host.state_dir(), path, &names, &author)
+        record_config_write(gateway.dispatcher.host.state_dir(), path, &names, &author)
             .map_err(|error| unavailable(&error.into()))?;
         Ok(written(gateway, &file, &names))
     })
@@ -247,7 +251,7 @@ fn written(gateway: &Gateway, file: &ConfigFile, keys: &[&str]) -> ConfigWritten
     };
     ConfigWritten {
         ok: true,
-        path: gateway.host.config_path().display().to_string(),
+        path: gateway.dispatcher.host.config_path().display().to_string(),
         hash: hash(file.text().text()),
         config: config_secrets::hidden(file.text()).value(),
         changed: keys.iter().map(|key| (*key).to_owned()).collect(),

@@ -27,6 +27,7 @@ pub(super) async fn set(
     work(context, move |gateway| {
         let author = Author::new(who).map_err(store_failed)?;
         match gateway
+            .dispatcher
             .host
             .rules()
             .replace_document(&set.file, &hash, &author)
@@ -46,10 +47,10 @@ pub(super) async fn set(
 
 /// The document as clients get it.
 fn snapshot(gateway: &Gateway) -> Result<ApprovalsDocument, WireError> {
-    let shown = gateway.host.rules().shown_document();
+    let shown = gateway.dispatcher.host.rules().shown_document();
     let (file, stored) = shown.map_err(|error| unavailable(&error.into()))?;
     Ok(ApprovalsDocument {
-        path: Some(gateway.host.store().path().display().to_string()),
+        path: Some(gateway.dispatcher.host.store().path().display().to_string()),
         exists: Some(true),
         hash: Some(stored.hash),
         file,

@@ -236,7 +236,7 @@ pub(crate) fn approvals_unavailable(error: &RulesError) -> WireError {
 
 /// A client was welcomed.
 pub(crate) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
-    gateway.presence_changed();
+    gateway.dispatcher.presence_changed();
     if client.role == Role::Node {
         nodes::connected(gateway, client).await;
     }
@@ -250,7 +250,7 @@ pub(crate) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
 /// A client has gone.
 pub(crate) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     gateway.subscriptions.remove_all(client);
-    gateway.presence_changed();
+    gateway.dispatcher.presence_changed();
     if client.role == Role::Node {
         nodes::disconnected(gateway, client).await;
     }
@@ -265,19 +265,19 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
     let mut healths = tokio::time::interval(Duration::from_millis(HEALTH_INTERVAL_MS));
     let mut presences = tokio::time::interval(PRESENCE_PAUSE);
     let mut revocations = tokio::time::interval(REVOCATION_LOOK);
-    let mut published = gateway.state_version().presence;
+    let mut published = gateway.dispatcher.state_version().presence;
     loop {
         tokio::select! {
-            _ = ticks.tick() => broadcast(&gateway, event::TICK, &Tick { ts: now_ms() }),
-            _ = pings.tick() => gateway.hub.all().iter().for_each(|client| client.ping()),
+            _ = ticks.tick() => broadcast(&gateway.dispatcher, event::TICK, &Tick { ts: now_ms() }),
+            _ = pings.tick() => gateway.dispatcher.hub.all().iter().for_each(|client| client.ping()),
             _ = revocations.tick() => end_revoked(&gateway).await,
-            _ = healths.tick() => broadcast(&gateway, event::HEALTH, &health(&gateway)),
+            _ = healths.tick() => broadcast(&gateway.dispatcher, event::HEALTH, &health(&gateway)),
             _ = presences.tick() => {
-                let version = gateway.state_version().presence;
+                let version = gateway.dispatcher.state_version().presence;
                 if version != published {
                     published = version;
                     let presence = presence(&gateway);
-                    broadcast(&gateway, event::PRESENCE, &PresenceChanged { presence });
+                    broadcast(&gateway.dispatcher, event::PRESENCE, &PresenceChanged { presence });
                 }
             }
         }
@@ -286,14 +286,14 @@ pub(crate) async fn beat(gateway: Arc<Gateway>) {
 
 /// Ends the connections that came with a token that is revoked now.
 async fn end_revoked(gateway: &Arc<Gateway>) {
-    let clients = gateway.hub.all();
+    let clients = gateway.dispatcher.hub.all();
     if clients.iter().all(|client| client.token_id.is_none()) {
         return;
     }
     let reader = Arc::clone(gateway);
     let read = move || -> Result<Vec<RoleToken>, HostError> {
-        let mut tokens = reader.host.role_tokens(TokenRole::Operator)?;
-        tokens.extend(reader.host.role_tokens(TokenRole::Node)?);
+        let mut tokens = reader.dispatcher.host.role_tokens(TokenRole::Operator)?;
+        tokens.extend(reader.dispatcher.host.role_tokens(TokenRole::Node)?);
         Ok(tokens)
     };
     let Ok(Ok(tokens)) = blocking(read).await else {
@@ -314,7 +314,7 @@ pub(crate) fn say_goodbye(gateway: &Gateway, client: &Client) {
         restart_expected_ms: None,
     };
     if let Ok(event) = Event::new(event::SHUTDOWN, &shutdown) {
-        client.broadcast(&event.with_state_version(gateway.state_version()));
+        client.broadcast(&event.with_state_version(gateway.dispatcher.state_version()));
     }
 }
 
@@ -322,16 +322,16 @@ pub(crate) fn health(gateway: &Gateway) -> HealthReport {
     HealthReport {
         ok: true,
         ts: now_ms(),
-        uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
+        uptime_ms: now_ms().saturating_sub(gateway.dispatcher.started_at_ms),
         version: gateway.version.to_owned(),
-        default_agent_id: gateway.default_agent(),
-        clients: gateway.hub.count(),
+        default_agent_id: gateway.dispatcher.default_agent(),
+        clients: gateway.dispatcher.hub.count(),
     }
 }
 
 /// Who is connected, the newest first.
 pub(crate) fn presence(gateway: &Gateway) -> Vec<ClientPresence> {
-    let mut clients = gateway.hub.all();
+    let mut clients = gateway.dispatcher.hub.all();
     clients.sort_by_key(|client| std::cmp::Reverse(client.connected_at_ms));
     clients.truncate(MAX_PRESENCE);
     let rows = clients.iter().map(|client| ClientPresence {

@@ -20,7 +20,7 @@ pub(crate) async fn list(
     _params: params::NodePairList,
 ) -> Result<NodePairListing, WireError> {
     work(context, |gateway| {
-        let store = gateway.host.store();
+        let store = gateway.dispatcher.host.store();
         let pending = store
             .pairing_requests(Pairing::Node)
             .map_err(store_failed)?;
@@ -62,6 +62,7 @@ pub(super) async fn approve(
     work(context, move |gateway| {
         let now = now_ms();
         let node = gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -73,7 +74,7 @@ pub(super) async fn approve(
                 for scope in method::pairing_scopes(&waiting.commands) {
                     method::require(scope, &scopes)?;
                 }
-                let live = gateway.nodes.get(&waiting.device_id);
+                let live = gateway.dispatcher.nodes.get(&waiting.device_id);
                 let mut node = approved(change.node(&waiting.device_id)?, waiting, now);
                 if let Some(live) = live {
                     node.last_connected_at_ms = Some(live.client.connected_at_ms);
@@ -92,11 +93,17 @@ pub(super) async fn approve(
             })
             .map_err(|PairingFailure(error)| error)?;
         gateway
+            .dispatcher
             .nodes
             .approval_changed(&node.node_id, (&node).into());
-        refresh(gateway, &node.node_id);
-        registry::resolved(gateway, &params.request_id, &node.node_id, "approved");
-        let token = pairing::node_token(&gateway.device_key, &node);
+        refresh(&gateway.dispatcher, &node.node_id);
+        registry::resolved(
+            &gateway.dispatcher,
+            &params.request_id,
+            &node.node_id,
+            "approved",
+        );
+        let token = pairing::node_token(&gateway.dispatcher.device_key, &node);
         Ok(NodePairApproved {
             request_id: params.request_id,
             node: PairedNodeEntry {
@@ -139,6 +146,7 @@ pub(super) async fn reject(
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let waiting = gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -157,7 +165,7 @@ pub(super) async fn reject(
             })
             .map_err(|PairingFailure(error)| error)?;
         let (id, node) = (&waiting.request_id, &waiting.device_id);
-        registry::resolved(gateway, id, node, "rejected");
+        registry::resolved(&gateway.dispatcher, id, node, "rejected");
         Ok(NodePairRejected {
             request_id: waiting.request_id,
             node_id: waiting.device_id,
@@ -175,9 +183,10 @@ pub(super) async fn remove(
     let removed = params.node_id.clone();
     let answer = work(context, move |gateway| {
         let id = params.node_id;
-        let connected = gateway.nodes.get(&id);
-        let most_requests = gateway.limits.pairing_requests;
+        let connected = gateway.dispatcher.nodes.get(&id);
+        let most_requests = gateway.dispatcher.limits.pairing_requests;
         let asked = gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -191,10 +200,17 @@ pub(super) async fn remove(
                 Ok(asked.transpose()?)
             })
             .map_err(|PairingFailure(error)| error)?;
-        gateway.nodes.approval_changed(&id, ApprovedNode::default());
-        refresh(gateway, &id);
+        gateway
+            .dispatcher
+            .nodes
+            .approval_changed(&id, ApprovedNode::default());
+        refresh(&gateway.dispatcher, &id);
         if let Some(asked) = asked {
-            broadcast(gateway, interlock_wire::event::NODE_PAIR_REQUESTED, &asked);
+            broadcast(
+                &gateway.dispatcher,
+                interlock_wire::event::NODE_PAIR_REQUESTED,
+                &asked,
+            );
         }
         Ok(NodePairRemoved { node_id: id })
     })
@@ -209,7 +225,7 @@ pub(super) async fn request(
     params: params::NodePairRequest,
 ) -> Result<NodePairPending, WireError> {
     let (asked, is_new) = work(context, move |gateway| {
-        let config = gateway.host.config();
+        let config = gateway.dispatcher.host.config();
         let config = config.map_err(|error| super::unavailable(&error))?;
         let family = params.device_family.as_deref();
         let platform = Platform::of(params.platform.as_deref().unwrap_or_default(), family);
@@ -225,8 +241,8 @@ pub(super) async fn request(
             remote_ip: params.remote_ip,
             ..PairingRequest::default()
         };
-        let store = gateway.host.store();
-        let most_requests = gateway.limits.pairing_requests;
+        let store = gateway.dispatcher.host.store();
+        let most_requests = gateway.dispatcher.limits.pairing_requests;
         let asked = store.change(|change| {
             // What a connected node asks for itself is not replaced by what others say of it.
             match change.pairing_request_of(Pairing::Node, &wanted.device_id)? {
@@ -239,7 +255,7 @@ pub(super) async fn request(
     .await?;
     if is_new {
         let name = interlock_wire::event::NODE_PAIR_REQUESTED;
-        broadcast(context.gateway, name, &asked);
+        broadcast(&context.gateway.dispatcher, name, &asked);
     }
     Ok(NodePairPending {
         status: "pending".to_owned(),
@@ -253,9 +269,9 @@ pub(super) async fn verify(
     params: params::NodePairVerify,
 ) -> Result<NodePairVerified, WireError> {
     work(context, move |gateway| {
-        let node = gateway.host.store().node(&params.node_id);
+        let node = gateway.dispatcher.host.store().node(&params.node_id);
         let node = node.map_err(store_failed)?.filter(|node| {
-            let token = pairing::node_token(&gateway.device_key, node);
+            let token = pairing::node_token(&gateway.dispatcher.device_key, node);
             token.matches(params.token.expose())
         });
         Ok(NodePairVerified {

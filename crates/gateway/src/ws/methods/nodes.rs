@@ -42,7 +42,7 @@ const DOCUMENTS: &str = "system.execApprovals.";
 /// A node was welcomed.
 pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     let (welcoming, node) = (Arc::clone(gateway), Arc::clone(client));
-    let taken = blocking(move || registry::welcome(&welcoming, &node)).await;
+    let taken = blocking(move || registry::welcome(&welcoming.dispatcher, &node)).await;
     if let Ok(Err(error)) = taken {
         tracing::error!(%error, "a node is connected and cannot be used");
     }
@@ -53,14 +53,17 @@ pub(super) async fn connected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
 
 pub(super) async fn disconnected(gateway: &Arc<Gateway>, client: &Arc<Client>) {
     let (gateway, client) = (Arc::clone(gateway), Arc::clone(client));
-    let _ = blocking(move || registry::farewell(&gateway, &client)).await;
+    let _ = blocking(move || registry::farewell(&gateway.dispatcher, &client)).await;
 }
 
 pub(crate) async fn list(
     context: Context<'_>,
     params: params::NodeList,
 ) -> Result<NodeListing, WireError> {
-    work(context, move |gateway| listing::page(gateway, &params)).await
+    work(context, move |gateway| {
+        listing::page(&gateway.dispatcher, &params)
+    })
+    .await
 }
 
 pub(super) async fn describe(
@@ -68,7 +71,7 @@ pub(super) async fn describe(
     params: params::NodeDescribe,
 ) -> Result<NodeDescription, WireError> {
     work(context, move |gateway| {
-        let entry = listing::entry(gateway, &params.node_id).map_err(store_failed)?;
+        let entry = listing::entry(&gateway.dispatcher, &params.node_id).map_err(store_failed)?;
         let node = entry.ok_or_else(WireError::unknown_node)?;
         let ts = now_ms();
         Ok(NodeDescription { ts, node })
@@ -90,6 +93,7 @@ pub(super) async fn rename(
     let who = context.client.name().to_owned();
     work(context, move |gateway| {
         let node = gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -109,9 +113,10 @@ pub(super) async fn rename(
             })
             .map_err(|PairingFailure(error)| error)?;
         gateway
+            .dispatcher
             .nodes
             .approval_changed(&node.node_id, (&node).into());
-        refresh(gateway, &node.node_id);
+        refresh(&gateway.dispatcher, &node.node_id);
         Ok(NodeRenamed {
             node_id: node.node_id,
             display_name: node.display_name,
@@ -154,7 +159,7 @@ pub(super) async fn invoke(
         };
         (StatusCode::OK, json!(outcome))
     };
-    let once = &context.gateway.once;
+    let once = &context.gateway.dispatcher.once;
     let answer = once.run(Some(key), had_effect, work).await;
     let (_, answer) = answer
         .map_err(|reused| WireError::invalid(reused.to_string()).with("reason", KeyReused::CODE))?;
@@ -230,7 +235,7 @@ async fn invoke_once(
             node_timeout_ms: params.timeout_ms,
             idempotency_key: Some(params.idempotency_key),
         };
-        gateway.nodes.invoke(&node, invocation).await?
+        gateway.dispatcher.nodes.invoke(&node, invocation).await?
     };
     Ok(NodeInvoked {
         ok: true,
@@ -248,8 +253,12 @@ fn usable(
     command: &str,
     absent: &refusal::WireRefusal,
 ) -> Result<Arc<Node>, WireError> {
-    let node = gateway.nodes.get(node_id).ok_or_else(|| absent.error())?;
-    let config = gateway.host.config();
+    let node = gateway
+        .dispatcher
+        .nodes
+        .get(node_id)
+        .ok_or_else(|| absent.error())?;
+    let config = gateway.dispatcher.host.config();
     let config = config.map_err(|error| super::unavailable(&error))?;
     node.check(command, &config.config().gateway.nodes)?;
     Ok(node)
@@ -277,7 +286,7 @@ async fn forwarded(
             sent.policy_layer = Some(policy_layer(&gateway, &sent)?);
         }
         if approval::is_claimed(&sent) {
-            return approval::redeem(&gateway, &client, &node.id, &sent);
+            return approval::redeem(&gateway.dispatcher, &client, &node.id, &sent);
         }
         sent.run_id
             .get_or_insert_with(|| uuid::Uuid::new_v4().to_string());
@@ -302,10 +311,14 @@ fn layer_of(
     call_ask: Option<Ask>,
 ) -> Result<PolicyLayer, WireError> {
     let unavailable = |error: &HostError| super::unavailable(error);
-    let config = gateway.host.config().map_err(|error| unavailable(&error))?;
-    let session = gateway.host.session(session_key);
+    let config = gateway
+        .dispatcher
+        .host
+        .config()
+        .map_err(|error| unavailable(&error))?;
+    let session = gateway.dispatcher.host.session(session_key);
     let session = session.map_err(|error| unavailable(&error))?;
-    let wanted = GatewayLevels::of(gateway, &config, agent, &session, call_ask);
+    let wanted = GatewayLevels::of(&gateway.dispatcher, &config, agent, &session, call_ask);
     Ok(wanted.map_err(|error| unavailable(&error))?.layer())
 }
 
@@ -317,7 +330,7 @@ pub(super) async fn result(
     if context.client.device.as_deref() != Some(result.node_id.as_str()) {
         return Err(refusal::NODE_ID_MISMATCH.error());
     }
-    let nodes = &context.gateway.nodes;
+    let nodes = &context.gateway.dispatcher.nodes;
     let is_awaited = nodes.answered(context.client, result).await;
     Ok(NodeInvokeReceipt {
         ok: true,
@@ -347,7 +360,8 @@ pub(super) async fn event(
         return Ok(node_presence::alive(context.client, &event.into_payload()));
     }
     work(context, move |gateway| {
-        let receipt = system_run::receive_event(gateway, &node_id, &name, event.into_payload());
+        let receipt =
+            system_run::receive_event(&gateway.dispatcher, &node_id, &name, event.into_payload());
         serde_json::from_value(receipt).map_err(|error| WireError::unavailable(error.to_string()))
     })
     .await
@@ -392,7 +406,7 @@ pub(super) async fn approvals_set(
     });
     work(context, move |gateway| {
         let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
-        let store = gateway.host.store();
+        let store = gateway.dispatcher.host.store();
         store
             .append(AuditKind::PolicyWrite, &record, now)
             .map_err(store_failed)?;
@@ -409,7 +423,8 @@ pub(super) async fn policy(
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
     usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
-    let Some(node) = remote_runs::connected_interlock_node(gateway, &params.node_id) else {
+    let Some(node) = remote_runs::connected_interlock_node(&gateway.dispatcher, &params.node_id)
+    else {
         return Err(WireError::unavailable("the node does not tell its policy")
             .with("code", "NODE_UNSUPPORTED"));
     };
@@ -438,7 +453,8 @@ pub(crate) async fn explain(
     let gateway = context.gateway;
     let absent = &refusal::NOT_CONNECTED;
     usable(gateway, &params.node_id, SYSTEM_RUN, absent)?;
-    let Some(node) = remote_runs::connected_interlock_node(gateway, &params.node_id) else {
+    let Some(node) = remote_runs::connected_interlock_node(&gateway.dispatcher, &params.node_id)
+    else {
         let message = "the node is another program, which does not tell its verdicts";
         return Err(WireError::unavailable(message).with("code", "NODE_UNSUPPORTED"));
     };
@@ -493,6 +509,6 @@ async fn document(
         node_timeout_ms: None,
         idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
     };
-    let (payload, _) = gateway.nodes.invoke(&node, invocation).await?;
+    let (payload, _) = gateway.dispatcher.nodes.invoke(&node, invocation).await?;
     Ok(Relayed::new(payload))
 }

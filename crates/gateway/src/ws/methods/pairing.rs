@@ -24,7 +24,7 @@ pub(crate) async fn device_list(
     _params: params::DevicePairList,
 ) -> Result<DevicePairListing, WireError> {
     work(context, |gateway| {
-        let store = gateway.host.store();
+        let store = gateway.dispatcher.host.store();
         store
             .change(|change| pairing::forget_old_requests(change, now_ms()))
             .map_err(store_failed)?;
@@ -105,6 +105,7 @@ pub(super) async fn device_approve(
     let device = work(context, move |gateway| {
         let now = now_ms();
         let approved = gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -129,7 +130,7 @@ pub(super) async fn device_approve(
                 Ok((waiting.request_id, device))
             })
             .map_err(|PairingFailure(error)| error)?;
-        refresh(gateway, &approved.1.device_id);
+        refresh(&gateway.dispatcher, &approved.1.device_id);
         Ok(approved)
     })
     .await?;
@@ -179,6 +180,7 @@ pub(super) async fn device_reject(
     let who = context.client.name().to_owned();
     let waiting = work(context, move |gateway| {
         gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -216,7 +218,7 @@ fn resolved(gateway: &Gateway, request_id: &str, device_id: &str, decision: &str
         "decision": decision,
         "ts": now_ms(),
     });
-    broadcast(gateway, event::DEVICE_PAIR_RESOLVED, &payload);
+    broadcast(&gateway.dispatcher, event::DEVICE_PAIR_RESOLVED, &payload);
 }
 
 pub(super) async fn device_remove(
@@ -244,6 +246,7 @@ pub(super) async fn device_remove(
     let gateway = context.gateway;
     // The directory follows when the connections have ended.
     gateway
+        .dispatcher
         .nodes
         .approval_changed(&removed, ApprovedNode::default());
     disconnect(gateway, &removed, |_| true);
@@ -287,7 +290,7 @@ pub(super) async fn token_rotate(
         context.client.scopes.clone(),
         context.client.name().to_owned(),
     );
-    let key = context.gateway.device_key.clone();
+    let key = context.gateway.dispatcher.device_key.clone();
     let role = params.role.clone();
     edit(context, params.device_id, move |change, device| {
         let Some(token) = device.tokens.get_mut(&params.role) else {
@@ -377,7 +380,7 @@ pub(super) async fn token_revoke(
 
 /// Ends the connections of a device: what they were let in by is gone.
 fn disconnect(gateway: &Arc<Gateway>, device: &str, which: impl Fn(&Client) -> bool) {
-    for client in gateway.hub.of_device(device) {
+    for client in gateway.dispatcher.hub.of_device(device) {
         if which(&client) {
             client.close(Close::auth_changed());
         }
@@ -392,6 +395,7 @@ async fn edit<T: Send + 'static>(
 ) -> Result<T, WireError> {
     work(context, move |gateway| {
         let changed = gateway
+            .dispatcher
             .host
             .store()
             .change(|change| {
@@ -401,7 +405,7 @@ async fn edit<T: Send + 'static>(
                 change_it(change, &mut device)
             })
             .map_err(|PairingFailure(error)| error)?;
-        refresh(gateway, &device_id);
+        refresh(&gateway.dispatcher, &device_id);
         Ok(changed)
     })
     .await

@@ -442,8 +442,11 @@ async fn with<T: Send + 'static>(
 }
 
 fn process(gateway: &Gateway) -> Result<Process, ProcessError> {
-    let supervisor = gateway.supervisor.clone();
-    gateway.host.process(ProcessCaller::Operator, supervisor)
+    let supervisor = gateway.dispatcher.supervisor.clone();
+    gateway
+        .dispatcher
+        .host
+        .process(ProcessCaller::Operator, supervisor)
 }
 
 fn failed(error: &ProcessError) -> WireError {

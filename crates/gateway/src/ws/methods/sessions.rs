@@ -62,7 +62,7 @@ pub(super) async fn list(
         let sessions: Vec<SessionEntry> = page.map(|(key, row)| entry(key, row)).collect();
         Ok(SessionListing {
             ts: now_ms(),
-            path: gateway.host.store().path().display().to_string(),
+            path: gateway.dispatcher.host.store().path().display().to_string(),
             count: sessions.len(),
             total,
             sessions,
@@ -84,7 +84,7 @@ fn entry(key: String, row: SessionRow) -> SessionEntry {
 
 fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
     let mut rows: BTreeMap<String, SessionRow> = BTreeMap::new();
-    let stored = gateway.host.sessions();
+    let stored = gateway.dispatcher.host.sessions();
     for known in stored.map_err(|error| unavailable(&error))? {
         let row = SessionRow {
             agent: known.agent,
@@ -94,10 +94,14 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
         };
         rows.insert(known.session_key, row);
     }
-    let mut used = gateway.seen.all();
+    let mut used = gateway.dispatcher.seen.all();
     let process = gateway
+        .dispatcher
         .host
-        .process(ProcessCaller::Operator, gateway.supervisor.clone())
+        .process(
+            ProcessCaller::Operator,
+            gateway.dispatcher.supervisor.clone(),
+        )
         .and_then(|process| process.indexed());
     // The list is worth more than the count of what runs.
     for (session, is_running) in process.unwrap_or_default() {
@@ -134,7 +138,14 @@ pub(super) async fn patch(
     changed(context.gateway, &key);
     Ok(SessionPatched {
         ok: true,
-        path: context.gateway.host.store().path().display().to_string(),
+        path: context
+            .gateway
+            .dispatcher
+            .host
+            .store()
+            .path()
+            .display()
+            .to_string(),
         key,
         entry: sessions::view(&values),
     })
@@ -190,6 +201,7 @@ fn set(
         .map_err(|error| not_authorized(&error))?;
     let author = Author::new(who).map_err(store_failed)?;
     let values = gateway
+        .dispatcher
         .host
         .change_session(&key, agent.as_str(), &author, |values| edits.apply(values))
         .map_err(|error| unavailable(&error))?;
@@ -202,7 +214,7 @@ fn changed(gateway: &Gateway, key: &str) {
         reason: "patch".to_owned(),
         ts: now_ms(),
     };
-    broadcast(gateway, "sessions.changed", &event);
+    broadcast(&gateway.dispatcher, "sessions.changed", &event);
 }
 
 fn edits(asked: &params::SessionsPatch) -> Result<Edits, WireError> {

@@ -32,9 +32,9 @@ pub(crate) async fn status(
     let is_admin = context.client.scopes.allow(OperatorScope::Admin);
     work(context, move |gateway| {
         let config = config(gateway)?;
-        let pending = gateway.host.approvals().pending(0, 1);
+        let pending = gateway.dispatcher.host.approvals().pending(0, 1);
         let pending = pending.map_err(|error| approvals_unavailable(&error))?;
-        let supervisors = gateway.supervisor.supervisors();
+        let supervisors = gateway.dispatcher.supervisor.supervisors();
         let serving = supervisors.iter().find(|about| !about.draining);
         let running: usize = supervisors.iter().map(|about| about.running).sum();
         let for_admins = |text: String| is_admin.then_some(text);
@@ -43,9 +43,9 @@ pub(crate) async fn status(
             runtime_version: Some(gateway.version.to_owned()),
             pid: std::process::id(),
             ts: now_ms(),
-            started_at_ms: Some(gateway.started_at_ms),
-            uptime_ms: now_ms().saturating_sub(gateway.started_at_ms),
-            clients: gateway.hub.count(),
+            started_at_ms: Some(gateway.dispatcher.started_at_ms),
+            uptime_ms: now_ms().saturating_sub(gateway.dispatcher.started_at_ms),
+            clients: gateway.dispatcher.hub.count(),
             agents: config.config().agents.list.len().max(1),
             default_agent_id: Some(config.config().default_agent_id()),
             approvals: ApprovalCounts {
@@ -53,8 +53,8 @@ pub(crate) async fn status(
             },
             runs: RunCounts { running },
             supervisor_pid: serving.map(|about| about.pid),
-            config_path: for_admins(gateway.host.config_path().display().to_string()),
-            state_dir: for_admins(gateway.host.state_dir().display().to_string()),
+            config_path: for_admins(gateway.dispatcher.host.config_path().display().to_string()),
+            state_dir: for_admins(gateway.dispatcher.host.state_dir().display().to_string()),
             auth_mode: for_admins(gateway.access.mode().to_string()),
         })
     })
@@ -80,11 +80,11 @@ pub(super) async fn event(
         let config = config(gateway)?;
         let (agent, session_key) = named(&config, None, event.session_key.as_deref())?;
         let payload = json!({ "who": who, "reason": event.reason, "tags": event.tags });
-        let approvals = gateway.host.approvals();
+        let approvals = gateway.dispatcher.host.approvals();
         approvals
             .note(&session_key, agent.as_str(), &event.text, &payload)
             .map_err(|error| WireError::invalid(error.to_string()).with("code", error.code()))?;
-        gateway.events.look_now();
+        gateway.dispatcher.events.look_now();
         Ok(SystemEventReceipt { ok: true })
     })
     .await
@@ -95,7 +95,7 @@ pub(super) fn skill_programs(
     context: Context<'_>,
     _params: params::SkillsBins,
 ) -> Result<SkillPrograms, WireError> {
-    let config = context.gateway.host.config();
+    let config = context.gateway.dispatcher.host.config();
     let config = config.map_err(|error| unavailable(&error))?;
     let bins = config.config().skills.bins.clone().unwrap_or_default();
     Ok(SkillPrograms { bins })
@@ -174,7 +174,7 @@ fn list(
     let mut looked = 0;
     'pages: while looked < LOOKED_THROUGH {
         filter.from_seq = cursor;
-        let page = gateway.host.approvals().audit_log(&filter);
+        let page = gateway.dispatcher.host.approvals().audit_log(&filter);
         let page = page.map_err(|error| approvals_unavailable(&error))?;
         if page.is_empty() {
             cursor = None;
@@ -196,10 +196,14 @@ fn list(
         }
     }
     let total = if asked.cursor.is_none() && !is_narrowed {
-        let counted = gateway.host.approvals().audit_page(&AuditFilter {
-            limit: Some(0),
-            ..filter
-        });
+        let counted = gateway
+            .dispatcher
+            .host
+            .approvals()
+            .audit_page(&AuditFilter {
+                limit: Some(0),
+                ..filter
+            });
         Some(
             counted
                 .map_err(|error| approvals_unavailable(&error))?
@@ -237,7 +241,11 @@ pub(super) async fn audit_verify(
         })?),
     };
     work(context, move |gateway| {
-        let verified = gateway.host.approvals().audit_verify(head.as_ref());
+        let verified = gateway
+            .dispatcher
+            .host
+            .approvals()
+            .audit_verify(head.as_ref());
         Ok(
             match verified.map_err(|error| approvals_unavailable(&error))? {
                 AuditVerification::Intact(head) => AuditChainReport {
@@ -262,7 +270,7 @@ pub(crate) async fn audit_head(
     _params: params::AuditHead,
 ) -> Result<AuditChainHead, WireError> {
     work(context, |gateway| {
-        let head = gateway.host.approvals().audit_head();
+        let head = gateway.dispatcher.host.approvals().audit_head();
         let head = head.map_err(|error| approvals_unavailable(&error))?;
         Ok(AuditChainHead {
             seq: head.seq,

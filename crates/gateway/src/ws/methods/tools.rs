@@ -125,7 +125,7 @@ pub(super) async fn invoke(
     let done = async move {
         invoke::answer(tools::call(&gateway.dispatcher, &config, &name, &call, &arguments).await)
     };
-    let once = &context.gateway.once;
+    let once = &context.gateway.dispatcher.once;
     let answer = once.run(key, tools::had_effect, done).await;
     let (_, body) = answer.unwrap_or_else(|reused| invoke::key_reused(&reused));
     let body: InvokeBody =
@@ -206,7 +206,7 @@ fn groups(tools: &[&Described]) -> Vec<ToolGroup> {
 }
 
 pub(super) fn config(gateway: &Gateway) -> Result<Arc<ConfigFile>, WireError> {
-    let config = gateway.host.config();
+    let config = gateway.dispatcher.host.config();
     config.map_err(|error| unavailable(&error))
 }
 
