@@ -30,7 +30,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("exec-policy show", &[]),
     ("exec-policy set", &["--ask", "always"]),
     ("exec-policy preset", &["deny-all"]),
+    ("audit archive", &["--before", "90d"]),
     ("audit export", &[]),
+    // Without `--no-spawn` it would start a gateway here, which the commands after it would follow.
+    ("dashboard", &["--no-open", "--no-spawn"]),
     ("events", &["--session", "agent:main:main"]),
     ("apply-patch", &["--dry-run", "empty.patch"]),
     ("agents list", &[]),

@@ -314,6 +314,10 @@ const TRIED: &[(&str, Trial)] = &[
         Trial::Needs("root and another account"),
     ),
     ("config unset", Trial::NamesKey),
+    (
+        "dashboard",
+        Trial::Needs("a gateway, which it would start and leave"),
+    ),
     ("deny add", Trial::Works),
     ("deny add --agent", Trial::Needs("another agent")),
     ("deny add --node", Trial::Needs("a node")),

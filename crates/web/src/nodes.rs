@@ -39,7 +39,7 @@ pub fn nodes_page(facts: &NodesFacts<'_>) -> Markup {
             @if facts.nodes.is_empty() {
                 div class="list pad" {
                     p { "No other machine runs commands for this gateway." }
-                    p class="muted" { "On the machine that should: " code { "interlock node install" } ", with a token from " code { "interlock nodes enroll" } "." }
+                    p class="muted" { "On the machine that should: " code { "interlock node install --help" } ", with a token from " code { "interlock nodes enroll" } "." }
                 }
             } @else {
                 ul class="list" { @for node in facts.nodes { (machine(node, facts.may_pair)) } }

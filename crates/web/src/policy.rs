@@ -111,7 +111,7 @@ fn cases(facts: &PolicyFacts<'_>) -> Markup {
                 div class="pad" {
                     textarea class="short" id="cases" spellcheck="false" aria-label="Cases, one JSON object a line"
                         placeholder="{\"command\": \"git status\", \"expect\": \"allow\"}" {}
-                    p class="note" { "One JSON object a line, as " code { "interlock policy test" } " reads them. Nothing is run." }
+                    p class="note" { "One JSON object a line, as " code { "interlock policy test FILE" } " reads them. Nothing is run." }
                 }
                 @match facts.cases {
                     None => {}
