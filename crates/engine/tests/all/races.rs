@@ -161,13 +161,17 @@ fn a_native_program_is_not_started_while_a_process_can_write_to_it() {
         "{error}"
     );
     drop(writer);
-    assert!(matches!(
+    // A process that another test is about to start may hold the descriptor for a moment longer.
+    let until = Instant::now() + Duration::from_secs(20);
+    while !matches!(
         attempt(&plan),
         Came::Ran {
             race_free: true,
             ..
         }
-    ));
+    ) {
+        assert!(Instant::now() < until, "it is never started without a race");
+    }
     // And writers are kept away no longer than the start takes.
     overwrite(&tool, &scratch.path().join("other")).unwrap();
     assert_eq!(attempt(&plan), Came::Refused);
