@@ -358,7 +358,7 @@ fn of_two_browsers_one_decides_and_the_other_is_told() {
 }
 
 #[test]
-fn a_thousand_pending_approvals_fit_on_a_page_that_opens_at_once() {
+fn many_pending_approvals_fit_on_a_page_that_opens_at_once() {
     let machine = Machine::new();
     machine.start();
     machine.ok(&["config", "set", "tools.exec.maxPending", "1000"]);

@@ -68,6 +68,11 @@ fn a_document_that_changed_meanwhile_is_merged_and_not_overwritten() {
         "the scopes",
         "document.querySelectorAll('#approvals .chip').length > 1",
     );
+    // What is above has its size by then, so that a click hits what it is meant for.
+    browser.until(
+        "the binding",
+        "!document.getElementById('binding').hasAttribute('aria-busy')",
+    );
     let add = |pattern: &str| {
         browser.until(
             "a scope",
@@ -76,6 +81,10 @@ fn a_document_that_changed_meanwhile_is_merged_and_not_overwritten() {
         browser.click("#approvals .chip:nth-child(2)");
         browser.until("a field", "document.getElementById('new-pattern')");
         browser.click("#new-pattern");
+        browser.until(
+            "the field is entered",
+            "document.activeElement?.id === 'new-pattern'",
+        );
         browser.type_text(pattern);
         browser.press("Enter");
         browser.until_sees("1 unsaved");
