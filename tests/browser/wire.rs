@@ -314,6 +314,13 @@ fn a_page_allows_nothing_without_the_ticket_of_that_view() {
         &json!({ "id": id, "decision": "allow-session" }),
     );
     assert_eq!(read["details"]["code"], "TICKET_REQUIRED");
+    // Nor does the method of newer clients know another way.
+    page.ok("approval.get", &json!({ "id": id }));
+    let newer = page.refused(
+        "approval.resolve",
+        &json!({ "id": id, "kind": "exec", "decision": "allow-once" }),
+    );
+    assert_eq!(newer["details"]["code"], "TICKET_REQUIRED", "{newer:#}");
     let opened = page.ok(
         "ui.open",
         &json!({ "view": "approval", "params": { "id": other } }),

@@ -49,6 +49,9 @@ pub(super) fn run(
     arguments: &ApprovalsWatchArguments,
     outside: OutsideRuns,
 ) -> CommandOutcome {
+    // Looked at first: a terminal that is closed later ends the command. It is no reason to print
+    // lines for no reader.
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let source = ApprovalSource::open(state, host)?;
     // The socket is for programs of this machine, and brings what waits on this machine.
     let listener = match (&source, arguments.no_listen) {
@@ -68,7 +71,6 @@ pub(super) fn run(
         known: None,
     };
     let filter = Filter::parse(&arguments.filter.join(" "));
-    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if arguments.json || arguments.plain || !is_terminal {
         plain::run(&mut window, arguments.json, &filter)?;
     } else {
