@@ -227,8 +227,8 @@ impl Policy {
             env_rejected: rejected.map(|rejection| rejection.to_string()),
             exact_command: exact.map(|found| Exact {
                 pattern: found.entry.pattern.clone(),
-                origin: found.origin.to_owned(),
-                key: found.entry.use_key(found.origin),
+                key: found.entry.use_key(&found.origin),
+                origin: found.origin,
             }),
             all_satisfied,
             odd_kind: analysis.shape.odd().map(|odd| odd.reason),

@@ -32,7 +32,7 @@ mod tools;
 mod verdict;
 
 pub use agent::{AgentId, AgentIdError};
-pub use allowlist::{Allowlist, Candidate, Match, NearMiss, Objection};
+pub use allowlist::{Allowlist, Candidate, EntryLists, Match, NearMiss, Objection};
 pub use approvable::can_be_approved;
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
