@@ -23,6 +23,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-transcript", 3),
     ("interlock-supervisor", 4),
     ("interlock-rules", 4),
+    ("interlock-arguments", 4),
     ("interlock-approvals", 5),
     ("interlock-checks", 5),
     ("interlock-host", 6),
@@ -31,9 +32,15 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-doctor", 7),
     ("interlock-dispatch", 7),
     ("interlock-web", 7),
+    ("interlock-console", 7),
     ("interlock-gateway", 8),
     ("interlock-node", 8),
-    ("interlock", 9),
+    ("interlock-client", 9),
+    ("interlock-inbox", 10),
+    ("interlock-setup", 10),
+    ("interlock-services", 10),
+    ("interlock-runs", 11),
+    ("interlock", 12),
 ];
 
 fn workspace() -> Vec<Value> {

@@ -81,7 +81,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("gateway.remote.url", "crates/gateway/src/http/mod.rs", "gateway.remote.url"),
     ("gateway.remote.tokenFile", "crates/node/src/introduction.rs", "remote.token_file"),
     ("gateway.remote.passwordFile", "crates/node/src/introduction.rs", "remote.password_file"),
-    ("gateway.remote.tlsFingerprint", "crates/cli/src/commands/node.rs", ".tls_fingerprint"),
+    ("gateway.remote.tlsFingerprint", "crates/services/src/node.rs", ".tls_fingerprint"),
     ("gateway.tools.allow", "crates/dispatch/src/tools/mod.rs", "gateway.allow"),
     ("gateway.tools.deny", "crates/dispatch/src/tools/mod.rs", "gateway.deny"),
     ("gateway.nodes.allowCommands", "crates/dispatch/src/nodes/platform.rs", "config.allow_commands"),
@@ -101,7 +101,7 @@ const GLOBAL_EXEC_READERS: &[&str] = &[
     "crates/doctor/src/audit/exec.rs",
     "crates/doctor/src/audit/safe_bins.rs",
     "crates/doctor/src/repairs.rs",
-    "crates/cli/src/commands/service/mod.rs",
+    "crates/services/src/service/mod.rs",
     "crates/config/src/layer.rs",
     "crates/rules/src/layers.rs",
 ];

@@ -2,14 +2,14 @@
 //! layers, what would happen next, and what to do.
 
 use interlock_command::{Binding, BoundRole, Source};
+use interlock_console::level_row;
+use interlock_console::output::{self, Paint, visible};
 use interlock_policy::{
     AlwaysForm, CallerInput, Entry, Evaluation, Joined, Levels, Outcome as VerdictOutcome,
     PolicySource as Layer, Transport, Verdict, quote,
 };
 
-use super::super::level_row;
 use super::{CallFacts, ExplainedApproval, UNBOUND_CODE};
-use crate::output::{self, Paint, visible};
 
 /// Everything that a reader asks after a verdict, in that order.
 pub(super) fn text(
