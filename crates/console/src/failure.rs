@@ -7,9 +7,9 @@ use interlock_approvals::companion::ListenerError;
 use interlock_arguments::StateArguments;
 use interlock_checks::cases::CaseError;
 use interlock_command::InputError;
-use interlock_host::process::ProcessError;
 use interlock_host::{ExecError, HostError, PatchError};
 use interlock_rules::RulesError;
+use interlock_sessions::ProcessError;
 use serde::Serialize;
 
 use crate::output::{self, DataLost};

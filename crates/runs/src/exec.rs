@@ -25,7 +25,6 @@ use interlock_client::{
 use interlock_config::Host;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::{RunStatus, Signal};
-use interlock_host::process::{ProcessCaller, ProcessError};
 use interlock_host::{
     EndListener, Exec, ExecError, ExecRequest, LocalHost, Route, RunTicket, Running, Yield,
     host_named, route,
@@ -33,6 +32,7 @@ use interlock_host::{
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
+use interlock_sessions::{Process, ProcessCaller, ProcessError};
 use interlock_supervisor::{ClientError, EndedRun, StartedRun, SupervisorClient, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
 use serde_json::{Value, json};
@@ -275,7 +275,7 @@ fn attend(
     client: &SupervisorClient,
     started: &StartedRun,
 ) -> Result<AttachEnd, ProcessError> {
-    let process = host.process(ProcessCaller::Operator, client.clone())?;
+    let process = Process::open(host, ProcessCaller::Operator, client.clone())?;
     let id = &started.session.name;
     // A command may have ended before this process could look.
     let session = process.look(id)?;

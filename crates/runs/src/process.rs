@@ -15,7 +15,7 @@ use interlock_arguments::{
 };
 use interlock_client::{agent_id, known_agent, open, supervisor};
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_host::process::{
+use interlock_sessions::{
     CursorInvalid, KeysInput, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError,
     SessionListRequest, SessionPage, signal_named,
 };
@@ -135,8 +135,7 @@ fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, 
         }
     };
     let client = supervisor(&host)?;
-    host.process(caller, client)
-        .map_err(|error| failure(state, error))
+    Process::open(&host, caller, client).map_err(|error| failure(state, error))
 }
 
 /// Where the session is, and its whole name.
@@ -290,7 +289,7 @@ fn paste(state: &StateArguments, arguments: ProcessPasteArguments) -> Result<(),
 
 /// No more than could be sent, and one byte, so that it is seen to be too much.
 fn standard_input() -> Result<Vec<u8>, Failure> {
-    let most = interlock_host::process::MAX_INPUT_BYTES as u64 + 1;
+    let most = interlock_sessions::MAX_INPUT_BYTES as u64 + 1;
     let mut data = Vec::new();
     std::io::stdin()
         .lock()
@@ -314,7 +313,7 @@ fn utf8(bytes: Vec<u8>) -> Result<String, Failure> {
     })
 }
 
-fn removed(removed: &interlock_host::process::RemovedSession, json: bool) {
+fn removed(removed: &interlock_sessions::RemovedSession, json: bool) {
     if json {
         output::print_json(removed);
     } else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use interlock_dispatch::nodes::sessions::{self, SessionHandler, SessionWanted};
 use interlock_dispatch::session_pages;
 use interlock_dispatch::work::blocking;
-use interlock_host::process::{
+use interlock_sessions::{
     Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionCursor,
     SessionListRequest, SessionPage,
 };
@@ -214,12 +214,7 @@ async fn with_process<T: Send + 'static>(
     let done = blocking(move || {
         let agent = caller.agent;
         let caller = ProcessCaller::Agent { agent, session_key };
-        work(
-            &gateway
-                .dispatcher
-                .host
-                .process(caller, gateway.dispatcher.supervisor.clone())?,
-        )
+        work(&gateway.dispatcher.process(caller)?)
     });
     done.await
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))

@@ -15,9 +15,9 @@ use interlock_config::{Host, YIELD_MS};
 use interlock_console::output::{self, visible};
 use interlock_console::{CommandOutcome, Failure, NOT_ALLOWED};
 use interlock_host::LocalHost;
-use interlock_host::process::signal_named;
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled};
 use interlock_policy::{AgentId, Ask, quote};
+use interlock_sessions::signal_named;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
 use interlock_wire::params::{ProcessKill, ProcessPerform, ProcessSubscribe, ToolsInvoke};
 use interlock_wire::results::{

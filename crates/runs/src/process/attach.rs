@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use interlock_arguments::{ProcessAttachArguments, StateArguments};
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_host::process::{EndedSession, Process, ProcessError, SessionSummary};
 use interlock_plan::PtySize;
+use interlock_sessions::{EndedSession, Process, ProcessError, SessionSummary};
 use interlock_transcript::keys::{self, CursorMode, KeyInput};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
 use signal_hook::iterator::Signals;
@@ -229,8 +229,7 @@ fn wait_to_leave(
     Ok(AttachEnd::Signalled(SIGQUIT))
 }
 
-const RUNNING: interlock_host::process::SessionStatus =
-    interlock_host::process::SessionStatus::Running;
+const RUNNING: interlock_sessions::SessionStatus = interlock_sessions::SessionStatus::Running;
 
 /// Gives the terminal back to the shell that stops us, and takes it again afterwards.
 fn suspend(process: &Process, id: &str, view: &Arc<Mutex<TranscriptView>>) {

@@ -8,7 +8,7 @@ use interlock_arguments::{CallerArguments, StateArguments};
 use interlock_client::{CallFailure, GatewayClient, RemoteGateway, open};
 use interlock_console::Failure;
 use interlock_engine::Signal;
-use interlock_host::process::{
+use interlock_sessions::{
     EndedSession, KeysInput, KeysSent, LogAnswer, PollAnswer, PollFrom, Process, ProcessAnswer,
     ProcessError, RemovedSession, ScreenAnswer, SessionAction, SessionListRequest, SessionPage,
     SessionSummary, Written, signal_name,

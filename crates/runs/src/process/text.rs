@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 
 use interlock_console::output::{self, Paint};
-use interlock_host::process::{EndedSession, ScreenAnswer, SessionStatus, SessionSummary};
+use interlock_sessions::{EndedSession, ScreenAnswer, SessionStatus, SessionSummary};
 
 /// One line for each session.
 pub fn list(sessions: &[SessionSummary], with_agent: bool) -> String {

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use interlock_host::process::{Process, ProcessError, SessionSummary};
+use interlock_sessions::{Process, ProcessError, SessionSummary};
 use interlock_supervisor::{ClientError, SessionLink};
 
 use super::view::{self, TranscriptView};

@@ -1,13 +1,13 @@
 //! Why the tool did not do what was asked.
 
 use interlock_engine::Leftover;
+use interlock_host::HostError;
 use interlock_policy::ToolRefusal;
 use interlock_supervisor::ClientError;
 use interlock_transcript::TranscriptError;
 
 use super::answer::EndedSession;
 use super::page::CursorInvalid;
-use crate::local::HostError;
 
 /// Each has a stable code, and a remedy where there is one.
 #[derive(Debug, thiserror::Error)]

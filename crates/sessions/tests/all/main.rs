@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use interlock_config::Host;
 use interlock_engine::Signal;
-use interlock_host::parameters::{
-    ExecParameters, InputMode, ParameterError, ProcessAction, ProcessParameters,
-};
+use interlock_host::parameters::{ExecParameters, InputMode, ParameterError};
 use interlock_policy::Ask;
+use interlock_sessions::{ProcessAction, ProcessParameters};
 use interlock_transcript::keys::Bracketed;
 use proptest::prelude::*;
 use serde_json::{Value, json};

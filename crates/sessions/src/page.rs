@@ -9,13 +9,13 @@ use std::fmt;
 use std::str::FromStr;
 
 use interlock_approvals::usual_session_key;
+use interlock_host::now_ms;
 use interlock_supervisor::IndexedSession;
 use interlock_transcript::{SessionRecord, TranscriptStatus};
 use serde::{Deserialize, Serialize};
 
 use super::waiting::WaitingLook;
 use super::{Process, ProcessCaller, ProcessError, SessionSummary, VisibleSession, instances};
-use crate::local::now_ms;
 
 /// Between the name of a session and the beginning of the id of its node.
 const NODE_MARK: char = '@';

@@ -1,9 +1,11 @@
-//! The `process` tool: background sessions for one caller.
+//! Background sessions for one caller: the `process` tool.
 //!
 //! Sessions are directories; readers use their files, and only what needs the running program goes
-//! to its own process. Read [`Process`] (who sees what, and each action), then `page` (lists),
-//! `answer` (what comes back), `ordered` (runs that a gateway ordered), `polls` (who has read how much), `waiting` (does
-//! it want input?), `stale` (which results do not count any more).
+//! to its own process. Read [`Process`] (who sees what, and each action), then `parameters` (the JSON of
+//! a call), `page` (lists), `answer` (what comes back), `ordered` (runs that a gateway ordered), `polls`
+//! (who has read how much), `waiting` (does it want input?), `stale` (which results do not count any more).
+
+#![forbid(unsafe_code)]
 
 mod action;
 mod answer;
@@ -12,6 +14,7 @@ mod input;
 mod link;
 mod ordered;
 mod page;
+mod parameters;
 mod polls;
 mod replay;
 mod signal;
@@ -27,6 +30,7 @@ pub use error::ProcessError;
 pub use input::{KeysInput, MAX_INPUT_BYTES, MAX_KEYS_BYTES};
 pub use ordered::{Followed, owner_digest};
 pub use page::{CursorInvalid, SessionCursor, SessionListRequest, SessionPage};
+pub use parameters::{ProcessAction, ProcessParameters};
 pub use signal::{name_of as signal_name, signal_named};
 pub use stale::Stale;
 
@@ -35,6 +39,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_approvals::NotifySettings;
+use interlock_host::{HostError, LocalHost, now_ms, settle_background_run, tool_levels};
 use interlock_plan::PtySize;
 use interlock_policy::{AgentId, check_tool};
 use interlock_store::{StaleMarks, Store};
@@ -43,10 +48,6 @@ use interlock_transcript::{
     Cursor, DEFAULT_POLL_CHARS, LineRange, SessionRecord, TranscriptReader, TranscriptStatus,
 };
 use rustix::process::Signal;
-
-use crate::local::{HostError, LocalHost, now_ms};
-use crate::patch::tool_levels;
-use crate::pipeline::settle;
 
 /// No poll waits longer.
 pub const MAX_POLL_WAIT: Duration = Duration::from_secs(30);
@@ -90,37 +91,6 @@ pub struct Process {
     page_bytes: usize,
 }
 
-impl LocalHost {
-    /// The tool, if the tool policy lets this caller have it.
-    pub fn process(
-        &self,
-        caller: ProcessCaller,
-        supervisor: SupervisorClient,
-    ) -> Result<Process, ProcessError> {
-        let mut page_bytes = PAGE_BYTES;
-        let agent = match &caller {
-            ProcessCaller::Agent { agent, .. } => Some(agent),
-            ProcessCaller::Gateway { agent, .. } => agent.as_ref(),
-            ProcessCaller::Operator => None,
-        };
-        if let Some(agent) = agent {
-            let config = self.config()?;
-            check_tool("process", &tool_levels(config.config(), agent))?;
-            let chars = config.config().exec_for(agent.as_str()).max_output_chars;
-            if let Some(chars) = chars.and_then(|chars| usize::try_from(chars).ok()) {
-                page_bytes = chars;
-            }
-        }
-        Ok(Process {
-            store: self.shared_store(),
-            config: self.config_path().to_owned(),
-            client: supervisor,
-            caller,
-            page_bytes,
-        })
-    }
-}
-
 /// A session that the caller may know of.
 #[derive(Debug)]
 struct VisibleSession {
@@ -144,6 +114,35 @@ impl VisibleSession {
 }
 
 impl Process {
+    /// The tool, if the tool policy lets this caller have it.
+    pub fn open(
+        host: &LocalHost,
+        caller: ProcessCaller,
+        supervisor: SupervisorClient,
+    ) -> Result<Self, ProcessError> {
+        let mut page_bytes = PAGE_BYTES;
+        let agent = match &caller {
+            ProcessCaller::Agent { agent, .. } => Some(agent),
+            ProcessCaller::Gateway { agent, .. } => agent.as_ref(),
+            ProcessCaller::Operator => None,
+        };
+        if let Some(agent) = agent {
+            let config = host.config()?;
+            check_tool("process", &tool_levels(config.config(), agent))?;
+            let chars = config.config().exec_for(agent.as_str()).max_output_chars;
+            if let Some(chars) = chars.and_then(|chars| usize::try_from(chars).ok()) {
+                page_bytes = chars;
+            }
+        }
+        Ok(Self {
+            store: Arc::clone(host.store()),
+            config: host.config_path().to_owned(),
+            client: supervisor,
+            caller,
+            page_bytes,
+        })
+    }
+
     pub fn client(&self) -> &SupervisorClient {
         &self.client
     }
@@ -381,7 +380,7 @@ impl Process {
         if let Some(run) = self.store.background_run(name).map_err(HostError::from)? {
             let notify = || NotifySettings::load(&self.config, &run.agent);
             let place = self.client.place();
-            settle(&self.store, &run, place, notify).map_err(HostError::from)?;
+            settle_background_run(&self.store, &run, place, notify).map_err(HostError::from)?;
         }
         if self.client.forget(&known.session.name) {
             Ok(RemovedSession {

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use interlock_engine::Signal;
+use interlock_host::parameters::{Fields, MISSING, ParameterError, UNKNOWN, VALUE, listed};
 use interlock_transcript::LineRange;
 use interlock_transcript::keys::Bracketed;
 use serde_json::Value;
 
-use super::fields::{Fields, listed};
-use crate::process::{CursorInvalid, KeysInput, SessionAction, SessionCursor, SessionListRequest};
-
-use super::{MISSING, ParameterError, UNKNOWN, VALUE};
+use super::{CursorInvalid, KeysInput, SessionAction, SessionCursor, SessionListRequest};
 
 /// A longer wait counts as this one.
 const MAX_POLL_MS: u32 = 30_000;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use interlock_approvals::forwarded_run_id;
 use interlock_engine::RunStatus;
+use interlock_plan::hex;
 use interlock_supervisor::{EndedRun, SessionState, StartedRun};
 use interlock_transcript::{SessionOutcome, ShownOutput, TextPiece, TranscriptReader};
 use rustix::process::Signal;
@@ -14,7 +15,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::answer::EndedSession;
 use super::{MAX_POLL_WAIT, Process, ProcessError, not_found};
-use crate::hex::hex;
 
 /// By what a gateway's sessions are known as its own. It shows the secret; only this is kept.
 pub fn owner_digest(secret: &str) -> String {
