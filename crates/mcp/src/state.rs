@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use interlock_access::token::TokenError;
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::caller::McpCaller;
-use crate::access::token::TokenError;
 
 /// As long as an approval waits.
 const TIME: Duration = Duration::from_mins(30);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// Whether an address lies in a range such as `10.0.0.0/8`. A range that cannot be read holds none.
-pub(crate) fn contains(range: &str, address: IpAddr) -> bool {
+pub fn contains(range: &str, address: IpAddr) -> bool {
     let (network, bits) = match range.split_once('/') {
         Some((network, bits)) => (network, bits.parse::<u32>().ok()),
         None => (range, Some(128)),

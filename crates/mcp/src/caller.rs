@@ -5,16 +5,13 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
+use interlock_access::tcp::PeerStanding;
+use interlock_access::{ProvenCaller, bearer, refusal};
 use interlock_config::ConfigFile;
 use interlock_dispatch::Dispatcher;
-use interlock_dispatch::proven::ProvenCaller;
 use interlock_dispatch::tools;
 use interlock_policy::AgentId;
 use sha2::{Digest as _, Sha256};
-
-use crate::access::tcp::PeerStanding;
-use crate::gateway::Gateway;
-use crate::http::{bearer, refusal};
 
 /// Names the agent, for clients that may choose one.
 pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
@@ -48,18 +45,18 @@ pub(super) struct ClientProgram {
 impl McpCaller {
     /// The caller of a request by HTTP.
     pub(super) fn of_request(
-        gateway: &Gateway,
+        dispatcher: &Dispatcher,
         who: &ProvenCaller,
         standing: Option<&PeerStanding>,
         headers: &HeaderMap,
     ) -> Result<Self, Box<Response>> {
-        let agent = agent(gateway, who, headers)?;
+        let agent = agent(dispatcher, who, headers)?;
         let (owner, elicitation) = match who {
             ProvenCaller::Operator => ("operator".to_owned(), false),
             ProvenCaller::Run(run) => (format!("run:{}", run.session_key), false),
             ProvenCaller::Agent(_) => match bearer(headers) {
                 Some(token) => {
-                    let rights = gateway.dispatcher.host.agent_of_token(token).ok().flatten();
+                    let rights = dispatcher.host.agent_of_token(token).ok().flatten();
                     // A client whose process is not known may be a run, which would answer its own
                     // prompts.
                     let elicitation = standing == Some(&PeerStanding::Trusted)
@@ -71,7 +68,7 @@ impl McpCaller {
         };
         Ok(Self {
             owner: format!("{owner}/{agent}"),
-            session_key: session_key(gateway, who, &agent, headers)?,
+            session_key: session_key(dispatcher, who, &agent, headers)?,
             agent,
             elicitation,
             cwd: None,
@@ -82,7 +79,7 @@ impl McpCaller {
 
 /// The conversation of a run, or the one that a client asks for; others have their own.
 pub(super) fn session_key(
-    gateway: &Gateway,
+    dispatcher: &Dispatcher,
     who: &ProvenCaller,
     agent: &AgentId,
     headers: &HeaderMap,
@@ -99,7 +96,7 @@ pub(super) fn session_key(
     if asked.is_none() && !matches!(who, ProvenCaller::Run(_)) {
         return Ok(None);
     }
-    let config = config(gateway)?;
+    let config = config(dispatcher)?;
     let named = tools::caller(&config, who, Some(agent.as_str()), asked);
     let (_, key) = named.map_err(|error| {
         Box::new(refusal(
@@ -113,7 +110,7 @@ pub(super) fn session_key(
 
 /// A token's own agent, or a run's, cannot be left for another one; operators may choose.
 pub(super) fn agent(
-    gateway: &Gateway,
+    dispatcher: &Dispatcher,
     who: &ProvenCaller,
     headers: &HeaderMap,
 ) -> Result<AgentId, Box<Response>> {
@@ -128,7 +125,7 @@ pub(super) fn agent(
     };
     let own = match who {
         ProvenCaller::Operator => {
-            let config = config(gateway)?;
+            let config = config(dispatcher)?;
             let usual = config.config().default_agent_id();
             let chosen = Dispatcher::agent(&config, asked.unwrap_or(&usual));
             return chosen.map_err(|error| {
@@ -151,8 +148,8 @@ pub(super) fn agent(
     }
 }
 
-fn config(gateway: &Gateway) -> Result<Arc<ConfigFile>, Box<Response>> {
-    gateway.dispatcher.host.config().map_err(|error| {
+fn config(dispatcher: &Dispatcher) -> Result<Arc<ConfigFile>, Box<Response>> {
+    dispatcher.host.config().map_err(|error| {
         Box::new(refusal(
             StatusCode::INTERNAL_SERVER_ERROR,
             error.code(),

@@ -8,7 +8,8 @@ use axum::body::Body;
 use axum::extract::{Extension, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use interlock_dispatch::proven::ProvenCaller;
+use interlock_access::ProvenCaller;
+use interlock_access::tcp::PeerStanding;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager as _};
@@ -17,8 +18,6 @@ use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use super::caller::McpCaller;
 use super::connection::McpConnection;
 use super::{Mcp, Offer};
-use crate::access::tcp::PeerStanding;
-use crate::http::body::MAX_BODY;
 
 const SESSION_HEADER: &str = "mcp-session-id";
 
@@ -43,7 +42,7 @@ struct Owned {
 }
 
 impl<S: ServerHandler> StreamableHttp<S> {
-    pub(super) fn new(mcp: &Arc<Mcp>, offer: Offer<S>) -> Self {
+    pub(super) fn new(mcp: &Arc<Mcp>, max_body: usize, offer: Offer<S>) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
         // Some clients take the empty event that names a pause for a broken message.
@@ -51,7 +50,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
         let sessions = Arc::new(sessions);
         let config = StreamableHttpServerConfig::default()
             .with_sse_retry(None)
-            .with_max_request_body_bytes(MAX_BODY)
+            .with_max_request_body_bytes(max_body)
             .with_cancellation_token(mcp.stop.child_token())
             // Host and Origin are checked for all paths alike, before this.
             .disable_allowed_hosts()
@@ -130,10 +129,11 @@ pub(super) async fn handle<S: ServerHandler>(
     mut request: Request,
 ) -> Response {
     let standing = request.extensions().get::<PeerStanding>();
-    let caller = match McpCaller::of_request(&http.mcp.gateway, &who, standing, request.headers()) {
-        Ok(caller) => caller,
-        Err(response) => return *response,
-    };
+    let caller =
+        match McpCaller::of_request(&http.mcp.dispatcher, &who, standing, request.headers()) {
+            Ok(caller) => caller,
+            Err(response) => return *response,
+        };
     let session = request.headers().get(SESSION_HEADER);
     if let Some(session) = session {
         let is_own = session

@@ -49,7 +49,7 @@ impl Failures {
 
 /// The secret that a caller tried to guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Tried {
+pub enum Tried {
     /// The operator's token or password, or what may have been meant so.
     Shared,
     /// The token of a device. One that was exchanged or revoked is shown again and again by a program
@@ -61,11 +61,11 @@ type TriedBy = (IpAddr, Tried);
 
 /// Wrong tries by address, and by what was tried.
 #[derive(Debug, Default)]
-pub(crate) struct Limiter(Mutex<HashMap<TriedBy, Failures>>);
+pub struct Limiter(Mutex<HashMap<TriedBy, Failures>>);
 
 impl Limiter {
     /// How many seconds this address has to wait, if it has to.
-    pub(crate) fn wait(&self, who: TriedBy, now: Instant) -> Option<u64> {
+    pub fn wait(&self, who: TriedBy, now: Instant) -> Option<u64> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let failures = known.get(&who)?;
         let left = failures
@@ -74,7 +74,7 @@ impl Limiter {
         (!left.is_zero()).then(|| left.as_secs().max(1))
     }
 
-    pub(crate) fn failed(&self, who: TriedBy, now: Instant) {
+    pub fn failed(&self, who: TriedBy, now: Instant) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_ADDRESSES && !known.contains_key(&who) {
             known.retain(|_, failures| now.saturating_duration_since(failures.last) < FORGET);
@@ -96,7 +96,7 @@ impl Limiter {
         failures.last = now;
     }
 
-    pub(crate) fn succeeded(&self, who: TriedBy) {
+    pub fn succeeded(&self, who: TriedBy) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.remove(&who);
     }

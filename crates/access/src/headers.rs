@@ -15,7 +15,7 @@ const FORWARDED: [&str; 6] = [
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Foreign {
+pub enum Foreign {
     #[error("the Host header does not name this machine: gateway.remote.url may name it")]
     Host,
     #[error("origin not allowed")]
@@ -24,10 +24,7 @@ pub(crate) enum Foreign {
 
 /// Accepts an address or `localhost`: a browser page that a foreign name server led here has a name
 /// instead. `is_named` knows the names that the owner gave.
-pub(crate) fn check_host(
-    headers: &HeaderMap,
-    is_named: impl Fn(&str) -> bool,
-) -> Result<(), Foreign> {
+pub fn check_host(headers: &HeaderMap, is_named: impl Fn(&str) -> bool) -> Result<(), Foreign> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Foreign::Host);
@@ -40,7 +37,7 @@ pub(crate) fn check_host(
 
 /// How a page of this server may have come to a browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Schemes {
+pub enum Schemes {
     /// The port is plain; a proxy in front of it may speak TLS.
     Both,
     /// The port speaks nothing else.
@@ -48,7 +45,7 @@ pub(crate) enum Schemes {
 }
 
 /// Programs send no origin; a browser's must be the page that this server gave it.
-pub(crate) fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), Foreign> {
+pub fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), Foreign> {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else {
         return Ok(());
@@ -70,12 +67,12 @@ pub(crate) fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), 
 }
 
 /// Whether it came straight from this machine, by a local name, through no proxy and no browser.
-pub(crate) fn is_direct(headers: &HeaderMap) -> bool {
+pub fn is_direct(headers: &HeaderMap) -> bool {
     names_this_machine(headers) && !headers.contains_key(ORIGIN) && !is_forwarded(headers)
 }
 
 /// Whether it came from a page of this server in a browser, by a local name and through no proxy.
-pub(crate) fn is_own_page(headers: &HeaderMap) -> bool {
+pub fn is_own_page(headers: &HeaderMap) -> bool {
     let is_own = check_origin(headers, Schemes::Both).is_ok() && headers.contains_key(ORIGIN);
     is_own && names_this_machine(headers) && !is_forwarded(headers)
 }
@@ -88,7 +85,7 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
 
 /// Whether it came through a proxy: then the address at the other end is the proxy's, and says
 /// nothing of who sent it.
-pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
+pub fn is_forwarded(headers: &HeaderMap) -> bool {
     FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 

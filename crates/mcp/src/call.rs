@@ -30,12 +30,12 @@ pub(super) async fn call(
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let caller = connection.caller(&context.extensions)?;
-    let gateway = &connection.mcp.gateway;
+    let dispatcher = &connection.mcp.dispatcher;
     let era = McpVersion::of(&context);
     let cancellation = connection.cancellation(&context);
     let asks = caller.elicitation && elicit::shows_forms(context.client_capabilities().as_ref());
     let person = ElicitPerson::new(
-        gateway,
+        dispatcher,
         format!("elicitation:{}", connection.id),
         context.client_info().as_ref(),
         match era {
@@ -43,7 +43,7 @@ pub(super) async fn call(
             McpVersion::Newest => Offers::Once,
         },
     );
-    let config = gateway.dispatcher.host.config();
+    let config = dispatcher.host.config();
     let config = config.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let audience = Audience::models(&config, &caller.agent);
     let form = ResultForm {
@@ -82,7 +82,7 @@ pub(super) async fn call(
             ..person.clone()
         };
         // Held before the decision: what it allows is carried out for this caller.
-        held = Some(gateway.dispatcher.approvals.hold(&asked.approval));
+        held = Some(dispatcher.approvals.hold(&asked.approval));
         let answer = request.input_responses.as_ref();
         let answer = answer.and_then(|all| all.get(QUESTION)).cloned();
         // What is no answer leaves the question to others.
@@ -99,27 +99,14 @@ pub(super) async fn call(
     let returns = matches!(call.asking, Asking::Returned(_));
     let work = async |progress| {
         let call = ToolCall { progress, ..call };
-        tools::call(
-            &gateway.dispatcher,
-            &config,
-            &request.name,
-            &call,
-            &arguments,
-        )
-        .await
+        tools::call(dispatcher, &config, &request.name, &call, &arguments).await
     };
     let result = finished(progress::report_progress(&context, work).await)?;
     drop(held);
     if returns && let Some(id) = result.approval.clone() {
-        let reader = Arc::clone(gateway);
-        let approval = blocking(move || {
-            reader
-                .dispatcher
-                .host
-                .approvals()
-                .approval(&id, Secrets::Masked)
-        })
-        .await;
+        let reader = Arc::clone(dispatcher);
+        let approval =
+            blocking(move || reader.host.approvals().approval(&id, Secrets::Masked)).await;
         if let Ok(Ok(approval)) = approval
             && let Some(asked) = question(connection, &context, &person, &approval).await
         {

@@ -70,7 +70,7 @@ pub(super) async fn list(
         conversation: Some(who.session_key.clone()),
         ..SessionListRequest::default()
     };
-    let listed = session_pages::page(&connection.mcp.gateway.dispatcher, &who, request).await;
+    let listed = session_pages::page(&connection.mcp.dispatcher, &who, request).await;
     let listed = listed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let page = match listed {
         // Not offered to this agent: then it has none.
@@ -154,7 +154,7 @@ async fn read_elsewhere(
     view: SessionView,
 ) -> Result<Option<String>, ErrorData> {
     let who = who(connection, context)?;
-    let gateway = &connection.mcp.gateway;
+    let dispatcher = &connection.mcp.dispatcher;
     // As the tool: where that is not offered, there are no sessions.
     if with_process(connection, context, |_| Ok(()))
         .await?
@@ -182,13 +182,11 @@ async fn read_elsewhere(
         arguments,
         poll_from: None,
     };
-    Ok(
-        match sessions::perform(&gateway.dispatcher, &who, wanted).await {
-            Ok(ProcessAnswer::Log(log)) => Some(log.text),
-            Ok(ProcessAnswer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
-            _ => None,
-        },
-    )
+    Ok(match sessions::perform(dispatcher, &who, wanted).await {
+        Ok(ProcessAnswer::Log(log)) => Some(log.text),
+        Ok(ProcessAnswer::Screen(screen)) => Some(screen.picture.rows.join("\n")),
+        _ => None,
+    })
 }
 
 fn who(
@@ -210,11 +208,11 @@ async fn with_process<T: Send + 'static>(
 ) -> Result<Result<T, ProcessError>, ErrorData> {
     let caller = connection.caller(&context.extensions)?;
     let session_key = connection.session_key(&caller, McpVersion::of(context));
-    let gateway = Arc::clone(&connection.mcp.gateway);
+    let dispatcher = Arc::clone(&connection.mcp.dispatcher);
     let done = blocking(move || {
         let agent = caller.agent;
         let caller = ProcessCaller::Agent { agent, session_key };
-        work(&gateway.dispatcher.process(caller)?)
+        work(&dispatcher.process(caller)?)
     });
     done.await
         .map_err(|error| ErrorData::internal_error(error.to_string(), None))

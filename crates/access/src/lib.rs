@@ -1,13 +1,19 @@
-//! Who speaks, and what that proves.
+//! Who calls a server of this machine, and what that proves.
 //!
-//! `token` knows where operators' secrets come from, `tcp` finds the process at the other end of a
-//! connection, `limiter` slows callers that guess, `headers` keeps browsers of other sites out.
+//! `proven` is what a proof comes to; `token` knows where operators' secrets come from, `tcp` finds the
+//! process at the other end of a connection, `limiter` slows callers that guess, `headers` keeps browsers
+//! of other sites out, and `http_caller` puts them together for a request over HTTP. Start reading at
+//! [`SecretAccess::prove`].
 
-pub(crate) mod cidr;
-pub(crate) mod headers;
-pub(crate) mod limiter;
-pub(crate) mod tcp;
-pub(crate) mod token;
+#![forbid(unsafe_code)]
+
+pub mod cidr;
+pub mod headers;
+mod http_caller;
+pub mod limiter;
+mod proven;
+pub mod tcp;
+pub mod token;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,13 +21,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use interlock_config::{Config, GatewayAuthMode};
-use interlock_dispatch::work::blocking;
 use interlock_host::{LocalHost, TokenRole};
 use interlock_supervisor::{PeerOrigin, SupervisorPaths, served_by};
 use interlock_transcript::SessionRecord;
 use interlock_wire::Secret;
+use tokio::task::spawn_blocking;
 
+pub use self::http_caller::{bearer, identify, refusal, unauthorized};
 use self::limiter::{Limiter, Tried};
+pub use self::proven::{ProvenCaller, RunOf};
 use self::token::{OperatorAccess, TokenError};
 
 /// Shorter tokens can be guessed; those of this program have more characters.
@@ -29,14 +37,14 @@ const UNGUESSABLE_BYTES: usize = 32;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Peer {
+pub enum Peer {
     Network(SocketAddr),
     /// A process of this user, by the Unix socket.
     Local(PeerOrigin),
 }
 
 impl Peer {
-    pub(crate) fn address(self) -> IpAddr {
+    pub fn address(self) -> IpAddr {
         match self {
             Self::Network(address) => address.ip().to_canonical(),
             Self::Local(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -52,11 +60,11 @@ const RUN_TOLD: Duration = Duration::from_secs(3);
 const RUN_LOOK: Duration = Duration::from_millis(15);
 
 /// The record of the run that a shim serves.
-pub(crate) async fn record_of(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
+pub async fn record_of(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
     let until = Instant::now() + RUN_TOLD;
     loop {
         let place = place.clone();
-        match blocking(move || served_by(&place, shim)).await.ok()? {
+        match spawn_blocking(move || served_by(&place, shim)).await.ok()? {
             Some(record) => return Some(record),
             None if Instant::now() >= until => return None,
             None => tokio::time::sleep(RUN_LOOK).await,
@@ -66,7 +74,7 @@ pub(crate) async fn record_of(place: &SupervisorPaths, shim: i32) -> Option<Sess
 
 /// Why a caller was not let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RefusedCaller {
+pub enum RefusedCaller {
     Missing,
     Wrong,
     /// Inside a run whose agent is unknown.
@@ -82,52 +90,52 @@ pub(crate) enum RefusedCaller {
 }
 
 /// The code of a refusal of what a run must not do.
-pub(crate) const PEER_IN_RUN: &str = "PEER_IN_RUN";
+pub const PEER_IN_RUN: &str = "PEER_IN_RUN";
 
 /// The code of a refusal of a caller on this machine whose process is not known.
-pub(crate) const PEER_UNIDENTIFIED: &str = "PEER_UNIDENTIFIED";
+pub const PEER_UNIDENTIFIED: &str = "PEER_UNIDENTIFIED";
 
 /// The code of a refusal of a node's token where no node connects.
-pub(crate) const TOKEN_ROLE: &str = "TOKEN_ROLE";
+pub const TOKEN_ROLE: &str = "TOKEN_ROLE";
 
 /// The refusal of a run at every transport.
-pub(crate) const IN_RUN: &str = "a run may only call tools as its own agent (POST /tools/invoke or /mcp); decide outside of the run";
+pub const IN_RUN: &str = "a run may only call tools as its own agent (POST /tools/invoke or /mcp); decide outside of the run";
 
 /// The refusal of a caller whose process is unknown.
-pub(crate) fn unidentified(why: &str) -> String {
+pub fn unidentified(why: &str) -> String {
     format!("the process of this connection is not known ({why}); use the gateway's Unix socket")
 }
 
 /// A secret that a caller shows.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Presented<'a> {
+pub enum Presented<'a> {
     Token(&'a str),
     Password(&'a str),
 }
 
 /// What a presented secret proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProvenRole {
-    pub(crate) role: TokenRole,
+pub struct ProvenRole {
+    pub role: TokenRole,
     /// The id of the stored token: revoking it ends the connections that came with it.
-    pub(crate) token_id: Option<String>,
+    pub token_id: Option<String>,
 }
 
 /// What a secret proves: stored tokens in every mode, the token of the gateway's environment, and
 /// the password where the config asks for one.
 #[derive(Debug)]
-pub(crate) struct SecretAccess {
+pub struct SecretAccess {
     mode: GatewayAuthMode,
     token: Option<Secret>,
     password: Option<Secret>,
     /// Signs wake calls.
-    pub(crate) wake_key: Vec<u8>,
-    pub(crate) source: OperatorAccess,
-    pub(crate) limiter: Limiter,
+    pub wake_key: Vec<u8>,
+    pub source: OperatorAccess,
+    pub limiter: Limiter,
 }
 
 impl SecretAccess {
-    pub(crate) fn open(
+    pub fn open(
         state_dir: &Path,
         config: &Config,
         environment: &BTreeMap<String, String>,
@@ -144,11 +152,11 @@ impl SecretAccess {
         })
     }
 
-    pub(crate) fn mode(&self) -> GatewayAuthMode {
+    pub fn mode(&self) -> GatewayAuthMode {
         self.mode
     }
 
-    pub(crate) fn asks_for_proof(&self) -> bool {
+    pub fn asks_for_proof(&self) -> bool {
         self.mode != GatewayAuthMode::None
     }
 
@@ -156,7 +164,7 @@ impl SecretAccess {
     /// caller that proves nothing else then is counted by [`failed`](Self::failed).
     ///
     /// Reads the store: not for the thread of the network.
-    pub(crate) fn prove(
+    pub fn prove(
         &self,
         host: &LocalHost,
         presented: Presented<'_>,
@@ -189,7 +197,7 @@ impl SecretAccess {
     }
 
     /// How the one secret of a bearer header is to be taken.
-    pub(crate) fn bearer<'a>(&self, text: &'a str) -> Presented<'a> {
+    pub fn bearer<'a>(&self, text: &'a str) -> Presented<'a> {
         let is_password = self.mode == GatewayAuthMode::Password
             && self
                 .password
@@ -233,7 +241,7 @@ impl SecretAccess {
     }
 
     /// A caller could prove nothing at all. Tries during a pause make it no longer.
-    pub(crate) fn failed(&self, refused: &RefusedCaller, who: (IpAddr, Tried), now: Instant) {
+    pub fn failed(&self, refused: &RefusedCaller, who: (IpAddr, Tried), now: Instant) {
         if *refused == RefusedCaller::Wrong {
             self.limiter.failed(who, now);
         }

@@ -93,7 +93,7 @@ impl McpConnection {
             McpVersion::Initialize if has_roots => self.roots.get(&context.peer).await,
             _ => Vec::new(),
         };
-        let (gateway, caller) = (Arc::clone(&self.mcp.gateway), caller.clone());
+        let (dispatcher, caller) = (Arc::clone(&self.mcp.dispatcher), caller.clone());
         let found = blocking(move || match caller.program {
             Some(program) => {
                 let directories = if roots.is_empty() {
@@ -101,12 +101,11 @@ impl McpConnection {
                 } else {
                     roots
                 };
-                let home = gateway.dispatcher.host.home().map(Path::new);
+                let home = dispatcher.host.home().map(Path::new);
                 CallerContext::of_program(program.path, &directories, home)
             }
             None if roots.is_empty() => CallerContext::default(),
-            None => match gateway
-                .dispatcher
+            None => match dispatcher
                 .host
                 .scope(&caller.agent)
                 .map(|scope| scope.workspace())
@@ -181,7 +180,7 @@ impl McpConnection {
         };
         self.telling.get_or_init(|| {
             let key = self.session_key(&caller, McpVersion::Initialize);
-            let mut listener = events::listen(&self.mcp.gateway.dispatcher, key);
+            let mut listener = events::listen(&self.mcp.dispatcher, key);
             let (log, peer) = (self.log.clone(), context.peer.clone());
             AbortOnDropHandle::new(tokio::spawn(async move {
                 while let Some(event) = listener.next().await {

@@ -14,7 +14,8 @@ use axum::extract::{Extension, Request};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper_util::rt::TokioIo;
-use interlock_dispatch::proven::ProvenCaller;
+use interlock_access::tcp::{PeerStanding, TcpPeer};
+use interlock_access::{Peer, ProvenCaller, identify, refusal};
 use interlock_dispatch::work::blocking;
 use interlock_supervisor::PeerOrigin;
 use rmcp::ServerHandler;
@@ -25,10 +26,6 @@ use super::caller::{self, ClientProgram, McpCaller};
 use super::connection::McpConnection;
 use super::lines::CheckedLines;
 use super::{Mcp, Offer};
-use crate::access::Peer;
-use crate::access::tcp::{PeerStanding, TcpPeer};
-use crate::gateway::Gateway;
-use crate::http::{identify, refusal};
 
 const PROTOCOL: &str = "interlock-mcp";
 
@@ -74,7 +71,7 @@ pub(super) async fn handle<S: ServerHandler>(
         Peer::Local(origin) => caller(&mcp, &who, origin, request.headers()),
         Peer::Network(_) => {
             let standing = request.extensions().get::<PeerStanding>();
-            McpCaller::of_request(&mcp.gateway, &who, standing, request.headers())
+            McpCaller::of_request(&mcp.dispatcher, &who, standing, request.headers())
         }
     };
     let caller = match caller {
@@ -100,8 +97,7 @@ pub(super) async fn handle<S: ServerHandler>(
         // The watch ends with the connection.
         let _end = stop.clone().drop_guard();
         if let Some(proof) = proof {
-            let gateway = Arc::clone(&mcp.gateway);
-            tokio::spawn(proof.watch(gateway, stop.clone()));
+            tokio::spawn(proof.watch(Arc::clone(&mcp), stop.clone()));
         }
         let serving = serve_server_with_ct(server, transport, stop);
         match Box::pin(serving).await {
@@ -128,7 +124,7 @@ struct NetworkProof {
 
 impl NetworkProof {
     /// Ends the connection when its token is revoked, or when a run got hold of it.
-    async fn watch(self, gateway: Arc<Gateway>, stop: CancellationToken) {
+    async fn watch(self, mcp: Arc<Mcp>, stop: CancellationToken) {
         let proof = Arc::new(self);
         loop {
             tokio::select! {
@@ -139,9 +135,18 @@ impl NetworkProof {
                 Some(tcp) => tcp.standing().await,
                 None => PeerStanding::Unidentified("it was not looked at".to_owned()),
             };
-            let (reader, known) = (Arc::clone(&gateway), Arc::clone(&proof));
-            let now =
-                blocking(move || identify(&reader, known.peer, None, &standing, &known.headers));
+            let (mcp, known) = (Arc::clone(&mcp), Arc::clone(&proof));
+            let now = blocking(move || {
+                let host = &mcp.dispatcher.host;
+                identify(
+                    &mcp.access,
+                    host,
+                    known.peer,
+                    None,
+                    &standing,
+                    &known.headers,
+                )
+            });
             let now = now.await;
             if !now.is_ok_and(|now| now.as_ref() == Ok(&proof.who)) {
                 tracing::info!("an MCP client proves nothing any more");
@@ -158,7 +163,7 @@ fn caller(
     origin: PeerOrigin,
     headers: &HeaderMap,
 ) -> Result<McpCaller, Box<Response>> {
-    let agent = caller::agent(&mcp.gateway, who, headers)?;
+    let agent = caller::agent(&mcp.dispatcher, who, headers)?;
     let cwd = match headers.get(CWD_HEADER) {
         None => None,
         Some(value) => {
@@ -185,7 +190,7 @@ fn caller(
     });
     Ok(McpCaller {
         owner: format!("stdio:{}/{agent}", uuid::Uuid::new_v4().simple()),
-        session_key: caller::session_key(&mcp.gateway, who, &agent, headers)?,
+        session_key: caller::session_key(&mcp.dispatcher, who, &agent, headers)?,
         agent,
         program,
         // A run would answer its own questions.

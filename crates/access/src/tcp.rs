@@ -7,13 +7,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_dispatch::proven::RunOf;
-use interlock_dispatch::work::blocking;
 use interlock_supervisor::SupervisorPaths;
 use interlock_supervisor::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::task::spawn_blocking;
 
-use super::record_of;
+use super::{RunOf, record_of};
 
 /// How long a finding counts. A socket can be passed on to a run later.
 const FRESH: Duration = Duration::from_secs(1);
@@ -23,7 +22,7 @@ const MAX_AT_ONCE: usize = 4096;
 
 /// What a connection may be trusted with, by where its other end is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum PeerStanding {
+pub enum PeerStanding {
     /// No run has a part in it, or it comes from another machine: what it proves counts.
     Trusted,
     /// A run holds it: whatever it proves, it is that run. `None` where the run is unknown.
@@ -37,7 +36,7 @@ type PeerLookup = (TcpEnds, oneshot::Sender<TcpOrigin>);
 
 /// Looks at connections, many at once. Ends with the last connection and the gateway.
 #[derive(Clone)]
-pub(crate) struct PeerLooks {
+pub struct PeerLooks {
     wanted: mpsc::UnboundedSender<PeerLookup>,
     place: SupervisorPaths,
 }
@@ -50,7 +49,7 @@ impl fmt::Debug for PeerLooks {
 
 impl PeerLooks {
     /// Must be called on the gateway's runtime.
-    pub(crate) fn start(place: SupervisorPaths) -> Self {
+    pub fn start(place: SupervisorPaths) -> Self {
         let (wanted, waiting) = mpsc::unbounded_channel();
         tokio::spawn(look(waiting, place.clone()));
         Self { wanted, place }
@@ -79,7 +78,7 @@ async fn look(mut waiting: mpsc::UnboundedReceiver<PeerLookup>, place: Superviso
     while waiting.recv_many(&mut wanted, MAX_AT_ONCE).await > 0 {
         let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();
         let place = place.clone();
-        let Ok(origins) = blocking(move || tcp_origins(&ends, &place)).await else {
+        let Ok(origins) = spawn_blocking(move || tcp_origins(&ends, &place)).await else {
             return;
         };
         for (origin, answer) in origins.into_iter().zip(answers) {
@@ -91,7 +90,7 @@ async fn look(mut waiting: mpsc::UnboundedReceiver<PeerLookup>, place: Superviso
 
 /// The other end of one TCP connection.
 #[derive(Debug)]
-pub(crate) struct TcpPeer {
+pub struct TcpPeer {
     ends: TcpEnds,
     looks: PeerLooks,
     found: Mutex<Option<(PeerStanding, Instant)>>,
@@ -99,7 +98,7 @@ pub(crate) struct TcpPeer {
 
 impl TcpPeer {
     /// Looks at once: a run that connects and passes the connection on still holds it then.
-    pub(crate) fn new(ends: TcpEnds, looks: PeerLooks) -> Arc<Self> {
+    pub fn new(ends: TcpEnds, looks: PeerLooks) -> Arc<Self> {
         let peer = Arc::new(Self {
             ends,
             looks,
@@ -111,7 +110,7 @@ impl TcpPeer {
     }
 
     /// As of now, or of a moment ago. A connection that a run held once stays that run's.
-    pub(crate) async fn standing(&self) -> PeerStanding {
+    pub async fn standing(&self) -> PeerStanding {
         let mut found = self.found.lock().await;
         match &*found {
             Some((standing @ PeerStanding::Run(_), _)) => return standing.clone(),

@@ -27,12 +27,12 @@ const INSTRUCTIONS: &str = "Runs commands on this machine under its owner's poli
     commands go on in the background; look at them with `process`.";
 
 #[derive(Debug)]
-pub(crate) struct McpServer {
+pub struct McpServer {
     connection: McpConnection,
 }
 
 impl McpServer {
-    pub(crate) fn new(connection: McpConnection) -> Self {
+    pub fn new(connection: McpConnection) -> Self {
         Self { connection }
     }
 }
@@ -48,7 +48,7 @@ impl ServerHandler for McpServer {
             .enable_resources()
             .enable_logging()
             .build();
-        let version = self.connection.mcp.gateway.version;
+        let version = self.connection.mcp.version;
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("interlock", version).with_title("Interlock"))
             .with_instructions(INSTRUCTIONS)
@@ -60,7 +60,7 @@ impl ServerHandler for McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let caller = self.connection.caller(&context.extensions)?;
-        let config = self.connection.mcp.gateway.dispatcher.host.config();
+        let config = self.connection.mcp.dispatcher.host.config();
         let config = config.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let tools = tools::available(&config, &caller.agent);
         let has_data = !reads_data_only(context.client_info().as_ref());

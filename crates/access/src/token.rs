@@ -24,7 +24,7 @@ const PLAIN_TOKEN_ASIDE: &str = "gateway.new-";
 const WAKE_KEY: &str = "wake.key";
 
 /// Where the environment may hold a secret. Runs do not get these.
-pub(crate) const VARIABLES: &[&str] = &[
+pub const VARIABLES: &[&str] = &[
     "INTERLOCK_GATEWAY_TOKEN",
     "OPENCLAW_GATEWAY_TOKEN",
     "INTERLOCK_GATEWAY_PASSWORD",
@@ -105,7 +105,7 @@ impl OperatorAccess {
 /// Takes over the operator token that an earlier version kept in plain text: its hash is stored, so
 /// that clients that have the token go on, and the file is removed. A token that others could read,
 /// or that the gateway did not ask for, is not taken over.
-pub(crate) fn take_over_plain_token(host: &LocalHost, config: &Config) -> Result<(), TokenError> {
+pub fn take_over_plain_token(host: &LocalHost, config: &Config) -> Result<(), TokenError> {
     remove_unfinished(host.state_dir());
     let path = host.state_dir().join(PLAIN_TOKEN);
     let taken = match read_secret(&path) {
@@ -217,15 +217,15 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
 
 /// A file of mode 0600 in the state directory with a secret that only this program uses.
 #[derive(Debug, Clone)]
-pub(crate) struct SecretFile(PathBuf);
+pub struct SecretFile(PathBuf);
 
 impl SecretFile {
-    pub(crate) fn named(state_dir: &Path, name: &str) -> Self {
+    pub fn named(state_dir: &Path, name: &str) -> Self {
         Self(state_dir.join(name))
     }
 
     /// The secret; it is made if there is no file yet.
-    pub(crate) fn read_or_create(&self) -> Result<String, TokenError> {
+    pub fn read_or_create(&self) -> Result<String, TokenError> {
         match read_secret(&self.0) {
             Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 let new = Secret::generate();

@@ -12,6 +12,7 @@ use interlock_approvals::{
     ViewPart,
 };
 use interlock_command::display::ShownLine;
+use interlock_dispatch::Dispatcher;
 use interlock_dispatch::tools::Asker;
 use interlock_dispatch::work::{CallError, blocking};
 use rmcp::model::{
@@ -20,8 +21,6 @@ use rmcp::model::{
     Implementation, RequestId, ServerRequest,
 };
 use rmcp::{Peer, RoleServer};
-
-use crate::gateway::Gateway;
 
 /// The one field of the form.
 const FIELD: &str = "decision";
@@ -44,7 +43,7 @@ pub fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
 /// The person at a client.
 #[derive(Debug, Clone)]
 pub(super) struct ElicitPerson {
-    pub(super) gateway: Arc<Gateway>,
+    pub(super) dispatcher: Arc<Dispatcher>,
     /// Where the question is shown, as the record has it.
     pub(super) surface: String,
     /// Who decides, as other surfaces show it.
@@ -76,7 +75,7 @@ impl Offers {
 
 impl ElicitPerson {
     pub(super) fn new(
-        gateway: &Arc<Gateway>,
+        dispatcher: &Arc<Dispatcher>,
         surface: String,
         client: Option<&Implementation>,
         offers: Offers,
@@ -96,7 +95,7 @@ impl ElicitPerson {
             None => "elicitation by an unnamed client".to_owned(),
         };
         Self {
-            gateway: Arc::clone(gateway),
+            dispatcher: Arc::clone(dispatcher),
             surface,
             decider,
             offers,
@@ -108,7 +107,6 @@ impl ElicitPerson {
         let (person, id) = (self.clone(), approval.id.clone());
         let seen = blocking(move || {
             person
-                .gateway
                 .dispatcher
                 .host
                 .approvals()
@@ -130,7 +128,7 @@ impl ElicitPerson {
         };
         let (person, id, plan_digest) = (self.clone(), id.to_owned(), plan_digest.to_owned());
         let decided = blocking(move || person.decide(&id, &plan_digest, decision)).await?;
-        self.gateway.dispatcher.approvals.look_now();
+        self.dispatcher.approvals.look_now();
         if let Err(error) = decided {
             // The caller that waits for the approval reads its outcome.
             tracing::info!(%error, surface = self.surface, "an elicited answer did not count");
@@ -150,9 +148,9 @@ impl ElicitPerson {
             // A field for it would leave less room for the command on the client's screen.
             reason: None,
             has_shown: true,
-            outside: OutsideRuns::this_process(&self.gateway.dispatcher.supervisor)?,
+            outside: OutsideRuns::this_process(&self.dispatcher.supervisor)?,
         };
-        let approvals = self.gateway.dispatcher.host.approvals();
+        let approvals = self.dispatcher.host.approvals();
         approvals.decide(id, plan_digest, decision, by).map(|_| ())
     }
 }
