@@ -1,7 +1,8 @@
 //! The explanation as people read it: the verdict and its rule first, then each command, the
 //! layers, what would happen next, and what to do.
 
-use interlock_command::{Binding, BoundRole, Source};
+use interlock_binding::{Binding, BoundRole};
+use interlock_command::Source;
 use interlock_console::level_row;
 use interlock_console::output::{self, Paint, visible};
 use interlock_policy::{

@@ -13,7 +13,7 @@ use super::NO_SHAPE;
 use super::kind::{Binding, BindingKind, BoundFile, BoundRole};
 use super::project::{self, CodeOrigin, ProgramPlaces, ProjectCall, Runs, Stores};
 use super::{known, script_line};
-use crate::analysis::xargs_command;
+use interlock_command::xargs_command;
 
 /// Interpreters of interpreters, and programs that start programs: more is not followed.
 const MAX_LEVELS: usize = 6;

@@ -2,8 +2,10 @@
 //!
 //! There is one decision for all callers: the judge adds it to each verdict that asks, the plan
 //! pins what it names, `explain` shows it. The binder asks the [`Resolver`] and reads nothing
-//! itself. Read [`Binding`] first, then [`of`]. The interpreters stand in the inline tables,
-//! programs that run the code of a project in `project`.
+//! itself. Read [`Binding`] first, then [`of`]. The interpreters stand in the inline tables of
+//! `interlock_programs`, programs that run the code of a project in `project`.
+
+#![forbid(unsafe_code)]
 
 mod kind;
 mod known;
@@ -19,8 +21,9 @@ use interlock_programs::{
     is_dispatch_wrapper, is_shell, multiplexer, reads_only_stdin, shell_call, starts_others,
 };
 
-use crate::analysis::started_by;
-use crate::{Analysis, Argv, Closed, Command, Program, SeenCommand, Shape, Sight, Source};
+use interlock_command::{
+    Analysis, Argv, Closed, Command, Program, SeenCommand, Shape, Sight, Source, started_by,
+};
 pub use kind::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 use program::{Binder, ProgramStdin};
 
