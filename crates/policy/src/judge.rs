@@ -21,7 +21,7 @@ pub use shield::{HostIdentity, VerdictShield};
 
 use std::collections::BTreeMap;
 
-use interlock_command::binding;
+use interlock_binding as binding;
 use interlock_command::{Analysis, Odd, Shape, Sight, Source as CommandSource};
 use interlock_programs::Resolver;
 use interlock_programs::inline;

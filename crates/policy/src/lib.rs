@@ -48,7 +48,7 @@ pub use entry::{
 };
 pub use entry_warning::EntryWarning;
 pub use evaluate::{Evaluation, RunRequest, evaluate};
-pub use interlock_command::{Binding, BindingKind};
+pub use interlock_binding::{Binding, BindingKind};
 pub use judge::{CallerInput, HostIdentity, JudgedCall, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use path_rule::PathRuleError;
