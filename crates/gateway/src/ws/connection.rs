@@ -189,7 +189,7 @@ fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> KnownClient
             Peer::Network(_) => Some(arrival.peer.address()),
             Peer::Local(_) => None,
         },
-        now_ms: now_ms(),
+        connected_at_ms: now_ms(),
     }
 }
 
