@@ -276,6 +276,8 @@ pub struct RunRefusal {
     pub node: Option<NodeLabel>,
     /// The parameter of the call that makes no sense.
     pub parameter: Option<RefusedParameter>,
+    /// The conversation has an event about it already, or the process that used the approval reports it.
+    pub is_reported: bool,
 }
 
 /// A parameter that a call was refused for, as the data of the result names it.
@@ -313,6 +315,7 @@ impl RunRefusal {
             denial: None,
             node: None,
             parameter: None,
+            is_reported: false,
         }
     }
 
@@ -359,6 +362,7 @@ impl RunRefusal {
                 }
                 _ => None,
             },
+            is_reported: matches!(error, ExecError::Approval(error) if is_reported(error)),
             ..refusal
         }
     }
@@ -381,6 +385,21 @@ impl RunRefusal {
         } else {
             Self::failed(error.code(), error.to_string())
         };
-        refusal.with_remedy(error.remedy())
+        Self {
+            is_reported: match error {
+                PatchError::Approval(error) => is_reported(error),
+                PatchError::Apply(_) => true,
+                _ => false,
+            },
+            ..refusal.with_remedy(error.remedy())
+        }
     }
+}
+
+/// The conversation has an event about drift. A used approval is another call's.
+fn is_reported(error: &ApprovalRefusal) -> bool {
+    matches!(
+        error,
+        ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }
+    )
 }
