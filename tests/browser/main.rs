@@ -4,6 +4,8 @@
 
 mod accessible;
 mod attacks;
+mod attacks_decide;
+mod attacks_text;
 mod getting_in;
 mod inbox;
 mod pages;
@@ -37,11 +39,16 @@ impl Agent {
         }
         let call = json!({ "name": "exec", "args": args, "approvalWaitMs": 0 });
         let answer = self.client.ok("tools.invoke", &call);
-        let id = answer["approvalId"].as_str();
-        let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
-        id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
-            .to_owned()
+        approval_id(&answer)
     }
+}
+
+/// The approval that a call waits for.
+fn approval_id(answer: &Value) -> String {
+    let id = answer["approvalId"].as_str();
+    let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
+    id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
+        .to_owned()
 }
 
 /// The file that a command makes, and the command.

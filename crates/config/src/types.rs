@@ -64,6 +64,7 @@ settings! {
         safe_bin_trusted_dirs: Option<Vec<String>>,
         safe_bin_profiles: BTreeMap<String, SafeBinProfile>,
         strict_inline_eval: Option<bool>,
+        command_highlighting: Option<bool>,
         background_ms: Option<u64>,
         timeout_sec: Option<u64>,
         timeout_seconds: Option<u64>,

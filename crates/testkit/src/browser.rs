@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::Machine;
 use super::ws::Gateway;
@@ -36,6 +37,19 @@ pub struct Browser {
 impl Browser {
     /// None, with the reason printed, where Chromium or its driver is not installed.
     pub fn start(screen: Screen) -> Option<Self> {
+        Self::start_with(screen, &[])
+    }
+
+    /// A browser whose profile accepts what the key of this certificate signed, or the certificate itself.
+    pub fn start_trusting(screen: Screen, certificate: &Path) -> Option<Self> {
+        let key = key_hash(certificate);
+        Self::start_with(
+            screen,
+            &[format!("--ignore-certificate-errors-spki-list={key}")],
+        )
+    }
+
+    fn start_with(screen: Screen, flags: &[String]) -> Option<Self> {
         let program = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
         let program = program.into_iter().find(|path| Path::new(path).exists());
         let driver = ["/usr/bin/chromedriver", "/usr/lib/chromium/chromedriver"];
@@ -61,7 +75,7 @@ impl Browser {
             Screen::Phone => (390, 844),
             Screen::Laptop => (1280, 900),
         };
-        let arguments = json!([
+        let mut arguments = json!([
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
@@ -76,6 +90,8 @@ impl Browser {
             format!("--user-data-dir={}", browser.profile.path().display()),
             format!("--window-size={width},{height}"),
         ]);
+        let all = arguments.as_array_mut().unwrap();
+        all.extend(flags.iter().map(|flag| json!(flag)));
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
             "goog:chromeOptions": { "binary": program, "args": arguments },
@@ -323,6 +339,12 @@ impl Browser {
         let picture = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
         fs::write(directory.join(format!("{name}.png")), picture).unwrap();
     }
+}
+
+/// The hash by which a browser knows the public key of a certificate.
+fn key_hash(certificate: &Path) -> String {
+    let der = crate::tls::certificate(certificate);
+    STANDARD.encode(Sha256::digest(crate::tls::public_key(&der)))
 }
 
 /// The driver, and the port that it says.

@@ -54,6 +54,7 @@ const page = {
   go,
   open,
   count,
+  tick,
 };
 
 /** @param {number} pending */

@@ -23,12 +23,15 @@ mod shell;
 mod text;
 
 pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
-pub use card::{CardFrame, approval_card, ended_card};
+pub use card::{CardFacts, CardFrame, approval_card, ended_card, receipts};
 pub use health::{HealthFacts, health_page};
-pub use inbox::{InboxFacts, RecentDecision, ended_row, inbox_page, inbox_row};
+pub use inbox::{
+    EndedApproval, InboxFacts, InboxRow, RecentDecision, ended_row, inbox_page, inbox_row,
+};
 pub use maud::Markup;
 pub use nodes::{NodesFacts, nodes_page};
 pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, policy_page};
 pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
 pub use settings::{SettingsFacts, settings_page};
+pub use text::CommandColors;
 pub use shell::{CONTENT_SECURITY_POLICY, shell};

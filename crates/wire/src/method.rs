@@ -87,6 +87,7 @@ pub const METHODS: &[Method] = &[
     operator::<params::ApprovalGet>(OperatorScope::Approvals),
     operator::<params::ApprovalHistory>(OperatorScope::Approvals),
     operator::<params::ApprovalResolve>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalAskAgain>(OperatorScope::Approvals),
     operator::<params::ExecApprovalGet>(OperatorScope::Approvals),
     operator::<params::ExecApprovalGrantsList>(OperatorScope::Approvals),
     operator::<params::ExecApprovalGrantsRevoke>(OperatorScope::Approvals),

@@ -1,7 +1,7 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, HIGHLIGHTING, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
+    ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
     SANDBOX_TOOLS,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
@@ -64,7 +64,7 @@ static EXEC: &[ConfigField] = &[
     field("safeBinTrustedDirs", PATHS, "", "Directories where safe bins may lie, besides `/bin` and `/usr/bin`."),
     field("safeBinProfiles", ConfigKind::Map(TextRule::ProgramName, &ConfigKind::Object(SAFE_BIN_PROFILE)), "", "What arguments each safe bin may get."),
     field("strictInlineEval", ConfigKind::Bool, "false", "Inline code needs a fresh approval even when its program is allowlisted."),
-    not_available("commandHighlighting", &HIGHLIGHTING),
+    field("commandHighlighting", ConfigKind::Bool, "", "Whether prompts color the words of a command by their place. Unset: on the surfaces of Interlock. `true`: there, and approvals are sent to other clients with the places of their programs (`commandSpans`). `false`: nowhere."),
     field("backgroundMs", ConfigKind::Integer(10, 120_000), "10000", "After this long a run goes on in the background."),
     field("timeoutSec", ConfigKind::Integer(1, YEAR_SECONDS), "1800", "After this long a run is ended, unless the call says otherwise."),
     field("timeoutSeconds", ConfigKind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),

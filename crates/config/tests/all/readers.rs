@@ -30,6 +30,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tools.exec.safeBinProfiles.*.allowedFlags", "crates/rules/src/assemble.rs", "profile.allowed_flags"),
     ("tools.exec.safeBinProfiles.*.deniedFlags", "crates/rules/src/assemble.rs", "profile.denied_flags"),
     ("tools.exec.strictInlineEval", "crates/rules/src/assemble.rs", "exec.strict_inline_eval"),
+    ("tools.exec.commandHighlighting", "crates/approvals/src/pending.rs", "exec.command_highlighting"),
     ("tools.exec.backgroundMs", "crates/dispatch/src/tools/exec.rs", "exec().background_after()"),
     ("tools.exec.timeoutSec", "crates/host/src/scope.rs", ".timeout()"),
     ("tools.exec.timeoutSeconds", "crates/host/src/scope.rs", ".timeout()"),

@@ -7,7 +7,7 @@ use interlock_wire::{OperatorScope, WireError, method, params};
 use serde_json::{Map, Value};
 
 use super::codes::CODE_LIFE;
-use super::{patches, screens, views};
+use super::{approval_views, patches, screens, views};
 use crate::ws::methods::Context;
 
 /// What a page is about, as its address says.
@@ -26,6 +26,13 @@ impl ViewParams {
 
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+        let all = self.0.get(name).and_then(Value::as_array);
+        let texts = all.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
     }
 
     /// A text without which the page is about nothing.
@@ -58,8 +65,8 @@ pub(crate) async fn open(
     };
     method::require(scope, &context.client.scopes)?;
     let mut opened = match asked.view.as_str() {
-        "inbox" => views::inbox(context, &wanted).await?,
-        "approval" => views::approval(context, &wanted).await?,
+        "inbox" => approval_views::inbox(context, &wanted).await?,
+        "approval" => approval_views::approval(context, &wanted).await?,
         "sessions" => views::sessions(context).await?,
         "session" => views::session(context, &wanted).await?,
         "nodes" => views::nodes(context).await?,

@@ -33,6 +33,9 @@ pub(super) struct Welcome {
     pub(super) token: Option<(Secret, u64)>,
     /// The id of the stored token that proved it.
     pub(super) token_id: Option<String>,
+    /// The name of an operator's device, as an operator approved or gave it. What a device calls itself
+    /// later does not count: decisions are recorded under this name.
+    pub(super) name: Option<String>,
 }
 
 /// A client that may not connect: the answer, and the end.
@@ -119,6 +122,7 @@ pub(super) fn check(
             device: None,
             token: None,
             token_id,
+            name: None,
         }),
     }
 }
@@ -363,6 +367,7 @@ fn pair(
                 protocol,
                 role,
                 scopes,
+                name: device.display_name.filter(|_| role == Role::Operator),
                 device: Some(device.device_id),
                 token: issued,
                 token_id: None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::approval::ApprovalsDecided;
+use crate::approval::{ApprovalAskedAgain, ApprovalsDecided};
 use crate::results::{UiClosed, UiCodeMinted, UiOpened};
 use crate::schema::{OPEN, PropertyKind, TEXT};
 
@@ -32,6 +32,13 @@ params! {
     /// Mints a code with which a browser of this machine gets in, once, within a minute. Only at the
     /// Unix socket. An Interlock extension.
     UiCode for "ui.code" -> UiCodeMinted {}
+}
+params! {
+    /// Asks once more about the plan of an approval that expired within the last 10 minutes. An
+    /// Interlock extension.
+    ExecApprovalAskAgain for "exec.approval.askAgain" -> ApprovalAskedAgain {
+        required { id "id": String = TEXT, }
+    }
 }
 object! {
     /// One approval of several that are decided together.

@@ -18,6 +18,9 @@ pub struct UiOpened {
     /// The tickets with which the approvals that the page shows whole can be allowed, by id.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub tickets: Map<String, Value>,
+    /// The digests of the plans of these approvals, by id.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub digests: Map<String, Value>,
     /// How many approvals are pending.
     pub pending: u64,
 }

@@ -176,6 +176,7 @@ pub(crate) async fn call(
         ExecApprovalResolve => approvals::resolve,
         ExecApprovalResolveMany => approvals::resolve_many,
         ExecApprovalList => approvals::list,
+        ExecApprovalAskAgain => approvals::ask_again,
         ExecApprovalGet => approvals::get,
         ApprovalGet => approval_records::get,
         ApprovalResolve => approval_records::resolve,
