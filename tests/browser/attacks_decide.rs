@@ -142,7 +142,9 @@ fn s13_of_two_approvers_one_decides_and_the_other_sees_who() {
         eventually("it runs", || file.exists());
     }
     assert!(denied.iter().all(|(_, file)| !file.exists()));
-    let records = machine.ok(&["audit", "log", "--kind", "decision", "--limit", "2000", "--json"]);
+    let records = machine.ok(&[
+        "audit", "log", "--kind", "decision", "--limit", "2000", "--json",
+    ]);
     for (id, _) in allowed.iter().chain(&denied) {
         let decisions = records.stdout.matches(id.as_str()).count();
         assert_eq!(decisions, 1, "{id}");
@@ -222,7 +224,9 @@ fn s16_a_click_decides_what_was_under_the_pointer_or_nothing() {
         inserted.clear();
     }
     println!("{hits} of 200 clicks decided");
-    let records = machine.ok(&["audit", "log", "--kind", "decision", "--limit", "2000", "--json"]);
+    let records = machine.ok(&[
+        "audit", "log", "--kind", "decision", "--limit", "2000", "--json",
+    ]);
     assert_eq!(records.stdout.matches("\"Ada\"").count(), hits);
     assert!(hits >= 190, "{hits} clicks decided; nothing should move");
 }

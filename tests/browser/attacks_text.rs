@@ -76,7 +76,8 @@ fn s03_output_is_drawn_and_never_followed() {
             machine.work().join(format!("printed-{name}")).exists()
         });
         assert!(browser.sees("link"));
-        let drawn = "document.querySelectorAll('.screen a, .screen b, .screen img, .screen script').length";
+        let drawn =
+            "document.querySelectorAll('.screen a, .screen b, .screen img, .screen script').length";
         assert_eq!(browser.js(drawn), 0);
         assert!(!browser.js("document.title").to_string().contains("<b>t"));
         assert_eq!(
@@ -167,7 +168,9 @@ fn s04_every_surface_spells_out_the_same_characters() {
         "Array.from(document.querySelectorAll('#card-{id} .command .mixed'), (word) => word.textContent)"
     ));
     assert_eq!(marked, json!(["/usr/bin/c\\u{430}t", "q\\u{436}r"]));
-    let asked = program.event("exec.approval.requested", |event| event["id"] == id.as_str());
+    let asked = program.event("exec.approval.requested", |event| {
+        event["id"] == id.as_str()
+    });
     assert_eq!(asked["request"]["command"], shown.as_str());
     assert!(
         asked["request"]["viewText"]
@@ -203,7 +206,7 @@ fn s08_sockets_of_other_origins_are_refused_before_the_upgrade() {
     let machine = Machine::new();
     machine.write_config("{ gateway: { tls: { enabled: true } } }");
     let gateway = machine.gateway();
-    let authority = testkit::tls::certificate(&machine.state().join("gateway-cert.pem"));
+    let authority = testkit::tls::certificate(&machine.state().join("gateway-ca.pem"));
     let port = gateway.port;
     // By hand, with every origin that is none: 403, and no upgrade.
     let upgrade = |origin: &str| {
@@ -229,7 +232,8 @@ fn s08_sockets_of_other_origins_are_refused_before_the_upgrade() {
         assert_eq!(upgrade(&origin), "HTTP/1.1 403", "{origin}");
     }
     // The same by real pages: another host, no origin at all, another port, and without TLS.
-    let Some(browser) = Browser::start_trusting(Screen::Laptop, &machine.state().join("gateway-cert.pem"))
+    let Some(browser) =
+        Browser::start_trusting(Screen::Laptop, &machine.state().join("gateway-ca.pem"))
     else {
         return;
     };

@@ -1,6 +1,5 @@
 //! Deciding in the browser: every decision, by pointer and by keys, alone and in a race.
 
-
 use serde_json::json;
 use testkit::browser::{Browser, Screen};
 use testkit::ws::{EVERYTHING, now_ms};

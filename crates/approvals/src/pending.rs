@@ -3,9 +3,7 @@
 use interlock_command::display::{self, Secrets, ShownLine, ShownText};
 use interlock_plan::{BindingKind, BoundRole, RunPlan};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
-use interlock_store::{
-    Approval, ApprovalDecision, ApprovalEnd, Delivery, Lease, PinnedScript,
-};
+use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Delivery, Lease, PinnedScript};
 use serde::Serialize;
 use serde_json::{Value, json};
 

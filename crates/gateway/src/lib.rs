@@ -17,6 +17,7 @@ mod limit;
 mod logs;
 pub mod mcp;
 mod pairing;
+mod push;
 mod serve;
 mod ui;
 mod ws;

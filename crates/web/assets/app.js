@@ -1,7 +1,7 @@
 // @ts-check
 // The frame around the pages: routes, keys, the state of the connection, getting in.
 
-import { Live, el, fragment, keep, kept, swap } from "./live.js";
+import { Live, base, el, fragment, keep, kept, swap } from "./live.js";
 import { Inbox } from "./inbox.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -21,7 +21,7 @@ const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "settings", "hea
 
 /** @returns {{view: string, params: any}} */
 function route() {
-  const [first, second] = location.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  const [first, second] = location.pathname.slice(base.length).split("/").filter(Boolean).map(decodeURIComponent);
   if (first === "approve" && second) return { view: "approval", params: { id: second, alone: true } };
   if (first === "sessions" && second) return { view: "session", params: { id: second } };
   return { view: VIEWS.includes(first) ? first : "inbox", params: {} };
@@ -112,7 +112,7 @@ async function open(params) {
     main.removeAttribute("aria-busy");
     if (error.code === "OFFLINE") return;
     const again = el("button", { class: "button", onclick: () => open(params) }, "Retry");
-    const home = el("a", { class: "button quiet", href: "/inbox" }, "Go to the inbox");
+    const home = el("a", { class: "button quiet", href: `${base}/inbox` }, "Go to the inbox");
     main.replaceChildren(
       el("section", { class: "empty" }, el("h1", {}, "This page cannot be shown"),
         el("p", {}, `${error.message ?? error}`), el("p", { class: "faint" }, error.code ?? ""), el("p", { class: "actions" }, again, home)));
@@ -185,7 +185,7 @@ document.addEventListener("keydown", (event) => {
     const target = { e: "settings" }[event.key] ?? name;
     if (target) {
       event.preventDefault();
-      go(`/${target}`);
+      go(`${base}/${target}`);
     }
     return;
   }

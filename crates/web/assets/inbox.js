@@ -2,7 +2,7 @@
 // Pending approvals: rows, cards, decisions. A decision names what was under the pointer or the focus, by
 // id, digest and ticket, and nothing that appeared by itself can be decided for a moment.
 
-import { el, fragment } from "./live.js";
+import { base, el, fragment } from "./live.js";
 
 /** How long something that appeared by itself takes no decision. */
 const CALM_MS = 700;
@@ -210,7 +210,7 @@ export class Inbox {
     if (act === "again") {
       /** @type {HTMLButtonElement} */ (target).disabled = true;
       return this.page.live.call("exec.approval.askAgain", { id: target.getAttribute("data-again") })
-        .then((/** @type {any} */ asked) => (this.alone ? this.page.go(`/approve/${asked.id}`) : this.page.open()), (/** @type {any} */ error) => this.page.fail(error, target.parentElement ?? undefined));
+        .then((/** @type {any} */ asked) => (this.alone ? this.page.go(`${base}/approve/${asked.id}`) : this.page.open()), (/** @type {any} */ error) => this.page.fail(error, target.parentElement ?? undefined));
     }
     if (act === "revoke") {
       return this.page.live.call("exec.approval.grants.revoke", { grantId: target.getAttribute("data-grant") })

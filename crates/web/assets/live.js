@@ -3,6 +3,9 @@
 
 /** @typedef {{code: string, message: string, details?: any}} CallError */
 
+/** The path below which the pages lie; empty for `/`. */
+export const base = document.documentElement.dataset.base ?? "";
+
 const types = /** @type {any} */ (window).trustedTypes;
 const policy = types
   ? types.createPolicy("interlock", { createHTML: (/** @type {string} */ text) => text })
@@ -25,6 +28,7 @@ export function fragment(html) {
       if (URL_ATTRIBUTES.includes(name) && !/^(\/(?!\/)|#)/.test(value)) {
         throw new Error("the view leads elsewhere");
       }
+      if (base && name === "href" && value.startsWith("/")) element.setAttribute(name, base + value);
     }
   }
   return template.content;
@@ -169,7 +173,7 @@ export class Live {
       return this.lost();
     }
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}/`);
+    const socket = new WebSocket(`${scheme}//${location.host}${base}/`);
     this.socket = socket;
     socket.onmessage = (message) => this.received(JSON.parse(message.data), socket);
     socket.onclose = () => this.socket === socket && this.lost();
@@ -180,7 +184,7 @@ export class Live {
   async isOwnServer() {
     const pinned = await kept("server");
     const nonce = base64url(crypto.getRandomValues(new Uint8Array(24)).buffer);
-    const answer = await fetch(`/ui/proof/${nonce}`, { cache: "no-store", redirect: "error" });
+    const answer = await fetch(`${base}/ui/proof/${nonce}`, { cache: "no-store", redirect: "error" });
     if (!answer.ok) throw new Error(`proof: ${answer.status}`);
     const { publicKey, signature } = await answer.json();
     const key = await crypto.subtle.importKey("raw", fromBase64url(publicKey), "Ed25519", false, ["verify"]);

@@ -6,7 +6,7 @@
 //!
 //! Read `assets` (what a browser loads), `shell` (the one document around all pages), `inbox` and
 //! `card` (what waits, and one approval whole), then the other pages: `sessions`, `nodes`, `policy`,
-//! `audit`, `settings`, `health`.
+//! `audit`, `settings` with `qr`, `health`.
 
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod health;
 mod inbox;
 mod nodes;
 mod policy;
+mod qr;
 mod sessions;
 mod settings;
 mod shell;
@@ -31,7 +32,8 @@ pub use inbox::{
 pub use maud::Markup;
 pub use nodes::{NodesFacts, nodes_page};
 pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, policy_page};
+pub use qr::{qr_drawing, qr_lines};
 pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
 pub use settings::{SettingsFacts, settings_page};
-pub use text::CommandColors;
 pub use shell::{CONTENT_SECURITY_POLICY, shell};
+pub use text::CommandColors;

@@ -141,7 +141,8 @@ mod tests {
         let shown = "git log /usr/bin/c\\u{430}t 'a\\u{202E}b'";
         for colors in [CommandColors::On, CommandColors::Off] {
             let html = command_with(shown, colors).into_string();
-            let marked = "<span class=\"mixed\" title=\"letters of two scripts\">/usr/bin/c\\u{430}t</span>";
+            let marked =
+                "<span class=\"mixed\" title=\"letters of two scripts\">/usr/bin/c\\u{430}t</span>";
             assert!(html.contains(marked), "{html}");
             assert_eq!(html.matches("mixed").count(), 1, "{html}");
             assert_eq!(html.contains("class=\"b\""), colors == CommandColors::On);

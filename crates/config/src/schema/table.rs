@@ -6,7 +6,7 @@ use super::missing::{
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
-    GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
+    GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
 };
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
@@ -39,6 +39,12 @@ pub static CONFIG: &[ConfigField] = &[
     field("gateway", ConfigKind::Object(GATEWAY), "", "The server."),
     field("node", ConfigKind::Object(NODE), "", "The node host of this machine."),
     field("audit", ConfigKind::Object(AUDIT), "", "The audit records."),
+    field("push", ConfigKind::Object(PUSH), "", "Notifications on phones and in browsers."),
+];
+
+static PUSH: &[ConfigField] = &[
+    field("detail", ConfigKind::Choice(PushDetail::WORDS), "\"summary\"", "What a notification says: nothing but that an approval waits (`none`); agent, host and programs (`summary`); a short command (`command`)."),
+    field("endpoints", ConfigKind::List(&ConfigKind::Text(TextRule::HttpUrl)), "", "Push servers besides those of browsers, such as an own one for UnifiedPush: `https://push.example`. They must be `https`, and may be of this network."),
 ];
 
 static AUDIT: &[ConfigField] = &[
@@ -186,6 +192,7 @@ static GATEWAY: &[ConfigField] = &[
 
 static GATEWAY_CONTROL_UI: &[ConfigField] = &[
     field("enabled", ConfigKind::Bool, "true", "Whether the port serves the pages."),
+    field("basePath", ConfigKind::Text(TextRule::BasePath), "", "The path below which the pages lie, such as `/interlock`, for a proxy that hands one path on. Not set: they lie at `/`. Takes effect at the next start."),
     field("allowedOrigins", ConfigKind::List(&ConfigKind::Text(TextRule::HttpUrl)), "", "Origins of pages that may connect besides the gateway's own, such as that of a proxy: `https://box.example`."),
 ];
 

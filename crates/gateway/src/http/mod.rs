@@ -29,6 +29,7 @@ use crate::access::{
 };
 use crate::gateway::Gateway;
 use crate::mcp::{self, Offer};
+use crate::push;
 use crate::ui;
 use crate::ws;
 
@@ -40,6 +41,7 @@ pub(crate) fn router<S: ServerHandler>(
     offer: Offer<S>,
 ) -> Result<Router, TokenError> {
     let mcp = mcp::routes(&gateway, stop, offer)?;
+    let pages = ui::http::routes(gateway.ui.base()).merge(push::routes(gateway.ui.base()));
     let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(
@@ -54,7 +56,7 @@ pub(crate) fn router<S: ServerHandler>(
         .route("/", get(ws::upgrade))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
-        .merge(ui::http::routes())
+        .merge(pages)
         .merge(guarded)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(doors.clone(), own_site))

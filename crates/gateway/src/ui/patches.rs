@@ -6,11 +6,14 @@
 use std::sync::Arc;
 
 use interlock_approvals::{PATCH_BINDING, PendingApproval};
+use interlock_command::display::Secrets;
 use interlock_dispatch::clients::Client;
 use interlock_host::may_ask_again;
 use interlock_store::{ApprovalEnd, ApprovalSummary};
 use interlock_web::{CommandColors, InboxRow, ended_card, ended_row, inbox_row, receipts};
 use interlock_wire::results::UiPatchOp;
+
+use crate::gateway::Gateway;
 
 pub(super) use interlock_dispatch::clients::APPROVALS;
 
@@ -67,6 +70,18 @@ pub(super) fn tell_receipts(pages: &[Arc<Client>], approval: &PendingApproval) {
     let id = format!("receipts-{}", approval.id);
     let ops = [op("replace", id, receipts(approval))];
     send(pages, APPROVALS, &ops, None);
+}
+
+/// A receipt was recorded: pages that show the card show it.
+pub(crate) fn receipts_changed(gateway: &Gateway, id: &str) {
+    let approval = gateway
+        .dispatcher
+        .host
+        .approvals()
+        .approval(id, Secrets::Masked);
+    if let Ok(approval) = approval {
+        tell_receipts(&gateway.dispatcher.hub.approvers(""), &approval);
+    }
 }
 
 /// Whether a page offers to ask again. The host decides when it is asked to.

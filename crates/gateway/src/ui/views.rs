@@ -20,8 +20,9 @@ use super::screens::{self, SessionPicture};
 use super::{explain, screens::plain};
 use crate::gateway::Gateway;
 use crate::ws::methods::{
-    Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, logs, node_explain, node_list, node_pair_list, presence, process_list, process_log,
-    process_perform, status, unavailable, work,
+    Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, logs,
+    node_explain, node_list, node_pair_list, presence, process_list, process_log, process_perform,
+    status, unavailable, work,
 };
 
 /// Records on one page of the audit, and those that are looked through for a word.

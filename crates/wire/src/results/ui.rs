@@ -42,6 +42,44 @@ pub struct UiCodeMinted {
     pub expires_at_ms: u64,
 }
 
+/// A code with which one phone may ask to be let in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiPhoneInvited {
+    pub code: Secret,
+    /// The address that the phone opens, without the code: `#pair=CODE` follows it.
+    pub url: String,
+    /// The whole address as a QR code, for a page.
+    pub html: String,
+    pub expires_at_ms: u64,
+    /// The SHA-256 of the authority that `/ca.crt` offers, where the gateway has one of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub authority_fingerprint: Option<String>,
+}
+
+/// The key of this gateway for notifications, and whether the device has them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PushKeyShown {
+    pub public_key: String,
+    pub subscribed: bool,
+}
+
+/// Whether the device has notifications now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PushChanged {
+    pub subscribed: bool,
+}
+
+/// A notification that was sent to see whether it arrives.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PushTested {
+    /// Why the push service did not take it.
+    pub problem: Option<String>,
+}
+
 /// The event `ui.patch`: a page changed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

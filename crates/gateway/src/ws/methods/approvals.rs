@@ -15,9 +15,9 @@ use interlock_policy::AlwaysForm;
 use interlock_rules::RulesError;
 use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError};
 use interlock_wire::approval::{
-    ApprovalAskedAgain, ApprovalDecided, ApprovalDecisionResult, ApprovalDecisionStored, ApprovalDetails,
-    ApprovalListed, ApprovalListing, ApprovalOpened, ApprovalRecord, ApprovalRequested,
-    ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
+    ApprovalAskedAgain, ApprovalDecided, ApprovalDecisionResult, ApprovalDecisionStored,
+    ApprovalDetails, ApprovalListed, ApprovalListing, ApprovalOpened, ApprovalRecord,
+    ApprovalRequested, ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
 };
 use interlock_wire::method::require;
 use interlock_wire::params;
