@@ -18,11 +18,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::follow::may_decide;
-use crate::access::limiter::Tried;
-use crate::access::tcp::{PeerStanding, TcpPeer};
-use crate::access::{Peer, RefusedCaller};
 use crate::gateway::Gateway;
 use crate::http::{Doors, body, refusal};
+use interlock_access::limiter::Tried;
+use interlock_access::tcp::{PeerStanding, TcpPeer};
+use interlock_access::{Peer, RefusedCaller};
 
 /// The largest answer.
 const MOST_BYTES: usize = 4096;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use interlock_wire::Secret;
 
 use self::message::VapidKey;
-use crate::access::token::{SecretFile, TokenError};
+use interlock_access::token::{SecretFile, TokenError};
 
 pub(crate) use answer::routes;
 pub(crate) use follow::follow;

@@ -28,7 +28,7 @@ use self::codes::LoginCodes;
 use self::phones::PhoneCodes;
 use self::screens::ScreenFollowers;
 use self::tickets::DecisionTickets;
-use crate::access::token::TokenError;
+use interlock_access::token::TokenError;
 
 pub(crate) use patches::{receipts_changed, tell_end, tell_question};
 
