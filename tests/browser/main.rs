@@ -6,9 +6,12 @@ mod accessible;
 mod attacks;
 mod attacks_decide;
 mod attacks_text;
+mod details;
 mod getting_in;
 mod inbox;
 mod pages;
+mod phone;
+mod push;
 mod speed;
 mod wire;
 
@@ -24,6 +27,14 @@ struct Agent {
 impl Agent {
     fn new(gateway: &Gateway) -> Self {
         let client = gateway.connect(EVERYTHING);
+        Self { client }
+    }
+
+    /// The same where the port speaks TLS.
+    fn over_tls(gateway: &Gateway, authority: &std::path::Path) -> Self {
+        let authority = testkit::tls::certificate(authority);
+        let stream = testkit::tls::connect(gateway.port, "127.0.0.1", &authority);
+        let client = gateway.join(Box::new(stream), EVERYTHING);
         Self { client }
     }
 

@@ -26,7 +26,10 @@ pub(crate) fn routes(base: &str) -> Router<Doors> {
     let mut router = Router::new()
         .route(&below("/ui/{version}/{name}"), get(asset))
         .route(&below("/ui/proof/{nonce}"), get(proof));
-    router = router.route("/ca.crt", get(authority));
+    router = router
+        .route("/ca.crt", get(authority))
+        .route(&below("/sw.js"), get(worker))
+        .route(&below("/manifest.webmanifest"), get(manifest));
     if !base.is_empty() {
         router = router
             .route(base, get(ws::upgrade))
@@ -115,6 +118,33 @@ async fn asset(
         ),
     ];
     (headers, asset.body()).into_response()
+}
+
+/// The worker of the pages. Browsers ask for it again and again, so that it is never an old one.
+async fn worker(State(doors): State<Doors>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; connect-src 'self'; frame-ancestors 'none'",
+        ),
+    ];
+    match is_enabled(&doors) {
+        true => (headers, assets::worker()).into_response(),
+        false => not_found(),
+    }
+}
+
+async fn manifest(State(doors): State<Doors>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/manifest+json"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    match is_enabled(&doors) {
+        true => (headers, assets::manifest(doors.gateway.ui.base())).into_response(),
+        false => not_found(),
+    }
 }
 
 /// The authority that signed the gateway's own certificate, for phones to install. It is no secret.

@@ -347,6 +347,7 @@ pub(super) async fn settings(context: Context<'_>) -> Result<UiOpened, WireError
     Ok(page(interlock_web::settings_page(&SettingsFacts {
         config: &config,
         may_administer: context.client.scopes.allow(OperatorScope::Admin),
+        may_pair: context.client.scopes.allow(OperatorScope::Pairing),
     })))
 }
 
