@@ -16,7 +16,7 @@ use super::{Agent, marker};
 const HOSTILE: &str = "<img src=x onerror=\"window.pwn=1\"><script>window.pwn=2</script>\"><svg onload=window.pwn=3></code>";
 
 /// A server of another origin that answers every request with one page.
-fn foreign_page(html: &str) -> u16 {
+pub(super) fn foreign_page(html: &str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let html = html.to_owned();
@@ -35,7 +35,7 @@ fn foreign_page(html: &str) -> u16 {
     port
 }
 
-fn nothing_ran(browser: &Browser, page: &str) {
+pub(super) fn nothing_ran(browser: &Browser, page: &str) {
     assert_eq!(browser.js("window.pwn ?? null"), json!(null), "{page}");
     assert_eq!(
         browser.js("document.querySelectorAll('main img, main script, main iframe').length"),
@@ -117,55 +117,6 @@ fn s01_s02_hostile_text_is_text_on_every_page() {
     browser.until("a verdict", "document.getElementById('verdict')");
     assert!(browser.sees("<img src=x"));
     nothing_ran(&browser, "policy");
-}
-
-/// Output of a run: no link, no title, no clipboard, no answer of the browser.
-#[test]
-fn s03_output_is_drawn_and_never_followed() {
-    let machine = Machine::open();
-    let gateway = machine.gateway();
-    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
-        return;
-    };
-    let script = machine.script("evil", "#!/bin/sh\nprintf '<b>html</b>%.0s' $(seq 2000)\nprintf '\\033]0;<b>title\\007\\033]8;;javascript:alert(1)\\007link\\033]8;;\\007\\033]52;c;ZXZpbA==\\007\\033[31mred\\033[0m\\n<img src=x onerror=window.pwn=1>\\n'\nexec sleep 1000\n");
-    let mut admin = gateway.connect(EVERYTHING);
-    for pty in [true, false] {
-        let args = json!({ "command": script.display().to_string(), "workdir": machine.work(), "background": true, "pty": pty });
-        let call = json!({ "name": "exec", "args": args });
-        let answer = admin.ok("tools.invoke", &call);
-        let session = answer["output"]["details"]["sessionId"]
-            .as_str()
-            .unwrap_or_else(|| panic!("{answer:#}"));
-        browser.go(&gateway.page(&format!("/sessions/{session}")));
-        browser.until_sees("<img src=x onerror=window.pwn=1>");
-        assert!(browser.sees("link"));
-        assert_eq!(
-            browser.js("document.querySelectorAll('.screen a, .screen b, .screen img').length"),
-            0
-        );
-        assert!(
-            !browser
-                .js("document.title")
-                .as_str()
-                .unwrap()
-                .contains("title")
-        );
-        assert_eq!(
-            browser.js("document.getElementById('main').innerText.includes('\\u001b')"),
-            false
-        );
-        if pty {
-            assert_eq!(
-                browser.js("document.querySelector('.screen .f1')?.textContent"),
-                "red"
-            );
-        }
-        browser.click("#find");
-        browser.type_text("onerror");
-        browser.press("Enter");
-        browser.until("hits", "!document.getElementById('log').hidden");
-        nothing_ran(&browser, "session");
-    }
 }
 
 #[test]
@@ -388,33 +339,6 @@ fn s15_keys_and_clicks_count_once_and_never_by_accident() {
     browser.until_sees("until it ends");
     assert_eq!(browser.js("window.sent"), 0);
     assert!(!held.exists());
-}
-
-#[test]
-fn s16_a_click_decides_what_was_under_the_pointer_or_nothing() {
-    let machine = Machine::new();
-    let gateway = machine.gateway();
-    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
-        return;
-    };
-    let mut agent = Agent::new(&gateway);
-    for round in 0..10 {
-        let (file, command) = marker(&machine, &format!("pointer-{round}"));
-        let id = agent.ask(&machine, &command);
-        open_card(&browser, &id);
-        let at = browser.place(&format!("#card-{id} [data-word=allow-once]"));
-        browser.mouse("mousePressed", at, 1);
-        let other = agent.ask(&machine, &format!("git push origin other-{round}"));
-        let third = agent.ask(&machine, &format!("git push origin third-{round}"));
-        machine.ok(&["approvals", "deny", &third]);
-        browser.mouse("mouseReleased", at, 1);
-        eventually("what was under the pointer runs", || file.exists());
-        let pending = machine
-            .ok(&["approvals", "pending", &other, "--json"])
-            .stdout;
-        assert!(!pending.contains("Chrome on Linux"), "{pending}");
-        machine.ok(&["approvals", "deny", &other]);
-    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Deciding in the browser: every decision, by pointer and by keys, alone and in a race.
 
-use std::time::Duration;
-
 use serde_json::json;
 use testkit::browser::{Browser, Screen};
 use testkit::ws::{EVERYTHING, now_ms};
@@ -313,48 +311,6 @@ fn the_keyboard_alone_decides() {
         "another page",
         "document.getElementById('main').dataset.view === 'audit'",
     );
-}
-
-/// S-13: of two approvers one wins, and the other is told.
-#[test]
-fn of_two_browsers_one_decides_and_the_other_is_told() {
-    let machine = Machine::new();
-    let gateway = machine.gateway();
-    let Some(one) = Browser::inside(&machine, Screen::Laptop) else {
-        return;
-    };
-    let two = Browser::inside(&machine, Screen::Phone).unwrap();
-    let mut agent = Agent::new(&gateway);
-    for round in 0..12 {
-        let (file, command) = marker(&machine, &format!("race-{round}"));
-        let id = agent.ask(&machine, &command);
-        for browser in [&one, &two] {
-            browser.go(&gateway.page(&format!("/approve/{id}")));
-        }
-        ready(&one, &id);
-        ready(&two, &id);
-        let at = now_ms() + 250;
-        let click = |act: &str| {
-            format!("setTimeout(() => document.querySelector('{act}').click(), {at} - Date.now())")
-        };
-        one.script(&click("[data-act=deny]"));
-        two.script(&click("[data-word=allow-once]"));
-        one.until("its end", "document.querySelector('.outcome')");
-        two.until("its end", "document.querySelector('.outcome')");
-        let (left, right) = (
-            one.js("document.querySelector('.outcome b').textContent"),
-            two.js("document.querySelector('.outcome b').textContent"),
-        );
-        assert_eq!(left, right, "round {round}");
-        match left.as_str().unwrap() {
-            "allowed once" => eventually("it runs", || file.exists()),
-            "denied" => {
-                std::thread::sleep(Duration::from_millis(100));
-                assert!(!file.exists(), "round {round}");
-            }
-            other => panic!("{other}"),
-        }
-    }
 }
 
 #[test]

@@ -4,9 +4,14 @@
 
 mod accessible;
 mod attacks;
+mod attacks_decide;
+mod attacks_text;
+mod details;
 mod getting_in;
 mod inbox;
 mod pages;
+mod phone;
+mod push;
 mod speed;
 mod wire;
 
@@ -25,6 +30,14 @@ impl Agent {
         Self { client }
     }
 
+    /// The same where the port speaks TLS.
+    fn over_tls(gateway: &Gateway, authority: &std::path::Path) -> Self {
+        let authority = testkit::tls::certificate(authority);
+        let stream = testkit::tls::connect(gateway.port, "127.0.0.1", &authority);
+        let client = gateway.join(Box::new(stream), EVERYTHING);
+        Self { client }
+    }
+
     /// Asks to run a command; the id of the approval.
     fn ask(&mut self, machine: &Machine, command: &str) -> String {
         self.ask_with(machine, &json!({ "command": command }))
@@ -37,11 +50,16 @@ impl Agent {
         }
         let call = json!({ "name": "exec", "args": args, "approvalWaitMs": 0 });
         let answer = self.client.ok("tools.invoke", &call);
-        let id = answer["approvalId"].as_str();
-        let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
-        id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
-            .to_owned()
+        approval_id(&answer)
     }
+}
+
+/// The approval that a call waits for.
+fn approval_id(answer: &Value) -> String {
+    let id = answer["approvalId"].as_str();
+    let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
+    id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
+        .to_owned()
 }
 
 /// The file that a command makes, and the command.

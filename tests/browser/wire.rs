@@ -136,7 +136,6 @@ fn files_are_kept_for_ever_under_a_path_that_names_their_content() {
         "/ui/x",
         "/ui/x/y/z",
         "/ui/proof/",
-        "/sw.js",
     ] {
         let answer = get(&gateway, path, &[]);
         assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");

@@ -22,12 +22,11 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
     ("agents.defaults.sandbox.docker.image", "debian"),
     ("agents.list[0].sandbox.mode", "all"),
     ("agents.list[0].sandbox.required", "true"),
-    ("agents.list[0].tools.exec.commandHighlighting", "true"),
+    ("agents.list[0].tools.exec.nodeFromSandbox", "true"),
     ("agents.list[0].tools.exec.mode", "auto"),
     ("tools.sandbox.exec.security", "full"),
     ("tools.exec.mode", "auto"),
     ("tools.exec.reviewer.model", "m"),
-    ("tools.exec.commandHighlighting", "true"),
     ("tools.exec.nodeFromSandbox", "true"),
     ("channels.slack.enabled", "true"),
     ("channels.telegram.execApprovals.approvers", "['U1']"),
@@ -64,16 +63,16 @@ fn config_set_and_validate_refuse_what_has_no_effect() {
         assert!(run.stderr.contains("hint: "), "{run:#?}");
         assert_eq!(text(&machine), BEFORE, "{key}");
     }
-    machine.write_config("{\n  tools: {\n    exec: { commandHighlighting: true },\n  },\n}\n");
+    machine.write_config("{\n  tools: {\n    exec: { nodeFromSandbox: true },\n  },\n}\n");
     let run = machine.run(&["config", "validate"]);
     assert_eq!(run.code, 1, "{run:#?}");
     assert!(
         run.stderr
-            .contains("interlock.json:3:13: `tools.exec.commandHighlighting` is not available"),
+            .contains("interlock.json:3:13: `tools.exec.nodeFromSandbox` is not available"),
         "{run:#?}"
     );
     // What is true stays accepted, and a file that cannot be used can be mended.
-    machine.ok(&["config", "unset", "tools.exec.commandHighlighting"]);
+    machine.ok(&["config", "unset", "tools.exec.nodeFromSandbox"]);
     machine.ok(&["config", "set", "agents.defaults.sandbox.mode", "off"]);
     machine.ok(&["config", "validate"]);
 }
@@ -207,7 +206,6 @@ fn a_client_cannot_set_what_has_no_effect() {
     for key in [
         "channels",
         "reviewer",
-        "commandHighlighting",
         "nodeFromSandbox",
         "useAccessGroups",
         "docker",

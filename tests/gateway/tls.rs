@@ -34,6 +34,11 @@ fn kept(machine: &Machine) -> tokio_rustls::rustls::pki_types::CertificateDer<'s
     certificate(&machine.state().join("gateway-cert.pem"))
 }
 
+/// What a phone or a program is to trust.
+fn authority(machine: &Machine) -> tokio_rustls::rustls::pki_types::CertificateDer<'static> {
+    certificate(&machine.state().join("gateway-ca.pem"))
+}
+
 fn request(gateway: &Gateway, path: &str, host: &str, more: &str, body: &str) -> Vec<u8> {
     let method = if body.is_empty() { "GET" } else { "POST" };
     format!(
@@ -47,7 +52,7 @@ fn request(gateway: &Gateway, path: &str, host: &str, more: &str, body: &str) ->
 }
 
 fn call(machine: &Machine, gateway: &Gateway, path: &str, more: &str, body: &str) -> Reply {
-    let mut stream = connect(gateway.port, "localhost", &kept(machine));
+    let mut stream = connect(gateway.port, "localhost", &authority(machine));
     ask(
         &mut stream,
         &request(gateway, path, "localhost", more, body),
@@ -96,7 +101,7 @@ fn http_mcp_and_websocket_are_spoken_inside() {
     let hello = initialize("2025-11-25", &json!({})).to_string();
     let reply = call(&machine, &gateway, "/mcp", "", &hello);
     assert_eq!(reply.result()["protocolVersion"], "2025-11-25");
-    let stream = connect(gateway.port, "127.0.0.1", &kept(&machine));
+    let stream = connect(gateway.port, "127.0.0.1", &authority(&machine));
     let mut client = gateway.join(Box::new(stream), EVERYTHING);
     let call = json!({ "name": "exec", "args": { "command": "echo socket" } });
     let answer = client.ok("tools.invoke", &call);
@@ -218,7 +223,7 @@ fn pages_of_other_sites_are_kept_out() {
     let gateway = machine.gateway();
     let body = json!({ "tool": "process", "args": { "action": "list" } }).to_string();
     let with = |host: &str, more: &str| {
-        let mut stream = connect(gateway.port, "localhost", &kept(&machine));
+        let mut stream = connect(gateway.port, "localhost", &authority(&machine));
         let request = request(&gateway, "/tools/invoke", host, more, &body);
         ask(&mut stream, &request).status
     };

@@ -226,10 +226,19 @@ impl SecretFile {
 
     /// The secret; it is made if there is no file yet.
     pub fn read_or_create(&self) -> Result<String, TokenError> {
+        self.read_or_create_as(|| {
+            Secret::generate().map_err(|error| TokenError::Random(error.to_string()))
+        })
+    }
+
+    /// The same for a secret of another form.
+    pub fn read_or_create_as(
+        &self,
+        make: impl FnOnce() -> Result<Secret, TokenError>,
+    ) -> Result<String, TokenError> {
         match read_secret(&self.0) {
             Err(TokenError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                let new = Secret::generate();
-                self.create(&new.map_err(|error| TokenError::Random(error.to_string()))?)
+                self.create(&make()?)
             }
             read => read,
         }

@@ -250,6 +250,7 @@ impl PendingApproval {
             ended: ended.transpose()?,
             node: sent.node,
             remote: None,
+            deliveries: Vec::new(),
         })
     }
 }
@@ -325,6 +326,7 @@ mod tests {
             ended: None,
             node: Some("lab".to_owned()),
             remote: None,
+            deliveries: Vec::new(),
         }
     }
 

@@ -299,6 +299,7 @@ pub(crate) fn read_patch(approval: Approval) -> Result<PendingApproval, Approval
         ended: approval.ended,
         node: None,
         remote: None,
+        deliveries: approval.deliveries,
     })
 }
 

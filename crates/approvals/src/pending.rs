@@ -3,7 +3,7 @@
 use interlock_command::display::{self, Secrets, ShownLine, ShownText};
 use interlock_plan::{BindingKind, BoundRole, RunPlan};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
-use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Lease, PinnedScript};
+use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Delivery, Lease, PinnedScript};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -59,11 +59,31 @@ pub struct PendingApproval {
     pub node: Option<String>,
     /// The subject of an approval of another host; nothing of it runs here.
     pub remote: Option<Value>,
+    /// Where it was shown, and where it could not be, in the order of their time. Empty where a gateway
+    /// sent it.
+    pub deliveries: Vec<Delivery>,
 }
 
 impl Approvals<'_> {
     /// An approval by its id, its short id or the beginning of its id.
     pub fn approval(
+        self,
+        reference: &str,
+        secrets: Secrets,
+    ) -> Result<PendingApproval, ApprovalRefusal> {
+        let mut pending = self.read_approval(reference, secrets)?;
+        pending.view.command_highlighting = self.highlighting(&pending.agent);
+        Ok(pending)
+    }
+
+    /// What the owner says of colors in commands of an agent. A config that cannot be read says nothing.
+    pub(crate) fn highlighting(self, agent: &str) -> Option<bool> {
+        let config = self.config().ok()?;
+        let exec = config.config().exec_for(agent);
+        exec.command_highlighting
+    }
+
+    fn read_approval(
         self,
         reference: &str,
         secrets: Secrets,
@@ -246,6 +266,7 @@ fn read(
         diff,
         node: request.node,
         remote: None,
+        deliveries: approval.deliveries,
     }
 }
 

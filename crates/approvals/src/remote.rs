@@ -53,7 +53,8 @@ impl Approvals<'_> {
         let plan = requested.subject.to_string();
         let now = now();
         let config = self.config()?;
-        let most = config.config().exec_for(requested.agent).most_pending();
+        let exec = config.config().exec_for(requested.agent);
+        let (most, highlighting) = (exec.most_pending(), exec.command_highlighting);
         let life = i64::try_from(requested.expires_in_ms).unwrap_or(i64::MAX);
         let read = RemoteSubject::read(requested.subject);
         let preview = read.shown_command(Secrets::Masked);
@@ -90,7 +91,8 @@ impl Approvals<'_> {
                 claim: None,
             };
             let subject = requested.subject.clone();
-            let pending = pending(approval, subject, read, preview, Secrets::Masked);
+            let mut pending = pending(approval, subject, read, preview, Secrets::Masked);
+            pending.view.command_highlighting = highlighting;
             show(&pending);
             Ok(Some(pending))
         })
@@ -221,6 +223,7 @@ fn pending(
         diff: None,
         node: request.node,
         remote: Some(subject),
+        deliveries: approval.deliveries,
     }
 }
 

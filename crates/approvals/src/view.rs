@@ -29,6 +29,9 @@ pub struct ApprovalView {
     pub parts: Vec<ViewPart>,
     /// Secrets in it that are masked. A surface offers to reveal them before it offers to allow.
     pub masked_secrets: usize,
+    /// What the owner says of colors in commands, where it says anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command_highlighting: Option<bool>,
 }
 
 /// One fact, or one text of several lines.
@@ -170,6 +173,11 @@ impl ApprovalView {
             value: ShownLine::new(value),
             tone,
         }));
+    }
+
+    /// Whether a surface of Interlock colors the words of commands.
+    pub fn has_colors(&self) -> bool {
+        self.command_highlighting != Some(false)
     }
 
     pub fn block(&mut self, block: ViewBlock) {

@@ -72,6 +72,9 @@ choice! {
     /// What gateways may do with the approvals document of a node.
     RemoteDocument { Write = "write", Tighten = "tighten", Read = "read" }
 
+    /// How much a notification says.
+    PushDetail { None = "none", Summary = "summary", Command = "command" }
+
     /// How callers of the gateway prove themselves.
     GatewayAuthMode { None = "none", Token = "token", Password = "password" }
 }

@@ -7,8 +7,8 @@ use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield,
-    UnboundApprovals,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
+    SandboxMode, Shield, UnboundApprovals,
 };
 use crate::layer::LayeredSettings;
 use crate::schema::byte_size;
@@ -39,10 +39,17 @@ settings! {
         gateway: Gateway,
         node: Node,
         audit: Audit,
+        push: PushConfig,
     }
 
     Audit {
         retention: Option<u64>,
+    }
+
+    /// Notifications on phones and in browsers.
+    PushConfig {
+        detail: Option<PushDetail>,
+        endpoints: Option<Vec<String>>,
     }
 
     Tools {
@@ -64,6 +71,7 @@ settings! {
         safe_bin_trusted_dirs: Option<Vec<String>>,
         safe_bin_profiles: BTreeMap<String, SafeBinProfile>,
         strict_inline_eval: Option<bool>,
+        command_highlighting: Option<bool>,
         background_ms: Option<u64>,
         timeout_sec: Option<u64>,
         timeout_seconds: Option<u64>,
@@ -166,6 +174,7 @@ settings! {
     /// The pages for browsers.
     ControlUiConfig {
         enabled: Option<bool>,
+        base_path: Option<String>,
         allowed_origins: Option<Vec<String>>,
     }
 

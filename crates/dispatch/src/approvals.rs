@@ -14,7 +14,7 @@ use interlock_command::display::Secrets;
 use interlock_host::HostError;
 use interlock_store::{ApprovalEnd, ApprovalEnding};
 use serde::Deserialize;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, broadcast, oneshot};
 
 use crate::clients::Hub;
 use crate::dispatcher::Dispatcher;
@@ -29,6 +29,9 @@ const EXPIRY: Duration = Duration::from_secs(1);
 
 /// How many changes are remembered, so that they are not published again when the record is read.
 const MOST_PUBLISHED: usize = 4096;
+
+/// Changes that a slow follower may be behind; it misses older ones.
+const MOST_UNREAD: usize = 1024;
 
 /// What happened to an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,6 +69,8 @@ pub struct ApprovalFeed {
     changed: Notify,
     published: Mutex<PublishedChanges>,
     held: Arc<HeldApprovals>,
+    /// Surfaces that are reached later than clients that are connected.
+    followers: broadcast::Sender<Arc<PendingApproval>>,
 }
 
 /// Approvals that calls of this process use, or wait to use.
@@ -191,7 +196,13 @@ impl ApprovalFeed {
             changed: Notify::default(),
             published: Mutex::default(),
             held: Arc::default(),
+            followers: broadcast::Sender::new(MOST_UNREAD),
         }
+    }
+
+    /// Every approval from now on as it is asked, and as it ends.
+    pub fn changes(&self) -> broadcast::Receiver<Arc<PendingApproval>> {
+        self.followers.subscribe()
     }
 
     /// Returns when the approval has ended. Registered at once, so that no end is missed.
@@ -248,6 +259,8 @@ impl ApprovalFeed {
             self.wake(&approval.id, Some(&approval));
         }
         (self.show)(&dispatcher.hub, &approval, None);
+        // Without a follower it is dropped.
+        let _ = self.followers.send(approval);
     }
 
     /// Tells of an approval that was asked, and that has ended by now.

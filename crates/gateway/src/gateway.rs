@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::limit::Writes;
 use crate::logs::LogLines;
+use crate::push::PushService;
 use crate::ui::ControlUi;
 use crate::ws::methods::show_approval;
 use crate::ws::subscriptions::Subscriptions;
@@ -128,6 +129,7 @@ pub struct Gateway {
     pub(crate) logs: LogLines,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) ui: ControlUi,
+    pub(crate) push: PushService,
     /// Changes of the config, by who makes them.
     pub(crate) writes: Writes,
     /// This process is no run; its peers are looked at one by one.
@@ -163,6 +165,7 @@ impl Gateway {
         let gateway = Self {
             dispatcher: Arc::new(Dispatcher::new(parts, &config)),
             ui: ControlUi::new(&device_key)?,
+            push: PushService::default(),
             access: Arc::new(access),
             logs: options.logs,
             subscriptions: Subscriptions::default(),

@@ -15,6 +15,7 @@ mod http;
 mod limit;
 mod logs;
 mod pairing;
+mod push;
 mod serve;
 mod ui;
 mod ws;

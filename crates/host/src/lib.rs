@@ -37,9 +37,9 @@ pub use local::{FirstStart, HostError, LocalHost, OpenOptions, Starter, now_ms, 
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchOutcome, PatchRequest, tool_levels};
 pub use pipeline::{
-    ApproverNotes, CarriedPlan, DriftedPart, EndListener, ForwardedRun, ForwardedRunError,
-    NewRemoteRun, NoSession, PreparedPlan, RecoveredRun, ResumableRun, RunTicket, is_too_late,
-    record_outcome, settle_background_run,
+    ASK_AGAIN_MS, ApproverNotes, CarriedPlan, DriftedPart, EndListener, ForwardedRun,
+    ForwardedRunError, NewRemoteRun, NoSession, PreparedPlan, RecoveredRun, ResumableRun,
+    RunTicket, is_too_late, may_ask_again, record_outcome, settle_background_run,
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;

@@ -2,13 +2,14 @@
 //!
 //! Read in this order: `approved_run` (the stored plan of an approval, once, if all is as it was),
 //! `approved_patch` (the same for patches of protected files), `resume` (the same for runs whose
-//! caller is gone), `node_run` (runs that a gateway forwards to this host),
+//! caller is gone), `ask_again` (an approval that expired, once more), `node_run` (runs that a gateway forwards to this host),
 //! `operator_decision` (those that this host's own operator decides about), `remote_run` (runs that
 //! another host makes), `run_records` (the audit records of a run), `recovery` (ends of runs without
 //! a waiting caller), `events` (the events of a conversation, after those ends).
 
 mod approved_patch;
 mod approved_run;
+mod ask_again;
 mod events;
 mod node_run;
 mod operator_decision;
@@ -17,6 +18,7 @@ mod remote_run;
 mod resume;
 mod run_records;
 
+pub use ask_again::{ASK_AGAIN_MS, may_ask_again};
 pub use node_run::{
     ApproverNotes, CarriedPlan, DriftedPart, ForwardedRun, ForwardedRunError, NoSession,
     PreparedPlan,

@@ -62,7 +62,9 @@ pub use limits::{
     MAX_DENY_REASON_BYTES, MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE,
     MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
 };
-pub use pairing::{DeviceToken, Paired, PairedDevice, PairedNode, Pairing, PairingRequest};
+pub use pairing::{
+    DeviceToken, Paired, PairedDevice, PairedNode, Pairing, PairingRequest, PushSubscription,
+};
 pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,

@@ -32,6 +32,26 @@ pub struct PairedDevice {
     /// Where it last came from, if not from this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_ip: Option<String>,
+    /// Where its notifications go. It is forgotten together with the device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushSubscription>,
+}
+
+/// The subscription of a browser at a push service. Its keys and its address are secrets of the browser.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PushSubscription {
+    pub endpoint: String,
+    /// Base64url, as the secret below it.
+    pub p256dh: String,
+    pub auth: String,
+    pub subscribed_at_ms: u64,
+}
+
+impl std::fmt::Debug for PushSubscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PushSubscription").finish_non_exhaustive()
+    }
 }
 
 /// The token of a device for one role. Its text is made from a key of the gateway and these.

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tungstenite::{Message, WebSocket};
 
 use super::Machine;
 use super::ws::Gateway;
@@ -29,6 +31,8 @@ pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
+    /// Where the browser speaks its own protocol.
+    debugger: String,
     /// Removed with the browser.
     profile: tempfile::TempDir,
 }
@@ -36,6 +40,19 @@ pub struct Browser {
 impl Browser {
     /// None, with the reason printed, where Chromium or its driver is not installed.
     pub fn start(screen: Screen) -> Option<Self> {
+        Self::start_with(screen, &[])
+    }
+
+    /// A browser whose profile accepts what the key of this certificate signed, or the certificate itself.
+    pub fn start_trusting(screen: Screen, certificate: &Path) -> Option<Self> {
+        let key = key_hash(certificate);
+        Self::start_with(
+            screen,
+            &[format!("--ignore-certificate-errors-spki-list={key}")],
+        )
+    }
+
+    fn start_with(screen: Screen, flags: &[String]) -> Option<Self> {
         let program = ["/usr/bin/chromium", "/usr/bin/chromium-browser"];
         let program = program.into_iter().find(|path| Path::new(path).exists());
         let driver = ["/usr/bin/chromedriver", "/usr/lib/chromium/chromedriver"];
@@ -55,13 +72,14 @@ impl Browser {
             driver,
             port,
             session: String::new(),
+            debugger: String::new(),
             profile,
         };
         let (width, height) = match screen {
             Screen::Phone => (390, 844),
             Screen::Laptop => (1280, 900),
         };
-        let arguments = json!([
+        let mut arguments = json!([
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
@@ -76,6 +94,8 @@ impl Browser {
             format!("--user-data-dir={}", browser.profile.path().display()),
             format!("--window-size={width},{height}"),
         ]);
+        let all = arguments.as_array_mut().unwrap();
+        all.extend(flags.iter().map(|flag| json!(flag)));
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
             "goog:chromeOptions": { "binary": program, "args": arguments },
@@ -88,6 +108,11 @@ impl Browser {
             .as_str()
             .unwrap()
             .clone_into(&mut browser.session);
+        let debugger = &made["capabilities"]["goog:chromeOptions"]["debuggerAddress"];
+        debugger
+            .as_str()
+            .unwrap_or_default()
+            .clone_into(&mut browser.debugger);
         let metrics = json!({
             "width": width, "height": height, "deviceScaleFactor": 1, "mobile": screen == Screen::Phone,
         });
@@ -167,6 +192,51 @@ impl Browser {
     pub fn cdp(&self, command: &str, params: &Value) -> Value {
         let call = json!({ "cmd": command, "params": params });
         self.of_session("POST", "/goog/cdp/execute", &call)
+    }
+
+    /// The browser's own protocol of a service worker or a page, by its kind.
+    fn target(&self, kind: &str) -> WebSocket<TcpStream> {
+        let mut stream = TcpStream::connect(&self.debugger).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(
+            stream,
+            "GET /json/list HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.debugger
+        )
+        .unwrap();
+        let listed = crate::mcp::read_reply(&mut stream).body;
+        let listed: Value = serde_json::from_str(&listed).unwrap_or_else(|_| panic!("{listed}"));
+        let mut all = listed.as_array().unwrap().iter();
+        let found = all.find(|one| one["type"] == kind);
+        let found = found.unwrap_or_else(|| panic!("no {kind}: {listed:#}"));
+        let address = found["webSocketDebuggerUrl"].as_str().unwrap();
+        let stream = TcpStream::connect(&self.debugger).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        tungstenite::client(address, stream).unwrap().0
+    }
+
+    /// The value of an expression in the service worker.
+    pub fn in_worker(&self, expression: &str) -> Value {
+        let mut socket = self.target("service_worker");
+        let params =
+            json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        command(&mut socket, "Runtime.evaluate", &params)
+    }
+
+    /// Hands the service worker a message, as a push service would.
+    pub fn deliver_push(&self, origin: &str, message: &Value) {
+        let mut socket = self.target("page");
+        send(&mut socket, 1, "ServiceWorker.enable", &json!({}));
+        // The registration is told in an event.
+        let registration = loop {
+            let event = next(&mut socket);
+            let registrations = &event["params"]["registrations"];
+            if let Some(found) = registrations[0]["registrationId"].as_str() {
+                break found.to_owned();
+            }
+        };
+        let params = json!({ "origin": format!("{origin}/"), "registrationId": registration, "data": message.to_string() });
+        command(&mut socket, "ServiceWorker.deliverPushMessage", &params);
     }
 
     pub fn go(&self, address: &str) {
@@ -323,6 +393,37 @@ impl Browser {
         let picture = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
         fs::write(directory.join(format!("{name}.png")), picture).unwrap();
     }
+}
+
+fn send(socket: &mut WebSocket<TcpStream>, id: u64, method: &str, params: &Value) {
+    let call = json!({ "id": id, "method": method, "params": params });
+    socket.send(Message::text(call.to_string())).unwrap();
+}
+
+fn next(socket: &mut WebSocket<TcpStream>) -> Value {
+    loop {
+        if let Message::Text(text) = socket.read().unwrap() {
+            return serde_json::from_str(&text).unwrap();
+        }
+    }
+}
+
+/// The answer to one command.
+fn command(socket: &mut WebSocket<TcpStream>, method: &str, params: &Value) -> Value {
+    send(socket, 7, method, params);
+    loop {
+        let answer = next(socket);
+        if answer["id"] == 7 {
+            assert!(answer["error"].is_null(), "{method}: {answer:#}");
+            return answer["result"].clone();
+        }
+    }
+}
+
+/// The hash by which a browser knows the public key of a certificate.
+fn key_hash(certificate: &Path) -> String {
+    let der = crate::tls::certificate(certificate);
+    STANDARD.encode(Sha256::digest(crate::tls::public_key(&der)))
 }
 
 /// The driver, and the port that it says.

@@ -96,6 +96,13 @@ impl Terminal {
         self.screen.lock().unwrap().picture()
     }
 
+    /// Whether some of this text is drawn in a color.
+    pub fn is_colored(&self, text: &str) -> bool {
+        let rows = self.screen.lock().unwrap().styled_rows();
+        let mut runs = rows.iter().flat_map(|row| &row.runs);
+        runs.any(|run| run.foreground.is_some() && run.text.contains(text))
+    }
+
     pub fn text(&self) -> String {
         self.picture().rows.join("\n")
     }

@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
     crypto,
@@ -104,6 +105,12 @@ pub fn connect(port: u16, name: &str, authority: &CertificateDer<'static>) -> Cl
 
 pub fn certificate(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
+}
+
+/// The public key of a certificate, with its algorithm, as DER.
+pub fn public_key(certificate: &CertificateDer<'static>) -> Vec<u8> {
+    let parsed = ParsedCertificate::try_from(certificate).unwrap();
+    parsed.subject_public_key_info().as_ref().to_vec()
 }
 
 /// Sends a request and reads until the server has no more to say.

@@ -1,28 +1,43 @@
-//! A certificate of its own: made once, kept in a directory that is closed to others.
+//! A certificate of its own, and the small authority that signed it: made once, kept in a directory that
+//! is closed to others.
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{
-    CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
+    GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
     PKCS_ECDSA_P256_SHA256,
 };
+use time::OffsetDateTime;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::identity::{Identity, IdentityError, read_key};
 
 /// The certificate, for programs that are to trust it: `curl --cacert`.
 pub const CERTIFICATE_FILE: &str = "gateway-cert.pem";
 pub const KEY_FILE: &str = "gateway-key.pem";
+/// The authority that signed it, for phones that are to trust it.
+pub const AUTHORITY_FILE: &str = "gateway-ca.pem";
+
+/// Phones take no certificate that is good for more than 825 days. A program that pinned the fingerprint
+/// takes it afterwards, too.
+const CERTIFICATE_DAYS: i64 = 820;
+const AUTHORITY_DAYS: i64 = 3650;
+const DAY_SECONDS: u64 = 86_400;
 
 impl Identity {
     /// The certificate of this directory. Where there is none yet, it is made, for these names and
-    /// addresses; it does not end, since it is known by its fingerprint.
+    /// addresses, and signed by an authority that can sign for these names only.
     ///
-    /// One process may do this at a time. The key is written first: whatever stops this in between
+    /// One process may do this at a time. The keys are written first: whatever stops this in between
     /// leaves no certificate without its key.
     pub fn kept(directory: &Path, names: &[String]) -> Result<Self, IdentityError> {
         let (certificate, key) = (directory.join(CERTIFICATE_FILE), directory.join(KEY_FILE));
@@ -43,21 +58,80 @@ impl Identity {
                 reason: error.to_string(),
             };
             let secret = KeyPair::try_from(&secret).map_err(unusable)?;
-            let der = self_signed(names, &secret).map_err(|error| made(&error))?;
-            write(directory, &certificate, 0o644, &pem("CERTIFICATE", &der))?;
+            let chain = signed(directory, names, &secret)?;
+            write(directory, &certificate, 0o644, &chain)?;
         }
         Self::read(&certificate, &key)
     }
+
+    /// The certificate of the authority that signed the one that is kept here; none where it was made
+    /// without one, by an earlier version.
+    pub fn kept_authority(directory: &Path) -> Option<Vec<u8>> {
+        let text = std::fs::read(directory.join(AUTHORITY_FILE)).ok()?;
+        let der = CertificateDer::from_pem_slice(&text).ok()?;
+        Some(der.to_vec())
+    }
 }
 
-fn self_signed(names: &[String], key: &KeyPair) -> Result<Vec<u8>, rcgen::Error> {
-    let mut parameters = CertificateParams::new(names)?;
+/// A certificate for this key, and behind it the authority that signed it, as PEM. The authority's key is
+/// written nowhere: it signs this certificate and no other one ever.
+fn signed(directory: &Path, names: &[String], key: &KeyPair) -> Result<String, IdentityError> {
+    let make = || -> Result<(String, String), rcgen::Error> {
+        let secret = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let authority = authority(names);
+        let own = pem("CERTIFICATE", authority.self_signed(&secret)?.der());
+        let issuer = Issuer::new(authority, secret);
+        let mut parameters = CertificateParams::new(names)?;
+        parameters
+            .distinguished_name
+            .push(DnType::CommonName, "interlock gateway");
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        parameters.use_authority_key_identifier_extension = true;
+        (parameters.not_before, parameters.not_after) = (day(-1), day(CERTIFICATE_DAYS));
+        let certificate = pem("CERTIFICATE", parameters.signed_by(key, &issuer)?.der());
+        Ok((certificate, own))
+    };
+    let (certificate, own) = make().map_err(|error| made(&error))?;
+    let path = directory.join(AUTHORITY_FILE);
+    match std::fs::remove_file(&path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(IdentityError::File { path, source });
+        }
+        _ => {}
+    }
+    write(directory, &path, 0o644, &own)?;
+    Ok(certificate + &own)
+}
+
+/// An authority that can sign for these names and addresses only, whatever else trusts it.
+fn authority(names: &[String]) -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    let name = "Interlock gateway, this machine only";
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    (parameters.not_before, parameters.not_after) = (day(-1), day(AUTHORITY_DAYS));
+    let permitted = names.iter().map(|name| match name.parse::<IpAddr>() {
+        Ok(address) => {
+            let bits = if address.is_ipv4() { 32 } else { 128 };
+            GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, bits))
+        }
+        Err(_) => GeneralSubtree::DnsName(name.clone()),
+    });
+    parameters.name_constraints = Some(NameConstraints {
+        permitted_subtrees: permitted.collect(),
+        excluded_subtrees: Vec::new(),
+    });
     parameters
-        .distinguished_name
-        .push(DnType::CommonName, "interlock gateway");
-    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    Ok(parameters.self_signed(key)?.der().to_vec())
+}
+
+/// Midnight so many days from today.
+fn day(from_today: i64) -> OffsetDateTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let today = since.map_or(0, |since| since.as_secs() / DAY_SECONDS);
+    let days = i64::try_from(today).unwrap_or(0) + from_today;
+    OffsetDateTime::UNIX_EPOCH + Duration::from_secs(DAY_SECONDS * days.max(0).unsigned_abs())
 }
 
 fn made(error: &rcgen::Error) -> IdentityError {

@@ -16,5 +16,5 @@ mod keep;
 pub use client::{TlsConnectError, Trust, connect};
 pub use fingerprint::{Fingerprint, NotAFingerprint};
 pub use identity::{Identity, IdentityError, Validity};
-pub use keep::{CERTIFICATE_FILE, KEY_FILE};
+pub use keep::{AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE};
 pub use tokio_rustls::{TlsAcceptor, client::TlsStream as ClientStream, server::TlsStream};

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use interlock_tls::{
-    CERTIFICATE_FILE, Fingerprint, Identity, IdentityError, KEY_FILE, TlsConnectError, Trust,
-    Validity, connect,
+    AUTHORITY_FILE, CERTIFICATE_FILE, Fingerprint, Identity, IdentityError, KEY_FILE,
+    TlsConnectError, Trust, Validity, connect,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -106,8 +106,11 @@ fn an_identity_is_made_once_and_kept() {
     assert!(again.is_for("localhost") && again.is_for("127.0.0.1"));
     assert!(!again.is_for("elsewhere.example") && !again.is_for("a b"));
     assert_eq!(again.validity(), Validity::Valid);
-    // Nothing else was left in the directory.
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    // Besides it, only the authority that signed it is in the directory, and no key of that.
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
+    let authority = fs::read_to_string(directory.path().join(AUTHORITY_FILE)).unwrap();
+    assert!(!authority.contains("PRIVATE KEY"), "{authority}");
+    assert!(Identity::kept_authority(directory.path()).is_some());
 }
 
 #[test]

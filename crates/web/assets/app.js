@@ -1,7 +1,7 @@
 // @ts-check
 // The frame around the pages: routes, keys, the state of the connection, getting in.
 
-import { Live, el, fragment, keep, kept, swap } from "./live.js";
+import { Live, base, el, fragment, keep, kept, swap, worker } from "./live.js";
 import { Inbox } from "./inbox.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -21,7 +21,7 @@ const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "settings", "hea
 
 /** @returns {{view: string, params: any}} */
 function route() {
-  const [first, second] = location.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  const [first, second] = location.pathname.slice(base.length).split("/").filter(Boolean).map(decodeURIComponent);
   if (first === "approve" && second) return { view: "approval", params: { id: second, alone: true } };
   if (first === "sessions" && second) return { view: "session", params: { id: second } };
   return { view: VIEWS.includes(first) ? first : "inbox", params: {} };
@@ -54,6 +54,7 @@ const page = {
   go,
   open,
   count,
+  tick,
 };
 
 /** @param {number} pending */
@@ -111,7 +112,7 @@ async function open(params) {
     main.removeAttribute("aria-busy");
     if (error.code === "OFFLINE") return;
     const again = el("button", { class: "button", onclick: () => open(params) }, "Retry");
-    const home = el("a", { class: "button quiet", href: "/inbox" }, "Go to the inbox");
+    const home = el("a", { class: "button quiet", href: `${base}/inbox` }, "Go to the inbox");
     main.replaceChildren(
       el("section", { class: "empty" }, el("h1", {}, "This page cannot be shown"),
         el("p", {}, `${error.message ?? error}`), el("p", { class: "faint" }, error.code ?? ""), el("p", { class: "actions" }, again, home)));
@@ -184,7 +185,7 @@ document.addEventListener("keydown", (event) => {
     const target = { e: "settings" }[event.key] ?? name;
     if (target) {
       event.preventDefault();
-      go(`/${target}`);
+      go(`${base}/${target}`);
     }
     return;
   }
@@ -286,11 +287,13 @@ page.live = new Live((what, value) => {
     banner.hidden = true;
     document.body.classList.remove("offline");
     inbox.connected();
+    // The files of this version are kept for a start without the gateway.
+    setTimeout(() => worker().catch(() => {}), 2000);
     // Another version of the program has other pages. Once is enough: a proxy may keep the old document.
     const version = value.server?.version ?? "";
     if (version !== document.documentElement.dataset.version && sessionStorage.getItem("version") !== version && !page.isDirty?.()) {
       sessionStorage.setItem("version", version);
-      return location.reload();
+      return renew();
     }
     return open();
   }
@@ -316,6 +319,13 @@ page.live = new Live((what, value) => {
   if (what === "waiting") {
     show("wait", "Waiting");
     const id = value.details?.requestId ?? "";
+    const words = value.details?.words;
+    if (words) {
+      return gate("Almost in",
+        el("p", {}, "The other screen shows the same words. There, let this phone in:"),
+        el("p", { class: "words" }, words),
+        el("p", { class: "faint" }, "The page goes on by itself."));
+    }
     return gate("Waiting to be let in",
       el("p", {}, "An operator has to let this browser in: on the page Nodes of another browser, or with"),
       el("pre", { class: "command" }, el("code", {}, `interlock devices approve ${id.slice(0, 8)}`)),
@@ -324,6 +334,12 @@ page.live = new Live((what, value) => {
   show("off", "Not signed in");
   signIn(value);
 });
+
+/** Loads the pages of the version that the gateway has now. It has proved to be the right one. */
+async function renew() {
+  for (const name of (await window.caches?.keys()) ?? []) await caches.delete(name);
+  location.reload();
+}
 
 async function forget() {
   for (const key of ["server", "token", "device", "scopes"]) await keep(key, undefined);
@@ -355,11 +371,16 @@ function onEvent(frame) {
       el("p", {}, "Beyond the gateway's own machine, the page works over TLS only. On the gateway's machine:"),
       el("pre", { class: "command" }, el("code", {}, "interlock config set gateway.tls.enabled true\ninterlock gateway restart")));
   }
-  for (const worker of (await navigator.serviceWorker?.getRegistrations()) ?? []) await worker.unregister();
+  for (const other of (await navigator.serviceWorker?.getRegistrations()) ?? []) {
+    const script = (other.active ?? other.waiting ?? other.installing)?.scriptURL ?? "";
+    if (new URL(script, location.href).pathname !== `${base}/sw.js`) await other.unregister();
+  }
   const code = arrived.get("code");
   const token = arrived.get("token");
+  const pair = arrived.get("pair");
   if (code) page.live.secret = { code };
   else if (token) page.live.secret = { token };
+  else if (pair) page.live.secret = { code: pair, isPhone: true };
   await kept("device").catch(() => null);
   page.live.start();
 })();

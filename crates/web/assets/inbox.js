@@ -2,7 +2,7 @@
 // Pending approvals: rows, cards, decisions. A decision names what was under the pointer or the focus, by
 // id, digest and ticket, and nothing that appeared by itself can be decided for a moment.
 
-import { el, fragment } from "./live.js";
+import { base, el, fragment } from "./live.js";
 
 /** How long something that appeared by itself takes no decision. */
 const CALM_MS = 700;
@@ -13,12 +13,20 @@ const LEASES = [[15, "15 minutes"], [30, "30 minutes"], [60, "1 hour"], [480, "8
 /** @param {number} minutes */
 const inWords = (minutes) => LEASES.find(([value]) => value === minutes)?.[1] ?? `${minutes} minutes`;
 
+/** The other approvals that a row stands for. @param {Element|null} row @returns {string[]} */
+const equalTo = (row) => (/** @type {HTMLElement|null} */ (row)?.dataset.equal ?? "").split(" ").filter(Boolean);
+
+/** Whether a card decides for all that ask for the same. @param {Element} card */
+const isAlike = (card) => /** @type {HTMLInputElement|null} */ (card.querySelector("[data-alike]"))?.checked ?? false;
+
 export class Inbox {
   /** @param {any} page */
   constructor(page) {
     this.page = page;
     /** @type {Map<string, string>} */ this.tickets = new Map();
+    /** The plans that the tickets are for. @type {Map<string, string>} */ this.digests = new Map();
     /** Rows that wait behind the pill. @type {string[]} */ this.waiting = [];
+    /** Approvals that the list hides behind a row that has ended. */ this.released = 0;
     this.selected = new Set();
     /** Patches of a moment ago: a view that was read before them gets them again. @type {any[]} */ this.recent = [];
     /** Rows that are open, which stay open when the list is read again. */ this.unfolded = new Set();
@@ -51,6 +59,7 @@ export class Inbox {
   /** A view was swapped in. @param {any} opened @param {any} wanted */
   opened(opened, wanted) {
     this.waiting = [];
+    this.released = 0;
     this.pill();
     this.selected.clear();
     this.seq = Math.max(this.seq ?? 0, opened.seq);
@@ -71,6 +80,7 @@ export class Inbox {
   /** @param {any} opened */
   take(opened) {
     for (const [id, ticket] of Object.entries(opened.tickets ?? {})) this.tickets.set(id, /** @type {string} */ (ticket));
+    for (const [id, digest] of Object.entries(opened.digests ?? {})) this.digests.set(id, /** @type {string} */ (digest));
   }
 
   /** A card appeared. @param {Element} card */
@@ -91,8 +101,11 @@ export class Inbox {
     if (!card) return;
     const unseen = card.querySelectorAll("[data-end]:not([data-seen])").length;
     const isMasked = card.hasAttribute("data-masked");
+    const isMany = isAlike(card);
+    const isBound = ["native", "file"].includes(/** @type {HTMLElement} */ (card).dataset.kind ?? "");
     for (const button of card.querySelectorAll("[data-act=allow], [data-act=confirm]")) {
-      /** @type {HTMLButtonElement} */ (button).disabled = unseen > 0 || isMasked;
+      const isForOne = button.matches("[data-act=allow]") && (!isBound || button.getAttribute("data-word") !== "allow-once");
+      /** @type {HTMLButtonElement} */ (button).disabled = unseen > 0 || isMasked || (isMany && isForOne);
     }
     const note = card.querySelector("[data-unseen]");
     if (note) {
@@ -154,7 +167,8 @@ export class Inbox {
   /** @param {HTMLElement} card @param {string} id @param {boolean} reveal */
   async load(card, id, reveal) {
     try {
-      const opened = await this.page.live.call("ui.open", { view: "approval", params: { id, reveal } });
+      const equal = equalTo(card.closest(".row"));
+      const opened = await this.page.live.call("ui.open", { view: "approval", params: { id, reveal, equal } });
       this.take(opened);
       const content = fragment(opened.html);
       const fresh = content.querySelector(".card");
@@ -193,6 +207,11 @@ export class Inbox {
     if (act === "batch") return this.askBatch(target.getAttribute("data-word") ?? "");
     if (act === "batch-confirm") return this.doBatch(target.getAttribute("data-word") ?? "");
     if (act === "batch-back") return this.batch();
+    if (act === "again") {
+      /** @type {HTMLButtonElement} */ (target).disabled = true;
+      return this.page.live.call("exec.approval.askAgain", { id: target.getAttribute("data-again") })
+        .then((/** @type {any} */ asked) => (this.alone ? this.page.go(`${base}/approve/${asked.id}`) : this.page.open()), (/** @type {any} */ error) => this.page.fail(error, target.parentElement ?? undefined));
+    }
     if (act === "revoke") {
       return this.page.live.call("exec.approval.grants.revoke", { grantId: target.getAttribute("data-grant") })
         .then(() => this.page.open(), (/** @type {any} */ error) => this.page.fail(error, target.closest(".entry")));
@@ -200,10 +219,11 @@ export class Inbox {
     if (act === "reveal" && card) return this.load(card, card.dataset.id ?? "", true);
     if (!card || document.body.classList.contains("offline") || !this.isCalm(target)) return;
     if (act === "back") return this.step(card, null);
+    if (act === "deny" && isAlike(card)) return this.step(card, "deny");
     if (act === "deny") return this.decide(card, "deny");
     if (/** @type {HTMLButtonElement} */ (target).disabled) return;
     const word = target.getAttribute("data-word") ?? "allow-once";
-    if (act === "allow" && word === "allow-once" && card.dataset.kind !== "unbound") return this.decide(card, word);
+    if (act === "allow" && word === "allow-once" && card.dataset.kind !== "unbound" && !isAlike(card)) return this.decide(card, word);
     if (act === "allow") return this.step(card, word);
     if (act === "confirm") return this.decide(card, card.dataset.step ?? "");
   }
@@ -224,7 +244,10 @@ export class Inbox {
     }
     card.dataset.step = word;
     const parts = [];
-    if (word === "allow-once") {
+    if (isAlike(card)) {
+      const many = equalTo(card.closest(".row")).length + 1;
+      parts.push(el("p", {}, word === "deny" ? `Deny all ${many}?` : `Run each of these ${many} once, as it was shown?`));
+    } else if (word === "allow-once") {
       parts.push(el("p", {}, "What runs cannot be pinned: it may be something else by the time it starts. Run it once all the same?"));
     } else if (word === "allow-session") {
       parts.push(el("p", {}, "This exact command runs again without asking, in this conversation, until it ends: same directory, environment, terminal and files."));
@@ -246,7 +269,7 @@ export class Inbox {
       parts.push(el("p", {}, `From now on, agent ${card.dataset.agent} runs this without asking. What is stored:`), list);
     }
     parts.push(el("div", { class: "line" },
-      el("button", { class: "button allow", "data-act": "confirm" }, "Yes, allow", el("kbd", {}, "y")),
+      el("button", { class: `button ${word === "deny" ? "deny" : "allow"}`, "data-act": "confirm" }, word === "deny" ? "Yes, deny" : "Yes, allow", el("kbd", {}, "y")),
       el("button", { class: "button quiet", "data-act": "back" }, "Back", el("kbd", {}, "Esc"))));
     place.replaceChildren(...parts.filter(Boolean));
     /** @type {HTMLElement} */ (place).hidden = false;
@@ -259,6 +282,7 @@ export class Inbox {
   /** @param {HTMLElement} card @param {string} word */
   async decide(card, word) {
     if (card.dataset.deciding || !card.dataset.digest || card.hasAttribute("data-ended")) return;
+    if (isAlike(card)) return this.decideAlike(card, word);
     const id = card.dataset.id ?? "";
     /** @type {any} */ const params = { id, decision: word, planDigest: card.dataset.digest };
     if (word === "deny") {
@@ -278,6 +302,29 @@ export class Inbox {
     } catch (error) {
       const winner = error.details?.why;
       this.page.fail(winner ? { message: `Not decided here: ${winner}`, code: error.code } : error, card.querySelector(".decide") ?? card);
+    } finally {
+      delete card.dataset.deciding;
+      card.classList.remove("busy");
+    }
+  }
+
+  /** One decision for all that ask for exactly the same. Each is decided by itself.
+   * @param {HTMLElement} card @param {string} word */
+  async decideAlike(card, word) {
+    const ids = [card.dataset.id ?? "", ...equalTo(card.closest(".row"))];
+    const known = ids.filter((id) => this.tickets.has(id) || id === card.dataset.id);
+    const digests = new Map(known.map((id) => [id, this.digests.get(id) ?? ""]));
+    const items = known.map((id) => ({ id, planDigest: digests.get(id) ?? "", ...(this.tickets.has(id) ? { ticket: this.tickets.get(id) } : {}) }));
+    const reason = /** @type {HTMLInputElement|null} */ (card.querySelector("[data-reason]"))?.value.trim();
+    card.dataset.deciding = word;
+    card.classList.add("busy");
+    try {
+      const { results } = await this.page.live.call("exec.approval.resolveMany", { items, decision: word, ...(word === "deny" && reason ? { reason } : {}) });
+      const failed = results.filter((/** @type {any} */ one) => !one.ok);
+      this.page.say(`${results.length - failed.length} decided.`);
+      if (failed.length) this.page.fail({ message: `${failed.length} not decided: ${failed[0].message}`, code: failed[0].code }, card.querySelector(".decide") ?? card);
+    } catch (error) {
+      this.page.fail(error, card.querySelector(".decide") ?? card);
     } finally {
       delete card.dataset.deciding;
       card.classList.remove("busy");
@@ -304,12 +351,18 @@ export class Inbox {
       if (op === "prepend") {
         isNew = true;
         const name = /id="(row-[^"]+)"/.exec(html)?.[1] ?? "";
+        if (this.joins(html, name.slice(4))) continue;
         const isThere = document.getElementById(name) || this.waiting.some((row) => row.includes(`id="${name}"`));
         if (this.main.dataset.view === "inbox" && !isThere) this.waiting.push(html);
         continue;
       }
       const target = document.getElementById(id);
+      if (id.startsWith("receipts-")) {
+        for (const part of Array.from(fragment(html).children)) document.getElementById(part.id)?.replaceWith(part);
+        continue;
+      }
       if (!target) {
+        if (id.startsWith("row-")) this.leave(id.slice(4));
         this.waiting = this.waiting.filter((row) => !row.includes(`id="${id}"`));
         continue;
       }
@@ -320,6 +373,33 @@ export class Inbox {
     if (isNew) this.page.say(`${this.page.pending} waiting`);
   }
 
+  /** A new approval that looks like one on the page is counted there. What it asks for is compared by the
+   * gateway before both can be decided together. @param {string} html @param {string} id */
+  joins(html, id) {
+    const same = /data-same="([^"]+)"/.exec(html)?.[1] ?? "";
+    const row = /** @type {HTMLElement|null} */ (same ? this.main.querySelector(`.row[data-same="${same}"]:not(.ended)`) : null);
+    if (!row || row.dataset.id === id || equalTo(row).includes(id)) return Boolean(row);
+    this.count(row, [...equalTo(row), id]);
+    return true;
+  }
+
+  /** One of several equal ones ended. @param {string} id */
+  leave(id) {
+    const row = Array.from(this.main.querySelectorAll(".row[data-equal]")).find((one) => equalTo(one).includes(id));
+    if (row) this.count(row, equalTo(row).filter((other) => other !== id));
+  }
+
+  /** Says how many a row stands for. @param {Element} row @param {string[]} equal */
+  count(row, equal) {
+    /** @type {HTMLElement} */ (row).dataset.equal = equal.join(" ");
+    const times = /** @type {HTMLElement|null} */ (row.querySelector(".times"));
+    if (!times) return;
+    times.hidden = equal.length === 0;
+    times.textContent = `×${equal.length + 1}`;
+    const alike = row.querySelector("[data-alike]")?.closest("label");
+    if (alike && !equal.length) alike.remove();
+  }
+
   /** An approval ended: its row stays where it is, grayed out, without buttons.
    * @param {HTMLElement} target @param {string} html */
   end(target, html) {
@@ -328,6 +408,7 @@ export class Inbox {
     if (target.classList.contains("row")) {
       target.classList.add("ended");
       target.classList.remove("selected");
+      this.released += equalTo(target).length;
       this.selected.delete(target.dataset.id);
       this.unfolded.delete(target.dataset.id);
       const status = content.querySelector(".status");
@@ -342,8 +423,13 @@ export class Inbox {
   close(card, content) {
     card.setAttribute("data-ended", "");
     const outcome = content.querySelector(".outcome");
-    const bar = card.querySelector(".decide");
-    if (bar && outcome) bar.replaceChildren(outcome.cloneNode(true));
+    const again = content.querySelector(".again");
+    const bar = /** @type {HTMLElement|null} */ (card.querySelector(".decide"));
+    if (!bar || !outcome) return;
+    // Its room stays: nothing moves under the pointer.
+    bar.style.minHeight = `${bar.offsetHeight}px`;
+    bar.replaceChildren(outcome.cloneNode(true), ...(again ? [again.cloneNode(true)] : []));
+    this.page.tick();
   }
 
   /** What became of an allowed run. @param {any} event */
@@ -355,14 +441,16 @@ export class Inbox {
   pill() {
     const pill = document.getElementById("pill");
     if (!pill) return;
-    pill.hidden = this.waiting.length === 0;
-    pill.textContent = `${this.waiting.length} new`;
+    const many = this.waiting.length + this.released;
+    pill.hidden = many === 0;
+    pill.textContent = this.waiting.length ? `${many} new` : `${many} more`;
     if (this.waiting.length && !this.main.querySelector(".row")) this.unroll();
   }
 
   unroll() {
     const list = document.getElementById("rows");
     if (!list) return;
+    if (this.released) return this.page.open({ agent: this.filter || undefined });
     document.getElementById("nothing")?.remove();
     for (const html of this.waiting) {
       const content = fragment(html);
@@ -394,6 +482,7 @@ export class Inbox {
   /** @param {Event} event */
   input(event) {
     const field = /** @type {HTMLInputElement} */ (event.target);
+    if (field.matches("[data-alike]")) return this.refresh(field.closest(".card"));
     if (field.matches("[data-find]")) this.find(field.value);
   }
 

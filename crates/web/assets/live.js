@@ -3,10 +3,26 @@
 
 /** @typedef {{code: string, message: string, details?: any}} CallError */
 
+/** The path below which the pages lie; empty for `/`. */
+export const base = document.documentElement.dataset.base ?? "";
+
 const types = /** @type {any} */ (window).trustedTypes;
-const policy = types
-  ? types.createPolicy("interlock", { createHTML: (/** @type {string} */ text) => text })
-  : { createHTML: (/** @type {string} */ text) => text };
+const own = {
+  createHTML: (/** @type {string} */ text) => text,
+  createScriptURL: (/** @type {string} */ text) => {
+    if (text !== `${base}/sw.js`) throw new Error("not the worker of these pages");
+    return text;
+  },
+};
+const policy = types ? types.createPolicy("interlock", own) : own;
+
+/** The worker of these pages, once it runs. Its address is the only script that a page may name. */
+export async function worker() {
+  if (!navigator.serviceWorker) return null;
+  // @ts-ignore: a TrustedScriptURL is as good as a text here.
+  await navigator.serviceWorker.register(policy.createScriptURL(`${base}/sw.js`), { scope: `${base}/` });
+  return navigator.serviceWorker.ready;
+}
 
 const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img";
 const URL_ATTRIBUTES = ["href", "src", "action", "formaction", "xlink:href", "srcset", "ping"];
@@ -25,6 +41,7 @@ export function fragment(html) {
       if (URL_ATTRIBUTES.includes(name) && !/^(\/(?!\/)|#)/.test(value)) {
         throw new Error("the view leads elsewhere");
       }
+      if (base && name === "href" && value.startsWith("/")) element.setAttribute(name, base + value);
     }
   }
   return template.content;
@@ -131,6 +148,9 @@ function browserName() {
 
 const SCOPES = ["operator.admin", "operator.approvals", "operator.pairing", "operator.read", "operator.write"];
 
+/** What a browser asks for that came by a QR code. */
+const PHONE_SCOPES = ["operator.approvals", "operator.read"];
+
 /** One connection that comes back by itself. `on` gets: open, closed, refused, waiting, foreign, event. */
 export class Live {
   /** @param {(what: string, value: any) => void} on */
@@ -142,7 +162,7 @@ export class Live {
     this.tries = 0;
     this.isOpen = false;
     this.scopes = /** @type {string[]} */ ([]);
-    /** A secret for the next connection only; kept nowhere. @type {{code?: string, token?: string}} */
+    /** A secret for the next connection only; kept nowhere. @type {{code?: string, token?: string, isPhone?: boolean}} */
     this.secret = {};
     addEventListener("online", () => this.retry());
     document.addEventListener("visibilitychange", () => {
@@ -169,7 +189,7 @@ export class Live {
       return this.lost();
     }
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-    const socket = new WebSocket(`${scheme}//${location.host}/`);
+    const socket = new WebSocket(`${scheme}//${location.host}${base}/`);
     this.socket = socket;
     socket.onmessage = (message) => this.received(JSON.parse(message.data), socket);
     socket.onclose = () => this.socket === socket && this.lost();
@@ -180,7 +200,7 @@ export class Live {
   async isOwnServer() {
     const pinned = await kept("server");
     const nonce = base64url(crypto.getRandomValues(new Uint8Array(24)).buffer);
-    const answer = await fetch(`/ui/proof/${nonce}`, { cache: "no-store", redirect: "error" });
+    const answer = await fetch(`${base}/ui/proof/${nonce}`, { cache: "no-store", redirect: "error" });
     if (!answer.ok) throw new Error(`proof: ${answer.status}`);
     const { publicKey, signature } = await answer.json();
     const key = await crypto.subtle.importKey("raw", fromBase64url(publicKey), "Ed25519", false, ["verify"]);
@@ -231,7 +251,7 @@ export class Live {
       platform: "web", displayName: browserName(),
     };
     const auth = token ? { token } : code ? { bootstrapToken: code } : deviceToken ? { deviceToken } : {};
-    const scopes = (await kept("scopes")) ?? SCOPES;
+    const scopes = this.secret.isPhone ? PHONE_SCOPES : (await kept("scopes")) ?? SCOPES;
     const signedAt = Date.now();
     const text = ["v3", device.id, client.id, client.mode, "operator", scopes.join(","), signedAt,
       token ?? code ?? deviceToken ?? "", nonce, "web", ""].join("|");
@@ -242,6 +262,7 @@ export class Live {
     };
     try {
       const hello = await this.call("connect", params, true);
+      if (this.secret.isPhone) await keep("scopes", scopes);
       this.secret = {};
       this.tries = 0;
       this.isOpen = true;

@@ -4,6 +4,7 @@
 import { nodes } from "./documents.js";
 import { el } from "./live.js";
 import { by, printable, sure } from "./parts.js";
+import { phones } from "./push.js";
 import { settings } from "./settings.js";
 
 /** @typedef {any} Page */
@@ -15,6 +16,7 @@ export function opened(page, opened, wanted) {
   here = { page, wanted };
   const pages = { session, nodes, policy, audit, settings };
   /** @type {any} */ (pages)[wanted.view]?.(page, wanted);
+  if (by("phones")) phones(page);
   for (const button of page.main.querySelectorAll("[data-call]")) {
     button.addEventListener("click", () => call(page, button));
   }

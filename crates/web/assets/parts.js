@@ -33,4 +33,4 @@ export function ask(text, value) {
 }
 
 /** Control characters are shown, never followed. @param {string} text */
-export const printable = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => `\\u{${c.charCodeAt(0).toString(16).toUpperCase()}}`);
+export const printable = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => `\\u{${c.charCodeAt(0).toString(16).toUpperCase()}}`);

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 /// One file.
@@ -37,6 +38,7 @@ pub const ASSETS: &[Asset] = &[
     asset!("parts.js", "text/javascript; charset=utf-8"),
     asset!("documents.js", "text/javascript; charset=utf-8"),
     asset!("settings.js", "text/javascript; charset=utf-8"),
+    asset!("push.js", "text/javascript; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
 ];
 
@@ -57,6 +59,30 @@ impl Asset {
     }
 }
 
+const WORKER: Asset = asset!("sw.js", "text/javascript; charset=utf-8");
+
+/// The worker of the pages. It begins with the version of the files that it keeps.
+pub fn worker() -> String {
+    format!("const VERSION = \"{}\";\n{}", version(), WORKER.body())
+}
+
+/// What a phone needs to install the pages as an app, below this path.
+pub fn manifest(base: &str) -> String {
+    let icon = format!("{base}/ui/{}/icon.svg", version());
+    let manifest = json!({
+        "name": "Interlock",
+        "short_name": "Interlock",
+        "id": format!("{base}/"),
+        "start_url": format!("{base}/inbox"),
+        "scope": format!("{base}/"),
+        "display": "standalone",
+        "background_color": "#fafaf9",
+        "theme_color": "#0b6bcb",
+        "icons": [{ "src": icon, "sizes": "any", "type": "image/svg+xml", "purpose": "any" }],
+    });
+    manifest.to_string()
+}
+
 /// The file of this name.
 pub fn find(name: &str) -> Option<&'static Asset> {
     ASSETS.iter().find(|asset| asset.name == name)
@@ -66,7 +92,7 @@ pub fn find(name: &str) -> Option<&'static Asset> {
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();
-        for asset in ASSETS {
+        for asset in ASSETS.iter().chain([&WORKER]) {
             hash.update(asset.source().as_bytes());
             hash.update([0]);
         }
@@ -118,16 +144,22 @@ mod tests {
     #[test]
     fn a_first_view_takes_at_most_64_kib() {
         // The other pages load theirs when they are opened.
-        let later = ["pages.js", "parts.js", "documents.js", "settings.js"];
+        let later = [
+            "pages.js",
+            "parts.js",
+            "documents.js",
+            "settings.js",
+            "push.js",
+        ];
         let first = ASSETS.iter().filter(|asset| !later.contains(&asset.name));
         let bytes: usize = first.map(|asset| asset.body().len()).sum();
-        let shell = crate::shell("0.0.0").into_string().len();
+        let shell = crate::shell("0.0.0", "").into_string().len();
         assert!(bytes + shell <= 64 * 1024, "{bytes} + {shell}");
     }
 
     #[test]
     fn no_file_names_another_host_or_code_in_text() {
-        for asset in ASSETS {
+        for asset in ASSETS.iter().chain([&WORKER]) {
             let text = asset.body();
             let own = text.replace("http://www.w3.org/2000/svg", "");
             for forbidden in [

@@ -6,11 +6,11 @@ use interlock_approvals::{
 };
 use interlock_command::display::ShownLine;
 use interlock_policy::{AlwaysForm, Entry};
-use interlock_store::{ApprovalDecision, ApprovalEnd};
+use interlock_store::{ApprovalDecision, ApprovalEnd, DeliveryState};
 use maud::{Markup, html};
 
 use crate::inbox::{ending_word, place};
-use crate::text;
+use crate::text::{self, CommandColors};
 
 /// Where a card stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +21,30 @@ pub enum CardFrame {
     Alone,
 }
 
-/// The card. `is_whole` says that the view leaves nothing out: only then may it be allowed here.
-pub fn approval_card(
-    approval: &PendingApproval,
-    view: &ApprovalView,
-    is_whole: bool,
-    frame: CardFrame,
-) -> Markup {
+/// What a card shows.
+#[derive(Debug)]
+pub struct CardFacts<'a> {
+    pub approval: &'a PendingApproval,
+    /// What of its view is sent.
+    pub view: &'a ApprovalView,
+    /// The view leaves nothing out: only then may it be allowed here.
+    pub is_whole: bool,
+    pub frame: CardFrame,
+    /// Others that ask for exactly the same, and were shown by this as well.
+    pub equal: usize,
+    /// It expired, and may be asked again.
+    pub may_ask_again: bool,
+}
+
+/// The card.
+pub fn approval_card(facts: &CardFacts<'_>) -> Markup {
+    let CardFacts {
+        approval,
+        view,
+        is_whole,
+        frame,
+        ..
+    } = *facts;
     let is_masked = view.masked_secrets > 0;
     let class = match frame {
         CardFrame::Row => "card",
@@ -55,6 +72,7 @@ pub fn approval_card(
                 (values(view, ViewLabel::Why, "why asked"))
                 (values(view, ViewLabel::Binding, "bound"))
                 (values(view, ViewLabel::Env, "env"))
+                (receipts(approval))
             }
             (warnings(approval, view))
             @for part in &view.parts {
@@ -84,8 +102,11 @@ pub fn approval_card(
             }
             div class="decide" {
                 @match &approval.ended {
-                    Some(ended) => { (outcome(&approval.id, ended)) }
-                    None => { (decisions(approval, view, is_whole)) }
+                    Some(ended) => {
+                        (outcome(&approval.id, ended))
+                        @if facts.may_ask_again { (ask_again(&approval.id)) }
+                    }
+                    None => { (decisions(approval, view, is_whole, facts.equal)) }
                 }
             }
         }
@@ -93,8 +114,57 @@ pub fn approval_card(
 }
 
 /// A card whose approval has ended, for a page that shows it: its outcome takes the place of the buttons.
-pub fn ended_card(approval: &PendingApproval, ended: &ApprovalEnd) -> Markup {
-    html! { div class="card" id=(format!("card-{}", approval.id)) { (outcome(&approval.id, ended)) } }
+pub fn ended_card(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again: bool) -> Markup {
+    html! {
+        div class="card" id=(format!("card-{}", approval.id)) {
+            (outcome(&approval.id, ended))
+            @if may_ask_again { (ask_again(&approval.id)) }
+        }
+    }
+}
+
+/// Asks the same approver the same question once more.
+pub(crate) fn ask_again(id: &str) -> Markup {
+    html! { button class="button small again" data-act="again" data-again=(id) { "Ask again" } }
+}
+
+/// Where the approval was shown, and where it could not be, one line for each surface.
+pub fn receipts(approval: &PendingApproval) -> Markup {
+    let mut surfaces: Vec<&str> = Vec::new();
+    for delivery in &approval.deliveries {
+        if !surfaces.contains(&delivery.surface.as_str()) {
+            surfaces.push(&delivery.surface);
+        }
+    }
+    html! {
+        dt id=(format!("shown-{}", approval.id)) hidden[surfaces.is_empty()] { "shown" }
+        dd id=(format!("receipts-{}", approval.id)) hidden[surfaces.is_empty()] {
+            @for surface in surfaces {
+                span class="receipt" {
+                    (surface_name(surface)) ": "
+                    @for (at, delivery) in approval.deliveries.iter().filter(|one| one.surface == surface).enumerate() {
+                        @if at > 0 { ", " }
+                        span class=(if delivery.state == DeliveryState::Failed { "bad" } else { "muted" }) {
+                            (delivery.state.as_str())
+                            @if let Some(detail) = &delivery.detail { " (" (text::line(detail)) ")" }
+                        }
+                        " " span class="faint" { (text::at(delivery.at_ms)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The surface of a receipt, in a word.
+fn surface_name(surface: &str) -> String {
+    let (kind, rest) = surface.split_once(':').unwrap_or((surface, ""));
+    match kind {
+        "web" => "browser".to_owned(),
+        "ws" => "client".to_owned(),
+        kind if rest.is_empty() => text::line(kind),
+        kind => format!("{} {}", text::line(kind), text::line(rest)),
+    }
 }
 
 /// What became of an approval.
@@ -126,9 +196,18 @@ fn command(view: &ApprovalView) -> Markup {
     });
     html! {
         pre class="text command" tabindex="0" aria-label="The command" {
-            code { (text::command(&lines.unwrap_or_default())) }
+            code { (text::command_with(&lines.unwrap_or_default(), colors(view))) }
             span class="end" data-end {}
         }
+    }
+}
+
+/// Whether the owner wants commands of this agent in colors.
+fn colors(view: &ApprovalView) -> CommandColors {
+    if view.has_colors() {
+        CommandColors::On
+    } else {
+        CommandColors::Off
     }
 }
 
@@ -217,7 +296,12 @@ fn is_elsewhere(label: ViewLabel) -> bool {
     )
 }
 
-fn decisions(approval: &PendingApproval, view: &ApprovalView, is_whole: bool) -> Markup {
+fn decisions(
+    approval: &PendingApproval,
+    view: &ApprovalView,
+    is_whole: bool,
+    equal: usize,
+) -> Markup {
     let offers = |decision| is_whole && approval.offers(decision);
     let lease = approval
         .offered
@@ -225,6 +309,13 @@ fn decisions(approval: &PendingApproval, view: &ApprovalView, is_whole: bool) ->
         .any(|one| matches!(one, ApprovalDecision::Lease(_)));
     let offers_any = offers(ApprovalDecision::AllowOnce);
     html! {
+        @if equal > 0 {
+            label class="alike" {
+                input type="checkbox" data-alike;
+                "Decide all " (equal + 1) " alike"
+                span class="muted small" { " They ask for exactly this, in the same conversation." }
+            }
+        }
         div class="choices" {
             @if offers_any {
                 button class="button allow main" data-act="allow" data-word="allow-once" disabled { "Allow once" kbd { "o" } }

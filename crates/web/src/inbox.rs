@@ -1,16 +1,19 @@
 //! What waits: one row for each pending approval, as in the list of a mail client.
 
+use std::fmt::Write as _;
+
 use interlock_approvals::PendingApproval;
 use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalSummary, Grant};
 use maud::{Markup, html};
+use sha2::{Digest as _, Sha256};
 
-use crate::card::outcome;
-use crate::text;
+use crate::card::{ask_again, outcome};
+use crate::text::{self, CommandColors};
 
 /// What the inbox shows.
 #[derive(Debug, Default)]
 pub struct InboxFacts<'a> {
-    pub rows: &'a [ApprovalSummary],
+    pub rows: &'a [InboxRow],
     /// How many there are in all.
     pub total: u64,
     /// Where these rows begin in the list of all.
@@ -25,6 +28,27 @@ pub struct InboxFacts<'a> {
     pub grants: &'a [Grant],
     /// The latest decisions, for an inbox with nothing in it.
     pub recent: &'a [RecentDecision],
+    /// Those that expired a moment ago, and may be asked again.
+    pub expired: &'a [EndedApproval],
+}
+
+/// One row: an approval, and the ids of others that ask for exactly the same in the same conversation.
+#[derive(Debug, Clone)]
+pub struct InboxRow {
+    pub summary: ApprovalSummary,
+    pub equal: Vec<String>,
+    /// Whether the owner wants the agent's commands in colors.
+    pub colors: CommandColors,
+}
+
+/// An approval that ended a moment ago.
+#[derive(Debug, Clone)]
+pub struct EndedApproval {
+    pub id: String,
+    pub short_id: String,
+    pub agent: String,
+    pub command: String,
+    pub ended: ApprovalEnd,
 }
 
 /// A decision of a moment ago.
@@ -66,6 +90,7 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
             }
         }
         @if !facts.grants.is_empty() { (active(facts.grants)) }
+        @if !facts.expired.is_empty() { (expired(facts.expired)) }
         div class="batchbar" id="batch" role="region" aria-label="Selected" hidden {}
     }
 }
@@ -119,17 +144,60 @@ fn nothing(facts: &InboxFacts<'_>) -> Markup {
     }
 }
 
+/// Approvals whose time was over before a decision.
+fn expired(all: &[EndedApproval]) -> Markup {
+    html! {
+        section class="block" id="expired" {
+            header { h2 { "Expired" } span class="muted small" { "The same can be asked again for 10 minutes." } }
+            div class="list" {
+                @for one in all {
+                    div class="entry" {
+                        span class="grow" { code { (text::command(&text::line(&one.command))) } span class="sub" { (text::line(&one.agent)) " · " (one.short_id) " · " (text::at(one.ended.at_ms)) } }
+                        (ask_again(&one.id))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What rows that look the same have in common: the browser counts such rows as one until it reads the
+/// list again. It is a name for showing, and lets nothing be decided.
+fn looks_like(row: &ApprovalSummary) -> String {
+    let parts = [
+        row.binding.as_str(),
+        &row.preview,
+        &row.agent,
+        &row.host,
+        row.node.as_deref().unwrap_or_default(),
+        &row.session_key,
+    ];
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    let mut name = String::new();
+    for byte in &hash.finalize()[..8] {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
+}
+
 /// One pending approval. The row holds names that decisions need, and no right to decide.
-pub fn inbox_row(row: &ApprovalSummary) -> Markup {
+pub fn inbox_row(shown: &InboxRow) -> Markup {
+    let row = &shown.summary;
+    let count = shown.equal.len() + 1;
     html! {
         li class="row" id=(format!("row-{}", row.id)) data-id=(row.id) data-digest=(row.plan_digest)
+            data-same=(looks_like(row)) data-equal=[(count > 1).then(|| shown.equal.join(" "))]
             data-agent=(text::line(&row.agent)) data-session=(text::line(&row.session_key)) data-kind=(row.binding) {
             div class="rowline" {
                 button class="tick" data-act="select" role="checkbox" aria-checked="false" aria-label="Select" {}
                 button class="head" data-act="toggle" aria-expanded="false" aria-controls=(format!("card-{}", row.id)) {
                     span class="who" { (text::line(&row.agent)) span class="faint" { " @ " (place(&row.host, row.node.as_deref())) } }
-                    code class="cmd" { (text::command(&text::line(&row.preview))) }
-                    span class=(format!("kind {}", row.binding)) { (kind_word(&row.binding)) }
+                    code class="cmd" { (text::command_with(&text::line(&row.preview), shown.colors)) }
+                    span class=(format!("kind {}", row.binding)) { span class="times" hidden[count == 1] { "×" (count) } (kind_word(&row.binding)) }
                     time class="left" data-until=(row.expires_at_ms) {}
                 }
             }
@@ -139,11 +207,12 @@ pub fn inbox_row(row: &ApprovalSummary) -> Markup {
 }
 
 /// A row whose approval has ended: it stays where it is and has no decisions.
-pub fn ended_row(approval: &PendingApproval, ended: &ApprovalEnd) -> Markup {
+pub fn ended_row(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again: bool) -> Markup {
     html! {
         li class="row ended" id=(format!("row-{}", approval.id)) {
             span class="status" { (ending_word(ended)) }
             (outcome(&approval.id, ended))
+            @if may_ask_again { (ask_again(&approval.id)) }
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! Read `assets` (what a browser loads), `shell` (the one document around all pages), `inbox` and
 //! `card` (what waits, and one approval whole), then the other pages: `sessions`, `nodes`, `policy`,
-//! `audit`, `settings`, `health`.
+//! `audit`, `settings` with `qr`, `health`.
 
 #![forbid(unsafe_code)]
 
@@ -17,18 +17,23 @@ mod health;
 mod inbox;
 mod nodes;
 mod policy;
+mod qr;
 mod sessions;
 mod settings;
 mod shell;
 mod text;
 
 pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
-pub use card::{CardFrame, approval_card, ended_card};
+pub use card::{CardFacts, CardFrame, approval_card, ended_card, receipts};
 pub use health::{HealthFacts, health_page};
-pub use inbox::{InboxFacts, RecentDecision, ended_row, inbox_page, inbox_row};
+pub use inbox::{
+    EndedApproval, InboxFacts, InboxRow, RecentDecision, ended_row, inbox_page, inbox_row,
+};
 pub use maud::Markup;
 pub use nodes::{NodesFacts, nodes_page};
 pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, policy_page};
+pub use qr::{qr_drawing, qr_lines};
 pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
 pub use settings::{SettingsFacts, settings_page};
 pub use shell::{CONTENT_SECURITY_POLICY, shell};
+pub use text::CommandColors;

@@ -70,6 +70,7 @@ fn waiting_device(request: &DevicePairRequested) -> Markup {
         li class="entry" {
             span class="grow" {
                 b { (named(request.display_name.as_deref(), &request.device_id)) }
+                @if let Some(words) = &request.words { " · the phone shows " b class="words" { (text::line(words)) } }
                 span class="sub" {
                     "wants to be " (text::line(&request.role)) ": " (text::line(&request.scopes.join(", ").replace("operator.", "")))
                     @if let Some(ip) = &request.remote_ip { " · from " (text::line(ip)) }

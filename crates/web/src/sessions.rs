@@ -127,12 +127,28 @@ pub fn screen_row(at: usize, row: &ScreenRow) -> Markup {
         div id=(format!("s-{at}")) {
             @for run in &row.runs {
                 @match class(run) {
-                    Some(class) => { span class=(class) { (run.text) } }
-                    None => { (run.text) }
+                    Some(class) => { span class=(class) { (drawn(&run.text)) } }
+                    None => { (drawn(&run.text)) }
                 }
             }
         }
     }
+}
+
+/// The text of a terminal, where each character has its cell. Those that have no look of their own, or
+/// turn the direction of others, are drawn as a replacement.
+fn drawn(text: &str) -> String {
+    let visible = |character: char| match character {
+        '\u{AD}'
+        | '\u{61C}'
+        | '\u{200B}'..='\u{200F}'
+        | '\u{2028}'..='\u{202E}'
+        | '\u{2060}'..='\u{206F}'
+        | '\u{FEFF}' => '\u{FFFD}',
+        other if other.is_control() => '\u{FFFD}',
+        other => other,
+    };
+    text.chars().map(visible).collect()
 }
 
 fn class(run: &ScreenRun) -> Option<String> {

@@ -10,6 +10,8 @@ use crate::text;
 pub struct SettingsFacts<'a> {
     pub config: &'a ConfigSnapshot,
     pub may_administer: bool,
+    /// Whether the reader may let phones in.
+    pub may_pair: bool,
 }
 
 /// The page.
@@ -27,6 +29,21 @@ pub fn settings_page(facts: &SettingsFacts<'_>) -> Markup {
             code { (text::line(&config.path)) }
             @if let Some(hash) = &config.hash { " · " code class="faint" { (text::line(hash.get(..12).unwrap_or(hash))) } }
             @if !config.exists { " · does not exist yet: every key has its default" }
+        }
+        section class="block" id="phones" {
+            header { h2 { "Phones and notifications" } }
+            ul class="list" {
+                @if facts.may_pair {
+                    li class="entry" {
+                        span class="grow" { "Decide on a phone" span class="sub" { "It can read and decide approvals, and nothing else." } }
+                        button class="button small" id="pair-phone" { "Pair a phone" }
+                    }
+                }
+                li class="entry" {
+                    span class="grow" { "Notifications on this device" span class="sub" { "They can be reviewed and denied. What they say: push.detail." } }
+                    span class="line" id="notifications" {}
+                }
+            }
         }
         @if !config.valid {
             ul class="mind" {

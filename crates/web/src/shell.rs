@@ -19,18 +19,22 @@ const PAGES: &[(&str, &str)] = &[
     ("health", "Health"),
 ];
 
-/// The document of a program of this version.
-pub fn shell(version: &str) -> Markup {
-    let asset = |name: &str| format!("/ui/{}/{name}", assets::version());
+/// The document of a program of this version, whose pages lie below this path.
+pub fn shell(version: &str, base: &str) -> Markup {
+    let asset = |name: &str| format!("{base}/ui/{}/{name}", assets::version());
     html! {
         (DOCTYPE)
-        html lang="en" data-version=(version) {
+        html lang="en" data-version=(version) data-base=(base) {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover";
                 meta name="referrer" content="no-referrer";
                 title { "Interlock" }
                 link rel="icon" href=(asset("icon.svg"));
+                link rel="manifest" href=(format!("{base}/manifest.webmanifest"));
+                link rel="apple-touch-icon" href=(asset("icon.svg"));
+                meta name="theme-color" content="#0b6bcb";
+                meta name="apple-mobile-web-app-capable" content="yes";
                 link rel="stylesheet" href=(asset("app.css"));
                 link rel="modulepreload" href=(asset("live.js"));
                 link rel="modulepreload" href=(asset("inbox.js"));
@@ -39,7 +43,7 @@ pub fn shell(version: &str) -> Markup {
             body {
                 a class="skip" href="#main" { "Skip to the page" }
                 header class="bar" {
-                    a class="brand" href="/inbox" {
+                    a class="brand" href=(format!("{base}/inbox")) {
                         svg viewBox="0 0 20 20" fill="none" stroke="currentColor" stroke-width="2" aria-hidden="true" {
                             rect x="1.5" y="5.5" width="10" height="9" rx="4.5" {}
                             rect x="8.5" y="5.5" width="10" height="9" rx="4.5" {}
@@ -48,7 +52,7 @@ pub fn shell(version: &str) -> Markup {
                     }
                     nav aria-label="Pages" {
                         @for (name, title) in PAGES {
-                            a href=(format!("/{name}")) data-nav=(name) {
+                            a href=(format!("{base}/{name}")) data-nav=(name) {
                                 (title)
                                 @if *name == "inbox" { " " span id="nav-count" {} }
                             }

@@ -12,39 +12,86 @@ pub(crate) fn line(text: &str) -> String {
     ShownLine::new(text).as_str().to_owned()
 }
 
+/// Whether the words of commands are colored by their place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandColors {
+    On,
+    /// The owner switched them off.
+    Off,
+}
+
 /// A command that was made visible already, with its words colored by their place.
 pub(crate) fn command(shown: &str) -> Markup {
+    command_with(shown, CommandColors::On)
+}
+
+/// The same, as the owner wants it. A word of two scripts is marked whatever the owner says of colors.
+pub(crate) fn command_with(shown: &str, colors: CommandColors) -> Markup {
     if shown.len() > MOST_HIGHLIGHTED {
         return html! { (shown) };
     }
+    let mut spans: Vec<(usize, usize, &str)> = mixed_words(shown)
+        .map(|(start, end)| (start, end, "mixed"))
+        .collect();
+    if colors == CommandColors::On {
+        let marked = spans.len();
+        for found in highlight(shown) {
+            let (start, end) = (found.span.start, found.span.end);
+            let is_taken = spans[..marked]
+                .iter()
+                .any(|(from, to, _)| start < *to && *from < end);
+            let class = match found.style {
+                HighlightStyle::Program => "b",
+                HighlightStyle::Option => "o",
+                HighlightStyle::Assignment => "v",
+                HighlightStyle::Operator | HighlightStyle::Redirection => "q",
+                HighlightStyle::Odd => "odd",
+                HighlightStyle::Argument => continue,
+            };
+            if !is_taken {
+                spans.push((start, end, class));
+            }
+        }
+        spans.sort_unstable();
+    }
     let mut from = 0;
     let mut parts = Vec::new();
-    for found in highlight(shown) {
-        if found.span.start < from || found.span.end > shown.len() {
+    for (start, end, class) in spans {
+        if start < from || end > shown.len() {
             continue;
         }
-        parts.push((None, &shown[from..found.span.start]));
-        let class = match found.style {
-            HighlightStyle::Program => "b",
-            HighlightStyle::Option => "o",
-            HighlightStyle::Assignment => "v",
-            HighlightStyle::Operator | HighlightStyle::Redirection => "q",
-            HighlightStyle::Odd => "odd",
-            HighlightStyle::Argument => "",
-        };
-        let class = (!class.is_empty()).then_some(class);
-        parts.push((class, &shown[found.span.start..found.span.end]));
-        from = found.span.end;
+        parts.push((None, &shown[from..start]));
+        parts.push((Some(class), &shown[start..end]));
+        from = end;
     }
     parts.push((None, &shown[from..]));
     html! {
         @for (class, text) in parts {
             @match class {
+                Some("mixed") => { span class="mixed" title="letters of two scripts" { (text) } }
                 Some(class) => { span class=(class) { (text) } }
                 None => { (text) }
             }
         }
     }
+}
+
+/// Words in which a letter of another script is spelled out, between blanks and quotes.
+fn mixed_words(shown: &str) -> impl Iterator<Item = (usize, usize)> {
+    let is_edge = |c: char| c.is_whitespace() || matches!(c, '\'' | '"');
+    let words = shown.split(is_edge);
+    let words = words.map(|word| (word.as_ptr().addr() - shown.as_ptr().addr(), word));
+    words.filter_map(|(start, word)| {
+        let mut escapes = word.split("\\u{").skip(1);
+        let is_letter = |rest: &str| {
+            let code = rest.split('}').next().unwrap_or_default();
+            let code = u32::from_str_radix(code, 16).ok().and_then(char::from_u32);
+            code.is_some_and(char::is_alphabetic)
+        };
+        escapes
+            .any(is_letter)
+            .then_some((start, start + word.len()))
+    })
 }
 
 /// A moment, which the browser writes in its reader's time zone.
@@ -88,6 +135,19 @@ pub(crate) fn empty(sentence: &str, next: &str, command: Option<&str>) -> Markup
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_of_two_scripts_is_marked_with_and_without_colors() {
+        let shown = "git log /usr/bin/c\\u{430}t 'a\\u{202E}b'";
+        for colors in [CommandColors::On, CommandColors::Off] {
+            let html = command_with(shown, colors).into_string();
+            let marked =
+                "<span class=\"mixed\" title=\"letters of two scripts\">/usr/bin/c\\u{430}t</span>";
+            assert!(html.contains(marked), "{html}");
+            assert_eq!(html.matches("mixed").count(), 1, "{html}");
+            assert_eq!(html.contains("class=\"b\""), colors == CommandColors::On);
+        }
+    }
 
     #[test]
     fn a_command_is_text_whatever_stands_in_it() {

@@ -251,6 +251,15 @@ impl ApprovalAccepted {
     }
 }
 
+/// The answer of `exec.approval.askAgain`: the new approval.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ApprovalAskedAgain {
+    pub id: String,
+    pub short_id: String,
+    pub expires_at_ms: u64,
+}
+
 /// The final answer to an approval request, and the answer to `exec.approval.waitDecision`. It has
 /// no decision when no surface could show the approval, or no approver answered in time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

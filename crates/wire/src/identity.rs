@@ -215,6 +215,20 @@ fn signed_version(connect: &Connect, device: &Device, key: &[u8]) -> Option<Sign
         })
 }
 
+/// Whether the device with this public key signed a text that is no claim: see
+/// [`DeviceIdentity::sign_text`].
+pub fn is_signed_by(public_key: &str, text: &str, signature: &str) -> bool {
+    let key = LENIENT.decode(public_key).ok();
+    let key: Option<[u8; 32]> = key.and_then(|key| key.try_into().ok());
+    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok());
+    let signature = LENIENT.decode(signature).ok();
+    let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());
+    match (key, signature) {
+        (Some(key), Some(signature)) => key.verify_strict(text.as_bytes(), &signature).is_ok(),
+        _ => false,
+    }
+}
+
 /// The id of the device with this public key.
 pub fn device_id(public_key: &[u8]) -> String {
     crate::hash::sha256_hex(public_key)

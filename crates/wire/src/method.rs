@@ -87,6 +87,7 @@ pub const METHODS: &[Method] = &[
     operator::<params::ApprovalGet>(OperatorScope::Approvals),
     operator::<params::ApprovalHistory>(OperatorScope::Approvals),
     operator::<params::ApprovalResolve>(OperatorScope::Approvals),
+    operator::<params::ExecApprovalAskAgain>(OperatorScope::Approvals),
     operator::<params::ExecApprovalGet>(OperatorScope::Approvals),
     operator::<params::ExecApprovalGrantsList>(OperatorScope::Approvals),
     operator::<params::ExecApprovalGrantsRevoke>(OperatorScope::Approvals),
@@ -95,6 +96,11 @@ pub const METHODS: &[Method] = &[
     operator::<params::ExecApprovalResolve>(OperatorScope::Approvals),
     operator::<params::ExecApprovalResolveMany>(OperatorScope::Approvals),
     operator::<params::ExecApprovalWaitDecision>(OperatorScope::Approvals),
+    // For the caller's own device.
+    operator::<params::PushKey>(OperatorScope::Approvals),
+    operator::<params::PushSubscribe>(OperatorScope::Approvals),
+    operator::<params::PushTest>(OperatorScope::Approvals),
+    operator::<params::PushUnsubscribe>(OperatorScope::Approvals),
     // Empty here.
     operator::<params::OpenclawApprovalList>(OperatorScope::Approvals),
     operator::<params::PluginApprovalList>(OperatorScope::Approvals),
@@ -113,6 +119,8 @@ pub const METHODS: &[Method] = &[
     operator::<params::NodePairRequest>(OperatorScope::Pairing),
     operator::<params::NodePairVerify>(OperatorScope::Pairing),
     operator::<params::NodeRename>(OperatorScope::Pairing),
+    // And the scopes that the phone gets.
+    operator::<params::UiPhone>(OperatorScope::Pairing),
     // Holds the text of commands of every agent.
     operator::<params::AuditList>(OperatorScope::Admin),
     operator::<params::ConfigPatch>(OperatorScope::Admin),

@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use interlock_arguments::{DashboardArguments, StateArguments};
 use interlock_client::{GatewayClient, open, outside_runs};
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_wire::params::UiCode;
-use interlock_wire::results::UiCodeMinted;
+use interlock_wire::params::{UiCode, UiPhone};
+use interlock_wire::results::{UiCodeMinted, UiPhoneInvited};
 use serde_json::json;
 
 /// The file that leads the browser to the page. It holds the code, which stands in no argument of a
@@ -21,6 +21,10 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
     let host = open(state)?;
     outside_runs(host.state_dir())?;
     let mut gateway = GatewayClient::connect(state, &host)?;
+    if arguments.qr {
+        let invited = gateway.request(&UiPhone::default())?;
+        return invite(&invited, arguments.json);
+    }
     let minted = gateway.request(&UiCode::default())?;
     if minted.url.is_empty() {
         let message = "the gateway does not say where its pages are";
@@ -45,6 +49,33 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
             "interlock: open this address on this machine within a minute; it is good once",
         );
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a phone the way.
+fn invite(invited: &UiPhoneInvited, is_json: bool) -> CommandOutcome {
+    let address = format!("{}#pair={}", invited.url, invited.code.expose());
+    if is_json {
+        output::print_json(&json!({
+            "url": address,
+            "expiresAtMs": invited.expires_at_ms,
+            "authorityFingerprint": invited.authority_fingerprint,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines = interlock_web::qr_lines(&address).unwrap_or_default();
+    output::print(&format!("{}\n{address}\n", lines.join("\n")));
+    if let Some(fingerprint) = &invited.authority_fingerprint {
+        let base = invited.url.split('/').take(3).collect::<Vec<_>>().join("/");
+        output::note(&format!(
+            "interlock: a phone that does not trust the address installs its authority first: {base}/ca.crt\n\
+             interlock: SHA-256 of that: {fingerprint}"
+        ));
+    }
+    output::note(
+        "interlock: scan it within 5 minutes; then compare the words and let the phone in: \
+         interlock devices list, interlock devices approve",
+    );
     Ok(ExitCode::SUCCESS)
 }
 

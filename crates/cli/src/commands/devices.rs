@@ -112,7 +112,10 @@ fn list(state: &StateArguments, known: &DevicePairListing) {
             short_id(&request.device_id),
             one_line_or_empty(request.display_name.as_deref()),
             one_line_or_empty(request.platform.as_deref()),
-            format!("waits as {}: {approve}", one_line(&request.role)),
+            match &request.words {
+                Some(words) => format!("shows \"{}\", waits: {approve}", one_line(words)),
+                None => format!("waits as {}: {approve}", one_line(&request.role)),
+            },
         ]);
     }
     if rows.is_empty() {

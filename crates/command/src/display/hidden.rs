@@ -52,7 +52,8 @@ pub(super) const HIDDEN: &[(char, char)] = &[
 ];
 
 /// Where characters stand that a reader takes for ASCII ones. Letters count only in a word that
-/// could pass for an ASCII word: one with ASCII letters in it, or made of look-alikes alone. A
+/// could pass for an ASCII word: one with ASCII letters in it, or made of look-alikes alone. In a
+/// word with ASCII letters every letter of another script counts, since no language mixes them. A
 /// sentence in Russian or Greek stays as it is.
 pub(super) fn look_alikes(text: &str) -> Vec<usize> {
     let mut found = Vec::new();
@@ -76,7 +77,8 @@ pub(super) fn look_alikes(text: &str) -> Vec<usize> {
 
 #[derive(Default)]
 struct HiddenWord {
-    look_alikes: Vec<usize>,
+    /// Letters of other scripts by their places, and whether each looks like an ASCII one.
+    foreign: Vec<(usize, bool)>,
     has_ascii_letters: bool,
     has_own_letters: bool,
 }
@@ -86,18 +88,35 @@ impl HiddenWord {
         if character.is_ascii() {
             self.has_ascii_letters |= character.is_ascii_alphabetic();
         } else if is_letter_look_alike(character) {
-            self.look_alikes.push(at);
+            self.foreign.push((at, true));
         } else {
             self.has_own_letters = true;
+            if is_of_another_script(character) {
+                self.foreign.push((at, false));
+            }
         }
     }
 
     fn finish(&mut self, found: &mut Vec<usize>) {
         let word = std::mem::take(self);
-        if word.has_ascii_letters || !word.has_own_letters {
-            found.extend(word.look_alikes);
-        }
+        let is_suspect = |is_look_alike: bool| match word.has_ascii_letters {
+            true => true,
+            false => is_look_alike && !word.has_own_letters,
+        };
+        let foreign = word.foreign.iter();
+        let suspect = foreign.filter(|(_, is_look_alike)| is_suspect(*is_look_alike));
+        found.extend(suspect.map(|(at, _)| *at));
     }
+}
+
+/// Letters of alphabets that share shapes with the Latin one.
+fn is_of_another_script(character: char) -> bool {
+    matches!(character,
+        '\u{370}'..='\u{3FF}' | '\u{1F00}'..='\u{1FFF}' // Greek
+        | '\u{400}'..='\u{52F}' | '\u{1C80}'..='\u{1C8F}' | '\u{A640}'..='\u{A69F}' // Cyrillic
+        | '\u{530}'..='\u{58F}' | '\u{10A0}'..='\u{10FF}' // Armenian, Georgian
+        | '\u{13A0}'..='\u{13FF}' | '\u{AB70}'..='\u{ABBF}' // Cherokee
+        | '\u{590}'..='\u{6FF}') // Hebrew, Arabic
 }
 
 /// The characters of a table, in order, so that a text is not compared with each of them.

@@ -44,9 +44,6 @@ pub(super) static REVIEWER: MissingFeature =
 pub(super) static REVIEWER_MODE: MissingFeature =
     missing("use `ask`: it puts every miss to an approver");
 
-pub(super) static HIGHLIGHTING: MissingFeature =
-    missing("remove the key: prompts show a command as plain text");
-
 pub(super) static CHANNELS: MissingFeature = missing(
     "remove the key; approvals are decided with `interlock approvals`, an operator client or the approval socket",
 );

@@ -22,6 +22,8 @@ pub enum TextRule {
     ByteSize,
     /// The SHA-256 of a certificate, with or without colons and `sha256:` in front.
     Fingerprint,
+    /// A path below which a server has its pages. No other thing of the gateway lies there.
+    BasePath,
 }
 
 impl TextRule {
@@ -74,6 +76,7 @@ impl TextRule {
                 let digits: Vec<u8> = digits.bytes().filter(|byte| *byte != b':').collect();
                 digits.len() == 64 && digits.iter().all(u8::is_ascii_hexdigit)
             }
+            Self::BasePath => is_base_path(text),
         }
     }
 
@@ -89,6 +92,9 @@ impl TextRule {
             Self::Cidr => "must be an address range such as `10.0.0.0/8`",
             Self::ByteSize => "must be a number of bytes such as `512m` or `2g`",
             Self::Fingerprint => "must be the SHA-256 of a certificate: 64 hexadecimal digits",
+            Self::BasePath => {
+                "must be a path such as `/interlock`: letters, digits, `-`, `_` and `.` between slashes, none at the end, and not a path of the gateway itself"
+            }
         }
     }
 
@@ -105,6 +111,7 @@ impl TextRule {
             Self::Cidr => Some("^[0-9A-Fa-f.:]+/[0-9]{1,3}$"),
             Self::ByteSize => Some("^[0-9]+[kmgKMG]?$"),
             Self::Fingerprint => Some("^([sS][hH][aA]256:)?[0-9A-Fa-f:]{64,}$"),
+            Self::BasePath => Some("^(/[A-Za-z0-9._-]+)+$"),
         }
     }
 
@@ -120,8 +127,26 @@ impl TextRule {
             Self::Cidr => "address range",
             Self::ByteSize => "size",
             Self::Fingerprint => "SHA-256",
+            Self::BasePath => "URL path",
         }
     }
+}
+
+/// First parts of paths that the gateway answers besides its pages.
+const OWN_PATHS: &[&str] = &[
+    "ca.crt", "healthz", "hooks", "mcp", "metrics", "push", "readyz", "tools", "ui",
+];
+
+/// Whether pages can lie below this path.
+fn is_base_path(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('/').filter(|_| text.len() <= 100) else {
+        return false;
+    };
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_part =
+        |part: &str| !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(is_word);
+    let first = rest.split('/').next().unwrap_or_default();
+    rest.split('/').all(is_part) && !OWN_PATHS.contains(&first)
 }
 
 /// The bytes that a [`TextRule::ByteSize`] stands for: never none, never more than can be counted.

@@ -1,12 +1,12 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, HIGHLIGHTING, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
+    ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
     SANDBOX_TOOLS,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
-    GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
+    GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
 };
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
@@ -39,6 +39,12 @@ pub static CONFIG: &[ConfigField] = &[
     field("gateway", ConfigKind::Object(GATEWAY), "", "The server."),
     field("node", ConfigKind::Object(NODE), "", "The node host of this machine."),
     field("audit", ConfigKind::Object(AUDIT), "", "The audit records."),
+    field("push", ConfigKind::Object(PUSH), "", "Notifications on phones and in browsers."),
+];
+
+static PUSH: &[ConfigField] = &[
+    field("detail", ConfigKind::Choice(PushDetail::WORDS), "\"summary\"", "What a notification says: nothing but that an approval waits (`none`); agent, host and programs (`summary`); a short command (`command`)."),
+    field("endpoints", ConfigKind::List(&ConfigKind::Text(TextRule::HttpUrl)), "", "Push servers besides those of browsers, such as an own one for UnifiedPush: `https://push.example`. They must be `https`, and may be of this network."),
 ];
 
 static AUDIT: &[ConfigField] = &[
@@ -64,7 +70,7 @@ static EXEC: &[ConfigField] = &[
     field("safeBinTrustedDirs", PATHS, "", "Directories where safe bins may lie, besides `/bin` and `/usr/bin`."),
     field("safeBinProfiles", ConfigKind::Map(TextRule::ProgramName, &ConfigKind::Object(SAFE_BIN_PROFILE)), "", "What arguments each safe bin may get."),
     field("strictInlineEval", ConfigKind::Bool, "false", "Inline code needs a fresh approval even when its program is allowlisted."),
-    not_available("commandHighlighting", &HIGHLIGHTING),
+    field("commandHighlighting", ConfigKind::Bool, "", "Whether prompts color the words of a command by their place. Unset: on the surfaces of Interlock. `true`: there, and approvals are sent to other clients with the places of their programs (`commandSpans`). `false`: nowhere."),
     field("backgroundMs", ConfigKind::Integer(10, 120_000), "10000", "After this long a run goes on in the background."),
     field("timeoutSec", ConfigKind::Integer(1, YEAR_SECONDS), "1800", "After this long a run is ended, unless the call says otherwise."),
     field("timeoutSeconds", ConfigKind::Integer(1, YEAR_SECONDS), "1800", "Another name for `timeoutSec`."),
@@ -186,6 +192,7 @@ static GATEWAY: &[ConfigField] = &[
 
 static GATEWAY_CONTROL_UI: &[ConfigField] = &[
     field("enabled", ConfigKind::Bool, "true", "Whether the port serves the pages."),
+    field("basePath", ConfigKind::Text(TextRule::BasePath), "", "The path below which the pages lie, such as `/interlock`, for a proxy that hands one path on. Not set: they lie at `/`. Takes effect at the next start."),
     field("allowedOrigins", ConfigKind::List(&ConfigKind::Text(TextRule::HttpUrl)), "", "Origins of pages that may connect besides the gateway's own, such as that of a proxy: `https://box.example`."),
 ];
 

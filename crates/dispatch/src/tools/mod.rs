@@ -38,7 +38,7 @@ pub use caller::{CallerError, caller};
 pub use catalog::{CATALOG, Described};
 pub use node_run::GatewayLevels;
 pub use result::ToolResult;
-pub use resume::resume;
+pub use resume::{ask_again, resume};
 
 use crate::dispatcher::Dispatcher;
 use crate::once;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_host::{HostError, ResumableRun};
 
 use super::node_run::StoredNodeRun;
@@ -13,7 +14,7 @@ use super::pipeline::{
 use super::run_outcome::RunLocation;
 use super::{local_run, patch};
 use crate::dispatcher::Dispatcher;
-use crate::work::{blocking, waiting};
+use crate::work::{CallError, blocking, waiting};
 
 /// Approvals that are resumed at most.
 const MAX_RESUMED: usize = 4096;
@@ -39,6 +40,34 @@ pub async fn resume(dispatcher: Arc<Dispatcher>) {
             held,
         ));
     }
+}
+
+/// Asks an approver once more about a call whose approval expired. What is allowed is carried out as if
+/// its caller had left, and the conversation is notified of the end.
+pub async fn ask_again(
+    dispatcher: &Arc<Dispatcher>,
+    id: &str,
+) -> Result<Result<PendingApproval, ApprovalRefusal>, CallError> {
+    let (asking, id) = (Arc::clone(dispatcher), id.to_owned());
+    let asked = blocking(move || asking.host.ask_again(&id)).await?;
+    let (approval, stored) = match asked {
+        Ok(asked) => asked,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let held = dispatcher.approvals.hold(&approval.id);
+    let decision = AwaitedDecision::of(dispatcher, &approval.id);
+    let host: Arc<dyn RunHost> = Arc::new(StoredHere {
+        dispatcher: Arc::clone(dispatcher),
+        stored,
+    });
+    tokio::spawn(carry_out_when_decided(
+        Arc::clone(dispatcher),
+        host,
+        decision,
+        held,
+    ));
+    dispatcher.approvals.tell(dispatcher, approval.clone());
+    Ok(Ok(approval))
 }
 
 /// A call by the id of its approval.

@@ -69,7 +69,7 @@ pub const TOOL_RULES: &[KeyRule] = &[
     rule("tools.exec.applyPatch.enabled", ImportRule::OnlyIf(false), "the tool would be open again"),
     rule("tools.exec.applyPatch.workspaceOnly", ImportRule::OnlyIf(true), "patches could leave the workspace"),
     rule("tools.exec.applyPatch.allowModels", ImportRule::CommonNames(None), "further models would get the tool"),
-    rule("tools.exec.commandHighlighting", ImportRule::Left, "not available in this version"),
+    rule("tools.exec.commandHighlighting", ImportRule::Neutral, "colors only"),
     rule("tools.exec.reviewer", ImportRule::Left, "not available in this version"),
     rule("tools.allow", ImportRule::CommonNames(None), "further tools would be open"),
     rule("tools.deny", ImportRule::AllNames, "what either forbids is forbidden"),

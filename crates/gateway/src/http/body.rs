@@ -21,7 +21,7 @@ pub(super) const MAX_BODY: usize = 2 * 1024 * 1024;
 const BODY_TIME: Duration = Duration::from_mins(1);
 
 /// Reads the body, and hands the call on with it.
-pub(super) async fn read(request: Request, next: Next) -> Response {
+pub(crate) async fn read(request: Request, next: Next) -> Response {
     let announced = request.headers().get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > MAX_BODY) {

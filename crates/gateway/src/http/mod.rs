@@ -24,6 +24,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::gateway::Gateway;
+use crate::push;
 use crate::ui;
 use crate::ws;
 
@@ -42,6 +43,7 @@ pub(crate) fn router<S: ServerHandler>(
         stop: stop.clone(),
     };
     let mcp = interlock_mcp::routes(mcp, offer)?;
+    let pages = ui::http::routes(gateway.ui.base()).merge(push::routes(gateway.ui.base()));
     let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(
@@ -56,7 +58,7 @@ pub(crate) fn router<S: ServerHandler>(
         .route("/", get(ws::upgrade))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
-        .merge(ui::http::routes())
+        .merge(pages)
         .merge(guarded)
         .fallback(not_found)
         .layer(middleware::from_fn_with_state(doors.clone(), own_site))

@@ -98,7 +98,10 @@ pub async fn serve_offering<S: ServerHandler>(
             operator_access: Some(gateway.access.source.clone()),
         },
     };
-    gateway.ui.opened(bound, identity.is_some());
+    let base = config.gateway.control_ui.base_path.as_deref();
+    gateway
+        .ui
+        .opened(bound, identity.is_some(), base.unwrap_or_default());
     lock.publish(&ready_info.info)?;
     let service = ConnectionService {
         acceptor: identity.as_ref().map(|identity| identity.acceptor()),
@@ -122,6 +125,7 @@ pub async fn serve_offering<S: ServerHandler>(
         &gateway.dispatcher,
     )));
     tokio::spawn(crate::audit_retention::follow(Arc::clone(&gateway)));
+    let pushing = tokio::spawn(crate::push::follow(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
@@ -138,6 +142,7 @@ pub async fn serve_offering<S: ServerHandler>(
     expiring.abort();
     telling.abort();
     waking.abort();
+    pushing.abort();
     resting.abort();
     gateway.dispatcher.host.store().flush();
     drop(lock);

@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::gateway::{Gateway, GatewayError};
 use crate::http::host_of;
+use crate::ui::phones::lan_address;
 
 /// How long a caller may take until both sides have keys. Its request has a time of its own.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -77,7 +78,10 @@ fn own_names(config: &Config, bind: IpAddr) -> Vec<String> {
         Ipv4Addr::LOCALHOST.to_string(),
         Ipv6Addr::LOCALHOST.to_string(),
     ]);
-    if !bind.is_unspecified() {
+    if bind.is_unspecified() {
+        // Phones of the same network call it by this one.
+        names.extend(lan_address().map(|address| address.to_string()));
+    } else {
         names.insert(bind.to_string());
     }
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -6,10 +6,12 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use interlock_tls::Identity;
 use interlock_web::{CONTENT_SECURITY_POLICY, assets, shell};
 use serde_json::json;
 
 use crate::http::{Doors, refusal};
+use crate::ws;
 
 /// Nothing of the machine is for a page.
 const PERMISSIONS: &str = "accelerometer=(), camera=(), clipboard-read=(), display-capture=(), geolocation=(), gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=()";
@@ -17,12 +19,22 @@ const PERMISSIONS: &str = "accelerometer=(), camera=(), clipboard-read=(), displ
 /// The longest nonce of a proof.
 const MOST_NONCE: usize = 64;
 
-/// The pages, all of which are the same document, and its files. `/` is the transport of the protocol
-/// too: see [`crate::ws::upgrade`].
-pub(crate) fn routes() -> Router<Doors> {
+/// The pages, all of which are the same document, and its files, below the path that the owner chose. `/`
+/// is the transport of the protocol too: see [`crate::ws::upgrade`].
+pub(crate) fn routes(base: &str) -> Router<Doors> {
+    let below = |path: &str| format!("{base}{path}");
     let mut router = Router::new()
-        .route("/ui/{version}/{name}", get(asset))
-        .route("/ui/proof/{nonce}", get(proof));
+        .route(&below("/ui/{version}/{name}"), get(asset))
+        .route(&below("/ui/proof/{nonce}"), get(proof));
+    router = router
+        .route("/ca.crt", get(authority))
+        .route(&below("/sw.js"), get(worker))
+        .route(&below("/manifest.webmanifest"), get(manifest));
+    if !base.is_empty() {
+        router = router
+            .route(base, get(ws::upgrade))
+            .route(&below("/"), get(ws::upgrade));
+    }
     for page in [
         "/inbox",
         "/approve/{id}",
@@ -34,13 +46,29 @@ pub(crate) fn routes() -> Router<Doors> {
         "/settings",
         "/health",
     ] {
-        router = router.route(page, get(page_shell));
+        router = router.route(&below(page), get(page_shell));
     }
     router
 }
 
 async fn page_shell(State(doors): State<Doors>) -> Response {
     document(&doors)
+}
+
+/// The page of a browser that named none. Where the pages lie below a path, it is led there.
+pub(crate) fn first_page(doors: &Doors, path: &str) -> Response {
+    let base = doors.gateway.ui.base();
+    if base.is_empty() || path == format!("{base}/") {
+        return document(doors);
+    }
+    if !is_enabled(doors) {
+        return not_found();
+    }
+    let leads = [
+        (header::LOCATION, format!("{base}/")),
+        (header::CACHE_CONTROL, "no-store".to_owned()),
+    ];
+    (StatusCode::FOUND, leads).into_response()
 }
 
 /// The document around all pages. It is the same for every caller.
@@ -64,7 +92,7 @@ pub(crate) fn document(doors: &Doors) -> Response {
         ),
         (HeaderName::from_static("permissions-policy"), PERMISSIONS),
     ];
-    let body = shell(doors.gateway.version).into_string();
+    let body = shell(doors.gateway.version, doors.gateway.ui.base()).into_string();
     (headers, body).into_response()
 }
 
@@ -90,6 +118,55 @@ async fn asset(
         ),
     ];
     (headers, asset.body()).into_response()
+}
+
+/// The worker of the pages. Browsers ask for it again and again, so that it is never an old one.
+async fn worker(State(doors): State<Doors>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/javascript; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-cache"),
+        (
+            header::CONTENT_SECURITY_POLICY,
+            "default-src 'none'; connect-src 'self'; frame-ancestors 'none'",
+        ),
+    ];
+    match is_enabled(&doors) {
+        true => (headers, assets::worker()).into_response(),
+        false => not_found(),
+    }
+}
+
+async fn manifest(State(doors): State<Doors>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/manifest+json"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    match is_enabled(&doors) {
+        true => (headers, assets::manifest(doors.gateway.ui.base())).into_response(),
+        false => not_found(),
+    }
+}
+
+/// The authority that signed the gateway's own certificate, for phones to install. It is no secret.
+async fn authority(State(doors): State<Doors>) -> Response {
+    let host = &doors.gateway.dispatcher.host;
+    let is_own = host
+        .config()
+        .is_ok_and(|config| config.config().gateway.tls.cert_path.is_none());
+    let authority = Identity::kept_authority(host.state_dir());
+    let authority = authority.filter(|_| doors.identity.is_some() && is_own && is_enabled(&doors));
+    let Some(authority) = authority else {
+        return not_found();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-x509-ca-cert"),
+        (header::CACHE_CONTROL, "no-store"),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"interlock-ca.crt\"",
+        ),
+    ];
+    (headers, authority).into_response()
 }
 
 /// Signs a nonce of the page together with the name that the page called: a browser sends nothing of

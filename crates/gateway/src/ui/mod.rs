@@ -1,19 +1,22 @@
 //! The Control UI: pages for browsers.
 //!
 //! HTTP serves one document without data (`http`). A page is an operator's client like any other: it
-//! connects with a key of its own, gets in by a code or a token (`codes`), and calls the methods that all
-//! clients call. `ui.open` renders a view (`open`, with `views` for each page), and `patches` sends what
+//! connects with a key of its own, gets in by a code or a token (`codes`, `phones`), and calls the methods that all
+//! clients call. `ui.open` renders a view (`open`, with `approval_views` and `views` for each page), and `patches` sends what
 //! changes in it. A page can allow only what it was shown whole, which a ticket proves (`tickets`).
 
+mod approval_views;
 mod codes;
 mod explain;
 pub(crate) mod http;
 pub(crate) mod open;
 mod patches;
+pub(crate) mod phones;
 mod screens;
 mod tickets;
 mod views;
 
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -22,22 +25,28 @@ use interlock_wire::identity::DeviceIdentity;
 use sha2::Sha256;
 
 use self::codes::LoginCodes;
+use self::phones::PhoneCodes;
 use self::screens::ScreenFollowers;
 use self::tickets::DecisionTickets;
 use interlock_access::token::TokenError;
 
-pub(crate) use patches::{tell_end, tell_question};
+pub(crate) use patches::{receipts_changed, tell_end, tell_question};
 
 /// What all pages share.
 #[derive(Debug)]
 pub(crate) struct ControlUi {
     pub(crate) codes: LoginCodes,
+    pub(crate) phones: PhoneCodes,
     pub(crate) tickets: DecisionTickets,
     screens: ScreenFollowers,
     /// Proves to a browser that it talks to the gateway that it was paired with.
     key: DeviceIdentity,
     /// The address of the pages, once the port is known.
     address: OnceLock<String>,
+    /// Where the port is open, and whether it speaks TLS.
+    bound: OnceLock<(SocketAddr, bool)>,
+    /// The path below which they lie; empty for `/`.
+    base: OnceLock<String>,
 }
 
 impl ControlUi {
@@ -48,21 +57,34 @@ impl ControlUi {
         let seed: [u8; 32] = mac.finalize().into_bytes().into();
         Ok(Self {
             codes: LoginCodes::default(),
+            phones: PhoneCodes::default(),
             tickets: DecisionTickets::new()?,
             screens: ScreenFollowers::default(),
             key: DeviceIdentity::from_seed(&seed),
             address: OnceLock::new(),
+            bound: OnceLock::new(),
+            base: OnceLock::new(),
         })
     }
 
     /// The port is open.
-    pub(crate) fn opened(&self, bound: std::net::SocketAddr, has_tls: bool) {
+    pub(crate) fn opened(&self, bound: SocketAddr, has_tls: bool, base: &str) {
+        let _ = self.bound.set((bound, has_tls));
+        let _ = self.base.set(base.to_owned());
         let mut reached = bound;
         if bound.ip().is_unspecified() {
             reached.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
         }
         let scheme = if has_tls { "https" } else { "http" };
-        let _ = self.address.set(format!("{scheme}://{reached}/"));
+        let _ = self.address.set(format!("{scheme}://{reached}{base}/"));
+    }
+
+    pub(crate) fn bound(&self) -> Option<(SocketAddr, bool)> {
+        self.bound.get().copied()
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        self.base.get().map_or("", String::as_str)
     }
 
     pub(crate) fn address(&self) -> &str {

@@ -1,14 +1,16 @@
 //! `ui.open` and its like.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use interlock_wire::results::{UiClosed, UiCodeMinted, UiOpened};
+use interlock_tls::{Fingerprint, Identity};
+use interlock_wire::results::{UiClosed, UiCodeMinted, UiOpened, UiPhoneInvited};
 use interlock_wire::{OperatorScope, WireError, method, params};
 use serde_json::{Map, Value};
 
 use super::codes::CODE_LIFE;
-use super::{patches, screens, views};
-use crate::ws::methods::Context;
+use super::phones::{PHONE_CODE_LIFE, phone_address};
+use super::{approval_views, patches, screens, views};
+use crate::ws::methods::{Context, unavailable};
 
 /// What a page is about, as its address says.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +28,13 @@ impl ViewParams {
 
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+        let all = self.0.get(name).and_then(Value::as_array);
+        let texts = all.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
     }
 
     /// A text without which the page is about nothing.
@@ -58,8 +67,8 @@ pub(crate) async fn open(
     };
     method::require(scope, &context.client.scopes)?;
     let mut opened = match asked.view.as_str() {
-        "inbox" => views::inbox(context, &wanted).await?,
-        "approval" => views::approval(context, &wanted).await?,
+        "inbox" => approval_views::inbox(context, &wanted).await?,
+        "approval" => approval_views::approval(context, &wanted).await?,
         "sessions" => views::sessions(context).await?,
         "session" => views::session(context, &wanted).await?,
         "nodes" => views::nodes(context).await?,
@@ -83,6 +92,40 @@ pub(crate) fn close(context: Context<'_>, asked: &params::UiClose) -> UiClosed {
     UiClosed { closed }
 }
 
+/// `ui.phone`. A phone gets no scope that its operator lacks.
+pub(crate) fn phone(context: Context<'_>, _: params::UiPhone) -> Result<UiPhoneInvited, WireError> {
+    for scope in [OperatorScope::Approvals, OperatorScope::Read] {
+        method::require(scope, &context.client.scopes)?;
+    }
+    let gateway = context.gateway;
+    let config = gateway.dispatcher.host.config();
+    let config = config.map_err(|error| unavailable(&error))?;
+    let url = phone_address(config.config(), gateway.ui.bound(), gateway.ui.base())?;
+    let code = gateway.ui.phones.mint(Instant::now());
+    let code = code.map_err(|error| WireError::unavailable(error.to_string()))?;
+    let drawing = interlock_web::qr_drawing(&format!("{url}#pair={}", code.expose()));
+    let drawing = drawing.ok_or_else(|| WireError::invalid("the address is too long"))?;
+    let is_own = config.config().gateway.tls.cert_path.is_none();
+    let authority = Identity::kept_authority(gateway.dispatcher.host.state_dir());
+    let has_tls = gateway.ui.bound().is_some_and(|(_, has_tls)| has_tls);
+    let authority = authority.filter(|_| is_own && has_tls);
+    Ok(UiPhoneInvited {
+        code,
+        url,
+        html: drawing.into_string(),
+        expires_at_ms: in_ms(PHONE_CODE_LIFE),
+        authority_fingerprint: authority.map(|der| Fingerprint::of(&der).to_string()),
+    })
+}
+
+/// The time after this one.
+fn in_ms(life: Duration) -> u64 {
+    let until = (SystemTime::now() + life).duration_since(UNIX_EPOCH);
+    until.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
 /// `ui.code`: at the Unix socket only, where the caller is the owner.
 pub(crate) fn code(context: Context<'_>, _: params::UiCode) -> Result<UiCodeMinted, WireError> {
     if context.client.address.is_some() {
@@ -91,13 +134,9 @@ pub(crate) fn code(context: Context<'_>, _: params::UiCode) -> Result<UiCodeMint
     }
     let code = context.gateway.ui.codes.mint(Instant::now());
     let code = code.map_err(|error| WireError::unavailable(error.to_string()))?;
-    let until = (SystemTime::now() + CODE_LIFE).duration_since(UNIX_EPOCH);
-    let until = until.map_or(0, |time| {
-        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-    });
     Ok(UiCodeMinted {
         code,
         url: context.gateway.ui.address().to_owned(),
-        expires_at_ms: until,
+        expires_at_ms: in_ms(CODE_LIFE),
     })
 }

@@ -5,11 +5,15 @@
 
 use std::sync::Arc;
 
-use interlock_approvals::PendingApproval;
+use interlock_approvals::{PATCH_BINDING, PendingApproval};
+use interlock_command::display::Secrets;
 use interlock_dispatch::clients::Client;
+use interlock_host::may_ask_again;
 use interlock_store::{ApprovalEnd, ApprovalSummary};
-use interlock_web::{ended_card, ended_row, inbox_row};
+use interlock_web::{CommandColors, InboxRow, ended_card, ended_row, inbox_row, receipts};
 use interlock_wire::results::UiPatchOp;
+
+use crate::gateway::Gateway;
 
 pub(super) use interlock_dispatch::clients::APPROVALS;
 
@@ -30,7 +34,11 @@ fn op(name: &str, id: String, html: interlock_web::Markup) -> UiPatchOp {
 
 /// Pages that are open: a new row, rendered once.
 pub(crate) fn tell_question(pages: &[Arc<Client>], approval: &PendingApproval) {
-    let row = inbox_row(&summary(approval));
+    let row = inbox_row(&InboxRow {
+        summary: summary(approval),
+        equal: Vec::new(),
+        colors: colors(approval),
+    });
     send(
         pages,
         APPROVALS,
@@ -41,19 +49,56 @@ pub(crate) fn tell_question(pages: &[Arc<Client>], approval: &PendingApproval) {
 
 /// The same for its end.
 pub(crate) fn tell_end(pages: &[Arc<Client>], approval: &PendingApproval, ended: &ApprovalEnd) {
+    let may_ask_again = may_be_asked_again(approval);
     let ops = [
         op(
             "replace",
             format!("row-{}", approval.id),
-            ended_row(approval, ended),
+            ended_row(approval, ended, may_ask_again),
         ),
         op(
             "replace",
             format!("card-{}", approval.id),
-            ended_card(approval, ended),
+            ended_card(approval, ended, may_ask_again),
         ),
     ];
     send(pages, APPROVALS, &ops, Some(-1));
+}
+
+/// Pages on which a card is open: where it was shown by now.
+pub(super) fn tell_receipts(pages: &[Arc<Client>], approval: &PendingApproval) {
+    let id = format!("receipts-{}", approval.id);
+    let ops = [op("replace", id, receipts(approval))];
+    send(pages, APPROVALS, &ops, None);
+}
+
+/// A receipt was recorded: pages that show the card show it.
+pub(crate) fn receipts_changed(gateway: &Gateway, id: &str) {
+    let approval = gateway
+        .dispatcher
+        .host
+        .approvals()
+        .approval(id, Secrets::Masked);
+    if let Ok(approval) = approval {
+        tell_receipts(&gateway.dispatcher.hub.approvers(""), &approval);
+    }
+}
+
+/// Whether a page offers to ask again. The host decides when it is asked to.
+pub(super) fn may_be_asked_again(approval: &PendingApproval) -> bool {
+    let is_here = approval.remote.is_none() && approval.node.is_none();
+    let is_run = approval.binding != PATCH_BINDING;
+    let ended = approval.ended.as_ref();
+    is_here && is_run && ended.is_some_and(|ended| may_ask_again(ended.ending, ended.at_ms))
+}
+
+/// Whether the owner wants the commands of this agent in colors.
+pub(super) fn colors(approval: &PendingApproval) -> CommandColors {
+    if approval.view.has_colors() {
+        CommandColors::On
+    } else {
+        CommandColors::Off
+    }
 }
 
 /// What a row shows of an approval.

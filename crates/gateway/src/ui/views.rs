@@ -1,42 +1,29 @@
 //! The data of each page, read by the same functions that answer other clients.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use interlock_approvals::{AuditFilter, AuditKind};
-use interlock_command::display::Secrets;
 use interlock_dispatch::nodes::sessions::is_remote;
 use interlock_policy::AgentId;
 use interlock_sessions::ProcessCaller;
-use interlock_store::ApprovalSummary;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
-    AuditFacts, CardFrame, HealthFacts, InboxFacts, Markup, NodesFacts, PolicyFacts,
-    RecentDecision, SessionFacts, SettingsFacts,
+    AuditFacts, HealthFacts, Markup, NodesFacts, PolicyFacts, SessionFacts, SettingsFacts,
 };
 use interlock_wire::params;
 use interlock_wire::results::{AuditEntry, ProcessEntry, UiOpened};
 use interlock_wire::{OperatorScope, WireError, method};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::open::ViewParams;
 use super::screens::{self, SessionPicture};
 use super::{explain, screens::plain};
 use crate::gateway::Gateway;
 use crate::ws::methods::{
-    Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, find_approval,
-    logs, node_explain, node_list, node_pair_list, presence, process_list, process_log,
-    process_perform, status, unavailable, work,
+    Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, logs,
+    node_explain, node_list, node_pair_list, presence, process_list, process_log, process_perform,
+    status, unavailable, work,
 };
-
-/// Rows of one page of the inbox.
-const ROWS: usize = 60;
-
-/// Pending approvals that are looked through for one agent's.
-const LOOKED_THROUGH: usize = 10_000;
-
-/// The limit of each text of a card.
-const CARD_BYTES: usize = 512 * 1024;
 
 /// Records on one page of the audit, and those that are looked through for a word.
 const RECORDS: u64 = 100;
@@ -46,7 +33,7 @@ const SEARCHED_PAGES: usize = 20;
 const DAYS: i64 = 30;
 const DAY_MS: i64 = 86_400_000;
 
-fn page(html: Markup) -> UiOpened {
+pub(super) fn page(html: Markup) -> UiOpened {
     UiOpened {
         html: html.into_string(),
         ..UiOpened::default()
@@ -60,115 +47,6 @@ pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
         Ok(page
             .map_err(|error| approvals_unavailable(&error))?
             .unexpired)
-    })
-    .await
-}
-
-pub(super) async fn inbox(
-    context: Context<'_>,
-    wanted: &ViewParams,
-) -> Result<UiOpened, WireError> {
-    let agent = wanted.text("agent").map(str::to_owned);
-    let offset = wanted.number("offset").unwrap_or(0);
-    work(context, move |gateway| {
-        let approvals = gateway.dispatcher.host.approvals();
-        let read = |from, most| {
-            let page = approvals.pending(from, most);
-            page.map_err(|error| approvals_unavailable(&error))
-        };
-        let all = read(0, LOOKED_THROUGH)?;
-        let mut agents: BTreeMap<String, u64> = BTreeMap::new();
-        for row in &all.approvals {
-            *agents.entry(row.agent.clone()).or_default() += 1;
-        }
-        let agents: Vec<(String, u64)> = agents.into_iter().collect();
-        let mut rows: Vec<ApprovalSummary> = all.approvals;
-        if let Some(agent) = &agent {
-            rows.retain(|row| row.agent == *agent);
-        }
-        let total = match &agent {
-            Some(_) => rows.len() as u64,
-            None => all.unexpired,
-        };
-        // The newest first, as new ones are put on top.
-        rows.reverse();
-        let from = usize::try_from(offset)
-            .unwrap_or(usize::MAX)
-            .min(rows.len());
-        let until = from.saturating_add(ROWS).min(rows.len());
-        let has_more = until < rows.len();
-        let grants = approvals.grants();
-        let grants = grants.map_err(|error| approvals_unavailable(&error))?;
-        let recent = if rows.is_empty() {
-            recent(gateway)?
-        } else {
-            Vec::new()
-        };
-        Ok(page(interlock_web::inbox_page(&InboxFacts {
-            rows: &rows[from..until],
-            total,
-            offset,
-            has_more,
-            agents: &agents,
-            agent: agent.as_deref(),
-            grants: &grants,
-            recent: &recent,
-        })))
-    })
-    .await
-}
-
-/// The latest decisions of approvers.
-fn recent(gateway: &Gateway) -> Result<Vec<RecentDecision>, WireError> {
-    let approvals = gateway.dispatcher.host.approvals();
-    let records = approvals.audit_log(&AuditFilter {
-        kind: Some(AuditKind::Decision),
-        limit: Some(3),
-        ..AuditFilter::default()
-    });
-    let records = records.map_err(|error| approvals_unavailable(&error))?;
-    let read = records.iter().filter_map(|record| {
-        let id = record.body.get("approvalId")?.as_str()?;
-        let approval = approvals.approval(id, Secrets::Masked).ok()?;
-        Some(RecentDecision {
-            command: approval.command.text,
-            ended: approval.ended?,
-        })
-    });
-    Ok(read.collect())
-}
-
-/// One approval. Only a view that leaves nothing out comes with a ticket.
-pub(super) async fn approval(
-    context: Context<'_>,
-    wanted: &ViewParams,
-) -> Result<UiOpened, WireError> {
-    let id = wanted.required("id")?.to_owned();
-    let secrets = if wanted.flag("reveal") {
-        method::require(OperatorScope::Admin, &context.client.scopes)?;
-        Secrets::Revealed
-    } else {
-        Secrets::Masked
-    };
-    let frame = if wanted.flag("alone") {
-        CardFrame::Alone
-    } else {
-        CardFrame::Row
-    };
-    let client = Arc::clone(context.client);
-    work(context, move |gateway| {
-        let approval = find_approval(gateway, &id, secrets)?;
-        let view = approval.view.bounded(CARD_BYTES);
-        let is_whole = view.left_out_lines() == 0;
-        client.show(&approval.id);
-        let card = interlock_web::approval_card(&approval, &view, is_whole, frame);
-        let mut opened = page(card);
-        // What is masked was not shown: it is revealed first.
-        if is_whole && view.masked_secrets == 0 && approval.ended.is_none() {
-            let ticket = gateway.ui.tickets.issue(&client, &approval);
-            opened.tickets = Map::from_iter([(approval.id.clone(), ticket.expose().into())]);
-        }
-        Ok(opened)
     })
     .await
 }
@@ -469,6 +347,7 @@ pub(super) async fn settings(context: Context<'_>) -> Result<UiOpened, WireError
     Ok(page(interlock_web::settings_page(&SettingsFacts {
         config: &config,
         may_administer: context.client.scopes.allow(OperatorScope::Admin),
+        may_pair: context.client.scopes.allow(OperatorScope::Pairing),
     })))
 }
 

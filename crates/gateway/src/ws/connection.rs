@@ -174,13 +174,17 @@ where
 }
 
 fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> KnownClient {
+    let mut program = connect.client.clone();
+    if let Some(name) = &welcome.name {
+        program.display_name = Some(name.clone());
+    }
     KnownClient {
         connection: uuid::Uuid::new_v4().to_string(),
         role: welcome.role,
         token_id: welcome.token_id.clone(),
         scopes: welcome.scopes.clone(),
         device: welcome.device.clone(),
-        program: connect.client.clone(),
+        program,
         caps: connect.caps.clone().unwrap_or_default(),
         commands: connect.commands.clone().unwrap_or_default(),
         permissions: connect.permissions.clone().unwrap_or_default(),

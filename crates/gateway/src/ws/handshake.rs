@@ -16,6 +16,7 @@ use serde_json::json;
 use super::Arrival;
 use crate::gateway::Gateway;
 use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
+use crate::ui::phones::within_phone_scopes;
 use interlock_access::limiter::Tried;
 use interlock_access::tcp::PeerStanding;
 use interlock_access::{
@@ -33,6 +34,9 @@ pub(super) struct Welcome {
     pub(super) token: Option<(Secret, u64)>,
     /// The id of the stored token that proved it.
     pub(super) token_id: Option<String>,
+    /// The name of an operator's device, as an operator approved or gave it. What a device calls itself
+    /// later does not count: decisions are recorded under this name.
+    pub(super) name: Option<String>,
 }
 
 /// A client that may not connect: the answer, and the end.
@@ -59,6 +63,8 @@ enum RightsProof {
     Shared,
     /// The token of its own device.
     Device,
+    /// A code that an operator showed a phone: it lets a device ask, for little.
+    PhoneCode,
     /// The owner asks for none.
     NotAsked,
 }
@@ -93,7 +99,8 @@ pub(super) fn check(
         None => Ok(None),
     };
     let known = known.map_err(|error| WireError::unavailable(error.to_string()))?;
-    let (proof, token_id) = prove(gateway, arrival, connect, role, known.as_ref())?;
+    let device_id = device.as_ref().map(|device| device.device_id.as_str());
+    let (proof, token_id) = prove(gateway, arrival, connect, role, (device_id, known.as_ref()))?;
     let asked = Scopes::from_names(connect.scopes.as_deref().unwrap_or_default());
     let scopes = match (role, &known) {
         (Role::Node, _) => Scopes::default(),
@@ -119,6 +126,7 @@ pub(super) fn check(
             device: None,
             token: None,
             token_id,
+            name: None,
         }),
     }
 }
@@ -164,6 +172,7 @@ fn without_device(asked: Scopes, proof: RightsProof, arrival: &Arrival) -> Scope
 fn allowed(asked: Scopes, proof: RightsProof) -> Scopes {
     match proof {
         RightsProof::Shared | RightsProof::Device => asked,
+        RightsProof::PhoneCode => within_phone_scopes(&asked),
         RightsProof::NotAsked => asked
             .iter()
             .filter(|scope| matches!(scope, OperatorScope::Read | OperatorScope::Write))
@@ -176,7 +185,7 @@ fn prove(
     arrival: &Arrival,
     connect: &Connect,
     role: Role,
-    device: Option<&PairedDevice>,
+    (device_id, device): (Option<&str>, Option<&PairedDevice>),
 ) -> Result<(RightsProof, Option<String>), Turned> {
     if arrival.peer == Peer::Local(PeerOrigin::Outside) {
         return Ok((RightsProof::Shared, None));
@@ -188,7 +197,7 @@ fn prove(
         .as_ref()
         .filter(|_| role == Role::Operator)
     {
-        return prove_code(gateway, arrival, code.expose(), now);
+        return prove_code(gateway, arrival, code.expose(), device_id, now);
     }
     let mode = gateway.access.mode();
     let shared = match mode {
@@ -277,12 +286,17 @@ fn prove_code(
     gateway: &Gateway,
     arrival: &Arrival,
     code: &str,
+    device_id: Option<&str>,
     now: Instant,
 ) -> Result<(RightsProof, Option<String>), Turned> {
     let who = (arrival.peer.address(), Tried::Shared);
     let waits = gateway.access.limiter.wait(who, now);
     if waits.is_none() && arrival.is_own_page && gateway.ui.codes.take(code, now) {
         return Ok((RightsProof::Shared, None));
+    }
+    let is_phone = |device: &str| gateway.ui.phones.take(code, device, now);
+    if waits.is_none() && device_id.is_some_and(is_phone) {
+        return Ok((RightsProof::PhoneCode, None));
     }
     gateway.dispatcher.metrics.refused();
     let refused = waits.map_or(RefusedCaller::Wrong, RefusedCaller::Limited);
@@ -363,6 +377,7 @@ fn pair(
                 protocol,
                 role,
                 scopes,
+                name: device.display_name.filter(|_| role == Role::Operator),
                 device: Some(device.device_id),
                 token: issued,
                 token_id: None,
@@ -394,6 +409,11 @@ fn pair(
                 scopes: &request.scopes,
                 approved: approved.map(|(roles, scopes)| (roles.as_slice(), scopes.as_slice())),
             });
+            let words = gateway.ui.phones.words(&request.device_id, Instant::now());
+            let error = match words {
+                Some(words) => error.with("words", words),
+                None => error,
+            };
             Err(Turned(error, close))
         }
     }

@@ -60,7 +60,7 @@ pub(crate) async fn upgrade(
 ) -> Response {
     let Some(accept) = accept_key(request.headers()) else {
         // A browser that wants the page, and no connection.
-        return crate::ui::http::document(&doors);
+        return crate::ui::http::first_page(&doors, request.uri().path());
     };
     let is_local = match peer {
         Peer::Local(_) => true,

@@ -129,7 +129,7 @@ fn content(open: &OpenApproval, width: usize) -> (Vec<Line<'static>>, Vec<Line<'
     let count = lines.iter().take_while(|line| is_command(line)).count();
     let (command_lines, rest) = lines.split_at(count);
     let command_lines = match command_lines {
-        [only] => vec![command(&only.text)],
+        [only] if approval.view.has_colors() => vec![command(&only.text)],
         several => several.iter().map(row).collect(),
     };
     let mut rest: Vec<Line<'static>> = rest.iter().map(row).collect();

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::approval::ApprovalsDecided;
-use crate::results::{UiClosed, UiCodeMinted, UiOpened};
+use crate::approval::{ApprovalAskedAgain, ApprovalsDecided};
+use crate::results::{
+    PushChanged, PushKeyShown, PushTested, UiClosed, UiCodeMinted, UiOpened, UiPhoneInvited,
+};
 use crate::schema::{OPEN, PropertyKind, TEXT};
 
 /// The pages that `ui.open` renders.
@@ -32,6 +34,41 @@ params! {
     /// Mints a code with which a browser of this machine gets in, once, within a minute. Only at the
     /// Unix socket. An Interlock extension.
     UiCode for "ui.code" -> UiCodeMinted {}
+}
+params! {
+    /// Mints a code with which one phone may ask to be let in, within 5 minutes, for approvals. An
+    /// Interlock extension.
+    UiPhone for "ui.phone" -> UiPhoneInvited {}
+}
+params! {
+    /// The key with which a browser subscribes to notifications. An Interlock extension.
+    PushKey for "push.key" -> PushKeyShown {}
+}
+params! {
+    /// Sends notifications of approvals to this device. An Interlock extension.
+    PushSubscribe for "push.subscribe" -> PushChanged {
+        required {
+            endpoint "endpoint": String = TEXT,
+            /// The browser's key and secret, base64url.
+            p256dh "p256dh": String = TEXT,
+            auth "auth": String = TEXT,
+        }
+    }
+}
+params! {
+    /// Sends no more notifications to this device. An Interlock extension.
+    PushUnsubscribe for "push.unsubscribe" -> PushChanged {}
+}
+params! {
+    /// Sends a notification to this device, to see whether it arrives. An Interlock extension.
+    PushTest for "push.test" -> PushTested {}
+}
+params! {
+    /// Asks once more about the plan of an approval that expired within the last 10 minutes. An
+    /// Interlock extension.
+    ExecApprovalAskAgain for "exec.approval.askAgain" -> ApprovalAskedAgain {
+        required { id "id": String = TEXT, }
+    }
 }
 object! {
     /// One approval of several that are decided together.

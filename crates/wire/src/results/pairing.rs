@@ -39,6 +39,9 @@ pub struct DevicePairRequested {
     /// Why an approval is needed.
     pub reason: String,
     pub ts: u64,
+    /// The words that a phone shows which came by a QR code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
 }
 
 /// A device that an operator approved.

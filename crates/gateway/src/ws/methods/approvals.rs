@@ -8,15 +8,16 @@ use interlock_approvals::{
     ViewLabel, requester_has_ended, summary_to_send,
 };
 use interlock_command::display::Secrets;
+use interlock_command::{HighlightStyle, highlight};
 use interlock_dispatch::clients::{Client, Hub};
 use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
 use interlock_rules::RulesError;
 use interlock_store::{ApprovalEnd, ApprovalEnding, ApprovalError, Lease, StoreError};
 use interlock_wire::approval::{
-    ApprovalDecided, ApprovalDecisionResult, ApprovalDecisionStored, ApprovalDetails,
-    ApprovalListed, ApprovalListing, ApprovalOpened, ApprovalRecord, ApprovalRequested,
-    ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
+    ApprovalAskedAgain, ApprovalDecided, ApprovalDecisionResult, ApprovalDecisionStored,
+    ApprovalDetails, ApprovalListed, ApprovalListing, ApprovalOpened, ApprovalRecord,
+    ApprovalRequested, ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
 };
 use interlock_wire::method::require;
 use interlock_wire::params;
@@ -159,8 +160,23 @@ pub(super) fn details(approval: &PendingApproval) -> ApprovalDetails {
     });
     let names: Vec<String> = names.collect();
     details.env_keys = (!names.is_empty()).then_some(names);
+    if approval.view.command_highlighting == Some(true) {
+        details.command_spans = Some(program_spans(&details.command));
+    }
     add_view(&mut details, approval);
     details
+}
+
+/// Where programs stand in a command, in the units of JavaScript texts.
+fn program_spans(command: &str) -> Vec<params::CommandSpan> {
+    let units = |bytes: usize| command[..bytes].encode_utf16().count() as u64;
+    let programs = highlight(command).into_iter();
+    let programs = programs.filter(|found| found.style == HighlightStyle::Program);
+    let spans = programs.map(|found| params::CommandSpan {
+        start_index: units(found.span.start),
+        end_index: units(found.span.end),
+    });
+    spans.collect()
 }
 
 /// The whole view, for surfaces of any make.
@@ -501,6 +517,21 @@ pub(super) async fn resolve_many(
         });
     }
     Ok(ApprovalsDecided { results })
+}
+
+/// `exec.approval.askAgain`.
+pub(super) async fn ask_again(
+    context: Context<'_>,
+    params: params::ExecApprovalAskAgain,
+) -> Result<ApprovalAskedAgain, WireError> {
+    let dispatcher = &context.gateway.dispatcher;
+    let asked = interlock_dispatch::tools::ask_again(dispatcher, &params.id).await?;
+    let approval = asked.map_err(|error| refused(&error))?;
+    Ok(ApprovalAskedAgain {
+        id: approval.id,
+        short_id: approval.short_id,
+        expires_at_ms: time(approval.expires_at_ms),
+    })
 }
 
 pub(super) fn refused(error: &ApprovalRefusal) -> WireError {

@@ -33,6 +33,7 @@ use serde::Serialize;
 
 use super::connection::ping_interval;
 use crate::gateway::Gateway;
+use crate::push;
 use crate::ui::open as ui;
 
 pub(crate) use approvals::{find_with as find_approval, show as show_approval};
@@ -176,6 +177,7 @@ pub(crate) async fn call(
         ExecApprovalResolve => approvals::resolve,
         ExecApprovalResolveMany => approvals::resolve_many,
         ExecApprovalList => approvals::list,
+        ExecApprovalAskAgain => approvals::ask_again,
         ExecApprovalGet => approvals::get,
         ApprovalGet => approval_records::get,
         ApprovalResolve => approval_records::resolve,
@@ -198,6 +200,11 @@ pub(crate) async fn call(
         UiOpen => ui::open,
         UiClose => now(|context, params| Ok(ui::close(context, &params))),
         UiCode => now(ui::code),
+        UiPhone => now(ui::phone),
+        PushKey => push::key,
+        PushSubscribe => push::subscribe,
+        PushUnsubscribe => push::unsubscribe,
+        PushTest => push::test,
     } else call_self_answering(context, request).await?))
 }
 

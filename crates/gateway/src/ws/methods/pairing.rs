@@ -1,6 +1,7 @@
 //! Devices: who waits, who is paired, and their tokens.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use interlock_dispatch::clients::Client;
 use interlock_dispatch::nodes::known::refresh;
@@ -33,7 +34,10 @@ pub(crate) async fn device_list(
             .map_err(store_failed)?;
         let paired = store.devices().map_err(store_failed)?;
         Ok(DevicePairListing {
-            pending: pending.into_iter().map(requested).collect(),
+            pending: pending
+                .into_iter()
+                .map(|request| requested(gateway, request))
+                .collect(),
             paired: paired.into_iter().map(shown).collect(),
         })
     })
@@ -41,8 +45,10 @@ pub(crate) async fn device_list(
 }
 
 /// A device that waits, as operators see it.
-fn requested(request: PairingRequest) -> DevicePairRequested {
+fn requested(gateway: &Gateway, request: PairingRequest) -> DevicePairRequested {
+    let words = gateway.ui.phones.words(&request.device_id, Instant::now());
     DevicePairRequested {
+        words,
         request_id: request.request_id,
         device_id: request.device_id,
         public_key: request.public_key,
