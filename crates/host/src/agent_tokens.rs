@@ -1,11 +1,10 @@
 //! Tokens for agents: their holders may call tools as one agent, and nothing else.
 
-use interlock_plan::hex;
 use interlock_policy::AgentId;
 use interlock_store::AgentToken;
-use sha2::{Digest as _, Sha256};
 
 use crate::local::{HostError, LocalHost, now_ms};
+use crate::role_tokens::{hash, new_token};
 
 /// Tells people what they are looking at.
 const PREFIX: &str = "interlock-agent-";
@@ -25,13 +24,7 @@ impl LocalHost {
         agent: &AgentId,
         elicitation: bool,
     ) -> Result<(String, AgentToken), HostError> {
-        let mut secret = [0_u8; 32];
-        getrandom::fill(&mut secret).map_err(|error| HostError::Setup {
-            code: "RANDOM_UNAVAILABLE",
-            message: format!("no random numbers: {error}"),
-            remedy: "try again".to_owned(),
-        })?;
-        let text = format!("{PREFIX}{}", hex(&secret));
+        let text = new_token(PREFIX)?;
         let token = AgentToken {
             id: uuid::Uuid::new_v4().to_string(),
             agent: agent.as_str().to_owned(),
@@ -67,8 +60,4 @@ impl LocalHost {
         let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
         Ok(self.store().remove_agent_token(id, now)?)
     }
-}
-
-fn hash(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
 }

@@ -16,13 +16,7 @@ const LONGEST: usize = 4096;
 impl LocalHost {
     /// Makes a token of this role, and gives its text.
     pub fn mint_role_token(&self, role: TokenRole) -> Result<(String, RoleToken), HostError> {
-        let mut secret = [0_u8; 32];
-        getrandom::fill(&mut secret).map_err(|error| HostError::Setup {
-            code: "RANDOM_UNAVAILABLE",
-            message: format!("no random numbers: {error}"),
-            remedy: "try again".to_owned(),
-        })?;
-        let text = format!("{}{}", prefix(role), hex(&secret));
+        let text = new_token(prefix(role))?;
         let (token, _) = self.store_role_token(role, &text)?;
         Ok((text, token))
     }
@@ -76,6 +70,18 @@ fn prefix(role: TokenRole) -> &'static str {
     }
 }
 
-fn hash(text: &str) -> String {
+/// A text that cannot be guessed.
+pub(crate) fn new_token(prefix: &str) -> Result<String, HostError> {
+    let mut secret = [0_u8; 32];
+    getrandom::fill(&mut secret).map_err(|error| HostError::Setup {
+        code: "RANDOM_UNAVAILABLE",
+        message: format!("no random numbers: {error}"),
+        remedy: "try again".to_owned(),
+    })?;
+    Ok(format!("{prefix}{}", hex(&secret)))
+}
+
+/// What the store keeps of a token.
+pub(crate) fn hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }

@@ -31,6 +31,9 @@ const ROWS: &str = "SELECT CASE WHEN is_all THEN 'all' WHEN typeof(agent) = 'tex
 /// The rows without their positions, which are long.
 const COUNTS: &str = "audit_block INDEXED BY audit_block_counts";
 
+/// All of a record.
+const RECORDS: &str = "seq, time_ms, kind, body, hash FROM audit";
+
 /// The blocks that are indexed: from 0 up to this number, which is not among them.
 fn indexed_blocks(sql: &Sql<'_>) -> Result<i64, StoreError> {
     let statement = "SELECT coalesce(max(block) + 1, 0) FROM audit_block
@@ -95,47 +98,71 @@ fn not_indexed(first: i64, end: i64) -> ChainBreak {
     }
 }
 
+/// Conditions that all must hold, with their values.
+#[derive(Clone)]
+struct Conditions {
+    text: String,
+    values: Vec<SqlValue>,
+}
+
+impl Conditions {
+    fn and(mut self, condition: &str, value: impl Into<SqlValue>) -> Self {
+        self.text += " AND ";
+        self.text += condition;
+        self.values.push(value.into());
+        self
+    }
+
+    fn select(&self, columns: &str) -> String {
+        format!("SELECT {columns} WHERE {}", self.text)
+    }
+}
+
 /// A filter, as conditions on the records and on the rows of blocks.
 pub(super) struct AuditSearch<'a> {
     filter: &'a AuditFilter,
-    /// Conditions on the records without the place to start at, with their values.
-    conditions: Vec<&'static str>,
-    values: Vec<SqlValue>,
-    /// The same for the rows of blocks.
-    block_conditions: Vec<&'static str>,
-    block_values: Vec<SqlValue>,
+    /// Without the place to start at.
+    records: Conditions,
+    blocks: Conditions,
 }
 
 impl<'a> AuditSearch<'a> {
     pub(super) fn new(filter: &'a AuditFilter) -> Self {
-        let mut search = Self {
-            filter,
-            conditions: vec!["TRUE"],
+        let mut records = Conditions {
+            text: "TRUE".to_owned(),
             values: Vec::new(),
-            block_conditions: vec!["agent_key = ?"],
-            block_values: vec![SqlValue::Text(match &filter.agent {
+        };
+        let mut blocks = records.clone().and(
+            "agent_key = ?",
+            match &filter.agent {
                 Some(agent) => format!("agent:{agent}"),
                 None => "all".to_owned(),
-            })],
-        };
+            },
+        );
         if let Some(agent) = &filter.agent {
-            search.conditions.push("agent = ?");
-            search.values.push(SqlValue::Text(agent.clone()));
+            records = records.and("agent = ?", agent.clone());
         }
-        if let Some(kind) = filter.kind {
-            let value = SqlValue::Text(kind.as_str().to_owned());
-            search.conditions.push("kind = ?");
-            search.values.push(value.clone());
-            search.block_conditions.push("kind = ?");
-            search.block_values.push(value);
+        if let Some(kind) = filter.kind.map(|kind| kind.as_str().to_owned()) {
+            records = records.and("kind = ?", kind.clone());
+            blocks = blocks.and("kind = ?", kind);
         }
         if let Some(since_ms) = filter.since_ms {
-            search.conditions.push("time_ms >= ?");
-            search.values.push(SqlValue::Integer(since_ms));
-            search.block_conditions.push("newest_ms >= ?");
-            search.block_values.push(SqlValue::Integer(since_ms));
+            records = records.and("time_ms >= ?", since_ms);
+            blocks = blocks.and("newest_ms >= ?", since_ms);
         }
-        search
+        Self {
+            filter,
+            records,
+            blocks,
+        }
+    }
+
+    /// The condition to start at a value of this column, and the order from there on.
+    fn walk(&self, column: &str) -> (String, String) {
+        match self.filter.order {
+            AuditOrder::OldestFirst => (format!("{column} >= ?"), column.to_owned()),
+            AuditOrder::NewestFirst => (format!("{column} <= ?"), format!("{column} DESC")),
+        }
     }
 
     /// The records that match, from the place to start at, in the order of the filter.
@@ -144,10 +171,10 @@ impl<'a> AuditSearch<'a> {
         sql: &Sql<'_>,
         limit: usize,
     ) -> Result<Vec<AuditRecord>, StoreError> {
-        let indexed = if self.conditions.len() > 1 {
-            indexed_blocks(sql)?
-        } else {
+        let indexed = if self.records.values.is_empty() {
             0 // Without conditions, all records in a row are the right ones.
+        } else {
+            indexed_blocks(sql)?
         };
         let mut found = Vec::new();
         match self.filter.order {
@@ -171,26 +198,17 @@ impl<'a> AuditSearch<'a> {
         limit: usize,
         found: &mut Vec<AuditRecord>,
     ) -> Result<(), StoreError> {
-        let (from, order) = match self.filter.order {
-            AuditOrder::OldestFirst => ("seq >= ?", "seq"),
-            AuditOrder::NewestFirst => ("seq <= ?", "seq DESC"),
-        };
-        let mut conditions = self.conditions.clone();
-        let mut values = self.values.clone();
+        let (from, order) = self.walk("seq");
+        let mut wanted = self.records.clone();
         if indexed > 0 {
-            conditions.push("seq > ?");
-            values.push(SqlValue::Integer(last_of(indexed)));
+            wanted = wanted.and("seq > ?", last_of(indexed));
         }
         if let Some(from_seq) = self.filter.from_seq {
-            conditions.push(from);
-            values.push(SqlValue::Integer(signed(from_seq)));
+            wanted = wanted.and(&from, signed(from_seq));
         }
         let left = limit - found.len();
-        let statement = format!(
-            "SELECT seq, time_ms, kind, body, hash FROM audit WHERE {} ORDER BY {order} LIMIT {left}",
-            conditions.join(" AND ")
-        );
-        found.extend(sql.all(&statement, params_from_iter(values), record)?);
+        let statement = format!("{} ORDER BY {order} LIMIT {left}", wanted.select(RECORDS));
+        found.extend(sql.all(&statement, params_from_iter(wanted.values), record)?);
         Ok(())
     }
 
@@ -207,26 +225,15 @@ impl<'a> AuditSearch<'a> {
         }
         let from_seq = self.filter.from_seq.map(signed);
         let from_block = from_seq.map(|seq| (seq - 1).max(0) / BLOCK_RECORDS.cast_signed());
-        let (from, order) = match self.filter.order {
-            AuditOrder::OldestFirst => ("block >= ?", "block"),
-            AuditOrder::NewestFirst => ("block <= ?", "block DESC"),
-        };
-        let mut conditions = self.block_conditions.clone();
-        let mut values = self.block_values.clone();
+        let (from, order) = self.walk("block");
+        let mut wanted = self.blocks.clone();
         if let Some(block) = from_block {
-            conditions.push(from);
-            values.push(SqlValue::Integer(block));
+            wanted = wanted.and(&from, block);
         }
-        let conditions = conditions.join(" AND ");
-        let blocks: Vec<i64> = sql.all(
-            &format!("SELECT DISTINCT block FROM {COUNTS} WHERE {conditions} ORDER BY {order}"),
-            params_from_iter(values),
-            |row| row.get(0),
-        )?;
-        let one_record = format!(
-            "SELECT seq, time_ms, kind, body, hash FROM audit WHERE {} AND seq = ?",
-            self.conditions.join(" AND ")
-        );
+        let statement = wanted.select(&format!("DISTINCT block FROM {COUNTS}"));
+        let statement = format!("{statement} ORDER BY {order}");
+        let values = params_from_iter(wanted.values);
+        let blocks: Vec<i64> = sql.all(&statement, values, |row| row.get(0))?;
         for block in blocks {
             for seq in self.numbers_in(sql, block)? {
                 let is_after_start = from_seq.is_none_or(|from| match self.filter.order {
@@ -236,9 +243,9 @@ impl<'a> AuditSearch<'a> {
                 if !is_after_start {
                     continue;
                 }
-                let number = SqlValue::Integer(seq);
-                let values = self.values.iter().chain([&number]);
-                found.extend(sql.optional(&one_record, params_from_iter(values), record)?);
+                let one = self.records.clone().and("seq = ?", seq);
+                let statement = one.select(RECORDS);
+                found.extend(sql.optional(&statement, params_from_iter(one.values), record)?);
                 if found.len() == limit {
                     return Ok(());
                 }
@@ -249,15 +256,12 @@ impl<'a> AuditSearch<'a> {
 
     /// The numbers of the records of a block that may match, in the order of the filter.
     fn numbers_in(&self, sql: &Sql<'_>, block: i64) -> Result<Vec<i64>, StoreError> {
-        let statement = format!(
-            "SELECT block * 1024 + 1 + position.value FROM audit_block, json_each(positions) AS position
-             WHERE {} AND block = ?",
-            self.block_conditions.join(" AND ")
+        let wanted = self.blocks.clone().and("block = ?", block);
+        let statement = wanted.select(
+            "block * 1024 + 1 + position.value FROM audit_block, json_each(positions) AS position",
         );
-        let number = SqlValue::Integer(block);
-        let values = self.block_values.iter().chain([&number]);
-        let mut numbers: Vec<i64> =
-            sql.all(&statement, params_from_iter(values), |row| row.get(0))?;
+        let values = params_from_iter(wanted.values);
+        let mut numbers: Vec<i64> = sql.all(&statement, values, |row| row.get(0))?;
         numbers.sort_unstable();
         if self.filter.order == AuditOrder::NewestFirst {
             numbers.reverse();
@@ -269,11 +273,11 @@ impl<'a> AuditSearch<'a> {
     pub(super) fn total(&self, sql: &Sql<'_>) -> Result<u64, StoreError> {
         let indexed = indexed_blocks(sql)?;
         let since_ms = SqlValue::Integer(self.filter.since_ms.unwrap_or(i64::MIN));
-        let conditions = self.block_conditions.join(" AND ");
+        let conditions = &self.blocks.text;
         let statement = format!(
             "SELECT coalesce(sum(records), 0) FROM {COUNTS} WHERE {conditions} AND oldest_ms >= ?"
         );
-        let values = || self.block_values.iter().chain([&since_ms]);
+        let values = || self.blocks.values.iter().chain([&since_ms]);
         let whole: i64 = sql.one(&statement, params_from_iter(values()), |row| row.get(0))?;
         // Blocks that are partly older: clocks are set back now and then.
         let statement = format!(
@@ -286,13 +290,9 @@ impl<'a> AuditSearch<'a> {
             Some(_) => sql.one(&statement, params_from_iter(partly), |row| row.get(0))?,
             None => 0,
         };
-        let statement = format!(
-            "SELECT count(*) FROM audit WHERE {} AND seq > ?",
-            self.conditions.join(" AND ")
-        );
-        let after = SqlValue::Integer(last_of(indexed));
-        let rest = self.values.iter().chain([&after]);
-        let rest: i64 = sql.one(&statement, params_from_iter(rest), |row| row.get(0))?;
+        let rest = self.records.clone().and("seq > ?", last_of(indexed));
+        let statement = rest.select("count(*) FROM audit");
+        let rest: i64 = sql.one(&statement, params_from_iter(rest.values), |row| row.get(0))?;
         Ok((whole + partly + rest).cast_unsigned())
     }
 }
