@@ -61,6 +61,7 @@ fn sample(rule: TextRule) -> &'static str {
         TextRule::Cidr => "10.0.0.0/8",
         TextRule::ByteSize => "512m",
         TextRule::Fingerprint => FINGERPRINT,
+        TextRule::BasePath => "/interlock",
     }
 }
 

@@ -32,6 +32,7 @@ fn approval(name: &str) -> PendingApproval {
         not_wider: Vec::new(),
         node: None,
         remote: None,
+        deliveries: Vec::new(),
     }
 }
 
