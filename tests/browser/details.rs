@@ -102,7 +102,17 @@ fn equal_plans_are_one_row_and_are_decided_alike_or_one_by_one() {
     browser.click(&format!("#card-{next} [data-word=allow-once]"));
     browser.until_sees("Run each of these 2 once, as it was shown?");
     assert_eq!(machine.pending().len(), 3);
+    // The second step takes no click in its first moment.
+    browser.until(
+        "a moment",
+        "new Promise((done) => setTimeout(() => done(true), 300))",
+    );
     browser.click(&format!("#card-{next} [data-act=confirm]"));
+    browser.until(
+        "its end",
+        &format!("document.querySelector('#card-{next} .outcome, #card-{next} .problem')"),
+    );
+    assert!(!browser.sees("not decided"), "{}", browser.text());
     eventually("both are decided", || machine.pending().len() == 1);
     let started = || {
         let records = machine.ok(&["audit", "log", "--kind", "run-started", "--json"]);

@@ -42,9 +42,10 @@ fn block(approval: &PendingApproval, paint: Paint, detail: ViewDetail) -> String
     let mut all = lines(approval, detail, columns);
     let mut out = paint.strong(&approval.short_id);
     if let Some(command) = heading(approval, columns) {
-        let shown = match approval.view.has_colors() {
-            true => paint.command(command),
-            false => command.to_owned(),
+        let shown = if approval.view.has_colors() {
+            paint.command(command)
+        } else {
+            command.to_owned()
         };
         out += &format!("  {shown}");
         all.remove(0);

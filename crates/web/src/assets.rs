@@ -116,25 +116,31 @@ fn compact(text: &str) -> String {
         if is_inside {
             is_comment = !line.contains("*/");
         }
-        let after = line.rsplit_once("*/").map_or("", |(_, after)| after.trim());
+        let after = line.split_once("*/").map_or("", |(_, after)| after.trim());
         let kept = match is_inside {
             // A declaration may stand behind the comment that gives its type.
             true => after,
             false if line.starts_with("//") => "",
             false => line,
         };
-        // A comment in the middle of a line is a type, which only readers need; it stays.
-        let kept = if begins && !after.is_empty() {
-            line
-        } else {
-            kept
-        };
+        let kept = without_types(kept);
         if !kept.is_empty() {
-            out.push_str(kept);
+            out.push_str(&kept);
             out.push('\n');
         }
     }
     out
+}
+
+/// A line without the types that comments in it give, which only readers need.
+fn without_types(line: &str) -> Cow<'_, str> {
+    let mut line = Cow::Borrowed(line);
+    while let Some((before, rest)) = line.split_once("/** @type ")
+        && let Some((_, after)) = rest.split_once("*/")
+    {
+        line = Cow::Owned(format!("{before}{}", after.trim_start()));
+    }
+    line
 }
 
 #[cfg(test)]
@@ -187,9 +193,8 @@ mod tests {
     #[test]
     fn compacting_keeps_code() {
         let text = "// a\n/** b\n * c */\n  const x = 1; // d\n/** @type {A} */ let y;\n";
-        assert_eq!(
-            compact(text),
-            "const x = 1; // d\n/** @type {A} */ let y;\n"
-        );
+        let casts = "/** @type {A} */ (x).y = f(/** @type {B} */ (z));\n";
+        assert_eq!(compact(casts), "(x).y = f((z));\n");
+        assert_eq!(compact(text), "const x = 1; // d\nlet y;\n");
     }
 }

@@ -34,7 +34,7 @@ pub fn shell(version: &str, base: &str) -> Markup {
                 link rel="manifest" href=(format!("{base}/manifest.webmanifest"));
                 link rel="apple-touch-icon" href=(asset("icon.svg"));
                 meta name="theme-color" content="#0b6bcb";
-                meta name="apple-mobile-web-app-capable" content="yes";
+                meta name="mobile-web-app-capable" content="yes";
                 link rel="stylesheet" href=(asset("app.css"));
                 link rel="modulepreload" href=(asset("live.js"));
                 link rel="modulepreload" href=(asset("inbox.js"));

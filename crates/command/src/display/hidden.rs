@@ -99,9 +99,8 @@ impl HiddenWord {
 
     fn finish(&mut self, found: &mut Vec<usize>) {
         let word = std::mem::take(self);
-        let is_suspect = |is_look_alike: bool| match word.has_ascii_letters {
-            true => true,
-            false => is_look_alike && !word.has_own_letters,
+        let is_suspect = |is_look_alike: bool| {
+            word.has_ascii_letters || (is_look_alike && !word.has_own_letters)
         };
         let foreign = word.foreign.iter();
         let suspect = foreign.filter(|(_, is_look_alike)| is_suspect(*is_look_alike));

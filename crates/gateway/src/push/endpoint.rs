@@ -72,7 +72,7 @@ impl PushEndpoint {
             Some(_) => host.ends_with(*service),
             None => host == **service,
         };
-        let is_known = port == 443 && SERVICES.iter().any(|service| is_service(&service));
+        let is_known = port == 443 && SERVICES.iter().any(is_service);
         if !is_named && !is_known {
             return Err(format!(
                 "{host} is no push service that is known: push.endpoints may name it"

@@ -69,9 +69,12 @@ async fn notify(gateway: Arc<Gateway>, approval: Arc<PendingApproval>) {
     }
     tokio::time::sleep(PATIENCE).await;
     let (reader, id) = (Arc::clone(&gateway), approval.id.clone());
-    let devices = blocking(move || match is_open(&reader, &id) {
-        true => subscribed(&reader),
-        false => Vec::new(),
+    let devices = blocking(move || {
+        if is_open(&reader, &id) {
+            subscribed(&reader)
+        } else {
+            Vec::new()
+        }
     });
     let devices = devices.await.unwrap_or_default();
     let sent = devices

@@ -80,10 +80,10 @@ async fn change(
             change.record_pairing(&record, now_ms())?;
             Ok::<_, StoreError>(true)
         });
-        match changed.map_err(store_failed)? {
-            true => Ok(PushChanged { subscribed: is_on }),
-            false => Err(no_device()),
+        if !changed.map_err(store_failed)? {
+            return Err(no_device());
         }
+        Ok(PushChanged { subscribed: is_on })
     })
     .await
 }

@@ -194,7 +194,9 @@ pub(super) async fn approval(
     let equal = wanted.texts("equal");
     let client = Arc::clone(context.client);
     let opened = work(context, move |gateway| {
-        let approval = find_approval(gateway, &id, secrets)?;
+        let mut approval = find_approval(gateway, &id, secrets)?;
+        let seen = seen_now(&client, &approval);
+        approval.deliveries.extend(seen.clone());
         let view = approval.view.bounded(CARD_BYTES);
         let is_whole = view.left_out_lines() == 0;
         client.show(&approval.id);
@@ -223,11 +225,13 @@ pub(super) async fn approval(
         let mut opened = page(card);
         opened.tickets = tickets;
         opened.digests = digests;
-        Ok((opened, approval))
+        Ok((opened, approval, seen))
     })
     .await;
-    let (opened, approval) = opened?;
-    note_seen(context, approval);
+    let (opened, approval, seen) = opened?;
+    if let Some(seen) = seen {
+        record_seen(context, approval, seen);
+    }
     Ok(opened)
 }
 
@@ -257,30 +261,28 @@ fn equals(
     read.filter(is_same).collect()
 }
 
-/// Records that an approver has opened it, once for each device, and tells the pages that show it. The
-/// reader does not wait for that.
-fn note_seen(context: Context<'_>, mut approval: PendingApproval) {
-    let client = context.client;
+/// The receipt of an approver who opens it, unless there is one of this device.
+fn seen_now(client: &Client, approval: &PendingApproval) -> Option<Delivery> {
     let surface = format!("web:{}", client.device.as_deref().unwrap_or("local"));
     let is_known = |one: &Delivery| one.surface == surface && one.state == DeliveryState::Seen;
     if approval.ended.is_some() || approval.deliveries.iter().any(is_known) {
-        return;
+        return None;
     }
-    let delivery = Delivery {
+    Some(Delivery {
         surface,
         state: DeliveryState::Seen,
         at_ms: i64::try_from(now_ms()).unwrap_or(i64::MAX),
         detail: Some(client.name().chars().take(100).collect()),
-    };
+    })
+}
+
+/// Records a receipt, and tells the pages that show the card. The reader does not wait for that.
+fn record_seen(context: Context<'_>, approval: PendingApproval, seen: Delivery) {
     let gateway = Arc::clone(context.gateway);
     tokio::task::spawn_blocking(move || {
         let store = gateway.dispatcher.host.store();
-        match store.record_delivery(&approval.id, &delivery) {
-            Ok(true) => {
-                approval.deliveries.push(delivery);
-                let pages = gateway.dispatcher.hub.approvers("");
-                tell_receipts(&pages, &approval);
-            }
+        match store.record_delivery(&approval.id, &seen) {
+            Ok(true) => tell_receipts(&gateway.dispatcher.hub.approvers(""), &approval),
             Ok(false) => {}
             // It may not be on the disk yet; then it was seen all the same, and is not recorded.
             Err(error) => tracing::debug!(%error, "a receipt was not recorded"),

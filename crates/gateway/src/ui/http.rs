@@ -130,10 +130,10 @@ async fn worker(State(doors): State<Doors>) -> Response {
             "default-src 'none'; connect-src 'self'; frame-ancestors 'none'",
         ),
     ];
-    match is_enabled(&doors) {
-        true => (headers, assets::worker()).into_response(),
-        false => not_found(),
+    if !is_enabled(&doors) {
+        return not_found();
     }
+    (headers, assets::worker()).into_response()
 }
 
 async fn manifest(State(doors): State<Doors>) -> Response {
@@ -141,10 +141,10 @@ async fn manifest(State(doors): State<Doors>) -> Response {
         (header::CONTENT_TYPE, "application/manifest+json"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    match is_enabled(&doors) {
-        true => (headers, assets::manifest(doors.gateway.ui.base())).into_response(),
-        false => not_found(),
+    if !is_enabled(&doors) {
+        return not_found();
     }
+    (headers, assets::manifest(doors.gateway.ui.base())).into_response()
 }
 
 /// The authority that signed the gateway's own certificate, for phones to install. It is no secret.
