@@ -64,7 +64,7 @@ pub struct NodeInvokeRequest {
 
 impl NodeInvokeRequest {
     /// The parameters of the command, typed; the error is the node's answer.
-    pub fn read<P: NodeCommand>(&self) -> Result<P, WireError> {
+    pub fn read<P: NodeCommandParams>(&self) -> Result<P, WireError> {
         let refuse = |why: &str| WireError::invalid(format!("Error: INVALID_REQUEST: {why}"));
         let text = self.params_json.as_deref();
         let text = text.ok_or_else(|| refuse("paramsJSON required"))?;
@@ -81,7 +81,7 @@ impl NodeInvokeRequest {
 
 /// The parameters of a command of a node. Unknown properties are not refused: gateways send what newer
 /// nodes know.
-pub trait NodeCommand: Serialize + DeserializeOwned {
+pub trait NodeCommandParams: Serialize + DeserializeOwned {
     /// The result, where it is made of nothing but the protocol's own types.
     type Answer: Serialize + DeserializeOwned;
 
@@ -90,7 +90,7 @@ pub trait NodeCommand: Serialize + DeserializeOwned {
 
 macro_rules! node_commands {
     ($($params:ident for $command:ident gives $answer:ty;)*) => {
-        $(impl NodeCommand for $params {
+        $(impl NodeCommandParams for $params {
             type Answer = $answer;
             const COMMAND: &'static str = $command;
         })*

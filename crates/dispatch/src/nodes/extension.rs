@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use interlock_wire::node::NodeCommand;
+use interlock_wire::node::NodeCommandParams;
 use interlock_wire::{Secret, WireError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -37,7 +37,7 @@ pub fn owner(dispatcher: &Dispatcher, node_id: &str) -> Secret {
 
 /// Asks a node that keeps sessions, and reads the answer. `waits` is how long the node was asked to
 /// wait.
-pub async fn ask<P: NodeCommand, T: DeserializeOwned>(
+pub async fn ask<P: NodeCommandParams, T: DeserializeOwned>(
     dispatcher: &Arc<Dispatcher>,
     node: &Node,
     params: &P,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interlock_wire::node::{DEFAULT_INVOKE_TIMEOUT_MS, NodeCommand, NodeInvokeRequest};
+use interlock_wire::node::{DEFAULT_INVOKE_TIMEOUT_MS, NodeCommandParams, NodeInvokeRequest};
 use interlock_wire::params::NodeInvokeResult;
 use interlock_wire::{Event, WireError, event, refusal};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub struct NodeInvocation<'a> {
 
 impl NodeInvocation<'static> {
     /// A command whose answer may take so long. It is carried out once, whatever is sent again.
-    pub fn of<P: NodeCommand>(params: &P, timeout: Duration) -> Result<Self, WireError> {
+    pub fn of<P: NodeCommandParams>(params: &P, timeout: Duration) -> Result<Self, WireError> {
         let params = serde_json::to_value(params);
         let params = params.map_err(|error| WireError::unavailable(error.to_string()))?;
         Ok(Self {
@@ -90,7 +90,7 @@ impl Nodes {
     }
 
     /// The same for a command whose answer is typed; `Err` of the answer is why it cannot be read.
-    pub async fn invoke_typed<P: NodeCommand>(
+    pub async fn invoke_typed<P: NodeCommandParams>(
         &self,
         node: &Node,
         params: &P,
