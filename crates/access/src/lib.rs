@@ -160,7 +160,7 @@ impl SecretAccess {
         self.mode != GatewayAuthMode::None
     }
 
-    /// What a presented secret proves. The error is [`Refused::Wrong`] or [`Refused::Limited`]; a
+    /// What a presented secret proves. The error is [`RefusedCaller::Wrong`] or [`RefusedCaller::Limited`]; a
     /// caller that proves nothing else then is counted by [`failed`](Self::failed).
     ///
     /// Reads the store: not for the thread of the network.

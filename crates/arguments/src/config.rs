@@ -39,6 +39,10 @@ impl ConfigCommand {
 
 #[derive(Debug, Args)]
 pub struct ConfigGetArguments {
+    #[allow(
+        rustdoc::broken_intra_doc_links,
+        reason = "a help text is shown as it stands"
+    )]
     /// The key, such as agents.list[0].tools.exec.node [default: everything]
     #[arg(value_name = "KEY")]
     pub key: Option<String>,

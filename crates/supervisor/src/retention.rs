@@ -63,7 +63,7 @@ pub fn list(place: &SupervisorPaths, living: &[String]) -> Vec<ListedSession> {
     all
 }
 
-/// The run that this process, which [`Origin::Run`](super::Origin::Run) names, belongs to. A run is
+/// The run that this process, which [`PeerOrigin::Run`](super::PeerOrigin::Run) names, belongs to. A run is
 /// not recorded in its first moments; `None` too where it is unknown which run it is.
 pub fn served_by(place: &SupervisorPaths, shim: i32) -> Option<SessionRecord> {
     let running = each(place).filter(|(_, status)| status.outcome == SessionOutcome::Running);

@@ -1,5 +1,9 @@
 //! A machine of its own for every test: a home, a state directory, programs in a PATH directory
 //! and an empty environment, so that output is the same everywhere.
+//!
+//! What tests of several crates share: [`Machine`] calls the real program, `ws`, `mcp`, `node_pair` and
+//! `browser` are clients of a real gateway, `supervised` and `plans` start real runs. Only tests and
+//! benchmarks use it. Start reading at [`Machine`].
 
 // A test that cannot go on fails where it stands, and its machines are never printed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -3,13 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::error::{ErrorCode, WireError};
 use crate::json::{duplicate_key, duplicate_key_message};
-use crate::params::Params;
-use crate::schema::ObjectSchema;
+
+use extension::{
+    ExplainAsked, INTERLOCK_END, INTERLOCK_EXPLAIN, INTERLOCK_POLICY, INTERLOCK_PROCESS,
+    INTERLOCK_READ, INTERLOCK_RUN, PolicyAsked, ProcessCall, RunEnd, RunGone, RunOrder, RunRead,
+    RunStarted,
+};
 
 mod command;
 pub mod extension;
@@ -59,7 +64,7 @@ pub struct NodeInvokeRequest {
 
 impl NodeInvokeRequest {
     /// The parameters of the command, typed; the error is the node's answer.
-    pub fn read<P: Params>(&self) -> Result<P, WireError> {
+    pub fn read<P: NodeCommandParams>(&self) -> Result<P, WireError> {
         let refuse = |why: &str| WireError::invalid(format!("Error: INVALID_REQUEST: {why}"));
         let text = self.params_json.as_deref();
         let text = text.ok_or_else(|| refuse("paramsJSON required"))?;
@@ -74,24 +79,48 @@ impl NodeInvokeRequest {
     }
 }
 
-/// Properties of commands of a node are not refused when they are unknown: gateways send what newer
-/// nodes know. Only types are checked.
-macro_rules! command_params {
-    ($($name:ident for $command:expr;)*) => {
-        $(impl Params for $name {
-            type Answer = Value;
-            const METHOD: &'static str = $command;
-            const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
+/// The parameters of a command of a node. Unknown properties are not refused: gateways send what newer
+/// nodes know.
+pub trait NodeCommandParams: Serialize + DeserializeOwned {
+    /// The result, where it is made of nothing but the protocol's own types.
+    type Answer: Serialize + DeserializeOwned;
+
+    const COMMAND: &'static str;
+}
+
+macro_rules! node_commands {
+    ($($params:ident for $command:ident gives $answer:ty;)*) => {
+        $(impl NodeCommandParams for $params {
+            type Answer = $answer;
+            const COMMAND: &'static str = $command;
         })*
     };
 }
 
-command_params! {
-    SystemRun for SYSTEM_RUN;
-    SystemRunPrepare for SYSTEM_RUN_PREPARE;
-    SystemWhich for SYSTEM_WHICH;
-    SystemExecApprovalsGet for SYSTEM_EXEC_APPROVALS_GET;
-    SystemExecApprovalsSet for SYSTEM_EXEC_APPROVALS_SET;
+node_commands! {
+    SystemRun for SYSTEM_RUN gives SystemRunResult;
+    SystemRunPrepare for SYSTEM_RUN_PREPARE gives SystemRunPrepared;
+    SystemWhich for SYSTEM_WHICH gives SystemWhichResult;
+    SystemExecApprovalsGet for SYSTEM_EXEC_APPROVALS_GET gives ExecApprovalsSnapshot;
+    SystemExecApprovalsSet for SYSTEM_EXEC_APPROVALS_SET gives ExecApprovalsSnapshot;
+    RunOrder for INTERLOCK_RUN gives RunStarted;
+    RunEnd for INTERLOCK_END gives RunGone;
+    // Sessions, policies and verdicts are not the protocol's own: the two ends know them.
+    RunRead for INTERLOCK_READ gives Value;
+    ProcessCall for INTERLOCK_PROCESS gives Value;
+    PolicyAsked for INTERLOCK_POLICY gives Value;
+    ExplainAsked for INTERLOCK_EXPLAIN gives Value;
+}
+
+/// Reads a field of a node of another version: a value of another type counts as absent, and does not
+/// make the other fields unreadable.
+fn lenient_node_field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned + Default,
+{
+    let value = Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 /// The parameters of `system.run`, and all that a gateway hands on.
@@ -228,29 +257,30 @@ pub struct SystemRunPrepared {
     pub interlock: Option<extension::PlanNotes>,
     /// Sent by newer foreign nodes: the policy in force there, and whether *always* would be
     /// stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exec_policy: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allow_always_coverage: Option<Value>,
+    #[serde(
+        default,
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub exec_policy: Option<PlanExecPolicy>,
+    #[serde(
+        default,
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub allow_always_coverage: Option<AllowAlwaysCoverage>,
 }
 
 impl SystemRunPrepared {
     /// Whether the node would store what *always* means, as far as it says.
     pub fn keeps_always(&self) -> bool {
-        let asks_always = |policy: &Value| policy.get("ask").is_some_and(|ask| ask == "always");
-        let stores_nothing = |coverage: &Value| {
-            coverage
-                .get("complete")
-                .is_some_and(|complete| complete == false)
-        };
         match &self.interlock {
             Some(notes) => !notes.always.is_empty(),
             None => {
+                let asks_always = |policy: &PlanExecPolicy| policy.ask == "always";
+                let coverage = self.allow_always_coverage.as_ref();
                 !self.exec_policy.as_ref().is_some_and(asks_always)
-                    && !self
-                        .allow_always_coverage
-                        .as_ref()
-                        .is_some_and(stores_nothing)
+                    && coverage.is_none_or(|coverage| coverage.complete)
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use interlock_wire::params::Params;
+use interlock_wire::node::NodeCommandParams;
 use interlock_wire::{Secret, WireError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -37,21 +37,13 @@ pub fn owner(dispatcher: &Dispatcher, node_id: &str) -> Secret {
 
 /// Asks a node that keeps sessions, and reads the answer. `waits` is how long the node was asked to
 /// wait.
-pub async fn ask<P: Params, T: DeserializeOwned>(
+pub async fn ask<P: NodeCommandParams, T: DeserializeOwned>(
     dispatcher: &Arc<Dispatcher>,
     node: &Node,
     params: &P,
     waits: Duration,
 ) -> Result<T, WireError> {
-    let value =
-        serde_json::to_value(params).map_err(|error| WireError::unavailable(error.to_string()))?;
-    let invocation = NodeInvocation {
-        command: P::METHOD,
-        params: Some(value),
-        timeout: Some(waits.saturating_add(MARGIN)),
-        node_timeout_ms: None,
-        idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
-    };
+    let invocation = NodeInvocation::of(params, waits.saturating_add(MARGIN))?;
     let (payload, text) = dispatcher.nodes.invoke(node, invocation).await?;
     if text.is_some_and(|text| text.len() > MAX_ANSWER) {
         return Err(invalid("it is too long"));

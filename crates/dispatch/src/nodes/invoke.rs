@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use interlock_wire::node::NodeInvokeRequest;
+use interlock_wire::node::{DEFAULT_INVOKE_TIMEOUT_MS, NodeCommandParams, NodeInvokeRequest};
 use interlock_wire::params::NodeInvokeResult;
 use interlock_wire::{Event, WireError, event, refusal};
 use serde_json::Value;
@@ -25,6 +25,21 @@ pub struct NodeInvocation<'a> {
     /// Sent to the node.
     pub node_timeout_ms: Option<u64>,
     pub idempotency_key: Option<String>,
+}
+
+impl NodeInvocation<'static> {
+    /// A command whose answer may take so long. It is carried out once, whatever is sent again.
+    pub fn of<P: NodeCommandParams>(params: &P, timeout: Duration) -> Result<Self, WireError> {
+        let params = serde_json::to_value(params);
+        let params = params.map_err(|error| WireError::unavailable(error.to_string()))?;
+        Ok(Self {
+            command: P::COMMAND,
+            params: Some(params),
+            timeout: Some(timeout),
+            node_timeout_ms: None,
+            idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
+        })
+    }
 }
 
 /// A caller waits for the answer to one invocation.
@@ -72,6 +87,19 @@ impl Nodes {
         invocation: NodeInvocation<'_>,
     ) -> Result<(Value, Option<String>), WireError> {
         self.invoke_unthanked(node, invocation).await.0
+    }
+
+    /// The same for a command whose answer is typed; `Err` of the answer is why it cannot be read.
+    pub async fn invoke_typed<P: NodeCommandParams>(
+        &self,
+        node: &Node,
+        params: &P,
+    ) -> Result<serde_json::Result<P::Answer>, WireError> {
+        let usual = Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS);
+        let (payload, _) = self
+            .invoke(node, NodeInvocation::of(params, usual)?)
+            .await?;
+        Ok(serde_json::from_value(payload))
     }
 
     /// The same; the node keeps its answer until the other value is dropped.

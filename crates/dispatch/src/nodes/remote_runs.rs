@@ -13,9 +13,9 @@ use interlock_sessions::{EndedSession, Followed, SessionStatus};
 use interlock_store::{NullableField, RecordedOutcome, RecordedStatus};
 use interlock_supervisor::names;
 use interlock_wire::WireError;
-use interlock_wire::node::extension::{EndHow, GoneState, RunEnd, RunGone, RunRead};
-use serde::Deserialize;
-use serde_json::Value;
+use interlock_wire::node::extension::{
+    EndHow, GoneState, RunEnd, RunGone, RunGoneOutcome, RunRead,
+};
 
 use super::extension::{ask, node_code, owner};
 use super::{Node, Nodes};
@@ -208,8 +208,7 @@ pub fn never() -> RecordedOutcome {
 }
 
 /// What a node remembers of a run, as far as it makes sense.
-pub fn reported_outcome(outcome: &Value) -> Option<RecordedOutcome> {
-    let said = ReportedOutcome::deserialize(outcome).ok()?;
+pub fn reported_outcome(said: &RunGoneOutcome) -> Option<RecordedOutcome> {
     let status = [
         RecordedStatus::Exited,
         RecordedStatus::NotStarted,
@@ -217,29 +216,17 @@ pub fn reported_outcome(outcome: &Value) -> Option<RecordedOutcome> {
         RecordedStatus::TimedOut,
     ]
     .into_iter()
-    .find(|known| said.status == known.as_str())?;
+    .find(|known| said.status.as_deref() == Some(known.as_str()))?;
     Some(RecordedOutcome {
-        duration_ms: said.duration_ms.as_i64(),
-        exit_code: match said.exit_code.as_i64() {
+        duration_ms: said.duration_ms,
+        exit_code: match said.exit_code {
             Some(code) => NullableField::Value(code),
             None => NullableField::Absent,
         },
-        output_bytes: said.output_bytes.as_i64(),
-        signal: said.signal.as_i64(),
+        output_bytes: said.output_bytes,
+        signal: said.signal,
         ..RecordedOutcome::new(status)
     })
-}
-
-/// The outcome as a node sends it. A field that is not what it should be is ignored; it does not
-/// make the others unreadable.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ReportedOutcome {
-    duration_ms: Value,
-    exit_code: Value,
-    output_bytes: Value,
-    signal: Value,
-    status: Value,
 }
 
 /// The node, if it is there and may be asked.

@@ -24,17 +24,15 @@ use interlock_policy::{Ask, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::extension::ForwardedCallFacts;
 use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare,
-    SystemRunPrepared,
+    Denial, SYSTEM_RUN_PREPARE, SystemRun, SystemRunPrepare, SystemRunPrepared,
 };
-use serde_json::json;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart};
 use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
 use super::{CallError, ToolCall};
 use crate::dispatcher::Dispatcher;
 use crate::nodes::extension::NodeErrorText;
-use crate::nodes::{Node, NodeInvocation, approval as wire_approval, choose};
+use crate::nodes::{Node, approval as wire_approval, choose};
 use crate::work::blocking;
 use foreign_command::ForeignCommand;
 
@@ -310,15 +308,9 @@ impl NodeRun {
                 "{DENIED}: the node makes no plans, so no approver can be asked"
             )));
         }
-        let invocation = NodeInvocation {
-            command: SYSTEM_RUN_PREPARE,
-            params: Some(json!(prepare)),
-            timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
-            node_timeout_ms: None,
-            idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
-        };
-        let (payload, _) = self.dispatcher.nodes.invoke(&self.node, invocation).await?;
-        let prepared: SystemRunPrepared = serde_json::from_value(payload).map_err(|error| {
+        let nodes = &self.dispatcher.nodes;
+        let prepared = nodes.invoke_typed(&self.node, &prepare).await?;
+        let prepared = prepared.map_err(|error| {
             WireError::unavailable(format!("the node's plan cannot be read: {error}"))
         })?;
         let plan = &prepared.plan;

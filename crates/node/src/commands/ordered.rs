@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+use interlock_approvals::RecordedOutcome;
 use interlock_host::{NoSession, Yield};
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_sessions::{Followed, Process, ProcessCaller, SessionStatus, owner_digest};
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::{
-    EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunOrder, RunRead,
-    RunStarted,
+    EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunGoneOutcome, RunOrder,
+    RunRead, RunStarted,
 };
 use interlock_wire::{Secret, WireError};
 
@@ -164,7 +165,7 @@ pub(crate) fn end(
                 NoSession::Never => gone(GoneState::Never, None),
                 NoSession::Starting => gone(GoneState::Starting, None),
                 NoSession::Over(outcome) => {
-                    gone(GoneState::Over, outcome.map(|outcome| outcome.to_value()))
+                    gone(GoneState::Over, outcome.map(|outcome| remembered(*outcome)))
                 }
             };
         }
@@ -176,6 +177,20 @@ pub(crate) fn end(
     };
     done.map_err(|error| failed(&error))?;
     gone(GoneState::Done, None)
+}
+
+/// What the record of this host says of the end of a run, for its gateway.
+fn remembered(outcome: RecordedOutcome) -> RunGoneOutcome {
+    RunGoneOutcome {
+        code: outcome.code.map(Into::into),
+        duration_ms: outcome.duration_ms,
+        exit_code: outcome.exit_code.value().copied(),
+        message: outcome.message.map(Into::into),
+        output_bytes: outcome.output_bytes,
+        session: outcome.session.value().cloned(),
+        signal: outcome.signal,
+        status: outcome.status.map(|status| status.as_str().to_owned()),
+    }
 }
 
 /// By what sessions of this gateway are known.

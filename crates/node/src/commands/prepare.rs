@@ -103,11 +103,13 @@ pub(crate) fn prepare(
         prepared.note(&call.agent, &plan.command_text, is_allowed);
     }
     let notes = gateway.is_interlock.then(|| json!(prepared.notes()));
+    let policy = policy.map(|policy| (policy.exec_policy, policy.coverage));
+    let (exec_policy, allow_always_coverage) = policy.unzip();
     Ok(SystemRunPrepared {
         plan,
         interlock: notes.and_then(|notes| serde_json::from_value(notes).ok()),
-        exec_policy: policy.as_ref().map(|policy| json!(policy.exec_policy)),
-        allow_always_coverage: policy.as_ref().map(|policy| json!(policy.coverage)),
+        exec_policy,
+        allow_always_coverage,
     })
 }
 

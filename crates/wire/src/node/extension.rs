@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::SystemRun;
-use crate::params::Params;
-use crate::schema::ObjectSchema;
+use super::{SystemRun, lenient_node_field};
 use crate::secret::Secret;
 
 /// The capability of a node and the product of a gateway.
@@ -184,8 +182,59 @@ pub enum EndHow {
 pub struct RunGone {
     pub state: GoneState,
     /// How it ended, where it was over already and that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Value>,
+    #[serde(
+        default,
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub outcome: Option<RunGoneOutcome>,
+}
+
+/// How a run ended, as its node remembers it. A field that is not what it should be is ignored.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RunGoneOutcome {
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub code: Option<String>,
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub duration_ms: Option<i64>,
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub exit_code: Option<i64>,
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub message: Option<String>,
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub output_bytes: Option<i64>,
+    /// The name of its background session, on the node.
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub session: Option<String>,
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub signal: Option<i64>,
+    #[serde(
+        deserialize_with = "lenient_node_field",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub status: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -277,23 +326,4 @@ pub struct ExplainAsked {
 #[serde(rename_all = "camelCase")]
 pub struct RunHasEnded {
     pub run_id: String,
-}
-
-macro_rules! extension_params {
-    ($($name:ident for $command:expr;)*) => {
-        $(impl Params for $name {
-            type Answer = Value;
-            const METHOD: &'static str = $command;
-            const SHAPE: ObjectSchema = ObjectSchema { fields: &[], open: true };
-        })*
-    };
-}
-
-extension_params! {
-    RunOrder for INTERLOCK_RUN;
-    RunRead for INTERLOCK_READ;
-    RunEnd for INTERLOCK_END;
-    ProcessCall for INTERLOCK_PROCESS;
-    PolicyAsked for INTERLOCK_POLICY;
-    ExplainAsked for INTERLOCK_EXPLAIN;
 }

@@ -4,13 +4,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lenient_node_field;
+
 /// More rules than this are not sent with a plan: every approval of it would carry them.
 pub const MAX_SNAPSHOT_RULES: usize = 1_000;
 
 /// The levels of the node: `execPolicy` in the answer to `system.run.prepare`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PlanExecPolicy {
+    #[serde(deserialize_with = "lenient_node_field")]
     pub security: String,
+    #[serde(deserialize_with = "lenient_node_field")]
     pub ask: String,
 }
 
@@ -18,9 +23,15 @@ pub struct PlanExecPolicy {
 /// offers *always* only where the coverage is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AllowAlwaysCoverage {
-    /// Whether the patterns cover all of the command.
+    /// Whether the patterns cover all of the command; a node that does not say may store them.
+    #[serde(default = "covers_all")]
     pub complete: bool,
+    #[serde(default, deserialize_with = "lenient_node_field")]
     pub patterns: Vec<CoveredPattern>,
+}
+
+fn covers_all() -> bool {
+    true
 }
 
 /// One entry that *always* would store.

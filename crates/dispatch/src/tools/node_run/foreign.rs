@@ -6,7 +6,7 @@
 //! asked or nothing runs. Deny rules of the gateway are judged here, on the words of the command.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{EndListener, now_ms};
@@ -15,14 +15,10 @@ use interlock_policy::{
     PolicySource as LevelSource, RunRequest, Security, evaluate,
 };
 use interlock_programs::VirtualHost;
-use interlock_wire::node::{
-    DEFAULT_INVOKE_TIMEOUT_MS, Denial, ExecApprovalsSnapshot, SYSTEM_EXEC_APPROVALS_GET, SystemRun,
-};
-use serde_json::json;
+use interlock_wire::node::{Denial, SYSTEM_EXEC_APPROVALS_GET, SystemExecApprovalsGet, SystemRun};
 
 use super::foreign_command::{dropped_variables, source};
 use super::{GatewayLevels, NodeAttempt, NodeRun, refusals};
-use crate::nodes::NodeInvocation;
 use crate::nodes::run_events::{NodeRunEvent, notify_later};
 use crate::nodes::system_run::{MARGIN, NodeRunRequest, run_to_end as run_on_node};
 use crate::tools::pipeline::OutcomeReceiver;
@@ -273,20 +269,9 @@ impl NodeRun {
         if !self.may(SYSTEM_EXEC_APPROVALS_GET) {
             return None;
         }
-        let invocation = NodeInvocation {
-            command: SYSTEM_EXEC_APPROVALS_GET,
-            params: Some(json!({})),
-            timeout: Some(Duration::from_millis(DEFAULT_INVOKE_TIMEOUT_MS)),
-            node_timeout_ms: None,
-            idempotency_key: Some(uuid::Uuid::new_v4().to_string()),
-        };
-        let (payload, _) = self
-            .dispatcher
-            .nodes
-            .invoke(&self.node, invocation)
-            .await
-            .ok()?;
-        let snapshot: ExecApprovalsSnapshot = serde_json::from_value(payload).ok()?;
+        let nodes = &self.dispatcher.nodes;
+        let asked = SystemExecApprovalsGet::default();
+        let snapshot = nodes.invoke_typed(&self.node, &asked).await.ok()?.ok()?;
         // Written by another program, which may say more than is known here.
         let (document, _) = Document::import(&snapshot.file).ok()?;
         let layer = Layer::of_document(&document, &self.call.agent);
