@@ -296,7 +296,7 @@ impl McpClient for HttpClient {
         let messages = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
         messages
             .filter(is_answer)
-            .last()
+            .reduce(|_, last| last)
             .unwrap_or_else(|| panic!("{headers:?} {body}"))
     }
 }
