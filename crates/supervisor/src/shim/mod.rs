@@ -7,7 +7,7 @@
 //!
 //! It has one run at a time. It takes another one only of the same agent, and only if the last left
 //! nothing behind that a new process would not have: no process, no conversation, no terminal, no
-//! limits, and nothing that the run has set on this process itself.
+//! limits, no sandbox, and nothing that the run has set on this process itself.
 
 mod confinement;
 mod conversation;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use interlock_engine::{
     AuthorizationKey, Leftovers, OpenedPlan, Settings, Signal, StartError, tree,
 };
-use interlock_plan::{PlanStdin, RunPlan};
+use interlock_plan::{PlanShield, PlanStdin, RunPlan};
 use interlock_transcript::{
     SessionRecord, TranscriptError, TranscriptLimits, TranscriptWriter, screen,
 };
@@ -218,7 +218,9 @@ fn is_as_new(live: &Live, over: &RunRemains, confinement: &Confinement) -> bool 
     over.survivors == 0
         && over.left_alone.is_empty()
         && live.is_quiet()
-        && live.record().is_some_and(|record| !record.pty)
+        && live.record().is_some_and(|record| {
+            !record.pty && record.shield != Some(PlanShield::Sandbox)
+        })
         && confinement.is_unlimited()
         && !confinement.was_left()
         && tree::renew_process()
