@@ -67,6 +67,8 @@ pub struct SandboxPlan {
     pub scope: String,
     /// The name of the scope's directory: a hash, since ids never become paths.
     pub scope_id: String,
+    /// On the host. A run holds it, so that it is not removed meanwhile.
+    pub scope_directory: String,
     pub view: SandboxView,
     pub workspace_access: WorkspaceAccess,
     /// The canonical path on the host.

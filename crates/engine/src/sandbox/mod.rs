@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use interlock_plan::{RunPlan, SandboxPlan, SandboxUser};
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::process::{
     Gid, Pid, PidfdFlags, Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions, WaitOptions,
 };
@@ -54,6 +54,8 @@ pub struct RunSandbox {
     /// The engine's side of the run's terminal, until it is taken.
     terminal: Mutex<Option<OwnedFd>>,
     filter: Vec<FilterInstruction>,
+    /// Keeps the directory of the scope from being removed.
+    _scope: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -83,6 +85,8 @@ impl RunSandbox {
         let filter = filter::program(sandbox.unix_sockets)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
+        let scope = hold_scope(&sandbox.scope_directory)
+            .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
         let maker = start_maker(sandbox, has_terminal, of_maker)
             .map_err(|error| format!("starting its first process: {error}"))?;
@@ -118,6 +122,7 @@ impl RunSandbox {
             _link: link,
             terminal: Mutex::new(terminal),
             filter,
+            _scope: scope,
         })
     }
 
@@ -187,6 +192,13 @@ impl Drop for RunSandbox {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn hold_scope(directory: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = above_standard(rustix::fs::open(directory, flags, Mode::empty())?)?;
+    rustix::fs::flock(&held, FlockOperation::NonBlockingLockShared)?;
+    Ok(held)
 }
 
 /// The maker names process 1, and process 1 hands over its namespaces.
