@@ -310,6 +310,9 @@ pub struct ExecArguments {
     /// The node to run it on: id, name, address or the beginning of the id; means --host node
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
+    /// Run it in a sandbox, also where the config has none: this directory read-only, no network
+    #[arg(long, conflicts_with_all = ["host", "node"])]
+    pub sandbox: bool,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

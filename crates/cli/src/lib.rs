@@ -27,6 +27,9 @@ pub fn main() -> ExitCode {
     if let Some(code) = commands::guard::run() {
         return code;
     }
+    if let Some(code) = commands::sandbox::become_init() {
+        return code;
+    }
     quiet_describer();
     let arguments = Arguments::read();
     let json = arguments.wants_json();

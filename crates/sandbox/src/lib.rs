@@ -16,5 +16,5 @@ mod view;
 
 pub use error::SandboxError;
 pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
-pub use standing::{SandboxStanding, standing_of};
+pub use standing::{SandboxStanding, standing_of, time_limit};
 pub use view::{PreparedSandbox, SandboxRequest, prepare_sandbox};

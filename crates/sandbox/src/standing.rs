@@ -1,5 +1,7 @@
 //! Whether a conversation is sandboxed, by config alone.
 
+use std::time::Duration;
+
 use interlock_config::types::Sandbox;
 use interlock_config::{Config, LayeredSettings as _, SandboxMode};
 
@@ -41,6 +43,12 @@ pub fn standing_of(config: &Config, agent: &str, session_key: &str) -> SandboxSt
         }
         SandboxMode::NonMain | SandboxMode::All => SandboxStanding::Active(Box::new(settings)),
     }
+}
+
+/// How long a sandboxed run of an agent may take, by the sandbox's own limit.
+pub fn time_limit(config: &Config, agent: &str) -> Option<Duration> {
+    let seconds = settings_of(config, agent).limits.timeout?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// The agent's own settings over the defaults.

@@ -535,14 +535,15 @@ impl<'a> Builder<'a> {
                 format!("{workspace}{rest}")
             }
             (_, Some(rest), _) => format!("{scratch}{rest}"),
+            // A call that names nothing starts in the workspace, which is not shown.
+            (WorkspaceAccess::None, None, _) => match below(&workspace, cwd) {
+                Some(rest) => format!("{scratch}{rest}"),
+                None => cwd.to_owned(),
+            },
             _ => cwd.to_owned(),
         };
         let real = std::fs::canonicalize(&named).map_err(|_| outside())?;
         let real = text(&real)?;
-        // A call that names nothing starts in the workspace, which may not be shown.
-        if self.access == WorkspaceAccess::None && real == workspace {
-            return Ok(scratch);
-        }
         let is_shown = |mount: &SandboxMount| match mount {
             SandboxMount::Bind { source, reason, .. } => {
                 let is_own = *source == workspace || *source == scratch;

@@ -102,6 +102,9 @@ pub struct Manner {
     /// How long a finished session is kept.
     pub cleanup_ms: u64,
     pub max_spool_bytes: u64,
+    /// A run that writes more is ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_bytes: Option<u64>,
 }
 
 impl Default for Manner {
@@ -117,6 +120,7 @@ impl Default for Manner {
             limits: RunLimits::default(),
             cleanup_ms: 1_800_000,
             max_spool_bytes: 1 << 30,
+            max_output_bytes: None,
         }
     }
 }

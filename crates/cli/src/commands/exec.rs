@@ -21,8 +21,8 @@ use interlock_config::Host;
 use interlock_engine::{RunStatus, Signal};
 use interlock_host::process::{ProcessCaller, ProcessError};
 use interlock_host::{
-    EndListener, Exec, ExecError, ExecRequest, LocalHost, Route, RunTicket, Running, Yield,
-    host_named, route,
+    EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace, Route, RunTicket, Running,
+    Yield, host_named,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
@@ -34,8 +34,7 @@ use signal_hook::iterator::Signals;
 use super::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
 use super::process::attach::{self, AttachBegin, AttachEnd, DetachKey, attach};
 use super::{
-    CommandOutcome, agent_id, caller_context, configured_host, known_agent, open, request,
-    supervisor,
+    CommandOutcome, agent_id, caller_context, known_agent, open, request, routed, supervisor,
 };
 use crate::args::{ExecArguments, StateArguments};
 use crate::failure::Failure;
@@ -56,13 +55,17 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     agent_id(&arguments.agent)?;
     let host = open(state)?;
     if RemoteGateway::followed(state, &host)?.is_some() {
+        if all.sandbox {
+            let message = "--sandbox is for this machine: the gateway elsewhere has a sandbox of its own";
+            return Err(Failure::usage("HOST_CONFLICT", message));
+        }
         // That gateway knows its agents, and where their commands run.
         let agent = agent_id(&arguments.agent)?;
         return node::run(state, &host, all, &agent, asked_host(all)?);
     }
     let agent = known_agent(&host, &arguments.agent)?;
-    match routed(state, &host, all, &agent)? {
-        Route::Gateway => {}
+    match checked_route(state, &host, all, &agent)? {
+        Route::Gateway | Route::Sandbox => {}
         Route::Node => return node::run(state, &host, all, &agent, Some(Host::Node)),
     }
     let is_input_passed = input::is_passed(&host, &agent, all)?;
@@ -103,6 +106,10 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         show_chars: (!arguments.json).then_some(0),
         requester,
         runs_later: false,
+        place: RequestedPlace {
+            host: asked_host(all)?,
+            needs_sandbox: all.sandbox,
+        },
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
     let mut signals = approval_wait::ending_signals()?;
@@ -217,15 +224,17 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
 }
 
 /// Where it runs: by the same rule as a call of the gateway's tool.
-fn routed(
+fn checked_route(
     state: &StateArguments,
     host: &LocalHost,
     all: &ExecArguments,
     agent: &AgentId,
 ) -> Result<Route, Failure> {
     let asked = asked_host(all)?;
-    let configured = configured_host(host, agent)?;
-    route(asked, configured).map_err(|refused| {
+    if all.sandbox {
+        return Ok(Route::Sandbox);
+    }
+    routed(host, agent, asked)?.map_err(|refused| {
         let look = state.in_command("interlock config get");
         let hint = format!("{}; look at it: {look}", refused.remedy());
         Failure::refused(refused.code(), refused.to_string()).with_hint(hint)

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
-use interlock_host::{Route, RouteRefusal, plan_shield, route};
+use interlock_host::{Route, RouteRefusal, plan_shield};
 use interlock_policy::{
     AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
     evaluate, quote,
@@ -16,7 +16,7 @@ use interlock_rules::SessionLevels;
 use serde::Serialize;
 
 use super::{
-    CommandOutcome, agent_id, caller_context, configured_host, known_agent, open, request,
+    CommandOutcome, agent_id, caller_context, routed, known_agent, open, request,
 };
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::output::{self, Paint};
@@ -61,7 +61,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
     let unbound = exec.unbound_approvals;
     let approval = ExplainedApproval::of(&evaluation.verdict, unbound);
     let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
-    let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
+    let elsewhere = elsewhere(routed(&host, &agent, None)?);
     if arguments.json {
         let mut explanation = Explanation::new(
             &shown,
@@ -122,6 +122,10 @@ fn without_secrets(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
     match routed {
         Ok(Route::Gateway) => None,
+        Ok(Route::Sandbox) => {
+            let text = "the agent's commands run in its sandbox, by the policy of tools.sandbox.exec (interlock sandbox explain)";
+            Some(text.to_owned())
+        }
         Ok(Route::Node) => {
             let text = "the agent's commands run on a node, whose own policy decides (explain --node NODE)";
             Some(text.to_owned())

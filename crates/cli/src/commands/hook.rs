@@ -19,15 +19,15 @@ use interlock_approvals::{
 };
 use interlock_command::Source;
 use interlock_host::{
-    CallerContext, ElsewhereRequest, ElsewhereVerdict, ExecError, ExecRequest, LocalHost, Route,
-    Yield, route,
+    CallerContext, ElsewhereRequest, ElsewhereVerdict, ExecError, ExecRequest, LocalHost,
+    RequestedPlace, Route, Yield,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{agent_id, configured_host, known_agent, open, outside_runs};
+use super::{agent_id, routed, known_agent, open, outside_runs};
 use crate::args::{AgentProgram, HookArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;
@@ -109,8 +109,9 @@ fn judge(state: &StateArguments, arguments: &HookArguments) -> Result<HookAnswer
     agent_id(&arguments.agent)?;
     let host = open(state)?;
     let agent = known_agent(&host, &arguments.agent)?;
-    match route(None, configured_host(&host, &agent)?) {
-        Ok(Route::Gateway) => {}
+    match routed(&host, &agent, None)? {
+        // The judge says what is to be said about a sandbox.
+        Ok(Route::Gateway | Route::Sandbox) => {}
         Ok(Route::Node) => {
             let message =
                 "the commands of this agent run on a node, not in a shell on this machine";
@@ -156,6 +157,7 @@ fn ask(
         show_chars: Some(0),
         requester: process_name(),
         runs_later: false,
+        place: RequestedPlace::default(),
     };
     let runner = format!("{}\u{2019}s own shell", arguments.program.title());
     let judged = host.judge_elsewhere(&ElsewhereRequest {
