@@ -68,6 +68,21 @@ const TOOLS: [&str; 11] = [
     "go/bin",
 ];
 
+/// What version control systems obey in the directories that they write to.
+const IN_REPOSITORY: [(&str, &str); 11] = [
+    (".git/hooks", "git runs these hooks"),
+    (".git/config", "git obeys it, and it names programs"),
+    (".git/config.worktree", "git obeys it, and it names programs"),
+    (".git/info", "git obeys the attributes in it"),
+    (".git/modules", "repositories whose config and hooks git obeys"),
+    (".git/worktrees", "further work trees, whose config git obeys"),
+    (".git/commondir", "leads git to the config and hooks of another repository"),
+    (".git/objects/info/alternates", "leads git to the objects of another repository"),
+    (".hg/hgrc", "Mercurial runs the hooks it names"),
+    (".jj/repo/config.toml", "jj obeys it, and it names programs"),
+    (".bzr/branch/branch.conf", "Bazaar obeys it"),
+];
+
 /// The scratch workspace, or the workspace itself.
 const WORKSPACE: &str = "/workspace";
 
@@ -471,14 +486,22 @@ impl<'a> Builder<'a> {
         let root = &self.workspace;
         let mut found: Vec<(PathBuf, String)> = Vec::new();
         for row in PROTECTED_PATHS {
-            if let Some(path) = row.below(root) {
+            if let Some(path) = row.below(root)
+                && !is_repository(&path)
+            {
                 found.push((path, row.reason.to_owned()));
             }
         }
+        for (path, reason) in IN_REPOSITORY {
+            found.push((root.join(path), reason.to_owned()));
+        }
         for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            if let Some(row) = ProtectedPath::find(&Path::new("/").join(&name)) {
-                found.push((root.join(name), row.reason.to_owned()));
+            let path = root.join(&name);
+            if let Some(row) = ProtectedPath::find(&Path::new("/").join(&name))
+                && !is_repository(&path)
+            {
+                found.push((path, row.reason.to_owned()));
             }
         }
         let git = root.join(".git");
@@ -557,6 +580,18 @@ impl<'a> Builder<'a> {
             Err(outside())
         }
     }
+}
+
+/// A directory that a version control system has to write to. What it obeys in there is held path by
+/// path.
+fn is_repository(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_known = name.is_some_and(|name| {
+        [".git", ".hg", ".jj", ".bzr", ".svn"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+    });
+    is_known && path.is_dir()
 }
 
 /// How a path is guarded, the weakest first.
@@ -702,3 +737,6 @@ fn text(path: &Path) -> Result<String, SandboxError> {
             source: std::io::ErrorKind::InvalidInput.into(),
         })
 }
+
+#[cfg(test)]
+mod tests;
