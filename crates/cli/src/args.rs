@@ -11,6 +11,7 @@ mod node;
 mod nodes;
 mod policy;
 mod process;
+mod sandbox;
 mod service;
 mod setup;
 mod tools;
@@ -25,6 +26,7 @@ pub use node::*;
 pub use nodes::*;
 pub use policy::*;
 pub use process::*;
+pub use sandbox::*;
 pub use service::*;
 pub use setup::*;
 pub use tools::*;
@@ -166,6 +168,9 @@ pub enum CliCommand {
     /// Look for what weakens the policy
     #[command(subcommand)]
     Security(SecurityCommand),
+    /// Show where runs are confined, and remove what they left there
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
     /// Say what separates runs from Interlock, check the state and repair it
     Doctor(DoctorArguments),
     /// Take over the policy of another program
@@ -235,6 +240,7 @@ impl Arguments {
             CliCommand::Config(config) => config.wants_json(),
             CliCommand::Audit(audit) => audit.wants_json(),
             CliCommand::Security(security) => security.wants_json(),
+            CliCommand::Sandbox(sandbox) => sandbox.wants_json(),
             CliCommand::Doctor(doctor) => doctor.json,
             CliCommand::Import(import) => import.wants_json(),
             CliCommand::Events(events) => events.json,

@@ -44,6 +44,7 @@ pub fn main() -> ExitCode {
         CliCommand::Config(config) => commands::config::run(&arguments.state, config),
         CliCommand::Audit(audit) => commands::audit::run(&arguments.state, &audit),
         CliCommand::Security(security) => commands::security::run(&arguments.state, &security),
+        CliCommand::Sandbox(sandbox) => commands::sandbox::run(&arguments.state, &sandbox),
         CliCommand::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
         CliCommand::Import(import) => commands::import::run(&arguments.state, &import),
         CliCommand::Events(events) => commands::events::run(&arguments.state, &events),

@@ -20,8 +20,8 @@ mod state;
 pub mod types;
 
 pub use choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode, SandboxScope,
-    Shield, UnboundApprovals,
+    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, RemoteDocument, SandboxMode,
+    SandboxScope, Shield, UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;

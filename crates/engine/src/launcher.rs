@@ -49,9 +49,8 @@ impl RunConfinement {
         let Some((_, plan)) = &self.sandbox else {
             return Ok(host_path);
         };
-        plan.path_inside(&host_path).ok_or_else(|| {
-            StartError::Sandbox(format!("{host_path} does not exist inside it"))
-        })
+        plan.path_inside(&host_path)
+            .ok_or_else(|| StartError::Sandbox(format!("{host_path} does not exist inside it")))
     }
 }
 
@@ -134,7 +133,11 @@ impl Launcher {
                 cwd: Arc::clone(cwd),
                 view: self.checked.view().map(Arc::clone),
                 shield: self.confinement.shield.clone(),
-                sandbox: self.confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own)),
+                sandbox: self
+                    .confinement
+                    .sandbox
+                    .as_ref()
+                    .map(|(own, _)| Arc::clone(own)),
                 account: self.account.clone(),
                 directory: directory.clone(),
                 streams: order.streams.clone(),
@@ -193,7 +196,9 @@ impl Launcher {
         if self.confinement.sandbox.is_none() {
             return Ok(ChildProgram::Descriptor(file));
         }
-        let path = self.confinement.path_inside(opened.pinned.canonical.clone())?;
+        let path = self
+            .confinement
+            .path_inside(opened.pinned.canonical.clone())?;
         let path = c_string(&path)?;
         Ok(ChildProgram::Inside { path, file })
     }

@@ -84,10 +84,7 @@ pub(super) fn set_nonblocking(descriptor: &OwnedFd) -> io::Result<()> {
 }
 
 /// A terminal: the engine's side, which is new if none is given, and the side of the run.
-pub(super) fn terminal(
-    made: Option<OwnedFd>,
-    size: PtySize,
-) -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn terminal(made: Option<OwnedFd>, size: PtySize) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let engine = match made {
         Some(engine) => engine,

@@ -15,8 +15,8 @@ use interlock_approvals::{
 use interlock_checks::{preflight, refusal};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
-use interlock_config::{ConfigFile, Host};
 use interlock_config::types::ExecConfig;
+use interlock_config::{ConfigFile, Host};
 use interlock_engine::Leftovers;
 use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{

@@ -102,7 +102,9 @@ pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
             Ok(Route::Node)
         }
         (Host::Auto, Host::Gateway | Host::Node) => Err(RouteRefusal::Sandboxed { asked }),
-        (Host::Gateway | Host::Node, _) if is_required => Err(RouteRefusal::Required { configured }),
+        (Host::Gateway | Host::Node, _) if is_required => {
+            Err(RouteRefusal::Required { configured })
+        }
         (Host::Gateway | Host::Node, Host::Sandbox) => {
             Err(RouteRefusal::NotAllowed { asked, configured })
         }
@@ -157,12 +159,20 @@ mod tests {
             let inside = matches!(asked, None | Some(Auto | Sandbox));
             for host in [Some(Sandbox), Some(Auto), None] {
                 let expected = if inside { Ok(Route::Sandbox) } else { refused };
-                assert_eq!(go(None, host, &active, asked), expected, "{host:?} {asked:?}");
+                assert_eq!(
+                    go(None, host, &active, asked),
+                    expected,
+                    "{host:?} {asked:?}"
+                );
             }
             for host in [Gateway, Node] {
                 assert_eq!(go(None, Some(host), &required, asked), refused);
                 let same = asked == Some(host) || matches!(asked, None | Some(Auto));
-                let there = if host == Gateway { Route::Gateway } else { Route::Node };
+                let there = if host == Gateway {
+                    Route::Gateway
+                } else {
+                    Route::Node
+                };
                 let expected = if same { Ok(there) } else { refused };
                 assert_eq!(go(None, Some(host), &active, asked), expected);
             }

@@ -123,10 +123,7 @@ fn usual_sandbox() -> Sandbox {
 }
 
 /// The directory that a sandbox shows: that of the calling program, unless the agent's own contains it.
-fn sandbox_workspace(
-    scope: &AgentScope<'_>,
-    caller: &CallerContext,
-) -> Result<PathBuf, ExecError> {
+fn sandbox_workspace(scope: &AgentScope<'_>, caller: &CallerContext) -> Result<PathBuf, ExecError> {
     let Some(own) = caller.workspace().first() else {
         return Ok(scope.workspace()?);
     };

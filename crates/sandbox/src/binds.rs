@@ -23,8 +23,8 @@ const SYSTEM: [(&str, &str); 7] = [
 
 /// Targets that a bind may neither cover, lie in nor hold.
 const RESERVED_WHOLE: [&str; 14] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc", "/proc",
-    "/sys", "/dev", "/run",
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc",
+    "/proc", "/sys", "/dev", "/run",
 ];
 
 /// Targets that a bind may not cover or hold.
@@ -129,7 +129,9 @@ impl BindRules<'_> {
     }
 
     fn blocked(self) -> Vec<(PathBuf, &'static str)> {
-        let system = SYSTEM.iter().map(|(path, what)| (PathBuf::from(path), *what));
+        let system = SYSTEM
+            .iter()
+            .map(|(path, what)| (PathBuf::from(path), *what));
         let sockets = ENGINE_SOCKETS
             .iter()
             .map(|row| (PathBuf::from(row.path), row.reason));
@@ -139,28 +141,39 @@ impl BindRules<'_> {
                 .map(move |row| (home.join(row.path), row.reason))
         });
         let own = [(self.state_dir.to_owned(), "Interlock itself")];
-        system.chain(sockets).chain(credentials).chain(own).collect()
+        system
+            .chain(sockets)
+            .chain(credentials)
+            .chain(own)
+            .collect()
     }
 
     fn check_target(self, target: &str) -> Result<(), String> {
         let path = Path::new(target);
         if !path.is_absolute() || path.parent().is_none() {
-            return Err(format!("its target `{target}` is not an absolute path below `/`"));
+            return Err(format!(
+                "its target `{target}` is not an absolute path below `/`"
+            ));
         }
-        let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        let is_plain =
+            |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
         if !path.components().all(is_plain) || target.contains("//") {
             return Err(format!("its target `{target}` is not a plain path"));
         }
         for reserved in RESERVED_WHOLE {
             if path.starts_with(reserved) || Path::new(reserved).starts_with(path) {
-                return Err(format!("its target `{target}` would cover {reserved}, which is reserved"));
+                return Err(format!(
+                    "its target `{target}` would cover {reserved}, which is reserved"
+                ));
             }
         }
         let own = self.home.into_iter().chain([self.workspace]);
         for reserved in RESERVED.iter().map(Path::new).chain(own) {
             if reserved.starts_with(path) {
                 let reserved = reserved.display();
-                return Err(format!("its target `{target}` would cover {reserved}, which is reserved"));
+                return Err(format!(
+                    "its target `{target}` would cover {reserved}, which is reserved"
+                ));
             }
         }
         Ok(())
@@ -181,7 +194,9 @@ pub(crate) fn check_workspace(
     if workspace.parent().is_none() {
         return Err(refused("`/` is everything".to_owned()));
     }
-    let system = SYSTEM.iter().map(|(path, what)| (PathBuf::from(path), *what));
+    let system = SYSTEM
+        .iter()
+        .map(|(path, what)| (PathBuf::from(path), *what));
     let other = ["/run", "/usr", "/bin", "/sbin", "/lib", "/lib64"]
         .map(|path| (PathBuf::from(path), "the system"));
     let own = [(state_dir.to_owned(), "Interlock itself")];
@@ -286,12 +301,31 @@ mod tests {
             let text = refused.to_string();
             assert!(text.contains(rule) && text.contains(&source), "{text}");
         }
-        for target in ["/", "/usr/x", "/etc", "/proc/x", "/tmp", "/workspace", "x", "/a/../etc", "/home"] {
+        for target in [
+            "/",
+            "/usr/x",
+            "/etc",
+            "/proc/x",
+            "/tmp",
+            "/workspace",
+            "x",
+            "/a/../etc",
+            "/home",
+        ] {
             let target = if target == "/home" { root_text } else { target };
-            assert!(rules.check(&format!("{data}:{target}")).is_err(), "{target}");
+            assert!(
+                rules.check(&format!("{data}:{target}")).is_err(),
+                "{target}"
+            );
         }
         let fine = rules.check(&format!("{data}:/data:rw")).unwrap();
-        assert_eq!((fine.access, fine.target.as_str()), (MountAccess::Rw, "/data"));
-        assert_eq!(rules.check(&format!("{data}:/data")).unwrap().access, MountAccess::Ro);
+        assert_eq!(
+            (fine.access, fine.target.as_str()),
+            (MountAccess::Rw, "/data")
+        );
+        assert_eq!(
+            rules.check(&format!("{data}:/data")).unwrap().access,
+            MountAccess::Ro
+        );
     }
 }

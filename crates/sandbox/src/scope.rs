@@ -131,7 +131,11 @@ impl ScopeStore {
         };
         let record = match read_record(&directory) {
             Ok(record) if record.id == id && record.host_id.is_some() == is_root => record,
-            Ok(_) => return Err(failed(io::Error::other("its record is that of another one"))),
+            Ok(_) => {
+                return Err(failed(io::Error::other(
+                    "its record is that of another one",
+                )));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.make(of, &id, is_root).map_err(failed)?
             }
@@ -163,7 +167,11 @@ impl ScopeStore {
             agent: of.agent.to_owned(),
             session_key,
             workspace: of.workspace.display().to_string(),
-            host_id: if is_root { Some(self.free_host_id()?) } else { None },
+            host_id: if is_root {
+                Some(self.free_host_id()?)
+            } else {
+                None
+            },
             created_ms: milliseconds(SystemTime::now()),
         };
         private().recursive(true).create(directory.join(HOME))?;

@@ -38,9 +38,9 @@ pub fn standing_of(config: &Config, agent: &str, session_key: &str) -> SandboxSt
             SandboxStanding::Active(Box::new(settings))
         }
         SandboxMode::Off => SandboxStanding::Off("sandbox.mode is off".to_owned()),
-        SandboxMode::NonMain if is_main && settings.required != Some(true) => {
-            SandboxStanding::Off(format!("sandbox.mode is non-main, and {main} is the main one"))
-        }
+        SandboxMode::NonMain if is_main && settings.required != Some(true) => SandboxStanding::Off(
+            format!("sandbox.mode is non-main, and {main} is the main one"),
+        ),
         SandboxMode::NonMain | SandboxMode::All => SandboxStanding::Active(Box::new(settings)),
     }
 }
@@ -70,11 +70,18 @@ mod tests {
 
     #[test]
     fn only_the_main_conversation_of_the_agent_itself_is_outside_with_non_main() {
-        let config = config(r#"{ "agents": { "defaults": { "sandbox": { "mode": "non-main" } } } }"#);
+        let config =
+            config(r#"{ "agents": { "defaults": { "sandbox": { "mode": "non-main" } } } }"#);
         let active = |agent, key| standing_of(&config, agent, key).is_active();
         assert!(!active("main", "agent:main:main"));
         assert!(!active("main", "agent:MAIN:main"));
-        for key in ["agent:other:main", "agent:main:chat", "main", "", "agent:main:main "] {
+        for key in [
+            "agent:other:main",
+            "agent:main:chat",
+            "main",
+            "",
+            "agent:main:main ",
+        ] {
             assert!(active("main", key), "{key}");
         }
         assert!(active("other", "agent:main:main"));

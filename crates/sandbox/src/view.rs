@@ -72,12 +72,27 @@ const TOOLS: [&str; 11] = [
 const IN_REPOSITORY: [(&str, &str); 11] = [
     (".git/hooks", "git runs these hooks"),
     (".git/config", "git obeys it, and it names programs"),
-    (".git/config.worktree", "git obeys it, and it names programs"),
+    (
+        ".git/config.worktree",
+        "git obeys it, and it names programs",
+    ),
     (".git/info", "git obeys the attributes in it"),
-    (".git/modules", "repositories whose config and hooks git obeys"),
-    (".git/worktrees", "further work trees, whose config git obeys"),
-    (".git/commondir", "leads git to the config and hooks of another repository"),
-    (".git/objects/info/alternates", "leads git to the objects of another repository"),
+    (
+        ".git/modules",
+        "repositories whose config and hooks git obeys",
+    ),
+    (
+        ".git/worktrees",
+        "further work trees, whose config git obeys",
+    ),
+    (
+        ".git/commondir",
+        "leads git to the config and hooks of another repository",
+    ),
+    (
+        ".git/objects/info/alternates",
+        "leads git to the objects of another repository",
+    ),
     (".hg/hgrc", "Mercurial runs the hooks it names"),
     (".jj/repo/config.toml", "jj obeys it, and it names programs"),
     (".bzr/branch/branch.conf", "Bazaar obeys it"),
@@ -175,7 +190,12 @@ impl<'a> Builder<'a> {
             });
         }
         if Path::new(PROCESSORS).is_dir() {
-            self.bind(PROCESSORS, PROCESSORS, MountAccess::Ro, "how many processors there are")?;
+            self.bind(
+                PROCESSORS,
+                PROCESSORS,
+                MountAccess::Ro,
+                "how many processors there are",
+            )?;
         }
         let is_home_shown = self.workspace == self.home && self.access != WorkspaceAccess::None;
         let tool_paths = if is_home_shown {
@@ -270,11 +290,20 @@ impl<'a> Builder<'a> {
     fn home_directory(&mut self) -> Result<Vec<String>, SandboxError> {
         // The owner's home stays visible with `view: host`, except to a user that cannot enter it.
         let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
-        if self.view == SandboxView::Host && !is_other_user {
+        let shown = self
+            .shown_by(&text(&self.home)?)
+            .map(|index| &self.mounts[index]);
+        let is_shown = matches!(shown, Some(SandboxMount::Bind { .. }));
+        if self.view == SandboxView::Host && !is_other_user && is_shown {
             return Ok(Vec::new());
         }
         let (home, own) = (text(&self.home)?, text(&self.scope.home)?);
-        self.bind(&own, &home, MountAccess::Rw, "the private home of the scope")?;
+        self.bind(
+            &own,
+            &home,
+            MountAccess::Rw,
+            "the private home of the scope",
+        )?;
         let listed = self.request.settings.home.tools.clone();
         let listed = listed.unwrap_or_else(|| TOOLS.iter().map(|&name| name.to_owned()).collect());
         let mut paths = Vec::new();
@@ -538,10 +567,20 @@ impl<'a> Builder<'a> {
             WorkspaceAccess::Rw => self.mounts.push(copy(WORKSPACE, MountAccess::Rw)),
             WorkspaceAccess::Ro => {
                 self.mounts.push(copy(AGENT, MountAccess::Ro));
-                self.bind(&scratch, WORKSPACE, MountAccess::Rw, "the scratch workspace")?;
+                self.bind(
+                    &scratch,
+                    WORKSPACE,
+                    MountAccess::Rw,
+                    "the scratch workspace",
+                )?;
             }
             WorkspaceAccess::None => {
-                self.bind(&scratch, WORKSPACE, MountAccess::Rw, "the scratch workspace")?;
+                self.bind(
+                    &scratch,
+                    WORKSPACE,
+                    MountAccess::Rw,
+                    "the scratch workspace",
+                )?;
             }
         }
         let cwd = self.request.cwd;

@@ -21,8 +21,8 @@ use interlock_config::Host;
 use interlock_engine::{RunStatus, Signal};
 use interlock_host::process::{ProcessCaller, ProcessError};
 use interlock_host::{
-    EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace, Route, RunTicket, Running,
-    Yield, host_named,
+    EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace, Route, RunTicket,
+    Running, Yield, host_named,
 };
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_policy::{AgentId, CallerInput, Verdict, quote};
@@ -56,7 +56,8 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     let host = open(state)?;
     if RemoteGateway::followed(state, &host)?.is_some() {
         if all.sandbox {
-            let message = "--sandbox is for this machine: the gateway elsewhere has a sandbox of its own";
+            let message =
+                "--sandbox is for this machine: the gateway elsewhere has a sandbox of its own";
             return Err(Failure::usage("HOST_CONFLICT", message));
         }
         // That gateway knows its agents, and where their commands run.
@@ -344,6 +345,12 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Value {
         "output": ended.shown,
         "leftovers": leftovers,
     });
+    if started.session.shield == Some(interlock_plan::PlanShield::Sandbox) {
+        result["host"] = "sandbox".into();
+    }
+    if let Some(limit) = ended.limit {
+        result["limit"] = json!(limit);
+    }
     if ended.out_of_memory {
         result["outOfMemory"] = true.into();
     }
@@ -389,6 +396,9 @@ fn tell(ended: &EndedRun, not_shown: u64) {
     }
     if ended.out_of_memory {
         output::note("interlock: the command ran out of its memory limit");
+    }
+    if let Some(limit) = ended.limit {
+        output::note(&format!("interlock: {limit}"));
     }
     if not_shown > 0 {
         output::note(&format!(

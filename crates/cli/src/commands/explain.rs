@@ -15,9 +15,7 @@ use interlock_policy::{
 use interlock_rules::SessionLevels;
 use serde::Serialize;
 
-use super::{
-    CommandOutcome, agent_id, caller_context, routed, known_agent, open, request,
-};
+use super::{CommandOutcome, agent_id, caller_context, known_agent, open, request, routed};
 use crate::args::{ExplainArguments, StateArguments, StdinArgument};
 use crate::output::{self, Paint};
 

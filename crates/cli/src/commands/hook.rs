@@ -27,7 +27,7 @@ use interlock_policy::{AgentId, Ask};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::{agent_id, routed, known_agent, open, outside_runs};
+use super::{agent_id, known_agent, open, outside_runs, routed};
 use crate::args::{AgentProgram, HookArguments, StateArguments};
 use crate::failure::Failure;
 use crate::output;

@@ -19,8 +19,7 @@ use crate::work::blocking;
 
 /// A sandboxed call that asks to leave its sandbox.
 const ELEVATED_NOT_ALLOWED: &str = "ELEVATED_NOT_ALLOWED";
-const ELEVATED_TEXT: &str =
-    "elevated is not allowed: no run leaves its sandbox in this version, also with tools.elevated.enabled";
+const ELEVATED_TEXT: &str = "elevated is not allowed: no run leaves its sandbox in this version, also with tools.elevated.enabled";
 const ELEVATED_REMEDY: &str =
     "leave out `elevated`, or have the owner set tools.exec.host to gateway for this agent";
 

@@ -10,9 +10,7 @@ use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{
-    EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running, Yield,
-};
+use interlock_host::{EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_supervisor::{StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};

@@ -149,8 +149,14 @@ fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
         // The files of a non-dumpable process belong to root.
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
         std::fs::write("/proc/self/setgroups", "deny")?;
-        std::fs::write("/proc/self/uid_map", format!("{} {} 1", user.uid, user.host_uid))?;
-        std::fs::write("/proc/self/gid_map", format!("{} {} 1", user.gid, user.host_gid))?;
+        std::fs::write(
+            "/proc/self/uid_map",
+            format!("{} {} 1", user.uid, user.host_uid),
+        )?;
+        std::fs::write(
+            "/proc/self/gid_map",
+            format!("{} {} 1", user.gid, user.host_gid),
+        )?;
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         Ok(())
     };
@@ -183,8 +189,8 @@ fn be_mapped(uids: &str, gids: &str) -> io::Result<()> {
     match unsafe_confine::fork()? {
         None => {
             drop(own);
-            let written = link::receive(&of_writer, PATIENCE)
-                .and_then(|_| write_maps(target, uids, gids));
+            let written =
+                link::receive(&of_writer, PATIENCE).and_then(|_| write_maps(target, uids, gids));
             exit(i32::from(written.is_err()))
         }
         Some(writer) => {
@@ -220,7 +226,11 @@ fn id_map(owner: MountOwner, user: SandboxUser) -> io::Result<OwnedFd> {
             drop(own);
             // Lives only until its namespace was taken.
             let separated = separate(UnshareFlags::NEWUSER);
-            let word: &[u8] = if separated.is_ok() { b"ready" } else { b"failed" };
+            let word: &[u8] = if separated.is_ok() {
+                b"ready"
+            } else {
+                b"failed"
+            };
             let _ = link::send(&of_child, word, &[]);
             let _ = link::receive(&of_child, PATIENCE);
             exit(0)
@@ -291,7 +301,8 @@ fn live(
 /// the engine's side of a terminal.
 fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let open = |kind: &&str| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());
+    let open =
+        |kind: &&str| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());
     let kinds = ["user", "mnt", "pid", "net", "ipc", "uts"];
     let mut handed: Vec<OwnedFd> = kinds.iter().map(open).collect::<Result<_, _>>()?;
     if order.has_terminal {

@@ -27,20 +27,19 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-pub(super) fn send(
-    link: impl AsFd,
-    text: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> io::Result<()> {
+pub(super) fn send(link: impl AsFd, text: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty()
-        && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors))
-    {
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::ArgumentListTooLong.into());
     }
     let text = text.get(..MOST_TEXT).unwrap_or(text);
-    rustix::net::sendmsg(link, &[IoSlice::new(text)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(
+        link,
+        &[IoSlice::new(text)],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 

@@ -54,6 +54,9 @@ pub struct RunSandbox {
     /// The engine's side of the run's terminal, until it is taken.
     terminal: Mutex<Option<OwnedFd>>,
     filter: Vec<FilterInstruction>,
+    /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
+    /// has no control group for it.
+    most_processes: Option<u64>,
     /// Keeps the directory of the scope from being removed.
     _scope: OwnedFd,
 }
@@ -122,6 +125,8 @@ impl RunSandbox {
             _link: link,
             terminal: Mutex::new(terminal),
             filter,
+            // Process 1 is counted too.
+            most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
             _scope: scope,
         })
     }
@@ -169,6 +174,13 @@ impl RunSandbox {
             maximum: Some(0),
         };
         rustix::process::setrlimit(Resource::Core, none)?;
+        if self.most_processes.is_some() {
+            let limit = Rlimit {
+                current: self.most_processes,
+                maximum: self.most_processes,
+            };
+            rustix::process::setrlimit(Resource::Nproc, limit)?;
+        }
         give_up_capabilities()?;
         install_filter(&self.filter)
     }
@@ -205,9 +217,8 @@ fn hold_scope(directory: &str) -> io::Result<OwnedFd> {
 fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
     let (mut init, mut made) = (None, None);
     loop {
-        let (text, descriptors) = link::receive(link, PATIENCE).map_err(|error| {
-            format!("its first process said nothing: {error}")
-        })?;
+        let (text, descriptors) = link::receive(link, PATIENCE)
+            .map_err(|error| format!("its first process said nothing: {error}"))?;
         let text = String::from_utf8_lossy(&text).into_owned();
         if let Some(number) = text.strip_prefix(init::NUMBER) {
             init = number.parse().ok().and_then(Pid::from_raw);

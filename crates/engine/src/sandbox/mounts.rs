@@ -9,13 +9,14 @@ use interlock_plan::{MountAccess, MountOwner, SandboxMount, SandboxPlan};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags,
 };
 
 use super::init::{InitFailure, Step as _};
 use super::unsafe_confine::{
-    ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY, MountReach,
-    set_attributes,
+    ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY,
+    MountReach, set_attributes,
 };
 
 /// The new root is built over this directory, which every system has, in a view that nothing else sees.
@@ -77,9 +78,9 @@ impl PreparedTrees {
             }
             let tree = clone_tree(&opened).step(|| format!("taking {source}"))?;
             let ids = match owner {
-                Some(owner) => Some(
-                    map_ids(*owner).step(|| format!("making the id map of {source}"))?,
-                ),
+                Some(owner) => {
+                    Some(map_ids(*owner).step(|| format!("making the id map of {source}"))?)
+                }
                 None => None,
             };
             let attributes = attributes(*access);
@@ -104,12 +105,13 @@ impl PreparedTrees {
 pub(super) fn build(plan: &SandboxPlan, trees: PreparedTrees) -> Result<(), InitFailure> {
     let bytes = plan.limits.tmp_bytes;
     let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let place = rustix::fs::open(STAGE, directory, Mode::empty())
-        .step(|| format!("opening {STAGE}"))?;
+    let place =
+        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| format!("opening {STAGE}"))?;
     memory(0o755, bytes)
         .and_then(|root| attach(&root, &place))
         .step(|| "making the root".to_owned())?;
-    let root = rustix::fs::open(STAGE, directory, Mode::empty()).step(|| "opening the root".to_owned())?;
+    let root =
+        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| "opening the root".to_owned())?;
     let new_file = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     drop(
         rustix::fs::openat(&root, EMPTY, new_file, Mode::from_raw_mode(0o444))
@@ -125,9 +127,11 @@ pub(super) fn build(plan: &SandboxPlan, trees: PreparedTrees) -> Result<(), Init
     rustix::process::fchdir(&stage.root).step(|| "entering the root".to_owned())?;
     // The old root lies over the new one for a moment, and is then detached.
     rustix::process::pivot_root(".", ".").step(|| "changing the root".to_owned())?;
-    rustix::mount::unmount(".", UnmountFlags::DETACH).step(|| "leaving the host's root".to_owned())?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH)
+        .step(|| "leaving the host's root".to_owned())?;
     rustix::process::chdir("/").step(|| "entering the root".to_owned())?;
-    let root = rustix::fs::open("/", directory, Mode::empty()).step(|| "opening the root".to_owned())?;
+    let root =
+        rustix::fs::open("/", directory, Mode::empty()).step(|| "opening the root".to_owned())?;
     let fixed = ATTRIBUTE_READ_ONLY | ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_DEVICES;
     set_attributes(root.as_fd(), MountReach::TopOnly, fixed, None)
         .step(|| "closing the root".to_owned())?;
@@ -215,7 +219,12 @@ impl Stage {
                 Err(Errno::NOENT) if point != MountPoint::Existing => {
                     if is_last && point == MountPoint::File {
                         let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                        drop(rustix::fs::openat(&place, name, new, Mode::from_raw_mode(0o444))?);
+                        drop(rustix::fs::openat(
+                            &place,
+                            name,
+                            new,
+                            Mode::from_raw_mode(0o444),
+                        )?);
                     } else {
                         rustix::fs::mkdirat(&place, name, Mode::from_raw_mode(0o755))?;
                     }
@@ -292,7 +301,13 @@ impl Stage {
     fn devices(&self) -> io::Result<()> {
         drop(self.find("/dev", MountPoint::Directory)?);
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        rustix::mount::mount("interlock", staged("/dev"), "tmpfs", flags, c"mode=0755,size=64k")?;
+        rustix::mount::mount(
+            "interlock",
+            staged("/dev"),
+            "tmpfs",
+            flags,
+            c"mode=0755,size=64k",
+        )?;
         for name in DEVICES {
             let source = rustix::fs::open(
                 format!("/dev/{name}"),
@@ -305,7 +320,10 @@ impl Stage {
             let tree = clone_tree(&source)?;
             let attributes = ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_EXECUTE;
             set_attributes(tree.as_fd(), MountReach::TopOnly, attributes, None)?;
-            attach(&tree, &self.find(&format!("/dev/{name}"), MountPoint::File)?)?;
+            attach(
+                &tree,
+                &self.find(&format!("/dev/{name}"), MountPoint::File)?,
+            )?;
         }
         drop(self.find("/dev/pts", MountPoint::Directory)?);
         let options = c"newinstance,ptmxmode=0666,mode=0620";
@@ -346,7 +364,13 @@ fn names(path: &str) -> io::Result<Vec<&str>> {
 fn open_source(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)?)
+    Ok(rustix::fs::openat2(
+        CWD,
+        path,
+        flags,
+        Mode::empty(),
+        resolve,
+    )?)
 }
 
 fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {

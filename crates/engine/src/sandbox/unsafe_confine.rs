@@ -100,9 +100,7 @@ pub(super) fn set_attributes(
         set: set | if ids.is_some() { ATTRIBUTE_ID_MAP } else { 0 },
         clear: 0,
         propagation: MS_PRIVATE,
-        user_namespace: ids.map_or(0, |ids| {
-            u64::try_from(ids.as_raw_fd()).unwrap_or(u64::MAX)
-        }),
+        user_namespace: ids.map_or(0, |ids| u64::try_from(ids.as_raw_fd()).unwrap_or(u64::MAX)),
     };
     let flags = libc::AT_EMPTY_PATH
         | match reach {
@@ -134,7 +132,8 @@ pub(super) fn switch_loopback_on(socket: BorrowedFd<'_>) -> io::Result<()> {
     for (place, byte) in request.ifr_name.iter_mut().zip(b"lo") {
         *place = libc::c_char::try_from(*byte).unwrap_or(0);
     }
-    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(1);
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(1);
     // SAFETY: the kernel reads the request, which outlives the call.
     let result = unsafe {
         libc::ioctl(

@@ -191,11 +191,7 @@ pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
         inner: AtomicI32::new(0),
         is_shields: AtomicBool::new(false),
     };
-    let first = if launch.is_confined() {
-        entrant
-    } else {
-        child
-    };
+    let first = if launch.is_confined() { entrant } else { child };
     let before = SignalMask::block_all()?;
     // SAFETY: both functions take a pointer to this, which lives until the children are over.
     let pid = unsafe { start_child(first, (&raw const borrowed).cast_mut().cast(), 0) };

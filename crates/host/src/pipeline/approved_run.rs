@@ -127,7 +127,9 @@ impl LocalHost {
         if let Some(sandbox) = &sandbox {
             settings = settings.inside(sandbox, scope.sandbox_timeout(request));
         }
-        let cwd = sandbox.as_ref().map_or(&request.cwd, |sandbox| &sandbox.host_cwd);
+        let cwd = sandbox
+            .as_ref()
+            .map_or(&request.cwd, |sandbox| &sandbox.host_cwd);
         let mut env = environment(&settings)?;
         // Where programs are looked up is the host's business, and part of the check for drift.
         env.insert(

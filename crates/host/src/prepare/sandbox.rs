@@ -25,7 +25,13 @@ const PREPEND_TEXT: &str =
 
 /// What a run gets of the service's own environment: what no program needs to keep secret.
 const INHERITED: [&str; 7] = [
-    "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "TERM", "COLORTERM",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "TERM",
+    "COLORTERM",
 ];
 
 /// The shell of a sandbox: `sh`, never the owner's own.
@@ -70,8 +76,7 @@ pub(super) fn environment_inside(
     settings: &RunSettings<'_>,
     sandbox: &PreparedSandbox,
 ) -> Result<BTreeMap<String, String>, PrepareError> {
-    let is_inherited =
-        |name: &str| INHERITED.contains(&name) || name.starts_with("LC_");
+    let is_inherited = |name: &str| INHERITED.contains(&name) || name.starts_with("LC_");
     let mut base = settings.base_env.clone();
     base.retain(|name, _| is_inherited(name));
     let mut environment = env::for_sandbox(&base).allowed;

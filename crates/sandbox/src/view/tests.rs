@@ -44,7 +44,12 @@ impl Site {
         site
     }
 
-    fn prepare(&self, settings: &str, workspace: &Path, cwd: &str) -> Result<PreparedSandbox, SandboxError> {
+    fn prepare(
+        &self,
+        settings: &str,
+        workspace: &Path,
+        cwd: &str,
+    ) -> Result<PreparedSandbox, SandboxError> {
         let settings: Sandbox = serde_json::from_str(settings).unwrap();
         prepare_sandbox(&SandboxRequest {
             settings: &settings,
@@ -73,12 +78,18 @@ fn a_writable_workspace_holds_what_git_obeys_and_what_is_above_it() {
     let copy = at("copy rw /workspace").expect("the fixed name");
     assert!(above < hooks && hooks < copy, "{all:#?}");
     assert!(at(&format!("hold ro {work}/.git/config")).is_some());
-    assert!(at(&format!("hold ro {work}/.git")).is_none(), "git has to write there");
+    assert!(
+        at(&format!("hold ro {work}/.git")).is_none(),
+        "git has to write there"
+    );
     // What does not exist gets no mount point.
     assert!(!all.iter().any(|line| line.contains(".vscode")), "{all:#?}");
     let home = site.home.to_str().unwrap();
     assert!(at(&format!("bind rw {home}")).is_some(), "{all:#?}");
-    assert!(at(&format!("bind ro {home}/.cargo/bin")).is_some(), "{all:#?}");
+    assert!(
+        at(&format!("bind ro {home}/.cargo/bin")).is_some(),
+        "{all:#?}"
+    );
     assert_eq!(prepared.tool_paths, [format!("{home}/.cargo/bin")]);
 }
 
@@ -105,14 +116,23 @@ fn a_working_directory_outside_of_what_is_shown_is_refused() {
     let go = |access: &str, cwd: &str| {
         let settings = format!(r#"{{ "workspaceAccess": "{access}" }}"#);
         let prepared = site.prepare(&settings, &site.work, cwd);
-        prepared.map(|prepared| prepared.plan.cwd).map_err(|error| error.code())
+        prepared
+            .map(|prepared| prepared.plan.cwd)
+            .map_err(|error| error.code())
     };
     assert_eq!(go("rw", "/workspace/sub"), Ok(format!("{work}/sub")));
     assert_eq!(go("ro", "/agent/sub"), Ok(format!("{work}/sub")));
     assert_eq!(go("ro", "/workspace"), Ok("/workspace".to_owned()));
     assert_eq!(go("none", work), Ok("/workspace".to_owned()));
     let outside = Err("WORKDIR_OUTSIDE_SANDBOX");
-    for cwd in ["/etc/..", "/etc", "/", "/workspace/out", "/workspace/../etc", "/tmp"] {
+    for cwd in [
+        "/etc/..",
+        "/etc",
+        "/",
+        "/workspace/out",
+        "/workspace/../etc",
+        "/tmp",
+    ] {
         assert_eq!(go("rw", cwd), outside, "{cwd}");
     }
     assert_eq!(go("none", &format!("{work}/sub")), outside);
@@ -122,10 +142,18 @@ fn a_working_directory_outside_of_what_is_shown_is_refused() {
 fn changed_settings_and_other_conversations_are_other_scopes() {
     let site = Site::new();
     let work = site.work.to_str().unwrap();
-    let id = |settings: &str| site.prepare(settings, &site.work, work).unwrap().plan.scope_id;
+    let id = |settings: &str| {
+        site.prepare(settings, &site.work, work)
+            .unwrap()
+            .plan
+            .scope_id
+    };
     assert_eq!(id("{}"), id("{}"));
     assert_ne!(id("{}"), id(r#"{ "workspaceAccess": "ro" }"#));
-    assert_ne!(id(r#"{ "scope": "session" }"#), id(r#"{ "scope": "shared" }"#));
+    assert_ne!(
+        id(r#"{ "scope": "session" }"#),
+        id(r#"{ "scope": "shared" }"#)
+    );
     let store = ScopeStore::new(&site.state);
     let (scopes, unusable) = store.list();
     assert_eq!((scopes.len(), unusable.len()), (4, 0));

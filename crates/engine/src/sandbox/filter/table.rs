@@ -298,10 +298,7 @@ fn socket(sockets: UnixSockets) -> CallBlock {
         ),
     ];
     if sockets == UnixSockets::Own {
-        rules.push(rule(
-            &[ArgumentTest::Is(0, AF_UNIX)],
-            FilterAction::Allow,
-        ));
+        rules.push(rule(&[ArgumentTest::Is(0, AF_UNIX)], FilterAction::Allow));
     }
     CallBlock {
         number: number(libc::SYS_socket),
@@ -313,10 +310,7 @@ fn socket(sockets: UnixSockets) -> CallBlock {
 /// A pair is connected already. One of datagrams could be sent elsewhere.
 fn socket_pair(sockets: UnixSockets) -> CallBlock {
     let rules = match sockets {
-        UnixSockets::Own => vec![rule(
-            &[ArgumentTest::Is(0, AF_UNIX)],
-            FilterAction::Allow,
-        )],
+        UnixSockets::Own => vec![rule(&[ArgumentTest::Is(0, AF_UNIX)], FilterAction::Allow)],
         UnixSockets::None => SOCK_KINDS
             .map(|flags| {
                 rule(

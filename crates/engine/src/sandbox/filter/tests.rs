@@ -14,7 +14,12 @@ const NUMBERS: u32 = 2_000;
 
 fn result(sockets: UnixSockets, number: u32, arguments: [u64; 6]) -> u32 {
     let target = TARGET.unwrap();
-    interpret(&program(sockets).unwrap(), target.architecture, number, arguments)
+    interpret(
+        &program(sockets).unwrap(),
+        target.architecture,
+        number,
+        arguments,
+    )
 }
 
 fn call(number: libc::c_long, arguments: &[u64]) -> u32 {
@@ -27,10 +32,16 @@ fn call(number: libc::c_long, arguments: &[u64]) -> u32 {
 fn every_number_gets_what_its_row_says_and_no_other_call_exists() {
     let all = program(UnixSockets::Own).unwrap();
     let target = TARGET.unwrap();
-    let allowed: BTreeSet<u32> =
-        table::calls(&[table::ALLOWED, table::ALLOWED_OLD], table::ALLOWED_BY_NUMBER).collect();
-    let refused: BTreeSet<u32> =
-        table::calls(&[table::REFUSED, table::REFUSED_HERE], table::REFUSED_BY_NUMBER).collect();
+    let allowed: BTreeSet<u32> = table::calls(
+        &[table::ALLOWED, table::ALLOWED_OLD],
+        table::ALLOWED_BY_NUMBER,
+    )
+    .collect();
+    let refused: BTreeSet<u32> = table::calls(
+        &[table::REFUSED, table::REFUSED_HERE],
+        table::REFUSED_BY_NUMBER,
+    )
+    .collect();
     let by_argument: BTreeSet<u32> = table::blocks(UnixSockets::Own)
         .into_iter()
         .filter(|block| !block.rules.is_empty())
@@ -51,12 +62,20 @@ fn every_number_gets_what_its_row_says_and_no_other_call_exists() {
             }
         }
     }
-    assert!(allowed.len() > 200 && refused.len() > 40, "the tables are whole");
+    assert!(
+        allowed.len() > 200 && refused.len() > 40,
+        "the tables are whole"
+    );
 }
 
 #[test]
 fn each_call_stands_in_one_row_with_a_reason() {
-    let rows = [table::ALLOWED, table::ALLOWED_OLD, table::REFUSED, table::REFUSED_HERE];
+    let rows = [
+        table::ALLOWED,
+        table::ALLOWED_OLD,
+        table::REFUSED,
+        table::REFUSED_HERE,
+    ];
     let mut seen = BTreeSet::new();
     for row in rows.into_iter().flatten() {
         assert!(!row.reason.is_empty());
@@ -72,7 +91,11 @@ fn other_architectures_and_x32_are_killed() {
     let target = TARGET.unwrap();
     let read = u32::try_from(libc::SYS_read).unwrap();
     for architecture in [0x4000_0003, 0xc000_00b7, 0xc000_003e, 0] {
-        let expected = if architecture == target.architecture { ALLOW } else { KILL };
+        let expected = if architecture == target.architecture {
+            ALLOW
+        } else {
+            KILL
+        };
         assert_eq!(interpret(&all, architecture, read, [0; 6]), expected);
     }
     if target.has_x32 {
@@ -135,14 +158,17 @@ fn socket_families_are_few() {
             1 | 2 | 10 | 16 => ALLOW,
             _ => EAFNOSUPPORT,
         };
-        assert_eq!(call(libc::SYS_socket, &[family, 1, 0]), expected, "{family}");
+        assert_eq!(
+            call(libc::SYS_socket, &[family, 1, 0]),
+            expected,
+            "{family}"
+        );
     }
     assert_eq!(call(libc::SYS_socket, &[16, 3, 9]), EAFNOSUPPORT, "audit");
     let socket = u32::try_from(libc::SYS_socket).unwrap();
     let pair = u32::try_from(libc::SYS_socketpair).unwrap();
-    let none = |number, first, second| {
-        result(UnixSockets::None, number, [first, second, 0, 0, 0, 0])
-    };
+    let none =
+        |number, first, second| result(UnixSockets::None, number, [first, second, 0, 0, 0, 0]);
     assert_eq!(none(socket, 1, 1), EAFNOSUPPORT);
     assert_eq!(none(pair, 1, 1), ALLOW);
     assert_eq!(none(pair, 1, 1 | 0o2_000_000), ALLOW);
