@@ -124,6 +124,8 @@ impl Bench {
         let file = state.path().join("document.json");
         fs::write(&file, document.to_string()).unwrap();
         set(&["approvals", "set", "--file", &file.display().to_string()]);
+        let agents = r#"[{ "id": "main", "default": true }, { "id": "open" }]"#;
+        set(&["config", "set", "agents.list", agents]);
         let (gateway, port) = start(state.path());
         let minted = interlock(state.path(), &["gateway", "token", "--new"]).output();
         let token = String::from_utf8(minted.unwrap().stdout).unwrap();

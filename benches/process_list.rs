@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use divan::Bencher;
-use interlock_host::process::ProcessCaller;
 use interlock_host::{LocalHost, OpenOptions};
 use interlock_policy::AgentId;
+use interlock_sessions::{Process, ProcessCaller};
 use interlock_supervisor::{SupervisorClient, SupervisorPaths, names};
 use interlock_transcript::{
     ChunkStream, SessionOutcome, SessionRecord, TranscriptLimits, TranscriptWriter,
@@ -34,7 +34,7 @@ fn list(bencher: Bencher, sessions: usize) {
         session_key: "agent:main:main".to_owned(),
     };
     let client = SupervisorClient::new(SupervisorPaths::new(state.path()), "bench");
-    let process = host.process(caller, client).unwrap();
+    let process = Process::open(&host, caller, client).unwrap();
     assert_eq!(process.list().unwrap().len(), sessions);
     bencher.bench_local(|| process.list().unwrap());
 }

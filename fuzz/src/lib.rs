@@ -136,7 +136,10 @@ fn fixed_policy() -> &'static Policy {
         );
         let parts = PolicyParts {
             levels: Some(Levels::join(&[level])),
-            entries: entries.map(|entry| (entry, String::new())).into(),
+            entries: entries
+                .map(|entry| (entry, String::new()))
+                .into_iter()
+                .collect(),
             deny: deny.map(|rule| (rule, String::new())).into(),
             strict_inline_eval: true,
             ..PolicyParts::default()

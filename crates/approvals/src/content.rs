@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use interlock_command::display::visible;
-use interlock_plan::{BindingKind, BoundRole, PinnedFile, RunPlan};
+use interlock_plan::{BindingKind, BoundRole, PinnedFile, RunPlan, hex};
 use interlock_store::{ApprovedContent, Change, MAX_CONTENT_BYTES, PinnedScript, StoreError};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest as _, Sha256};
@@ -14,7 +14,6 @@ use similar::TextDiff;
 
 use crate::approvals::Approvals;
 use crate::clock::now;
-use crate::hex::hex;
 use interlock_rules::RulesError;
 
 /// More of a difference is not shown.

@@ -1,6 +1,6 @@
 //! How an approval is stored, so that every surface can show it and every decision binds its plan.
 
-use interlock_command::Binding;
+use interlock_binding::Binding;
 use interlock_command::display::{self, Secrets};
 use interlock_config::UnboundApprovals;
 use interlock_config::types::ExecConfig;

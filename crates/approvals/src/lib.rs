@@ -30,7 +30,6 @@ mod events;
 mod exchange;
 mod fallback;
 mod grants;
-mod hex;
 mod manifests;
 mod origin;
 mod patch_plan;

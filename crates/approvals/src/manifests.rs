@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::Read as _;
 
+use interlock_plan::hex;
 use interlock_policy::Verdict;
 use interlock_store::{ApprovedContent, MAX_CONTENT_BYTES, PinnedScript, StoreError};
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +14,6 @@ use sha2::{Digest as _, Sha256};
 use crate::approvals::Approvals;
 use crate::clock::now;
 use crate::content::{ScriptDiff, difference};
-use crate::hex::hex;
 use crate::stored_verdict::{StoredBinding, StoredProjectRun};
 use crate::view::{ApprovalView, ViewLabel};
 

@@ -2,6 +2,7 @@
 //! runs here.
 
 use interlock_command::display::{Secrets, ShownText};
+use interlock_plan::hex;
 use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, CreatedApproval, RecordedOutcome,
 };
@@ -12,7 +13,6 @@ use crate::approvals::Approvals;
 use crate::claim::check_claim;
 use crate::clock::now;
 use crate::error::ApprovalRefusal;
-use crate::hex::hex;
 use crate::pending::{PendingApproval, add_binding, add_reasons, add_session};
 use crate::process::process_name;
 use crate::stored_verdict::StoredVerdict;

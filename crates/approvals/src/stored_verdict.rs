@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use interlock_command::{Binding, ProjectRun};
+use interlock_binding::{Binding, ProjectRun};
 use interlock_policy::{Ask, JudgedCommand, Reason, Verdict};
 use interlock_store::Approval;
 use serde::de::DeserializeOwned;

@@ -1,22 +1,22 @@
-//! The command line: parses arguments, calls the layers below, prints.
+//! The program: reads its arguments and hands each command to the code that carries it out.
 //!
-//! Read `args` (what can be asked), then `commands` (one file each), then `output` (how it looks).
-//! A library only so that [`mod@reference`] can be compared with the committed page.
+//! What can be asked stands in `interlock_arguments`. Commands about runs, the inbox, setting up agent
+//! programs and the two services have crates of their own; the others are in `commands`, one file each.
+//! A library only so that [`mod@reference`] can be compared with the committed page. Start reading
+//! at [`main`].
 
 #![forbid(unsafe_code)]
 
-mod args;
 mod commands;
-mod failure;
-mod gateway_client;
-mod output;
-mod reach;
-pub mod reference;
-mod remote_gateway;
 
 use std::process::ExitCode;
 
-use args::{Arguments, CliCommand};
+pub use interlock_arguments::reference;
+use interlock_arguments::{Arguments, CliCommand};
+use interlock_console::{Failure, output};
+use interlock_runs::{apply_patch, exec, process};
+use interlock_services::{gateway, guard, node};
+use interlock_setup::hook;
 
 /// The whole program. 0: done, 1: refused or failed, 2: wrong usage, 3: a command was not allowed.
 pub fn main() -> ExitCode {
@@ -24,7 +24,7 @@ pub fn main() -> ExitCode {
         eprintln!("error[DUMPABLE]: this process cannot be closed to other processes: {error}");
         return ExitCode::FAILURE;
     }
-    if let Some(code) = commands::guard::run() {
+    if let Some(code) = guard::run() {
         return code;
     }
     if let Some(code) = commands::sandbox::become_init() {
@@ -35,8 +35,8 @@ pub fn main() -> ExitCode {
     let json = arguments.wants_json();
     let outcome = match arguments.command {
         CliCommand::Explain(explain) => commands::explain::run(&arguments.state, &explain),
-        CliCommand::Exec(exec) => commands::exec::run(&arguments.state, &exec),
-        CliCommand::Process(process) => commands::process::run(&arguments.state, process),
+        CliCommand::Exec(exec) => exec::run(&arguments.state, &exec),
+        CliCommand::Process(process) => process::run(&arguments.state, process),
         CliCommand::Policy(policy) => commands::policy::run(&arguments.state, policy),
         CliCommand::Approvals(approvals) => commands::approvals::run(&arguments.state, approvals),
         CliCommand::Deny(deny) => commands::deny::run(&arguments.state, deny),
@@ -48,12 +48,12 @@ pub fn main() -> ExitCode {
         CliCommand::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
         CliCommand::Import(import) => commands::import::run(&arguments.state, &import),
         CliCommand::Events(events) => commands::events::run(&arguments.state, &events),
-        CliCommand::ApplyPatch(patch) => commands::apply_patch::run(&arguments.state, &patch),
-        CliCommand::Gateway(gateway) => commands::gateway::run(&arguments.state, &gateway),
+        CliCommand::ApplyPatch(patch) => apply_patch::run(&arguments.state, &patch),
+        CliCommand::Gateway(gateway) => gateway::run(&arguments.state, &gateway),
         CliCommand::Mcp(mcp) => commands::mcp::run(&arguments.state, &mcp),
-        CliCommand::Hook(hook) => return commands::hook::run(&arguments.state, &hook),
-        CliCommand::Setup(setup) => commands::setup::run(&arguments.state, &setup),
-        CliCommand::Node(node) => commands::node::run(&arguments.state, &node),
+        CliCommand::Hook(hook) => return hook::run(&arguments.state, &hook),
+        CliCommand::Setup(setup) => interlock_setup::run(&arguments.state, &setup),
+        CliCommand::Node(node) => node::run(&arguments.state, &node),
         CliCommand::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         CliCommand::Devices(devices) => commands::devices::run(&arguments.state, &devices),
         CliCommand::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
         CliCommand::Man(man) => commands::generate::man(&man),
         CliCommand::Version => Ok(commands::version()),
     };
-    let written = output::finish().map_err(failure::Failure::from);
+    let written = output::finish().map_err(Failure::from);
     match outcome.and_then(|code| written.map(|()| code)) {
         Ok(code) => code,
         Err(failure) => failure.report_at(&arguments.state, json),

@@ -29,7 +29,7 @@ const USES: &[(&str, &str, &str)] = &[
         "the name of a system account",
     ),
     (
-        "crates/gateway/src/mcp/caller.rs",
+        "crates/mcp/src/caller.rs",
         "\"anybody\"",
         "the owner of sessions without a token, stored by earlier versions",
     ),

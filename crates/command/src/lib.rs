@@ -3,14 +3,13 @@
 //! Everything here is pure: no clock, no files, no async. Questions about the host go through the
 //! `Resolver` trait of `interlock-programs`, the crate below, which also knows what each program
 //! does with its arguments. Read in this order: `line` (the words of a plain line), `lexer`,
-//! `analysis` (wrappers and shells, looked through), [`binding`] (what an approval can pin),
-//! `describe` (text that is not plain), [`display`] (text made safe to show).
+//! `analysis` (wrappers and shells, looked through), `describe` (text that is not plain), [`display`]
+//! (text made safe to show).
 
 #![forbid(unsafe_code)]
 
 mod analysis;
 mod argv;
-pub mod binding;
 mod describe;
 pub mod display;
 mod highlight;
@@ -22,10 +21,10 @@ mod span;
 
 pub use analysis::{
     Analysis, Closed, Command, CommandNode, Host, InputError, MAX_TEXT_BYTES, NodePipeline,
-    NodeStage, Program, SeenCommand, Shape, Sight, Source, WrapperLayer, analyse,
+    NodeStage, Program, SeenCommand, Shape, Sight, Source, WrapperLayer, analyse, started_by,
+    xargs_command,
 };
 pub use argv::Argv;
-pub use binding::{Binding, BindingKind, BoundFile, BoundRole, ProjectRun, ProjectScope, Unbound};
 pub use describe::{Description, describe};
 pub use highlight::{Highlight, HighlightStyle, highlight};
 pub use lexer::{MAX_PLAIN_BYTES, MAX_PLAIN_COMMANDS, MAX_PLAIN_WORDS, lex};

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use interlock_config::{Config, ConfigFile};
 use interlock_host::{LocalHost, now_ms};
 use interlock_policy::AgentId;
+use interlock_sessions::{Process, ProcessCaller, ProcessError};
 use interlock_supervisor::SupervisorClient;
 use interlock_wire::{Secret, StateVersion};
 use tokio::sync::Semaphore;
@@ -68,6 +69,11 @@ pub struct DispatcherParts {
 pub struct UnknownAgent(pub String);
 
 impl Dispatcher {
+    /// The background sessions of a caller on this machine.
+    pub fn process(&self, caller: ProcessCaller) -> Result<Process, ProcessError> {
+        Process::open(&self.host, caller, self.supervisor.clone())
+    }
+
     pub fn new(parts: DispatcherParts, config: &Config) -> Self {
         parts.supervisor.prepare();
         Self {

@@ -43,7 +43,7 @@ impl Events {
     }
 
     /// Returns when it is time to read again.
-    pub async fn wait(&self, look: &mut RecordLook, store: &Store) {
+    async fn wait(&self, look: &mut RecordLook, store: &Store) {
         tokio::select! {
             () = self.changed.notified() => {}
             () = look.again(store, LOOK) => {}
@@ -116,39 +116,41 @@ pub fn view(event: &SessionEvent) -> Value {
 /// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut look = RecordLook::default();
-    let mut after = None;
+    let last = |from: &Dispatcher| Ok(Some(from.host.store().last_event()?));
+    let Some(mut after) = read_when_there(&dispatcher, &mut look, last).await else {
+        return;
+    };
     loop {
-        let (reader, from) = (Arc::clone(&dispatcher), after);
-        match blocking(move || read(&reader, from)).await {
-            Ok(Ok((events, last))) => {
-                after = Some(last);
-                for event in &events {
-                    broadcast(&dispatcher, SESSION_EVENT, &view(event));
-                    dispatcher.events.tell(event);
-                }
-                if events.len() == PAGE {
-                    continue;
-                }
-            }
-            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
-            Err(_) => return,
+        let read = move |from: &Dispatcher| {
+            let events = from.host.approvals().events_after(after, PAGE)?;
+            Ok((!events.is_empty()).then_some(events))
+        };
+        let Some(events) = read_when_there(&dispatcher, &mut look, read).await else {
+            return;
+        };
+        for event in &events {
+            after = event.id;
+            broadcast(&dispatcher, SESSION_EVENT, &view(event));
+            dispatcher.events.tell(event);
         }
-        dispatcher
-            .events
-            .wait(&mut look, dispatcher.host.store())
-            .await;
     }
 }
 
-/// The events behind this one, and the last of them. Without one: none, and where to begin.
-fn read(
-    dispatcher: &Dispatcher,
-    after: Option<i64>,
-) -> Result<(Vec<SessionEvent>, i64), HostError> {
-    let Some(after) = after else {
-        return Ok((Vec::new(), dispatcher.host.store().last_event()?));
-    };
-    let events = dispatcher.host.approvals().events_after(after, PAGE)?;
-    let last = events.last().map_or(after, |event| event.id);
-    Ok((events, last))
+/// Reads, now and whenever there may be something new, until there is something. `None` when the
+/// gateway ends.
+pub(crate) async fn read_when_there<T: Send + 'static>(
+    dispatcher: &Arc<Dispatcher>,
+    look: &mut RecordLook,
+    read: impl Fn(&Dispatcher) -> Result<Option<T>, HostError> + Clone + Send + 'static,
+) -> Option<T> {
+    loop {
+        let (reader, read) = (Arc::clone(dispatcher), read.clone());
+        match blocking(move || read(&reader)).await {
+            Ok(Ok(Some(found))) => return Some(found),
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
+            Err(_) => return None,
+        }
+        dispatcher.events.wait(look, dispatcher.host.store()).await;
+    }
 }

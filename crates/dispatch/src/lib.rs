@@ -17,7 +17,6 @@ mod look;
 pub mod metrics;
 pub mod nodes;
 pub mod once;
-pub mod proven;
 pub mod session_pages;
 pub mod sessions;
 pub mod tools;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::process::{
+use interlock_sessions::{
     ProcessCaller, ProcessError, SessionListRequest, SessionPage, SessionSummary,
 };
 
@@ -33,7 +33,7 @@ pub async fn page(
     };
     let (here, wanted) = (Arc::clone(dispatcher), request.clone());
     let here = blocking(move || {
-        let process = here.host.process(caller, here.supervisor.clone())?;
+        let process = here.process(caller)?;
         process.page(&wanted)
     });
     let here = match here.await? {

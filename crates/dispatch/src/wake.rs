@@ -16,7 +16,7 @@ use interlock_host::{ConfigInWorkspace, HostError, now_ms};
 use serde_json::json;
 
 use crate::dispatcher::Dispatcher;
-use crate::events;
+use crate::events::{self, read_when_there};
 use crate::look::RecordLook;
 use crate::work::blocking;
 
@@ -32,35 +32,17 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2
 /// Wakes until the gateway ends.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut look = RecordLook::default();
-    let mut up_to = loop {
-        let reader = Arc::clone(&dispatcher);
-        match blocking(move || reader.host.store().events_reader(READER)).await {
-            Ok(Ok(up_to)) => break up_to,
-            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
-            Err(_) => return,
-        }
-        dispatcher
-            .events
-            .wait(&mut look, dispatcher.host.store())
-            .await;
+    let begin = |from: &Dispatcher| Ok(Some(from.host.store().events_reader(READER)?));
+    let Some(mut up_to) = read_when_there(&dispatcher, &mut look, begin).await else {
+        return;
     };
     loop {
-        let reader = Arc::clone(&dispatcher);
-        match blocking(move || read(&reader, up_to)).await {
-            Ok(Ok((events, wake))) => {
-                if let Some(last) = events.last() {
-                    up_to = last.id;
-                    tell_all(&dispatcher, &wake, events).await;
-                    continue;
-                }
-            }
-            Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
-            Err(_) => return,
-        }
-        dispatcher
-            .events
-            .wait(&mut look, dispatcher.host.store())
-            .await;
+        let read = move |from: &Dispatcher| read(from, up_to);
+        let Some((events, wake)) = read_when_there(&dispatcher, &mut look, read).await else {
+            return;
+        };
+        up_to = events.last().map_or(up_to, |last| last.id);
+        tell_all(&dispatcher, &wake, events).await;
     }
 }
 
@@ -71,8 +53,15 @@ struct Wake {
     command: Result<(), ConfigInWorkspace>,
 }
 
-fn read(dispatcher: &Dispatcher, after: i64) -> Result<(Vec<SessionEvent>, Wake), HostError> {
+/// The events behind this one and how they wake; `None` where there are no events.
+fn read(
+    dispatcher: &Dispatcher,
+    after: i64,
+) -> Result<Option<(Vec<SessionEvent>, Wake)>, HostError> {
     let events = dispatcher.host.approvals().events_after(after, AT_ONCE)?;
+    if events.is_empty() {
+        return Ok(None);
+    }
     let config = dispatcher.host.config()?;
     // Looked at each time: config, workspaces and links change while the gateway runs.
     let command = dispatcher.host.check_wake_command(config.config());
@@ -80,7 +69,7 @@ fn read(dispatcher: &Dispatcher, after: i64) -> Result<(Vec<SessionEvent>, Wake)
         settings: config.config().gateway.wake.clone(),
         command,
     };
-    Ok((events, wake))
+    Ok(Some((events, wake)))
 }
 
 async fn tell_all(dispatcher: &Arc<Dispatcher>, wake: &Wake, events: Vec<SessionEvent>) {

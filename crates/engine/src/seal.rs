@@ -15,11 +15,12 @@ use std::sync::{Arc, LazyLock};
 
 use interlock_plan::{
     BoundRole, Drift, Exposure, PinnedFile, PlanProgram, RaceCause, RaceFreedom, RaceRisk, RunPlan,
+    hex,
 };
 use rustix::fs::{Mode, OFlags, Timespec};
 use sha2::{Digest as _, Sha256};
 
-use super::checked::{Form, Opened, cannot_read, hex};
+use super::checked::{Form, Opened, cannot_read};
 use super::error::StartError;
 use super::launcher::SHELL;
 use super::unsafe_spawn::namespace::{FileSnapshot, MOST_FILES, Namespace};

@@ -15,13 +15,13 @@ use interlock_wire::hello::TICK_INTERVAL_MS;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::SecretAccess;
-use crate::access::token::{self, SecretFile, TokenError};
 use crate::limit::Writes;
 use crate::logs::LogLines;
 use crate::ui::ControlUi;
 use crate::ws::methods::show_approval;
 use crate::ws::subscriptions::Subscriptions;
+use interlock_access::SecretAccess;
+use interlock_access::token::{self, SecretFile, TokenError};
 
 /// What a gateway is started with.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl GatewayError {
 #[derive(Debug)]
 pub struct Gateway {
     pub(crate) dispatcher: Arc<Dispatcher>,
-    pub(crate) access: SecretAccess,
+    pub(crate) access: Arc<SecretAccess>,
     pub(crate) logs: LogLines,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) ui: ControlUi,
@@ -163,7 +163,7 @@ impl Gateway {
         let gateway = Self {
             dispatcher: Arc::new(Dispatcher::new(parts, &config)),
             ui: ControlUi::new(&device_key)?,
-            access,
+            access: Arc::new(access),
             logs: options.logs,
             subscriptions: Subscriptions::default(),
             writes: Writes::default(),

@@ -1,13 +1,12 @@
 //! The server of a state directory: transports, and who may use them.
 //!
-//! Read [`Gateway`] (what all connections share), `serve` (transports and their life), `access`
-//! (who calls, and what that proves), then the transports: `http`, `ws`, `mcp`, and `ui` for browsers.
-//! `pairing`, `directives` and `config_secrets` are what their methods need. What a call does is in
-//! `interlock_dispatch`.
+//! Read [`Gateway`] (what all connections share), `serve` (transports and their life), then the
+//! transports: `http`, `ws`, and `ui` for browsers; MCP is in `interlock_mcp`. `pairing`, `directives` and
+//! `config_secrets` are what their methods need. Who calls is settled by `interlock_access`, and what a
+//! call does is in `interlock_dispatch`.
 
 #![forbid(unsafe_code)]
 
-mod access;
 mod audit_retention;
 mod config_secrets;
 mod directives;
@@ -15,13 +14,12 @@ mod gateway;
 mod http;
 mod limit;
 mod logs;
-pub mod mcp;
 mod pairing;
 mod serve;
 mod ui;
 mod ws;
 
-pub use access::token::{OperatorAccess, TokenError, read_secret};
 pub use gateway::{Gateway, GatewayError, GatewayOptions};
+pub use interlock_access::token::{OperatorAccess, TokenError, read_secret};
 pub use logs::{LogLines, LogWriter};
 pub use serve::{ReadyGateway, info::GatewayInfo, info::running, serve, serve_offering};

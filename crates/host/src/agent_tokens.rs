@@ -1,10 +1,10 @@
 //! Tokens for agents: their holders may call tools as one agent, and nothing else.
 
+use interlock_plan::hex;
 use interlock_policy::AgentId;
 use interlock_store::AgentToken;
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
 use crate::local::{HostError, LocalHost, now_ms};
 
 /// Tells people what they are looking at.

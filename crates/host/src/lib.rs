@@ -2,8 +2,8 @@
 //!
 //! Read `local` (the state of this host), `route` (whether a call is for it), `exec` (judge, prepare,
 //! ask, start) with `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and
-//! from a run to its end), [`process`] (background sessions), `patch`, then [`parameters`] (the JSON of
-//! a call).
+//! from a run to its end), `patch`, then [`parameters`] (the JSON of a call). Background sessions are
+//! in `interlock_sessions`.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,6 @@ mod checked;
 mod config_cache;
 mod elsewhere;
 mod exec;
-mod hex;
 mod local;
 mod login_path;
 pub mod parameters;
@@ -23,7 +22,6 @@ mod permission;
 mod pipeline;
 mod policy_cache;
 mod prepare;
-pub mod process;
 mod role_tokens;
 mod route;
 mod sandbox;
@@ -42,7 +40,7 @@ pub use patch::{PatchError, PatchOutcome, PatchRequest, tool_levels};
 pub use pipeline::{
     ApproverNotes, CarriedPlan, DriftedPart, EndListener, ForwardedRun, ForwardedRunError,
     NewRemoteRun, NoSession, PreparedPlan, RecoveredRun, ResumableRun, RunTicket, is_too_late,
-    record_outcome,
+    record_outcome, settle_background_run,
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;

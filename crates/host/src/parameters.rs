@@ -1,4 +1,4 @@
-//! The parameters of the tools `exec` and `process`, from the JSON of a call to typed values.
+//! The parameters of the tools, from the JSON of a call to typed values.
 //!
 //! Every wrong parameter is reported with the name of the field, before anything else happens. A
 //! parameter that is `null` counts as not given.
@@ -6,11 +6,10 @@
 mod exec;
 mod fields;
 mod patch;
-mod process;
 
 pub use exec::{ExecParameters, InputMode};
+pub use fields::{Fields, listed};
 pub use patch::PatchParameters;
-pub use process::{ProcessAction, ProcessParameters};
 
 /// What is wrong with the parameters of a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,7 +23,11 @@ pub struct ParameterError {
 
 impl ParameterError {
     /// `problem` follows the name of the field.
-    fn new(code: &'static str, field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+    pub fn new(
+        code: &'static str,
+        field: impl Into<String>,
+        problem: impl std::fmt::Display,
+    ) -> Self {
         let field = field.into();
         Self {
             code,
@@ -34,7 +37,8 @@ impl ParameterError {
         }
     }
 
-    fn with_hint(mut self, hint: Option<String>) -> Self {
+    #[must_use]
+    pub fn with_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }
@@ -55,11 +59,12 @@ impl ParameterError {
 }
 
 /// Not a parameter of the tool, or not of the action.
-const UNKNOWN: &str = "PARAMETER_UNKNOWN";
-const MISSING: &str = "PARAMETER_MISSING";
+pub const UNKNOWN: &str = "PARAMETER_UNKNOWN";
+/// A parameter that the tool or the action needs.
+pub const MISSING: &str = "PARAMETER_MISSING";
 const TYPE: &str = "PARAMETER_TYPE";
 /// The type is right, but the value means nothing.
-const VALUE: &str = "PARAMETER_VALUE";
+pub const VALUE: &str = "PARAMETER_VALUE";
 const RANGE: &str = "PARAMETER_RANGE";
 /// Two parameters that say different things.
 const CONFLICT: &str = "PARAMETER_CONFLICT";

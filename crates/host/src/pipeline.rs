@@ -21,13 +21,12 @@ pub use node_run::{
     ApproverNotes, CarriedPlan, DriftedPart, ForwardedRun, ForwardedRunError, NoSession,
     PreparedPlan,
 };
-pub use recovery::RecoveredRun;
+pub use recovery::{RecoveredRun, settle_background_run};
 pub use remote_run::NewRemoteRun;
 pub use resume::{ResumableRun, is_too_late};
 pub use run_records::{EndListener, RunTicket, record_outcome};
 
 pub(crate) use approved_patch::PatchApproval;
 pub(crate) use approved_run::use_grant;
-pub(crate) use recovery::settle;
 pub(crate) use resume::resume_facts;
 pub(crate) use run_records::{record_closed, record_verdict, started_record};

@@ -1,10 +1,10 @@
 //! Tokens for operators and for nodes. The text of a token is shown once, when it is minted; the
 //! store keeps its SHA-256.
 
+use interlock_plan::hex;
 use interlock_store::{RoleToken, TokenRole};
 use sha2::{Digest as _, Sha256};
 
-use crate::hex::hex;
 use crate::local::{HostError, LocalHost, now_ms};
 
 /// Begins the tokens of operators.

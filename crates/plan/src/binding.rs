@@ -1,10 +1,10 @@
 //! What an approval holds on to, pinned: the files that the binder named, and the places that must
-//! stay empty. Which files those are is decided in one place, [`interlock_command::binding`], for
+//! stay empty. Which files those are is decided in one place, [`interlock_binding`], for
 //! the judge, the prompt and the plan alike.
 
 use std::io;
 
-use interlock_command::{Binding, BindingKind, BoundRole};
+use interlock_binding::{Binding, BindingKind, BoundRole};
 use interlock_programs::{Lookup, Resolver};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl PlanBinding {
 
     /// Pins everything that the binding names, as it is now.
     pub fn pin(binding: &Binding) -> Result<Self, Drift> {
-        let pin = |bound: &interlock_command::BoundFile| {
+        let pin = |bound: &interlock_binding::BoundFile| {
             let file = match bound.role {
                 BoundRole::Script | BoundRole::Settings => PinnedFile::with_content(&bound.file)?,
                 BoundRole::Interpreter | BoundRole::Program => PinnedFile::of(&bound.file)?,

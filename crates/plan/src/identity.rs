@@ -212,7 +212,8 @@ pub(crate) fn content_sha256(path: &str) -> Option<String> {
     Some(known_content(&file, Writers::Possible).ok()?.sha256)
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal: two lower-case digits each.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -36,8 +36,8 @@ pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{PlanBinding, PlanBoundFile};
 pub use destination::PinnedPath;
 pub use exposure::Exposure;
-pub use identity::{Drift, PinnedFile};
-pub use interlock_command::{BindingKind, BoundRole};
+pub use identity::{Drift, PinnedFile, hex};
+pub use interlock_binding::{BindingKind, BoundRole};
 pub use known::{
     HashLimitReached, KnownContent, MAX_HASHED_BYTES, MAX_HASHING_TIME, Writers, is_young,
     known_content, read_content, read_sha256,

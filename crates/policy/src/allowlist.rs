@@ -1,6 +1,7 @@
 //! The allowlist, indexed so that the time for a verdict hardly grows with its length.
 
 mod index;
+mod lists;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,26 +14,20 @@ use crate::entry::{Entry, EntryError, command_hash};
 use crate::env::Unadmitted;
 use crate::pattern::{self, LazyGlob};
 use index::Index;
+pub use lists::EntryLists;
 
 /// Entries of all scopes that apply to one agent, ready for matching.
 #[derive(Debug, Default)]
 pub struct Allowlist {
-    entries: Vec<CompiledEntry>,
+    entries: EntryLists,
+    /// What is known of each, by its position. It is known once a candidate was compared with the entry:
+    /// an allowlist is long, and a command is compared with few of its entries.
+    states: Vec<OnceLock<EntryState>>,
     index: Index,
     /// Exact-command grants by their hash.
     commands: HashMap<String, Vec<usize>>,
     /// What `~` stands for.
     home: Option<String>,
-}
-
-#[derive(Debug)]
-struct CompiledEntry {
-    entry: Entry,
-    /// Where it is written, such as `agents.main.allowlist[3]`.
-    origin: String,
-    /// Known once a candidate was compared with it: an allowlist is long, and a command is compared
-    /// with few of its entries.
-    state: OnceLock<EntryState>,
 }
 
 #[derive(Debug)]
@@ -71,10 +66,11 @@ pub struct Candidate<'a> {
 }
 
 /// An entry that matched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Match<'a> {
     pub entry: &'a Entry,
-    pub origin: &'a str,
+    /// Where it is written, such as `agents.main.allowlist[3]`.
+    pub origin: String,
 }
 
 /// What stood closest to matching, for the reason of a miss.
@@ -152,27 +148,28 @@ impl NearMiss {
 impl Allowlist {
     /// `entries` with where they are written, in order; `home` replaces `~`. They are found by what
     /// stands in them; whether they can be used is looked at when one is found.
-    pub fn new(entries: Vec<(Entry, String)>, home: Option<&str>) -> Self {
+    pub fn new(entries: EntryLists, home: Option<&str>) -> Self {
         let mut list = Self {
             home: home.map(str::to_owned),
+            states: std::iter::repeat_with(OnceLock::new)
+                .take(entries.len())
+                .collect(),
             ..Self::default()
         };
-        list.entries.reserve(entries.len());
-        for (entry, origin) in entries {
-            list.add(entry, origin);
+        for (position, entry) in entries.iter().enumerate() {
+            list.add(entry, position);
         }
+        list.entries = entries;
         list
     }
 
-    fn add(&mut self, entry: Entry, origin: String) {
-        let position = self.entries.len();
-        let state = OnceLock::new();
-        match expanded_pattern(&entry, self.home.as_deref()) {
+    fn add(&mut self, entry: &Entry, position: usize) {
+        match expanded_pattern(entry, self.home.as_deref()) {
             // Kept findable, so that a miss can say why the entry did not help.
             _ if entry.is_inert() => self.index.add(&entry.pattern, None, position),
             // Nothing can be beneath `~` here.
             None => {
-                let _ = state.set(compile(&entry, self.home.as_deref()));
+                let _ = self.states[position].set(compile(entry, self.home.as_deref()));
             }
             Some(pattern) => match command_hash(&pattern) {
                 Some(hash) => {
@@ -182,39 +179,40 @@ impl Allowlist {
                 None => self.index.add(&pattern, entry.digest(), position),
             },
         }
-        self.entries.push(CompiledEntry {
-            entry,
-            origin,
-            state,
-        });
     }
 
-    fn state<'a>(&self, compiled: &'a CompiledEntry) -> &'a EntryState {
-        compiled
-            .state
-            .get_or_init(|| compile(&compiled.entry, self.home.as_deref()))
+    fn at(&self, position: usize) -> Option<ListedAt<'_>> {
+        let entry = self.entries.get(position)?;
+        let state = self.states.get(position)?;
+        Some(ListedAt {
+            list: &self.entries,
+            position,
+            entry,
+            state: state.get_or_init(|| compile(entry, self.home.as_deref())),
+        })
     }
 
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.states.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.states.is_empty()
     }
 
-    /// Entries that can never match, with the reason. Each of them is looked at for this.
-    pub fn broken(&self) -> impl Iterator<Item = (&str, &EntryError)> {
-        let looked_at = self.entries.iter().map(|one| (one, self.state(one)));
-        looked_at.filter_map(|(compiled, state)| broken(compiled, state))
+    /// Entries that can never match, with where they are written and the reason. Each entry is looked at
+    /// for this.
+    pub fn broken(&self) -> impl Iterator<Item = (String, &EntryError)> {
+        let looked_at = (0..self.len()).filter_map(|position| self.at(position));
+        looked_at.filter_map(|listed| listed.broken())
     }
 
     /// Those among them that are known already: the ones beneath `~` where no home directory is known,
     /// and those that a command was compared with. A document in force has no others.
-    pub fn known_broken(&self) -> impl Iterator<Item = (&str, &EntryError)> {
-        let known = self.entries.iter();
-        let known = known.filter_map(|compiled| Some((compiled, compiled.state.get()?)));
-        known.filter_map(|(compiled, state)| broken(compiled, state))
+    pub fn known_broken(&self) -> impl Iterator<Item = (String, &EntryError)> {
+        let states = self.states.iter().enumerate();
+        let known = states.filter_map(|(position, state)| Some((position, state.get()?)));
+        known.filter_map(|(position, _)| self.at(position)?.broken())
     }
 
     /// The first entry that matches, in the order of the documents. An entry that wants to know more
@@ -248,24 +246,18 @@ impl Allowlist {
         positions.sort_unstable();
         positions.dedup();
         let mut near = None;
-        for position in positions {
-            let compiled = &self.entries[position];
-            let checked = compiled.check(self.state(compiled), candidate);
-            let checked = checked.and_then(|()| match objection(&compiled.entry) {
+        for listed in positions.into_iter().filter_map(|at| self.at(at)) {
+            let checked = listed.check(candidate);
+            let checked = checked.and_then(|()| match objection(listed.entry) {
                 None => Ok(()),
                 Some(objection) => Err(Some(NearMiss::Objected {
-                    origin: compiled.origin.clone(),
+                    origin: listed.origin(),
                     objection,
-                    entry: Box::new(compiled.entry.clone()),
+                    entry: Box::new(listed.entry.clone()),
                 })),
             });
             match checked {
-                Ok(()) => {
-                    return Ok(Match {
-                        entry: &compiled.entry,
-                        origin: &compiled.origin,
-                    });
-                }
+                Ok(()) => return Ok(listed.matched()),
                 // The first miss tells most, unless a later entry is nearer.
                 Err(Some(miss)) if near.as_ref().is_none_or(NearMiss::is_of_base) => {
                     near = Some(miss);
@@ -298,16 +290,13 @@ impl Allowlist {
         }
         let hash = hex(&Sha256::digest(text.as_bytes()));
         let positions = self.commands.get(&hash[..16])?;
-        let mut entries = positions.iter().map(|position| &self.entries[*position]);
-        let compiled = entries.find(|compiled| {
-            let live = compiled.entry.expires_at.is_none_or(|at| now_ms < at);
-            live && matches!(self.state(compiled), EntryState::Usable(usable) if usable.covers_directory(cwd))
-                && objection(&compiled.entry).is_none()
+        let mut entries = positions.iter().filter_map(|position| self.at(*position));
+        let found = entries.find(|listed| {
+            let live = listed.entry.expires_at.is_none_or(|at| now_ms < at);
+            live && matches!(listed.state, EntryState::Usable(usable) if usable.covers_directory(cwd))
+                && objection(listed.entry).is_none()
         })?;
-        Some(Match {
-            entry: &compiled.entry,
-            origin: &compiled.origin,
-        })
+        Some(found.matched())
     }
 }
 
@@ -324,16 +313,6 @@ impl Usable {
         self.cwd
             .as_ref()
             .is_none_or(|pattern| pattern.is_match(cwd) || self.cwd_itself.as_deref() == Some(cwd))
-    }
-}
-
-fn broken<'a>(
-    compiled: &'a CompiledEntry,
-    state: &'a EntryState,
-) -> Option<(&'a str, &'a EntryError)> {
-    match state {
-        EntryState::Broken(error) => Some((compiled.origin.as_str(), error)),
-        EntryState::Usable(_) | EntryState::Inert => None,
     }
 }
 
@@ -390,12 +369,39 @@ fn compile(entry: &Entry, home: Option<&str>) -> EntryState {
     }))
 }
 
-impl CompiledEntry {
+/// An entry at its place in the lists, with what is known of it.
+#[derive(Clone, Copy)]
+struct ListedAt<'a> {
+    list: &'a EntryLists,
+    position: usize,
+    entry: &'a Entry,
+    state: &'a EntryState,
+}
+
+impl<'a> ListedAt<'a> {
+    fn origin(&self) -> String {
+        self.list.origin(self.position)
+    }
+
+    fn matched(&self) -> Match<'a> {
+        Match {
+            entry: self.entry,
+            origin: self.origin(),
+        }
+    }
+
+    fn broken(&self) -> Option<(String, &'a EntryError)> {
+        match self.state {
+            EntryState::Broken(error) => Some((self.origin(), error)),
+            EntryState::Usable(_) | EntryState::Inert => None,
+        }
+    }
+
     /// `Err(None)`: the pattern names another program.
-    fn check(&self, state: &EntryState, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
-        let origin = || self.origin.clone();
-        let EntryState::Usable(usable) = state else {
-            let inert = matches!(state, EntryState::Inert);
+    fn check(&self, candidate: &Candidate<'_>) -> Result<(), Option<NearMiss>> {
+        let origin = || self.origin();
+        let EntryState::Usable(usable) = self.state else {
+            let inert = matches!(self.state, EntryState::Inert);
             return Err(inert.then(|| NearMiss::Inert { origin: origin() }));
         };
         let Usable {

@@ -1,6 +1,6 @@
 //! What an approver could allow.
 
-use interlock_command::{Binding, BindingKind, Unbound};
+use interlock_binding::{Binding, BindingKind, Unbound};
 
 /// Whether an approver could allow it: it is bound, or the owner lets approvers decide about what is not.
 /// What is not there cannot be approved either way.

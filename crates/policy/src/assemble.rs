@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::agent::AgentId;
-use crate::allowlist::Allowlist;
+use crate::allowlist::{Allowlist, EntryLists};
 use crate::deny::DenyRules;
 use crate::effective::Levels;
-use crate::entry::{DenyRule, Entry, EntryError};
+use crate::entry::{DenyRule, EntryError};
 use crate::judge::{HostIdentity, Policy, SkillBin};
 use crate::safe_bin::{Profiles, SafeBinProfile, SafeBinView};
 
@@ -17,7 +17,7 @@ pub struct PolicyParts {
     /// `None` means the defaults of an unset policy.
     pub levels: Option<Levels>,
     /// With where each is written.
-    pub entries: Vec<(Entry, String)>,
+    pub entries: EntryLists,
     pub deny: Vec<(DenyRule, String)>,
     /// `None` means the built-in ones.
     pub safe_bins: Option<Vec<String>>,

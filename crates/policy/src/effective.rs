@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::agent::AgentId;
+use crate::allowlist::EntryLists;
 use crate::document::{Document, EVERY_AGENT, Scope, agent_path};
 use crate::entry::{DenyRule, Entry};
 use crate::level::{Ask, Fallback, Security, Strictness};
@@ -188,22 +189,17 @@ pub fn entries(document: &Document, agent: &AgentId) -> Vec<(Entry, String)> {
 }
 
 /// The same, taken out of a document that is not needed any more: entries are many, and large.
-pub fn take_entries(document: &mut Document, agent: &AgentId) -> Vec<(Entry, String)> {
-    let mut entries = Vec::new();
+pub fn take_entries(document: &mut Document, agent: &AgentId) -> EntryLists {
+    let mut lists = EntryLists::default();
     for name in [agent.as_str(), EVERY_AGENT] {
-        let Some(scope) = document.agents.get_mut(name) else {
-            continue;
-        };
-        let path = agent_path(name);
-        let list = std::mem::take(&mut scope.allowlist);
-        entries.reserve_exact(list.len());
-        let list = list.into_iter().enumerate();
-        entries.extend(list.map(|(index, entry)| (entry, format!("{path}.allowlist[{index}]"))));
+        if let Some(scope) = document.agents.get_mut(name) {
+            let path = format!("{}.allowlist", agent_path(name));
+            lists.push(path, std::mem::take(&mut scope.allowlist));
+        }
     }
-    let list = std::mem::take(&mut document.defaults.allowlist);
-    let list = list.into_iter().enumerate();
-    entries.extend(list.map(|(index, entry)| (entry, format!("defaults.allowlist[{index}]"))));
-    entries
+    let defaults = std::mem::take(&mut document.defaults.allowlist);
+    lists.push("defaults.allowlist".to_owned(), defaults);
+    lists
 }
 
 /// Deny rules of every scope that applies.

@@ -21,7 +21,7 @@ pub use shield::{HostIdentity, VerdictShield};
 
 use std::collections::BTreeMap;
 
-use interlock_command::binding;
+use interlock_binding as binding;
 use interlock_command::{Analysis, Odd, Shape, Sight, Source as CommandSource};
 use interlock_programs::Resolver;
 use interlock_programs::inline;
@@ -227,8 +227,8 @@ impl Policy {
             env_rejected: rejected.map(|rejection| rejection.to_string()),
             exact_command: exact.map(|found| Exact {
                 pattern: found.entry.pattern.clone(),
-                origin: found.origin.to_owned(),
-                key: found.entry.use_key(found.origin),
+                key: found.entry.use_key(&found.origin),
+                origin: found.origin,
             }),
             all_satisfied,
             odd_kind: analysis.shape.odd().map(|odd| odd.reason),

@@ -32,7 +32,7 @@ mod tools;
 mod verdict;
 
 pub use agent::{AgentId, AgentIdError};
-pub use allowlist::{Allowlist, Candidate, Match, NearMiss, Objection};
+pub use allowlist::{Allowlist, Candidate, EntryLists, Match, NearMiss, Objection};
 pub use approvable::can_be_approved;
 pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
@@ -48,7 +48,7 @@ pub use entry::{
 };
 pub use entry_warning::EntryWarning;
 pub use evaluate::{Evaluation, RunRequest, evaluate};
-pub use interlock_command::{Binding, BindingKind};
+pub use interlock_binding::{Binding, BindingKind};
 pub use judge::{CallerInput, HostIdentity, JudgedCall, Policy, SkillBin, VerdictShield, quote};
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use path_rule::PathRuleError;

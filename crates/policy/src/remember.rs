@@ -17,7 +17,8 @@ pub(crate) use wider::holds_secret_pair;
 use std::fmt;
 use std::str::FromStr;
 
-use interlock_command::{Analysis, Binding, BindingKind, Command, Program, Shape};
+use interlock_binding::{Binding, BindingKind};
+use interlock_command::{Analysis, Command, Program, Shape};
 use interlock_programs::{Executable, FileKind, Resolver, starts_others};
 use serde::{Deserialize, Serialize};
 
@@ -291,7 +292,7 @@ fn entry_for<'a>(
         // One file may be many programs, and go by the name it is called by.
         entry.called_as = Some(called_as(command).to_owned());
     }
-    let binding = interlock_command::binding::of_command(command, resolver);
+    let binding = interlock_binding::of_command(command, resolver);
     if binding.kind == BindingKind::Project {
         project::bind(&mut entry, command, &binding, call, resolver)?;
         if executable.mutable || executable.kind != FileKind::Native {
@@ -325,7 +326,7 @@ fn entry_for<'a>(
     };
     let is_operand =
         executable.kind == FileKind::Native && matches!(command.program, Program::File(_));
-    let in_front = interlock_command::binding::words_in_front(command);
+    let in_front = interlock_binding::words_in_front(command);
     let operand = script.operand.and_then(|index| index.checked_sub(in_front));
     entry.bound_file = Some(content_of(command, &script.file.canonical, resolver)?);
     Ok(Storable {

@@ -1,6 +1,7 @@
 //! The answer of the judge, with everything a reader needs to understand it.
 
-use interlock_command::{Argv, Binding, Span};
+use interlock_binding::Binding;
+use interlock_command::{Argv, Span};
 use serde::Serialize;
 
 use crate::entry::{BoundContent, Entry, EntryShield};

@@ -38,7 +38,7 @@ pub fn policy_parts(
     PolicyParts {
         agent: agent.clone(),
         levels: None,
-        entries: entries(document, agent),
+        entries: entries(document, agent).into_iter().collect(),
         deny: deny_rules(document, agent),
         safe_bins: exec.safe_bins.clone(),
         safe_bin_trusted_dirs: exec.safe_bin_trusted_dirs.clone().unwrap_or_default(),

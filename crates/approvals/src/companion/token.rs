@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use interlock_plan::hex;
 use interlock_policy::Socket;
 
 use crate::approvals::Approvals;
-use crate::hex::hex;
 use crate::origin::OutsideRuns;
 use interlock_rules::{RulesError, document_in_force};
 

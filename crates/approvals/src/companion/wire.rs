@@ -6,12 +6,12 @@
 //! say nothing, nothing can be said again, and no decision fits another approval.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use interlock_plan::hex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::token::SocketToken;
-use crate::hex::hex;
 
 pub(super) const PROTOCOL: u32 = 1;
 

@@ -2,13 +2,12 @@
 //! leads to by now.
 
 use interlock_command::display::ShownLine;
-use interlock_plan::{PinnedFile, RunPlan};
+use interlock_plan::{PinnedFile, RunPlan, hex};
 use interlock_store::PinnedScript;
 use sha2::{Digest as _, Sha256};
 
 use super::{ApprovalView, ViewBlock, ViewLabel};
 use crate::content::{bytes_of, scripts};
-use crate::hex::hex;
 
 /// Digits of a hash that an approver compares.
 const SHOWN_DIGITS: usize = 16;

@@ -7,7 +7,7 @@ use interlock_command::Source;
 use interlock_plan::PlanStdin;
 use interlock_policy::safe_bin::SafeBinProfile;
 use interlock_policy::{
-    AgentId, Ask, DenyRule, Document, EVERY_AGENT, Entry, Fallback, Layer, Levels, Outcome,
+    AgentId, Ask, DenyRule, Document, EVERY_AGENT, EntryLists, Fallback, Layer, Levels, Outcome,
     PolicyParts, PolicySource as LayerSource, Security, SkillBin, Sourced,
 };
 use interlock_programs::{FileKind, VIRTUAL_HOME, VirtualHost};
@@ -403,7 +403,7 @@ impl CasePolicy {
 
     /// Read like those of a document; one that does not compile is not an error here but never
     /// matches, which a case may want to show.
-    fn entries(&self) -> Result<Vec<(Entry, String)>, String> {
+    fn entries(&self) -> Result<EntryLists, String> {
         let mut entries = Vec::with_capacity(self.allowlist.len());
         for (index, value) in self.allowlist.iter().enumerate() {
             let document = serde_json::json!({
@@ -420,7 +420,7 @@ impl CasePolicy {
             };
             entries.extend(entry.map(|entry| (entry, format!("policy.allowlist[{index}]"))));
         }
-        Ok(entries)
+        Ok(entries.into_iter().collect())
     }
 }
 

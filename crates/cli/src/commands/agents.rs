@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-use interlock_policy::AgentId;
-use serde_json::{Value, json};
-
-use super::{CommandOutcome, agent_id, known_agent, open};
-use crate::args::{
+use interlock_arguments::{
     AgentsCommand, AgentsListArguments, AgentsRevokeArguments, AgentsTokenArguments, StateArguments,
 };
-use crate::failure::Failure;
-use crate::output;
+use interlock_client::{agent_id, known_agent, open};
+use interlock_console::{CommandOutcome, Failure, output};
+use interlock_policy::AgentId;
+use serde_json::{Value, json};
 
 pub fn run(state: &StateArguments, command: &AgentsCommand) -> CommandOutcome {
     match command {
@@ -79,7 +77,7 @@ fn token(state: &StateArguments, arguments: &AgentsTokenArguments) -> CommandOut
     agent_id(&arguments.agent)?;
     let host = open(state)?;
     let agent = known_agent(&host, &arguments.agent)?;
-    super::outside_runs(host.state_dir())?;
+    interlock_client::outside_runs(host.state_dir())?;
     let (text, token) = host.mint_agent_token(&agent, arguments.elicitation)?;
     if arguments.json {
         output::print_json(&json!({ "agent": token.agent, "id": token.id, "token": text }));
@@ -95,7 +93,7 @@ fn token(state: &StateArguments, arguments: &AgentsTokenArguments) -> CommandOut
 
 fn revoke(state: &StateArguments, arguments: &AgentsRevokeArguments) -> CommandOutcome {
     let host = open(state)?;
-    super::outside_runs(host.state_dir())?;
+    interlock_client::outside_runs(host.state_dir())?;
     if !host.revoke_agent_token(&arguments.id)? {
         let list = state.in_command("interlock agents list");
         let message = format!(

@@ -1,36 +1,31 @@
 //! `interlock approvals`: the document of this host, and what waits for a decision.
 
-mod decide;
-mod grants;
 mod list;
-mod socket;
-mod source;
-mod watch;
 
 use std::fs::File;
 use std::io::Read;
 use std::process::ExitCode;
 
+use interlock_arguments::{
+    AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
+    ApprovalsGetArguments, ApprovalsSetArguments, ShieldArgument, StateArguments,
+};
+use interlock_client::{agent_id, known_scope, open, outside_runs};
 use interlock_config::json5::MAX_BYTES;
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{
+    CommandOutcome, Failure, bounds, duration, level_row, milliseconds, rule_terms,
+};
 use interlock_host::{LocalHost, now_ms};
+use interlock_inbox::{ApprovalSource, decide, grants, socket, watch};
 use interlock_policy::{
-    AgentId, DenyRule, Document, EVERY_AGENT, Entry, EntryShield, EntryWarning, Levels, agent_path,
-    quote,
+    AgentId, Document, EVERY_AGENT, Entry, EntryShield, EntryWarning, Levels, agent_path, quote,
 };
 use interlock_rules::EntryEdit;
 use serde_json::{Map, Value, json};
 
+use super::nodes;
 use super::nodes::{DocumentAsked, DocumentOwner};
-use super::{CommandOutcome, agent_id, known_scope, level_row, nodes, open, outside_runs};
-use crate::args::{
-    AllowlistAddArguments, AllowlistCommand, AllowlistRemoveArguments, ApprovalsCommand,
-    ApprovalsGetArguments, ApprovalsSetArguments, ShieldArgument, StateArguments,
-};
-use crate::failure::Failure;
-use crate::output::{self, Paint, line};
-
-pub(super) use decide::{DecisionWords, answer, told};
-use source::ApprovalSource;
 
 pub fn run(state: &StateArguments, command: ApprovalsCommand) -> CommandOutcome {
     let host = open(state)?;
@@ -181,82 +176,6 @@ fn last_use(entry: &Entry) -> String {
     match &entry.last_used_command {
         Some(command) => format!("used {ago} ago: {}", line(command)),
         None => format!("used {ago} ago"),
-    }
-}
-
-const ANY_ARGUMENTS: &str = "any arguments";
-
-fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
-    if let Some(args) = args {
-        let quoted: Vec<String> = args.iter().map(|argument| quote(argument)).collect();
-        return Some(format!("args {}", quoted.join(" ")).trim_end().to_owned());
-    }
-    pattern.map(|pattern| format!("argPattern {pattern}"))
-}
-
-/// Which arguments a deny rule is for.
-pub(super) fn rule_terms(rule: &DenyRule) -> String {
-    let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
-    arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned())
-}
-
-/// What an entry wants and admits, in a few words.
-pub(super) fn bounds(entry: &Entry) -> String {
-    let arguments = arguments(entry.args.as_deref(), entry.arg_pattern.as_deref());
-    let mut parts = vec![arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned())];
-    if let Some(name) = &entry.called_as {
-        parts.push(format!("called as {name}"));
-    }
-    if let Some(cwd) = &entry.cwd {
-        parts.push(format!("in {cwd}"));
-    }
-    if let Some(paths) = &entry.paths {
-        parts.push(format!("files in {}", paths.join(", ")));
-    }
-    if let Some(file) = &entry.bound_file {
-        let hash = file.sha256.get(..12).unwrap_or(&file.sha256);
-        parts.push(format!("{} with the content {hash}…", file.path));
-        if !file.interpreters.is_empty() {
-            parts.push(format!("run by {}", file.interpreters.join(", ")));
-        }
-        for also in &file.also {
-            let hash = also.sha256.get(..12).unwrap_or(&also.sha256);
-            parts.push(format!("{} with the content {hash}…", also.path));
-        }
-    }
-    if !entry.env.is_empty() {
-        parts.push(format!("env {}", entry.env.join(" ")));
-    }
-    match (entry.interactive, entry.terminal) {
-        (true, Some(true)) => parts.push("on a terminal".to_owned()),
-        (true, Some(false)) => parts.push("with an open stdin".to_owned()),
-        (true, None) => parts.push("also interactive".to_owned()),
-        (false, Some(true)) => parts.push("never: a terminal is interactive".to_owned()),
-        (false, Some(false) | None) => {}
-    }
-    if entry.shield == Some(EntryShield::Off) {
-        parts.push("also without the shield".to_owned());
-    }
-    if entry.expires_at.is_some_and(|at| at <= now_ms()) {
-        parts.push("expired".to_owned());
-    } else if let Some(at) = entry.expires_at {
-        parts.push(format!(
-            "for {} more",
-            duration(at.saturating_sub(now_ms()))
-        ));
-    }
-    if entry.is_inert() {
-        parts.push("inert: binds no arguments".to_owned());
-    }
-    parts.join(", ")
-}
-
-pub(super) fn duration(ms: u64) -> String {
-    let minutes = ms / 60_000;
-    match minutes {
-        0..60 => format!("{minutes}m"),
-        60..2880 => format!("{}h", minutes / 60),
-        _ => format!("{}d", minutes / 1440),
     }
 }
 
@@ -460,27 +379,4 @@ fn remove(
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// `90s`, `30m`, `8h`, `7d`.
-pub(super) fn milliseconds(text: &str) -> Result<u64, Failure> {
-    let wrong = || {
-        Failure::usage(
-            "DURATION_INVALID",
-            format!("`{text}` is not a duration such as 30m, 8h or 7d"),
-        )
-    };
-    let unit = text.chars().last().ok_or_else(wrong)?;
-    let factor: u64 = match unit {
-        's' => 1_000,
-        'm' => 60_000,
-        'h' => 3_600_000,
-        'd' => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = text[..text.len() - 1].parse().map_err(|_| wrong())?;
-    number
-        .checked_mul(factor)
-        .filter(|ms| *ms > 0)
-        .ok_or_else(wrong)
 }

@@ -9,21 +9,19 @@ use std::process::ExitCode;
 use interlock_approvals::{
     ARCHIVE_NAME, ArchiveError, AuditFilter, AuditHead, AuditKind, AuditRecord, AuditVerification,
 };
+use interlock_arguments::{
+    AuditArchiveArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments,
+};
+use interlock_client::{
+    GatewayClient, RemoteGateway, decider, known_agent, open_for_repair, outside_runs,
+};
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure, milliseconds, time};
 use interlock_host::{LocalHost, now_ms};
 use interlock_policy::quote;
 use interlock_rules::RulesError;
 use interlock_wire::results::AuditEntry;
 use serde_json::{Value, json};
-
-use super::approvals::milliseconds;
-use super::{CommandOutcome, decider, known_agent, open_for_repair, outside_runs};
-use crate::args::{
-    AuditArchiveArguments, AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments,
-};
-use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
-use crate::output::{self, Paint, line};
-use crate::remote_gateway::RemoteGateway;
 
 pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
     let host = open_for_repair(state)?;
@@ -248,29 +246,6 @@ fn summary(body: &Value) -> String {
     parts.join(" ")
 }
 
-/// In UTC, to the second.
-pub(super) fn time(ms: i64) -> String {
-    let seconds = ms.div_euclid(1000);
-    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days are counted from 1 March of the year 0, so that a leap day ends its year.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3600,
-        rest / 60 % 60,
-        rest % 60
-    )
-}
-
 fn verify(host: &LocalHost, arguments: &AuditVerifyArguments) -> CommandOutcome {
     let head = earlier_head(arguments)?;
     match host.approvals().audit_verify(head.as_ref())? {
@@ -303,23 +278,5 @@ fn export(host: &LocalHost) -> CommandOutcome {
             format!("standard output: {error}"),
         )),
         _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::time;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        for (ms, expected) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400_000, "2000-02-29T00:00:00Z"),
-            (1_709_251_199_999, "2024-02-29T23:59:59Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00Z"),
-            (-1, "1969-12-31T23:59:59Z"),
-        ] {
-            assert_eq!(time(ms), expected);
-        }
     }
 }

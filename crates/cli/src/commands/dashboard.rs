@@ -6,15 +6,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use interlock_arguments::{DashboardArguments, StateArguments};
+use interlock_client::{GatewayClient, open, outside_runs};
+use interlock_console::{CommandOutcome, Failure, output};
 use interlock_wire::params::UiCode;
 use interlock_wire::results::UiCodeMinted;
 use serde_json::json;
-
-use super::{CommandOutcome, open, outside_runs};
-use crate::args::{DashboardArguments, StateArguments};
-use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
-use crate::output;
 
 /// The file that leads the browser to the page. It holds the code, which stands in no argument of a
 /// process.

@@ -2,20 +2,21 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{
+    DenyAddArguments, DenyCommand, DenyListArguments, DenyRemoveArguments, DenyTerms,
+    StateArguments,
+};
+use interlock_client::{known_scope, open, outside_runs};
+use interlock_console::output::{self, line};
+use interlock_console::{CommandOutcome, Failure, rule_terms};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, DenyRule, Document, EVERY_AGENT, agent_path};
 use interlock_rules::{DenyRuleEdit, DenyRuleSelection};
 use serde_json::{Value, json};
 
-use super::approvals::{of_owner, rule_terms, scope_name, with_owner};
+use super::approvals::{of_owner, scope_name, with_owner};
+use super::nodes;
 use super::nodes::DocumentAsked;
-use super::{CommandOutcome, known_scope, nodes, open, outside_runs};
-use crate::args::{
-    DenyAddArguments, DenyCommand, DenyListArguments, DenyRemoveArguments, DenyTerms,
-    StateArguments,
-};
-use crate::failure::Failure;
-use crate::output::{self, line};
 
 pub fn run(state: &StateArguments, command: DenyCommand) -> CommandOutcome {
     let host = open(state)?;
@@ -123,8 +124,8 @@ fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments)
     let rules = match named {
         Some(name) => {
             let agent = match &owner {
-                None => super::known_agent(host, name)?,
-                Some(_) => super::agent_id(name)?,
+                None => interlock_client::known_agent(host, name)?,
+                Some(_) => interlock_client::agent_id(name)?,
             };
             interlock_policy::deny_rules(&document, &agent)
         }
@@ -163,7 +164,7 @@ fn all_rules(document: &Document) -> Result<Vec<(DenyRule, String)>, Failure> {
     let mut all: Vec<(DenyRule, String)> = Vec::new();
     let named = document.agents.keys().filter(|name| *name != EVERY_AGENT);
     for name in named.map(String::as_str).chain([AgentId::MAIN]) {
-        for rule in interlock_policy::deny_rules(document, &super::agent_id(name)?) {
+        for rule in interlock_policy::deny_rules(document, &interlock_client::agent_id(name)?) {
             if !all.contains(&rule) {
                 all.push(rule);
             }

@@ -2,18 +2,16 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{DevicesCommand, StateArguments};
+use interlock_client::{GatewayClient, open, outside_runs, read_result};
+use interlock_console::output::{self, line};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_wire::node::NodePairRequested;
 use interlock_wire::params::{
     DevicePairApprove, DevicePairList, DevicePairReject, DevicePairRemove, DeviceTokenRevoke,
     DeviceTokenRotate, Params,
 };
 use interlock_wire::results::{DevicePairListing, DevicePairRequested, PairedDeviceEntry};
-
-use super::{CommandOutcome, open, outside_runs};
-use crate::args::{DevicesCommand, StateArguments};
-use crate::failure::Failure;
-use crate::gateway_client::{GatewayClient, read_result};
-use crate::output::{self, line};
 
 pub fn run(state: &StateArguments, command: &DevicesCommand) -> CommandOutcome {
     let host = open(state)?;

@@ -3,7 +3,11 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{DoctorArguments, StateArguments};
+use interlock_client::{decider, open, open_for_repair, open_options, outside_runs};
 use interlock_config::StateDir;
+use interlock_console::output::{self, line, visible};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_doctor::audit::{FindingSeverity, audit, checks};
 use interlock_doctor::repairs::{DoctorMode, DoctorReport, close_state_files, look, repair};
 use interlock_doctor::{DocumentRepair, SeparatedAgents, repair_document, separate_agents};
@@ -12,11 +16,6 @@ use interlock_host::{Author, DocumentStanding, HostError, LocalHost};
 use interlock_policy::AgentId;
 use serde::Serialize;
 use serde_json::{Value, json};
-
-use super::{CommandOutcome, decider, open, open_for_repair, open_options, outside_runs};
-use crate::args::{DoctorArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, line, visible};
 
 /// Findings about entries that can never match.
 const USELESS_ENTRIES: [&str; 2] = [checks::ENTRY_BROKEN.id, checks::ENTRY_INERT.id];

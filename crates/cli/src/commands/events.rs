@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_approvals::SessionEvent;
+use interlock_arguments::{EventsArguments, StateArguments};
+use interlock_client::{open, supervisor};
+use interlock_console::output::{self, visible};
+use interlock_console::{CommandOutcome, time};
 use serde_json::{Value, json};
-
-use super::audit::time;
-use super::{CommandOutcome, open, supervisor};
-use crate::args::{EventsArguments, StateArguments};
-use crate::output::{self, visible};
 
 /// Events that are read at once.
 const PAGE: usize = 500;

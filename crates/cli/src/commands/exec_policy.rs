@@ -2,17 +2,18 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{
+    ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
+    PresetArgument, StateArguments,
+};
+use interlock_client::{known_scope, open, outside_runs};
+use interlock_console::output::{self, Paint};
+use interlock_console::{CommandOutcome, Failure, level_row};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Levels, Preset, deny_rules};
 use serde_json::{Map, Value, json};
 
-use super::{CommandOutcome, approvals, known_scope, level_row, nodes, open, outside_runs};
-use crate::args::{
-    ExecPolicyCommand, ExecPolicySetArguments, ExecPolicyShowArguments, HostArgument,
-    PresetArgument, StateArguments,
-};
-use crate::failure::Failure;
-use crate::output::{self, Paint};
+use super::{approvals, nodes};
 
 pub fn run(state: &StateArguments, command: ExecPolicyCommand) -> CommandOutcome {
     match command {

@@ -4,9 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use interlock_arguments::{ExplainArguments, StateArguments, StdinArgument};
+use interlock_client::{agent_id, caller_context, known_agent, open, request, routed};
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
+use interlock_console::CommandOutcome;
+use interlock_console::output::{self, Paint};
 use interlock_host::{Route, RouteRefusal, plan_shield};
 use interlock_policy::{
     AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
@@ -14,10 +18,6 @@ use interlock_policy::{
 };
 use interlock_rules::SessionLevels;
 use serde::Serialize;
-
-use super::{CommandOutcome, agent_id, caller_context, known_agent, open, request, routed};
-use crate::args::{ExplainArguments, StateArguments, StdinArgument};
-use crate::output::{self, Paint};
 
 mod node;
 mod text;

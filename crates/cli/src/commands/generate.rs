@@ -4,11 +4,8 @@
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
-
-use super::CommandOutcome;
-use crate::args::{Arguments, CompletionArguments, ManArguments};
-use crate::failure::Failure;
-use crate::output;
+use interlock_arguments::{Arguments, CompletionArguments, ManArguments};
+use interlock_console::{CommandOutcome, Failure, output};
 
 const NAME: &str = "interlock";
 

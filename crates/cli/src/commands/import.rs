@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use interlock_arguments::{ImportCommand, ImportOpenclawArguments, StateArguments};
+use interlock_client::{open, outside_runs};
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_doctor::openclaw::{
     DocumentForm, ImportMode, ImportReport, ImportedValue, OpenClawState, import, usual_directory,
 };
 use serde_json::json;
-
-use super::{CommandOutcome, open, outside_runs};
-use crate::args::{ImportCommand, ImportOpenclawArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, Paint, line};
 
 pub fn run(state: &StateArguments, command: &ImportCommand) -> CommandOutcome {
     let ImportCommand::Openclaw(arguments) = command;

@@ -7,16 +7,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
+use interlock_arguments::{McpArguments, StateArguments};
+use interlock_client::{Absent, RemoteGateway, join, known_agent, open, outside_runs};
+use interlock_console::{CommandOutcome, Failure, output};
 use interlock_gateway::GatewayInfo;
 use interlock_host::LocalHost;
 use interlock_node::Secret;
-
-use super::join::{Absent, join};
-use super::{CommandOutcome, known_agent, open, outside_runs};
-use crate::args::{McpArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output;
-use crate::remote_gateway::RemoteGateway;
 
 /// An answer with a longer head is none of a gateway.
 const MAX_HEAD_BYTES: usize = 16 * 1024;

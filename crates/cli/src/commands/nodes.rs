@@ -7,7 +7,15 @@ mod remote;
 
 use std::process::ExitCode;
 
+use interlock_arguments::{
+    NodesApproveArguments, NodesCommand, NodesEnrollArguments, NodesInvokeArguments,
+    NodesListArguments, StateArguments,
+};
+use interlock_client::{GatewayClient, open, outside_runs, read_result};
+use interlock_console::output::{self, line};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_host::{LocalHost, TokenRole};
+use interlock_services::role_tokens::RoleTokens;
 use interlock_wire::node::{NodeEntry, NodeListing, SYSTEM_RUN};
 use interlock_wire::params::{
     NodeDescribe, NodeInvoke, NodeList, NodePairApprove, NodePairList, NodePairReject,
@@ -16,15 +24,6 @@ use interlock_wire::params::{
 use serde_json::{Map, Value};
 
 use super::devices::{one_line, one_line_or_empty, perform, pick, short_id};
-use super::role_tokens::RoleTokens;
-use super::{CommandOutcome, open, outside_runs};
-use crate::args::{
-    NodesApproveArguments, NodesCommand, NodesEnrollArguments, NodesInvokeArguments,
-    NodesListArguments, StateArguments,
-};
-use crate::failure::Failure;
-use crate::gateway_client::{GatewayClient, read_result};
-use crate::output::{self, line};
 
 pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, get_of_gateway, set as document_set};

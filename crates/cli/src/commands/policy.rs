@@ -10,14 +10,13 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
+use interlock_arguments::{PolicyCommand, PolicyTestArguments, StateArguments};
 use interlock_checks::cases::Cases;
+use interlock_client::open;
+use interlock_console::output::{self, visible};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_policy::Document;
 use interlock_rules::parse_document;
-
-use super::{CommandOutcome, open};
-use crate::args::{PolicyCommand, PolicyTestArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, visible};
 
 pub fn run(state: &StateArguments, command: PolicyCommand) -> CommandOutcome {
     match command {

@@ -5,14 +5,13 @@ mod explain;
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
+use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArguments};
+use interlock_client::open;
+use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::sandbox::{INIT_COMMAND, become_sandbox_init};
 use interlock_sandbox::{ScopeRecord, ScopeStore};
 use serde_json::json;
 
-use super::{CommandOutcome, open};
-use crate::args::{SandboxCommand, SandboxRecreateArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);

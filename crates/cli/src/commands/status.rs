@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{StateArguments, StatusArguments};
+use interlock_client::{GatewayClient, RemoteGateway, configured_host, known_agents, open};
+use interlock_console::output::{self, line};
+use interlock_console::{CommandOutcome, Failure, duration};
 use interlock_gateway::running;
 use interlock_host::{LocalHost, now_ms, plan_shield};
 use interlock_policy::{AgentId, EVERY_AGENT, VerdictShield};
@@ -11,14 +15,7 @@ use interlock_wire::results::NodePairListing;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::approvals::duration;
 use super::devices::{one_line, one_line_or_empty, short_id};
-use super::{CommandOutcome, configured_host, known_agents, open};
-use crate::args::{StateArguments, StatusArguments};
-use crate::failure::Failure;
-use crate::gateway_client::GatewayClient;
-use crate::output::{self, line};
-use crate::remote_gateway::RemoteGateway;
 
 /// How many of the pending approvals are shown.
 const SHOWN_APPROVALS: usize = 3;
@@ -330,7 +327,7 @@ impl StatusFacts {
             .iter()
             .filter(|name| *name != EVERY_AGENT)
         {
-            let agent = super::agent_id(name)?;
+            let agent = interlock_client::agent_id(name)?;
             let levels = host.levels(&agent, None)?;
             let entries = interlock_policy::entries(&document, &agent);
             let is_base = |entry: &interlock_policy::Entry| entry.source.as_deref() == Some(BASE);

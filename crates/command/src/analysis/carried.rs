@@ -103,7 +103,7 @@ pub(super) fn attached(option: &str) -> Vec<&str> {
 }
 
 /// Where the command of `xargs` begins; `None` if an option is not understood or there is none.
-pub(crate) fn xargs_command(argv: &[String]) -> Option<usize> {
+pub fn xargs_command(argv: &[String]) -> Option<usize> {
     const VALUES: &str = "EILPadns";
     const ATTACHED_VALUES: &str = "eil";
     const LONG_VALUES: &[&str] = &[

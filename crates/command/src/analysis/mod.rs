@@ -19,8 +19,8 @@ use crate::odd::{NotPlain, Odd};
 use crate::{Argv, Redirection, Span, lex};
 use expand::expand_line;
 
-pub(crate) use carried::xargs_command;
-pub(crate) use sight::started_by;
+pub use carried::xargs_command;
+pub use sight::started_by;
 pub use sight::{SeenCommand, Sight};
 
 /// No command text is longer than this.

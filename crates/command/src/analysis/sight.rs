@@ -73,7 +73,7 @@ impl Analysis {
 }
 
 /// What one command would start by itself, as `find -exec` does; the command itself is not in it.
-pub(crate) fn started_by(argv: &Argv, cwd: &str) -> Sight {
+pub fn started_by(argv: &Argv, cwd: &str) -> Sight {
     let mut looker = Looker::default();
     looker.argv(argv.clone(), Some(cwd), 0);
     looker.sight.commands.pop();

@@ -1,6 +1,7 @@
 //! A connection that was welcomed.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::page_topics::PageTopics;
 /// Approvals that a connection is remembered to have been shown.
 const MAX_SHOWN: usize = 100_000;
 
-/// One operator or node.
+/// Who a client is, as the handshake found.
 #[derive(Debug)]
-pub struct Client {
+pub struct KnownClient {
     pub connection: String,
     pub role: Role,
     pub scopes: Scopes,
@@ -32,6 +33,12 @@ pub struct Client {
     pub path_env: Option<String>,
     pub address: Option<std::net::IpAddr>,
     pub connected_at_ms: u64,
+}
+
+/// One operator or node: who it is, which never changes, and what has gone between it and the gateway.
+#[derive(Debug)]
+pub struct Client {
+    known: KnownClient,
     out: Arc<Outbox>,
     /// Cancelled when the connection is to end, whatever still waits to be sent.
     ending: CancellationToken,
@@ -46,42 +53,22 @@ pub struct Client {
     pub topics: PageTopics,
 }
 
-/// Who a client is, as the handshake found.
-#[derive(Debug)]
-pub struct KnownClient {
-    pub connection: String,
-    pub role: Role,
-    pub scopes: Scopes,
-    pub device: Option<String>,
-    pub token_id: Option<String>,
-    pub program: Program,
-    pub caps: Vec<String>,
-    pub commands: Vec<String>,
-    pub permissions: BTreeMap<String, bool>,
-    pub path_env: Option<String>,
-    pub address: Option<std::net::IpAddr>,
-    pub now_ms: u64,
+impl Deref for Client {
+    type Target = KnownClient;
+
+    fn deref(&self) -> &KnownClient {
+        &self.known
+    }
 }
 
 impl Client {
     pub fn new(known: KnownClient, out: Arc<Outbox>, ending: CancellationToken) -> Self {
         Self {
-            connection: known.connection,
-            role: known.role,
-            scopes: known.scopes,
-            device: known.device,
-            token_id: known.token_id,
-            program: known.program,
-            caps: known.caps,
-            commands: known.commands,
-            permissions: known.permissions,
-            path_env: known.path_env,
-            address: known.address,
-            connected_at_ms: known.now_ms,
+            heard_at_ms: AtomicU64::new(known.connected_at_ms),
+            known,
             out,
             ending,
             seq: Mutex::default(),
-            heard_at_ms: AtomicU64::new(known.now_ms),
             shown: Mutex::default(),
             seen_reason: Mutex::new("connect"),
             topics: PageTopics::default(),

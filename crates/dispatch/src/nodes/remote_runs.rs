@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use interlock_approvals::EVENT_TAIL_CHARS;
-use interlock_host::process::{EndedSession, Followed, SessionStatus};
 use interlock_host::{EndListener, OpenRun};
+use interlock_sessions::{EndedSession, Followed, SessionStatus};
 use interlock_store::{NullableField, RecordedOutcome, RecordedStatus};
 use interlock_supervisor::names;
 use interlock_wire::WireError;

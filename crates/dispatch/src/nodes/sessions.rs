@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use interlock_host::process::{
+use interlock_host::{OpenRun, now_ms};
+use interlock_policy::AgentId;
+use interlock_sessions::{
     EndedSession, Followed, MAX_POLL_WAIT, ProcessAnswer, SessionAction, SessionListRequest,
     SessionPage, SessionStatus, SessionSummary, Stale,
 };
-use interlock_host::{OpenRun, now_ms};
-use interlock_policy::AgentId;
 use interlock_wire::WireError;
 use interlock_wire::node::extension::{MAX_READ_BYTES, ProcessCall, ProcessPageAsked, RunRead};
 use serde_json::{Value, json};

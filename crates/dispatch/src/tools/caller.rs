@@ -4,7 +4,7 @@ use interlock_config::ConfigFile;
 use interlock_policy::AgentId;
 
 use crate::dispatcher::{Dispatcher, UnknownAgent};
-use crate::proven::ProvenCaller;
+use interlock_access::ProvenCaller;
 
 /// Longer session keys are mistakes.
 const MAX_KEY_BYTES: usize = 512;

@@ -168,7 +168,8 @@ fn process_input() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use interlock_host::parameters::{ExecParameters, PatchParameters, ProcessParameters};
+    use interlock_host::parameters::{ExecParameters, PatchParameters};
+    use interlock_sessions::ProcessParameters;
 
     /// A call with every parameter of the catalog is understood: the catalog lists no parameter in
     /// vain.

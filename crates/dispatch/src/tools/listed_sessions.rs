@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use interlock_host::process::{ProcessAnswer, SessionListRequest, SessionPage, SessionSummary};
+use interlock_sessions::{ProcessAnswer, SessionListRequest, SessionPage, SessionSummary};
 use serde_json::json;
 
 use super::process::{details, refused};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use interlock_approvals::ApprovalRefusal;
 use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_engine::Signal;
@@ -14,10 +13,9 @@ use interlock_host::{EndListener, Exec, ExecError, ExecRequest, RequestedPlace, 
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_supervisor::{StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
-use serde_json::json;
 use tokio::runtime::Handle;
 
-use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart};
+use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
 use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
 use super::{Progress, ToolCall};
 use crate::dispatcher::Dispatcher;
@@ -38,6 +36,9 @@ const PROGRESS_CHARS: usize = 4_000;
 /// What a result shows of a run that goes on.
 const TAIL_LINES: u64 = 20;
 const TAIL_BYTES: usize = 4_000;
+
+/// Begins the event about an approved run that was not made.
+const NOT_RUN: &str = "Exec not run";
 
 /// A call of `exec` for this machine.
 #[derive(Debug)]
@@ -136,7 +137,14 @@ impl LocalRun {
                     Ok(running) => self.attend(running, receiver),
                     Err(error) => {
                         let conversation = (self.call.agent.as_str(), &*self.call.session_key);
-                        deliver_refusal(dispatcher, conversation, &id, &error, receiver);
+                        let refusal = refusal(dispatcher, &error);
+                        deliver_refusal(
+                            dispatcher,
+                            conversation,
+                            (&id, NOT_RUN),
+                            refusal,
+                            receiver,
+                        );
                     }
                 }
             }
@@ -182,7 +190,10 @@ pub(super) fn resume(
             let cwd = running.conversation.started().session.cwd.clone();
             finish(dispatcher, running, &cwd, receiver);
         }
-        Err(error) => deliver_refusal(dispatcher, conversation, &id, &error, receiver),
+        Err(error) => {
+            let refusal = refusal(dispatcher, &error);
+            deliver_refusal(dispatcher, conversation, (&id, NOT_RUN), refusal, receiver);
+        }
     }
 }
 
@@ -249,33 +260,6 @@ fn refusal(dispatcher: &Dispatcher, error: &ExecError) -> RunRefusal {
         dispatcher.approvals.look_now();
     }
     RunRefusal::of_exec(error)
-}
-
-/// An approved run could not be started. Without a caller, the conversation is notified.
-fn deliver_refusal(
-    dispatcher: &Dispatcher,
-    (agent, session_key): (&str, &str),
-    id: &str,
-    error: &ExecError,
-    receiver: OutcomeReceiver,
-) {
-    let refusal = refusal(dispatcher, error).about(id);
-    if receiver.deliver(ToolOutcome::Refused(refusal)) == EndListener::Caller {
-        return;
-    }
-    // The conversation already has an event about drift. If another process ran it, that process
-    // reports it.
-    if let ExecError::Approval(ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }) = error
-    {
-        return;
-    }
-    let text = format!("Exec not run (gateway id={id}): {error}");
-    let payload = json!({ "approvalId": id, "code": error.code() });
-    let approvals = dispatcher.host.approvals();
-    if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
-        tracing::error!(id, %error, "an approved run was not made, and its session could not be notified");
-    }
-    dispatcher.events.look_now();
 }
 
 /// Ends the run when its caller wants no result any more.

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use interlock_approvals::ApprovalRefusal;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::PatchParameters;
 use interlock_host::{EndListener, PatchError, PatchOutcome, PatchRequest};
 use interlock_patch::PatchSummary;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::pipeline::{self, ApprovedStart, OutcomeReceiver, RunHost, RunStart};
+use super::pipeline::{self, ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
 use super::result::ToolResult;
 use super::run_outcome::{RunLocation, RunRefusal, ToolOutcome};
 use super::{CallError, ToolCall, no_workspace, start_directory};
@@ -131,50 +130,23 @@ pub(super) fn resume(
     deliver(dispatcher, conversation, &id, applied, receiver);
 }
 
-/// Delivers what became of an approved patch. Without a caller, the conversation is notified of a
-/// patch that could not be applied, where no record does that.
+/// Delivers what became of an approved patch.
 fn deliver(
     dispatcher: &Dispatcher,
-    (agent, session_key): (&str, &str),
+    conversation: (&str, &str),
     id: &str,
     applied: Result<PatchSummary, PatchError>,
     receiver: OutcomeReceiver,
 ) {
-    if applied.is_err() {
-        dispatcher.approvals.look_now();
-    }
-    let (outcome, error) = match applied {
-        Ok(summary) => (ToolOutcome::Patched(summary), None),
+    match applied {
+        Ok(summary) => {
+            receiver.deliver(ToolOutcome::Patched(summary));
+            dispatcher.events.look_now();
+        }
         Err(error) => {
-            let refusal = RunRefusal::of_patch(&error).about(id);
-            (ToolOutcome::Refused(refusal), Some(error))
+            dispatcher.approvals.look_now();
+            let (title, refusal) = ("Patch not applied", RunRefusal::of_patch(&error));
+            deliver_refusal(dispatcher, conversation, (id, title), refusal, receiver);
         }
-    };
-    let listener = receiver.deliver(outcome);
-    if listener == EndListener::SessionEvent
-        && let Some(error) = error.filter(|error| !is_reported(error))
-    {
-        let text = format!("Patch not applied (gateway id={id}): {error}");
-        let payload = json!({ "approvalId": id, "code": error.code() });
-        let approvals = dispatcher.host.approvals();
-        if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
-            tracing::error!(id, %error, "an approved patch was not applied, and no event says so");
-        }
-    }
-    dispatcher.events.look_now();
-}
-
-/// The conversation already has an event about drift, and about a patch that failed while it was
-/// applied. A used approval is another call's.
-fn is_reported(error: &PatchError) -> bool {
-    match error {
-        PatchError::Approval(error) => {
-            matches!(
-                error,
-                ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }
-            )
-        }
-        PatchError::Apply(_) => true,
-        _ => false,
     }
 }

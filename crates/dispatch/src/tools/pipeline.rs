@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_command::display::Secrets;
 use interlock_host::EndListener;
+use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::render::waits_for;
@@ -95,6 +96,28 @@ impl OutcomeReceiver {
             sender.closed().await;
         }
     }
+}
+
+/// Delivers why an approved call was not carried out; `title` begins the event for a conversation
+/// without a caller.
+pub(super) fn deliver_refusal(
+    dispatcher: &Dispatcher,
+    (agent, session_key): (&str, &str),
+    (id, title): (&str, &str),
+    refusal: RunRefusal,
+    receiver: OutcomeReceiver,
+) {
+    let text = format!("{title} (gateway id={id}): {}", refusal.message);
+    let payload = json!({ "approvalId": id, "code": refusal.code });
+    let is_reported = refusal.is_reported;
+    let listener = receiver.deliver(ToolOutcome::Refused(refusal.about(id)));
+    if listener == EndListener::SessionEvent && !is_reported {
+        let approvals = dispatcher.host.approvals();
+        if let Err(error) = approvals.note(session_key, agent, &text, &payload) {
+            tracing::error!(id, %error, "{title}, and its session could not be notified");
+        }
+    }
+    dispatcher.events.look_now();
 }
 
 /// Carries a call out, waits for an approver where one is needed, and returns the result.

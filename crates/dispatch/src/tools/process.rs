@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use interlock_host::parameters::ProcessParameters;
-use interlock_host::process::{
-    EndedSession, ProcessAnswer, ProcessCaller, ProcessError, SessionAction, SessionStatus, Stale,
+use interlock_sessions::{
+    EndedSession, ProcessAnswer, ProcessCaller, ProcessError, ProcessParameters, SessionAction,
+    SessionStatus, Stale,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub(super) async fn process(
     };
     let here = Arc::clone(dispatcher);
     let answer = waiting(dispatcher, move || {
-        let process = here.host.process(caller, here.supervisor.clone())?;
+        let process = here.process(caller)?;
         process.perform(action)
     })
     .await?;

@@ -337,7 +337,7 @@ fn join(output: &str, notes: &[String]) -> String {
 }
 
 fn signal_name(signal: i32) -> String {
-    match interlock_host::process::signal_name(signal) {
+    match interlock_sessions::signal_name(signal) {
         Some(name) => format!("SIG{name}"),
         None => signal.to_string(),
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
-use interlock_host::process::{Followed, SessionStatus};
 use interlock_host::{ExecError, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
+use interlock_sessions::{Followed, SessionStatus};
 use interlock_supervisor::{EndedRun, LimitReached, StartedRun};
 use interlock_transcript::ShownOutput;
 use interlock_wire::node::SystemRunResult;
@@ -281,6 +281,8 @@ pub struct RunRefusal {
     pub node: Option<NodeLabel>,
     /// The parameter of the call that makes no sense.
     pub parameter: Option<RefusedParameter>,
+    /// The conversation has an event about it already, or the process that used the approval reports it.
+    pub is_reported: bool,
 }
 
 /// A parameter that a call was refused for, as the data of the result names it.
@@ -318,6 +320,7 @@ impl RunRefusal {
             denial: None,
             node: None,
             parameter: None,
+            is_reported: false,
         }
     }
 
@@ -364,6 +367,7 @@ impl RunRefusal {
                 }
                 _ => None,
             },
+            is_reported: matches!(error, ExecError::Approval(error) if is_reported(error)),
             ..refusal
         }
     }
@@ -386,6 +390,21 @@ impl RunRefusal {
         } else {
             Self::failed(error.code(), error.to_string())
         };
-        refusal.with_remedy(error.remedy())
+        Self {
+            is_reported: match error {
+                PatchError::Approval(error) => is_reported(error),
+                PatchError::Apply(_) => true,
+                _ => false,
+            },
+            ..refusal.with_remedy(error.remedy())
+        }
     }
+}
+
+/// The conversation has an event about drift. A used approval is another call's.
+fn is_reported(error: &ApprovalRefusal) -> bool {
+    matches!(
+        error,
+        ApprovalRefusal::Drift { .. } | ApprovalRefusal::Used { .. }
+    )
 }

@@ -93,8 +93,8 @@ fn check_form(
     findings: &mut Vec<SecurityFinding>,
 ) -> bool {
     let entry = listed.entry;
-    let alone = vec![(entry.clone(), listed.origin.clone())];
-    let compiled = Allowlist::new(alone, subject.home.as_deref());
+    let alone = std::iter::once((entry.clone(), listed.origin.clone()));
+    let compiled = Allowlist::new(alone.collect(), subject.home.as_deref());
     let broken = compiled.broken().next().map(|(_, error)| error.to_string());
     let (check, severity, what) = if let Some(error) = broken {
         let what = format!("{} does not compile: {error}", listed.shown());

@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use interlock_gateway::mcp::{self, McpConnection, Progress};
 use interlock_gateway::{GatewayOptions, LogLines, serve_offering};
 use interlock_host::OpenOptions;
+use interlock_mcp::{self as mcp, McpConnection, Progress};
 use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,

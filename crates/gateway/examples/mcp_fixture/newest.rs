@@ -1,7 +1,7 @@
 //! What only the newest protocol version has: questions that are returned, and what a client must
 //! have.
 
-use interlock_gateway::mcp;
+use interlock_mcp as mcp;
 use rmcp::model::{
     ClientCapabilities, ErrorCode, InputRequests, InputRequiredResult, InputResponses,
 };

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::refusal;
 
 /// The largest call.
-pub(crate) const MAX_BODY: usize = 2 * 1024 * 1024;
+pub(super) const MAX_BODY: usize = 2 * 1024 * 1024;
 
 /// From the end of the headers to the end of the body, however it trickles in.
 const BODY_TIME: Duration = Duration::from_mins(1);

@@ -4,7 +4,6 @@ pub(crate) mod body;
 pub(crate) mod invoke;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -12,23 +11,19 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use interlock_dispatch::proven::{ProvenCaller, RunOf};
-use interlock_host::TokenRole;
-use interlock_policy::AgentId;
-use interlock_supervisor::PeerOrigin;
+pub(crate) use interlock_access::refusal;
+use interlock_access::tcp::{PeerStanding, TcpPeer};
+use interlock_access::token::TokenError;
+use interlock_access::{
+    Peer, ProvenCaller, RefusedCaller, RunOf, bearer, headers, identify, unauthorized,
+};
+use interlock_mcp::{McpParts, Offer};
 use interlock_tls::Identity;
 use rmcp::ServerHandler;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::limiter::Tried;
-use crate::access::tcp::{PeerStanding, TcpPeer};
-use crate::access::token::TokenError;
-use crate::access::{
-    IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, RefusedCaller, TOKEN_ROLE, headers, unidentified,
-};
 use crate::gateway::Gateway;
-use crate::mcp::{self, Offer};
 use crate::ui;
 use crate::ws;
 
@@ -39,7 +34,14 @@ pub(crate) fn router<S: ServerHandler>(
     stop: &CancellationToken,
     offer: Offer<S>,
 ) -> Result<Router, TokenError> {
-    let mcp = mcp::routes(&gateway, stop, offer)?;
+    let mcp = McpParts {
+        dispatcher: Arc::clone(&gateway.dispatcher),
+        access: Arc::clone(&gateway.access),
+        version: gateway.version,
+        max_body: body::MAX_BODY,
+        stop: stop.clone(),
+    };
+    let mcp = interlock_mcp::routes(mcp, offer)?;
     let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(
@@ -190,7 +192,16 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
     };
     let who = peer.map_or(Err(RefusedCaller::Missing), |peer| {
         let run = request.extensions().get::<RunOf>();
-        identify(&doors.gateway, peer, run, &standing, request.headers())
+        let gateway = &doors.gateway;
+        let host = &gateway.dispatcher.host;
+        identify(
+            &gateway.access,
+            host,
+            peer,
+            run,
+            &standing,
+            request.headers(),
+        )
     });
     match who {
         Ok(who) => {
@@ -218,121 +229,4 @@ async fn standing(tcp: Option<Arc<TcpPeer>>) -> PeerStanding {
         Some(tcp) => tcp.standing().await,
         None => PeerStanding::Unidentified("it was not looked at".to_owned()),
     }
-}
-
-/// Who calls, by the socket's credentials or by the secret that is presented.
-pub(crate) fn identify(
-    gateway: &Gateway,
-    peer: Peer,
-    run: Option<&RunOf>,
-    standing: &PeerStanding,
-    headers: &HeaderMap,
-) -> Result<ProvenCaller, RefusedCaller> {
-    match peer {
-        Peer::Local(PeerOrigin::Run(_)) => {
-            return run
-                .cloned()
-                .map(ProvenCaller::Run)
-                .ok_or(RefusedCaller::UnknownRun);
-        }
-        Peer::Local(PeerOrigin::Outside) => return Ok(ProvenCaller::Operator),
-        Peer::Network(_) => {}
-    }
-    let (address, now) = (peer.address(), Instant::now());
-    let Some(presented) = bearer(headers) else {
-        if gateway.access.asks_for_proof() {
-            return Err(RefusedCaller::Missing);
-        }
-        // Any process of this machine, runs too: a caller that proves nothing decides nothing.
-        return agent_or_run(AgentId::default(), standing);
-    };
-    let access = &gateway.access;
-    let refused = match access.prove(
-        &gateway.dispatcher.host,
-        access.bearer(presented),
-        address,
-        now,
-    ) {
-        Ok(proven) => return proven_caller(proven.role, standing),
-        Err(refused) => refused,
-    };
-    match gateway.dispatcher.host.agent_of_token(presented) {
-        Ok(Some(agent)) => agent_or_run(agent.agent, standing),
-        _ => {
-            let who = (address, Tried::Shared);
-            gateway.access.failed(&refused, who, now);
-            Err(refused)
-        }
-    }
-}
-
-/// A secret of an operator proves an operator only where no run has a part in the connection.
-fn proven_caller(role: TokenRole, standing: &PeerStanding) -> Result<ProvenCaller, RefusedCaller> {
-    match (role, standing) {
-        (_, PeerStanding::Run(_)) => Err(RefusedCaller::InRun),
-        (TokenRole::Node, _) => Err(RefusedCaller::NodeToken),
-        (TokenRole::Operator, PeerStanding::Trusted) => Ok(ProvenCaller::Operator),
-        (TokenRole::Operator, PeerStanding::Unidentified(why)) => {
-            Err(RefusedCaller::Unidentified(why.clone()))
-        }
-    }
-}
-
-/// The holder of an agent's token. Inside of a run it is that run, and only of the same agent.
-fn agent_or_run(agent: AgentId, standing: &PeerStanding) -> Result<ProvenCaller, RefusedCaller> {
-    match standing {
-        PeerStanding::Trusted | PeerStanding::Unidentified(_) => Ok(ProvenCaller::Agent(agent)),
-        PeerStanding::Run(Some(run)) if run.agent == agent => Ok(ProvenCaller::Run(run.clone())),
-        PeerStanding::Run(_) => Err(RefusedCaller::InRun),
-    }
-}
-
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
-}
-
-fn unauthorized(refused: RefusedCaller) -> Response {
-    let (status, seconds) = match refused {
-        RefusedCaller::Missing | RefusedCaller::Wrong => (StatusCode::UNAUTHORIZED, None),
-        RefusedCaller::UnknownRun => {
-            let message = "it is unknown which agent's run this is";
-            return refusal(StatusCode::FORBIDDEN, "forbidden", message);
-        }
-        RefusedCaller::InRun => return forbidden(PEER_IN_RUN, IN_RUN),
-        RefusedCaller::Unidentified(why) => {
-            return forbidden(PEER_UNIDENTIFIED, &unidentified(&why));
-        }
-        RefusedCaller::NodeToken => {
-            let message = "this token only lets a node connect; use an operator's or an agent's";
-            return forbidden(TOKEN_ROLE, message);
-        }
-        RefusedCaller::Limited(seconds) => (StatusCode::TOO_MANY_REQUESTS, Some(seconds)),
-    };
-    let (message, kind) = match seconds {
-        Some(_) => ("Too many failed attempts", "rate_limited"),
-        None => ("Unauthorized", "unauthorized"),
-    };
-    let body = json!({ "error": { "message": message, "type": kind } });
-    let mut response = (status, Json(body)).into_response();
-    let headers = response.headers_mut();
-    if let Some(seconds) = seconds {
-        headers.insert(header::RETRY_AFTER, seconds.into());
-    } else {
-        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    response
-}
-
-fn forbidden(code: &str, message: &str) -> Response {
-    let error = json!({ "type": "forbidden", "code": code, "message": message });
-    let body = json!({ "ok": false, "error": error });
-    (StatusCode::FORBIDDEN, Json(body)).into_response()
-}
-
-pub(crate) fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {
-    let body = json!({ "ok": false, "error": { "type": kind, "message": message } });
-    (status, Json::<Value>(body)).into_response()
 }

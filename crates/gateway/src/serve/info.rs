@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::token::OperatorAccess;
 use crate::gateway::GatewayError;
+use interlock_access::token::OperatorAccess;
 
 const LOCK: &str = "gateway.lock";
 

@@ -16,13 +16,14 @@ use axum::body::Body;
 use axum::http::Request;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use interlock_access::RunOf;
 use interlock_dispatch::approvals;
 use interlock_dispatch::events;
 use interlock_dispatch::limits::ConnectionPlace;
 use interlock_dispatch::metrics::MetricsTransport;
-use interlock_dispatch::proven::RunOf;
 use interlock_dispatch::wake;
 use interlock_dispatch::work::blocking;
+use interlock_mcp::{McpServer, Offer};
 use interlock_supervisor::tcp_peer::TcpEnds;
 use interlock_supervisor::{PeerOrigin, SupervisorPaths, memory, origin};
 use interlock_tls::TlsAcceptor;
@@ -35,12 +36,11 @@ use tokio_util::task::TaskTracker;
 
 use self::info::{GatewayInfo, GatewayLock};
 use self::shared::SharedStream;
-use crate::access::tcp::{PeerLooks, TcpPeer};
-use crate::access::{Peer, record_of};
 use crate::gateway::{Gateway, GatewayError, GatewayOptions};
 use crate::http;
-use crate::mcp::{McpServer, Offer};
 use crate::ws::methods;
+use interlock_access::tcp::{PeerLooks, TcpPeer};
+use interlock_access::{Peer, record_of};
 
 /// How long a caller may take to say what it wants.
 const HEADER_TIME: Duration = Duration::from_secs(10);

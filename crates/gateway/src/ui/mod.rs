@@ -24,7 +24,7 @@ use sha2::Sha256;
 use self::codes::LoginCodes;
 use self::screens::ScreenFollowers;
 use self::tickets::DecisionTickets;
-use crate::access::token::TokenError;
+use interlock_access::token::TokenError;
 
 pub(crate) use patches::{tell_end, tell_question};
 

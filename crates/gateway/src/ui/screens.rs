@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use interlock_command::display::ShownLine;
 use interlock_dispatch::clients::Client;
-use interlock_host::process::{Process, ProcessCaller, ProcessError};
+use interlock_sessions::{Process, ProcessCaller, ProcessError};
 use interlock_transcript::LineRange;
 use interlock_transcript::screen::{Picture, Screen, ScreenRow, ScreenRun};
 use interlock_web::{screen_row, session_output};
@@ -86,10 +86,7 @@ pub(super) enum SessionPicture {
 
 fn follow(gateway: &Gateway, session: &str, mut shown: SessionPicture) {
     let topic = topic(session);
-    let process = gateway.dispatcher.host.process(
-        ProcessCaller::Operator,
-        gateway.dispatcher.supervisor.clone(),
-    );
+    let process = gateway.dispatcher.process(ProcessCaller::Operator);
     let Ok(process) = process else {
         gateway.ui.screens.lock().remove(session);
         return;

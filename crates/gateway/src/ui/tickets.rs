@@ -13,7 +13,7 @@ use sha2::Sha256;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::access::token::TokenError;
+use interlock_access::token::TokenError;
 
 #[derive(Debug)]
 pub(crate) struct DecisionTickets(Secret);

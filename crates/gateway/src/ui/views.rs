@@ -6,8 +6,8 @@ use std::sync::Arc;
 use interlock_approvals::{AuditFilter, AuditKind};
 use interlock_command::display::Secrets;
 use interlock_dispatch::nodes::sessions::is_remote;
-use interlock_host::process::ProcessCaller;
 use interlock_policy::AgentId;
+use interlock_sessions::ProcessCaller;
 use interlock_store::ApprovalSummary;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
@@ -202,10 +202,7 @@ pub(super) async fn session(
     } else {
         let id = id.clone();
         work(context, move |gateway| {
-            let process = gateway.dispatcher.host.process(
-                ProcessCaller::Operator,
-                gateway.dispatcher.supervisor.clone(),
-            );
+            let process = gateway.dispatcher.process(ProcessCaller::Operator);
             let read = process.and_then(|process| screens::picture(gateway, &process, &id));
             read.map_err(|error| {
                 WireError::unavailable(error.to_string()).with("code", error.code())

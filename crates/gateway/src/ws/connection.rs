@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 use super::handshake::{self, Turned, Welcome};
 use super::socket::{self, Received, SocketReader, SocketWriter};
 use super::{Arrival, methods};
-use crate::access::Peer;
-use crate::access::tcp::PeerStanding;
 use crate::gateway::Gateway;
+use interlock_access::Peer;
+use interlock_access::tcp::PeerStanding;
 
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;
@@ -189,7 +189,7 @@ fn known(arrival: &Arrival, connect: &Connect, welcome: &Welcome) -> KnownClient
             Peer::Network(_) => Some(arrival.peer.address()),
             Peer::Local(_) => None,
         },
-        now_ms: now_ms(),
+        connected_at_ms: now_ms(),
     }
 }
 

@@ -14,14 +14,14 @@ use interlock_wire::{Close, Connect, Event, OperatorScope, Role, Scopes, Secret,
 use serde_json::json;
 
 use super::Arrival;
-use crate::access::limiter::Tried;
-use crate::access::tcp::PeerStanding;
-use crate::access::{
+use crate::gateway::Gateway;
+use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
+use interlock_access::limiter::Tried;
+use interlock_access::tcp::PeerStanding;
+use interlock_access::{
     IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Presented, RefusedCaller, TOKEN_ROLE,
     unidentified,
 };
-use crate::gateway::Gateway;
-use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
 
 /// A client that may connect.
 #[derive(Debug)]
@@ -410,7 +410,7 @@ fn is_named(gateway: &Gateway, arrival: &Arrival) -> bool {
     let ranges = &config.config().gateway.nodes.pairing.auto_approve_cidrs;
     let address = arrival.peer.address();
     let mut ranges = ranges.iter().flatten();
-    ranges.any(|range| crate::access::cidr::contains(range, address))
+    ranges.any(|range| interlock_access::cidr::contains(range, address))
 }
 
 fn tell(gateway: &Gateway, name: &str, payload: &impl serde::Serialize) {

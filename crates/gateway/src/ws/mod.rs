@@ -20,9 +20,9 @@ use interlock_dispatch::limits::ConnectionPlace;
 use interlock_supervisor::PeerOrigin;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use crate::access::tcp::{PeerStanding, TcpPeer};
-use crate::access::{Peer, headers};
 use crate::http::Doors;
+use interlock_access::tcp::{PeerStanding, TcpPeer};
+use interlock_access::{Peer, headers};
 
 /// Where a connection comes from, as far as the upgrade tells.
 #[derive(Debug, Clone)]

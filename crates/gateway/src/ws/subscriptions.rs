@@ -11,7 +11,7 @@ use std::time::Duration;
 use interlock_dispatch::clients::Client;
 use interlock_dispatch::nodes::remote_runs::is_over;
 use interlock_dispatch::nodes::sessions::{self, SessionFailure};
-use interlock_host::process::{EndedSession, Process, ProcessCaller};
+use interlock_sessions::{EndedSession, Process, ProcessCaller};
 use interlock_transcript::{Cursor, TranscriptReader};
 use interlock_wire::Event;
 use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
@@ -154,11 +154,7 @@ impl SessionFollower {
         let process = self
             .gateway
             .dispatcher
-            .host
-            .process(
-                ProcessCaller::Operator,
-                self.gateway.dispatcher.supervisor.clone(),
-            )
+            .process(ProcessCaller::Operator)
             .map_err(|error| error.to_string())?;
         let spool = process
             .transcript(&self.session)

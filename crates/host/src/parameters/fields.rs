@@ -9,7 +9,7 @@ use super::{MISSING, ParameterError, RANGE, TYPE, UNKNOWN, VALUE};
 
 /// The parameters of one call, all of them known by name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fields<'a> {
+pub struct Fields<'a> {
     values: &'a Map<String, Value>,
 }
 
@@ -205,6 +205,6 @@ pub(super) fn whole(number: f64) -> u64 {
         .unwrap_or(u64::MAX)
 }
 
-pub(super) fn listed(words: &[&str]) -> String {
+pub fn listed(words: &[&str]) -> String {
     words.join(", ")
 }

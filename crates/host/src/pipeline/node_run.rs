@@ -42,7 +42,7 @@ pub struct ForwardedRun<'a> {
     /// What an approver decided, as the gateway says. `None`: no approver has.
     pub approved: Option<ApprovalDecision>,
     /// The owner of the session, if the gateway handles it later; see
-    /// [`crate::process::owner_digest`].
+    /// `interlock_sessions::owner_digest`.
     pub owner: Option<&'a str>,
     /// How long the operator of this host may take, where a run without an approval is shown to the
     /// operator. `None`: the gateway asks its own approvers.

@@ -147,7 +147,7 @@ impl LocalHost {
         place: &SupervisorPaths,
     ) -> Result<Option<RecoveredRun>, HostError> {
         let notify = || self.approvals().notify_settings(&run.agent);
-        Ok(settle(self.store(), run, place, notify)?)
+        Ok(settle_background_run(self.store(), run, place, notify)?)
     }
 
     fn close_run(
@@ -162,7 +162,7 @@ impl LocalHost {
 }
 
 /// Records the end of a background run if its files tell of it, or are gone.
-pub(crate) fn settle(
+pub fn settle_background_run(
     store: &Store,
     run: &OpenRun,
     place: &SupervisorPaths,

@@ -8,6 +8,5 @@ mod bound;
 mod bounded_fuzz;
 mod exec_refused;
 mod login_path;
-mod parameters;
 mod prepare;
 mod shell_lines;

@@ -18,7 +18,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
     let layer = Layer::new(LayerSource::Host, "", Some(security), None);
     let policy = PolicyParts {
         levels: Some(Levels::join(&[layer])),
-        entries: vec![(Entry::for_pattern("*"), "allowlist[0]".to_owned())],
+        entries: std::iter::once((Entry::for_pattern("*"), "allowlist[0]".to_owned())).collect(),
         ..PolicyParts::default()
     };
     let policy = policy.assemble(None).unwrap();

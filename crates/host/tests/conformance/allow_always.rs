@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use interlock_command::{BindingKind, Source};
+use interlock_binding::BindingKind;
+use interlock_command::Source;
 use interlock_policy::{ALLOW_ALWAYS, Entry, Evaluation, digest_pattern};
 
 use crate::comparison::{Answer, Comparison, Direction, Row, unreadable};

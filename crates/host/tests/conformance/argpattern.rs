@@ -39,7 +39,7 @@ pub fn entries(row: Row<'_>) -> Option<Answer> {
                 now_ms: 0,
             };
             let home = std::env::var("HOME").ok();
-            let list = Allowlist::new(entries, home.as_deref());
+            let list = Allowlist::new(entries.into_iter().collect(), home.as_deref());
             list.find(&candidate).is_ok()
         }
         None => false,

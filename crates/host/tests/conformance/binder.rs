@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use interlock_command::{BindingKind, BoundRole, Source};
+use interlock_binding::{BindingKind, BoundRole};
+use interlock_command::Source;
 use interlock_engine::{
     AuthorizationKey, OpenedPlan, OutputSink, PlanPermission, Settings, StartError, StreamKind,
     start,

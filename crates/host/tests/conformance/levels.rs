@@ -6,9 +6,9 @@ use interlock_approvals::{ApprovalDecision, offered_decisions};
 use interlock_command::Source;
 use interlock_config::{Config, ExecMode};
 use interlock_policy::{
-    AgentId, Allowlist, Ask, BindingKind, Document, Entry, Fallback, Layer, Levels, Outcome,
-    PolicyParts, PolicySource as LayerSource, Remember, Security, Strictness, auto_allow_skills,
-    entries,
+    AgentId, Allowlist, Ask, BindingKind, Document, Entry, EntryLists, Fallback, Layer, Levels,
+    Outcome, PolicyParts, PolicySource as LayerSource, Remember, Security, Strictness,
+    auto_allow_skills, entries,
 };
 use interlock_programs::VirtualHost;
 use serde_json::{Value, json};
@@ -317,7 +317,7 @@ fn durable(row: Row<'_>) -> Option<Answer> {
     let input = Row(row.get("input"));
     let entry = |value: &Value| serde_json::from_value::<Entry>(value.clone()).ok();
     let list = input.get("allowlist").as_array();
-    let list: Vec<(Entry, String)> = list
+    let list: EntryLists = list
         .into_iter()
         .flatten()
         .filter_map(|value| Some((entry(value)?, "allowlist".to_owned())))

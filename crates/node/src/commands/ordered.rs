@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use interlock_host::process::{Followed, Process, ProcessCaller, SessionStatus, owner_digest};
 use interlock_host::{NoSession, Yield};
 use interlock_plan::{PlanStdin, PtySize};
+use interlock_sessions::{Followed, Process, ProcessCaller, SessionStatus, owner_digest};
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::{
     EndHow, GoneState, MAX_READ_BYTES, MAX_READ_WAIT_MS, RunEnd, RunGone, RunOrder, RunRead,

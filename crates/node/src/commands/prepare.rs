@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use interlock_command::{BoundRole, Source};
+use interlock_binding::BoundRole;
+use interlock_command::Source;
 use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, PrepareError};
 use interlock_plan::{PlanBoundFile, RunPlan};
 use interlock_policy::env;

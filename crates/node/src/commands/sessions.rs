@@ -1,9 +1,8 @@
 //! `interlock.process`: the tool, on the sessions that the calling gateway ordered here.
 
-use interlock_host::parameters::ProcessParameters;
-use interlock_host::process::{
-    PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, SessionAction,
-    SessionListRequest,
+use interlock_sessions::{
+    PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError, ProcessParameters,
+    SessionAction, SessionListRequest,
 };
 use interlock_wire::node::NodeInvokeRequest;
 use interlock_wire::node::extension::{ProcessCall, ProcessPageAsked};
@@ -72,7 +71,7 @@ pub(super) fn process_of(
     service: &NodeService,
     caller: ProcessCaller,
 ) -> Result<Process, ProcessError> {
-    service.host.process(caller, service.supervisor.clone())
+    Process::open(&service.host, caller, service.supervisor.clone())
 }
 
 /// With the tool's own code.

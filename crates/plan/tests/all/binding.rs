@@ -7,7 +7,9 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use interlock_command::{Binding, BindingKind, Host, Source, analyse, binding};
+use interlock_binding as binding;
+use interlock_binding::{Binding, BindingKind};
+use interlock_command::{Host, Source, analyse};
 use interlock_plan::{BoundRole, Drift, FsResolver, PlanBinding};
 use interlock_programs::trusted_dirs;
 use tempfile::TempDir;

@@ -83,7 +83,7 @@ fn expiry_directory_and_arguments_narrow_an_entry() {
         args: Some(vec!["status".to_owned()]),
         ..Entry::for_pattern("git")
     };
-    let list = Allowlist::new(vec![(entry, "x".to_owned())], None);
+    let list = Allowlist::new(std::iter::once((entry, "x".to_owned())).collect(), None);
     let arguments = ["status".to_owned()];
     let git = Candidate {
         arguments: &arguments,
@@ -122,7 +122,7 @@ fn opaque_programs_want_an_entry_that_lists_arguments() {
         args: Some(vec!["ls".to_owned()]),
         ..Entry::for_pattern("sudo")
     };
-    let bound = Allowlist::new(vec![(entry, "x".to_owned())], None);
+    let bound = Allowlist::new(std::iter::once((entry, "x".to_owned())).collect(), None);
     let arguments = ["ls".to_owned()];
     assert!(
         bound
@@ -141,7 +141,7 @@ fn remembered_entries_without_arguments_are_inert() {
         source: Some("allow-always".to_owned()),
         ..Entry::for_pattern("/usr/bin/rg")
     };
-    let list = Allowlist::new(vec![(entry, "x".to_owned())], None);
+    let list = Allowlist::new(std::iter::once((entry, "x".to_owned())).collect(), None);
     let near = list.find(&program(None, "/usr/bin/rg")).unwrap_err();
     assert!(matches!(near, Some(NearMiss::Inert { .. })));
 }

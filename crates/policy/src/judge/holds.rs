@@ -3,8 +3,10 @@
 
 use std::cell::{OnceCell, RefCell};
 
-use interlock_command::binding::ProjectScope;
-use interlock_command::{BindingKind, BoundRole, Command, binding};
+use interlock_binding as binding;
+use interlock_binding::ProjectScope;
+use interlock_binding::{BindingKind, BoundRole};
+use interlock_command::Command;
 use interlock_programs::{Executable, Resolver, inline};
 
 use super::CommandCaller;

@@ -1,6 +1,6 @@
 //! Advice that holds: only commands that, when run, change the answer.
 
-use interlock_command::BindingKind;
+use interlock_binding::BindingKind;
 
 use super::{Facts, Policy, shape};
 use crate::effective::{Joined, PolicySource};

@@ -179,7 +179,7 @@ impl SegmentLook<'_> {
             Ok(found) => {
                 *out.files = holds.files(found.entry);
                 *out.used = Some(UsedEntry {
-                    key: found.entry.use_key(found.origin),
+                    key: found.entry.use_key(&found.origin),
                     resolved: Some(executable.canonical.clone()),
                     held: holds.held(found.entry),
                     shield: found.entry.shield,

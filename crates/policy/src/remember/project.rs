@@ -2,10 +2,11 @@
 //!
 //! Such an entry trusts the project's files as they are at each run. It covers nothing that leads out of
 //! the project: which options and operands may vary behind the deciding words is in the table of
-//! `interlock_command::binding`, and is looked at again at each use (`judge::holds`).
+//! `interlock_binding`, and is looked at again at each use (`judge::holds`).
 
-use interlock_command::binding::{ProjectScope, words_in_front};
-use interlock_command::{Binding, Command};
+use interlock_binding::Binding;
+use interlock_binding::{ProjectScope, words_in_front};
+use interlock_command::Command;
 use interlock_programs::Resolver;
 
 use super::wider::holds_secret;

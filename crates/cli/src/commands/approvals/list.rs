@@ -3,16 +3,17 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{AllowlistListArguments, StateArguments};
+use interlock_client::{agent_id, known_agent};
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure, bounds};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, EVERY_AGENT, Entry};
 use serde_json::{Value, json};
 
+use super::super::nodes;
 use super::super::nodes::DocumentAsked;
-use super::super::{CommandOutcome, agent_id, known_agent, nodes};
-use super::{bounds, last_use, with_owner};
-use crate::args::{AllowlistListArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, Paint, line};
+use super::{last_use, with_owner};
 
 /// The `source` of entries that belong to the base.
 const BASE: &str = "base";

@@ -4,16 +4,14 @@
 use std::process::ExitCode;
 
 use interlock_approvals::AuditHead;
+use interlock_arguments::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
+use interlock_client::{CallFailure, GatewayClient};
+use interlock_console::output::visible;
+use interlock_console::{CommandOutcome, Failure, milliseconds};
 use interlock_host::now_ms;
 use interlock_wire::params::{self, AuditList, AuditVerify, Params};
 
-use super::super::CommandOutcome;
-use super::super::approvals::milliseconds;
 use super::{ListedRecords, broken, earlier_head, kind, tell_head, tell_intact, tell_records};
-use crate::args::{AuditCommand, AuditLogArguments, AuditVerifyArguments, StateArguments};
-use crate::failure::Failure;
-use crate::gateway_client::{CallFailure, GatewayClient};
-use crate::output::visible;
 
 /// Records in one answer.
 const PAGE: usize = 500;

@@ -2,7 +2,11 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{ExplainArguments, StateArguments, StdinArgument};
+use interlock_client::{GatewayClient, read_relayed, request};
 use interlock_command::Source;
+use interlock_console::output::{self, Paint, line, visible};
+use interlock_console::{CommandOutcome, level_row};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Ask, Levels, quote};
 use interlock_wire::params::NodeExplain;
@@ -10,10 +14,7 @@ use interlock_wire::results::NodeExplanation;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::super::{CommandOutcome, level_row, nodes, request};
-use crate::args::{ExplainArguments, StateArguments, StdinArgument};
-use crate::gateway_client::{GatewayClient, read_relayed};
-use crate::output::{self, Paint, line, visible};
+use super::super::nodes;
 
 pub(super) fn run(
     state: &StateArguments,

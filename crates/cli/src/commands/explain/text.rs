@@ -1,15 +1,16 @@
 //! The explanation as people read it: the verdict and its rule first, then each command, the
 //! layers, what would happen next, and what to do.
 
-use interlock_command::{Binding, BoundRole, Source};
+use interlock_binding::{Binding, BoundRole};
+use interlock_command::Source;
+use interlock_console::level_row;
+use interlock_console::output::{self, Paint, visible};
 use interlock_policy::{
     AlwaysForm, CallerInput, Entry, Evaluation, Joined, Levels, Outcome as VerdictOutcome,
     PolicySource as Layer, Transport, Verdict, quote,
 };
 
-use super::super::level_row;
 use super::{CallFacts, ExplainedApproval, UNBOUND_CODE};
-use crate::output::{self, Paint, visible};
 
 /// Everything that a reader asks after a verdict, in that order.
 pub(super) fn text(

@@ -1,5 +1,8 @@
 //! Entries of the allowlist of a node, or of a gateway elsewhere.
 
+use interlock_arguments::StateArguments;
+use interlock_console::Failure;
+use interlock_console::output::line;
 use interlock_host::LocalHost;
 use interlock_policy::{Document, Entry};
 use interlock_rules::EntryEdit;
@@ -7,9 +10,6 @@ use serde_json::{Value, json};
 
 use super::document::known;
 use super::remote::{DocumentAsked, DocumentOwner, Remote, scope};
-use crate::args::StateArguments;
-use crate::failure::Failure;
-use crate::output::line;
 
 /// The list of a scope.
 const ALLOWLIST: &str = "allowlist";

@@ -1,5 +1,7 @@
 //! Deny rules of a node, or of a gateway elsewhere.
 
+use interlock_arguments::StateArguments;
+use interlock_console::Failure;
 use interlock_host::LocalHost;
 use interlock_policy::{DenyRule, Document, EVERY_AGENT, agent_path};
 use interlock_rules::{DenyRuleEdit, DenyRuleSelection};
@@ -7,8 +9,6 @@ use serde_json::{Value, json};
 
 use super::document::known;
 use super::remote::{DocumentAsked, DocumentOwner, Remote, defaults_list, scope};
-use crate::args::StateArguments;
-use crate::failure::Failure;
 
 /// The list of a scope.
 const DENY: &str = "deny";

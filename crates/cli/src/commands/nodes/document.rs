@@ -4,7 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use interlock_arguments::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
+use interlock_client::{GatewayClient, read_relayed};
 use interlock_config::{Config, Json5Text};
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure, level_row};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Document, Joined, Levels, PolicySource, Strictness as _};
 use interlock_wire::node::extension::INTERLOCK;
@@ -14,11 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::remote::{DocumentAsked, Remote};
 use super::{NamedNode, only, resolve_named};
-use crate::args::{ApprovalsGetArguments, ApprovalsSetArguments, StateArguments};
-use crate::commands::{CommandOutcome, approvals, level_row};
-use crate::failure::Failure;
-use crate::gateway_client::{GatewayClient, read_relayed};
-use crate::output::{self, Paint, line};
+use crate::commands::approvals;
 
 /// A node's document as it is now, with its hash.
 struct Read {

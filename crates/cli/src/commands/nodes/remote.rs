@@ -1,6 +1,10 @@
 //! The approvals document of a node, or of the gateway that `gateway.remote` names, changed in place and
 //! only where it has to be: a node may be another program, which writes more into it than is known here.
 
+use interlock_arguments::{DocumentPlace, StateArguments};
+use interlock_client::{GatewayClient, RemoteGateway, agent_id, read_relayed};
+use interlock_console::Failure;
+use interlock_console::output::line;
 use interlock_host::LocalHost;
 use interlock_policy::{Document, EVERY_AGENT, agent_path, quote};
 use interlock_wire::params::{
@@ -11,12 +15,6 @@ use serde_json::{Value, json};
 
 use super::document::known;
 use super::{NamedNode, resolve_named};
-use crate::args::{DocumentPlace, StateArguments};
-use crate::commands::agent_id;
-use crate::failure::Failure;
-use crate::gateway_client::{GatewayClient, read_relayed};
-use crate::output::line;
-use crate::remote_gateway::RemoteGateway;
 
 /// The document that a command names, where it is not this machine's.
 #[derive(Debug, Clone, Copy)]

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{PolicyBaseCommand, StateArguments};
+use interlock_client::{open, outside_runs};
+use interlock_console::output::{self, Paint};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_host::LocalHost;
 use interlock_policy::{BASE_PROGRAMS, BaseProgram, Document};
 use serde_json::{Value, json};
-
-use super::super::{CommandOutcome, open, outside_runs};
-use crate::args::{PolicyBaseCommand, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, Paint};
 
 const NAME: &str = "read-only";
 

@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
+use interlock_arguments::{PolicyReplayArguments, StateArguments};
 use interlock_checks::{Direction, Replay, ReplayFilter, replay};
+use interlock_client::{known_agent, open};
+use interlock_console::output::{self, Paint, visible};
+use interlock_console::{CommandOutcome, milliseconds};
 use interlock_host::now_ms;
-
-use super::super::approvals::milliseconds;
-use super::super::{CommandOutcome, known_agent, open};
-use crate::args::{PolicyReplayArguments, StateArguments};
-use crate::output::{self, Paint, visible};
 
 /// Some verdicts are stricter, none is looser.
 const STRICTER: u8 = 3;

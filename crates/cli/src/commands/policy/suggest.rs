@@ -3,14 +3,12 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+use interlock_arguments::{PolicySuggestArguments, StateArguments};
 use interlock_checks::{ReplayFilter, Suggestion, Suggestions, suggest};
+use interlock_client::{known_agent, open};
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure, milliseconds};
 use interlock_host::{LocalHost, now_ms};
-
-use super::super::approvals::milliseconds;
-use super::super::{CommandOutcome, known_agent, open};
-use crate::args::{PolicySuggestArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, Paint, line};
 
 /// How many items of a longer list are shown.
 const MOST_SHOWN: usize = 5;

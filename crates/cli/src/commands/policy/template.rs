@@ -3,6 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use interlock_arguments::{
+    PolicyTemplateApplyArguments, PolicyTemplateCommand, PolicyTemplateRemoveArguments,
+    StateArguments,
+};
+use interlock_client::request::{directory, utf8};
+use interlock_client::{known_scope, open, outside_runs};
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure, bounds};
 use interlock_host::LocalHost;
 use interlock_policy::{EVERY_AGENT, Entry, quote};
 use interlock_rules::{
@@ -10,16 +18,6 @@ use interlock_rules::{
     templates,
 };
 use serde_json::json;
-
-use super::super::approvals::bounds;
-use super::super::request::{directory, utf8};
-use super::super::{CommandOutcome, known_scope, open, outside_runs};
-use crate::args::{
-    PolicyTemplateApplyArguments, PolicyTemplateCommand, PolicyTemplateRemoveArguments,
-    StateArguments,
-};
-use crate::failure::Failure;
-use crate::output::{self, Paint, line};
 
 pub(super) fn run(state: &StateArguments, command: &PolicyTemplateCommand) -> CommandOutcome {
     match command {

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use interlock_approvals::{process_name, usual_session_key};
+use interlock_arguments::{SandboxExplainArguments, StateArguments};
+use interlock_client::{caller_context, known_agent, open, supervisor};
 use interlock_command::Source;
+use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::RunStatus;
 use interlock_host::{
     EndListener, Exec, ExecRequest, LocalHost, RequestedPlace, Running, SandboxCaller,
@@ -17,10 +20,6 @@ use interlock_sandbox::{PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
 use serde_json::json;
 
-use super::super::{CommandOutcome, caller_context, known_agent, open, supervisor};
-use crate::args::{SandboxExplainArguments, StateArguments};
-use crate::failure::Failure;
-use crate::output;
 
 /// A probe that takes longer is ended.
 const PROBE_SECONDS: u64 = 60;

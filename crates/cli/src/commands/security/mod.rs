@@ -5,19 +5,17 @@ mod probe;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use interlock_arguments::{SecurityAuditArguments, SecurityCommand, StateArguments};
+use interlock_client::{note_reach, open_options, outside_runs};
 use interlock_config::StateDir;
+use interlock_console::output::{self, Paint, line};
+use interlock_console::{CommandOutcome, Failure};
 use interlock_doctor::audit::{FindingSeverity, SecurityFinding, audit, sort_findings};
 use interlock_doctor::repairs::{
     DoctorMode, DoctorRepair, DoctorReport, close_state_files, repair,
 };
 use interlock_host::{DocumentStanding, HostError, LocalHost};
 use serde::Serialize;
-
-use super::{CommandOutcome, open_options, outside_runs};
-use crate::args::{SecurityAuditArguments, SecurityCommand, StateArguments};
-use crate::failure::Failure;
-use crate::output::{self, Paint, line};
-use crate::reach;
 
 /// More findings of one id are counted, not shown; JSON has all of them.
 const MAX_SHOWN: usize = 20;
@@ -44,8 +42,8 @@ struct FindingCounts {
 
 pub fn run(state: &StateArguments, command: &SecurityCommand) -> CommandOutcome {
     let SecurityCommand::Audit(arguments) = command;
-    if let Some(remote) = super::config::remote_gateway(state) {
-        reach::note(state, &remote);
+    if let Some(remote) = interlock_client::config_file::remote_gateway(state) {
+        note_reach(state, &remote);
     }
     let repairs = if arguments.fix {
         Some(make_repairs(state)?)

@@ -4,6 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use interlock_arguments::StateArguments;
+use interlock_client::{GatewayClient, open_for_repair};
 use interlock_config::GatewayBind;
 use interlock_doctor::audit::{FindingSeverity, SecurityFinding, checks};
 use interlock_engine::shield::{ShieldKind, probe_shield};
@@ -14,9 +16,7 @@ use interlock_wire::params::NodePolicy;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::StateArguments;
-use crate::commands::{nodes, open_for_repair};
-use crate::gateway_client::GatewayClient;
+use crate::commands::nodes;
 
 /// How long the gateway may take to answer a stranger.
 const PATIENCE: Duration = Duration::from_secs(5);

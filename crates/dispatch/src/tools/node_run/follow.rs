@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_host::process::{Followed, ProcessAnswer, SessionAction};
 use interlock_host::{EndListener, OpenRun};
+use interlock_sessions::{Followed, ProcessAnswer, SessionAction};
 use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_transcript::LineRange;
 use interlock_wire::WireError;

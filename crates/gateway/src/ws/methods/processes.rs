@@ -5,12 +5,12 @@ use std::time::Duration;
 use interlock_approvals::usual_session_key;
 use interlock_dispatch::nodes::sessions::{self, SessionHandler, SessionWanted};
 use interlock_dispatch::session_pages;
-use interlock_host::parameters::ProcessParameters;
-use interlock_host::process::{
-    CursorInvalid, MAX_POLL_WAIT, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError,
-    SessionAction, SessionCursor, SessionListRequest, SessionStatus, SessionSummary, signal_named,
-};
 use interlock_policy::AgentId;
+use interlock_sessions::{
+    CursorInvalid, MAX_POLL_WAIT, PollFrom, Process, ProcessAnswer, ProcessCaller, ProcessError,
+    ProcessParameters, SessionAction, SessionCursor, SessionListRequest, SessionStatus,
+    SessionSummary, signal_named,
+};
 use interlock_transcript::LineRange;
 use interlock_wire::results::{
     ProcessListing, ProcessLogPage, ProcessPerformed, ProcessPolled, ProcessStanding,
@@ -442,11 +442,7 @@ async fn with<T: Send + 'static>(
 }
 
 fn process(gateway: &Gateway) -> Result<Process, ProcessError> {
-    let supervisor = gateway.dispatcher.supervisor.clone();
-    gateway
-        .dispatcher
-        .host
-        .process(ProcessCaller::Operator, supervisor)
+    gateway.dispatcher.process(ProcessCaller::Operator)
 }
 
 fn failed(error: &ProcessError) -> WireError {
@@ -461,9 +457,7 @@ fn failed(error: &ProcessError) -> WireError {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use interlock_host::process::{
-        EndedSession, LogAnswer, PollAnswer, SessionPage, Stale, Written,
-    };
+    use interlock_sessions::{EndedSession, LogAnswer, PollAnswer, SessionPage, Stale, Written};
     use interlock_transcript::ShownOutput;
     use serde::de::DeserializeOwned;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use interlock_dispatch::sessions::{self, Edits, SessionEdit, SettingNotAuthorized};
-use interlock_host::process::ProcessCaller;
 use interlock_host::{SessionValues, now_ms};
+use interlock_sessions::ProcessCaller;
 use interlock_store::Author;
 use interlock_wire::method::require;
 use interlock_wire::params;
@@ -97,11 +97,7 @@ fn rows(gateway: &Gateway) -> Result<BTreeMap<String, SessionRow>, WireError> {
     let mut used = gateway.dispatcher.seen.all();
     let process = gateway
         .dispatcher
-        .host
-        .process(
-            ProcessCaller::Operator,
-            gateway.dispatcher.supervisor.clone(),
-        )
+        .process(ProcessCaller::Operator)
         .and_then(|process| process.indexed());
     // The list is worth more than the count of what runs.
     for (session, is_running) in process.unwrap_or_default() {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_access::ProvenCaller;
 use interlock_config::ConfigFile;
-use interlock_dispatch::proven::ProvenCaller;
 use interlock_dispatch::tools::{self, Audience, CATALOG, Described, ListedSessions, ToolCall};
 use interlock_host::CallerContext;
 use interlock_policy::AgentId;

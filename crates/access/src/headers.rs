@@ -1,0 +1,237 @@
+//! Keeps browsers of other sites out: a name that merely resolves to this machine is not its name,
+//! and a page of another origin may not speak for its reader.
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, Uri};
+
+/// Headers that proxies set. A caller behind a proxy is not on this machine.
+const FORWARDED: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "x-real-ip",
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    #[error("the Host header does not name this machine: gateway.remote.url may name it")]
+    Host,
+    #[error("origin not allowed")]
+    Origin,
+}
+
+/// Accepts an address or `localhost`: a browser page that a foreign name server led here has a name
+/// instead. `is_named` knows the names that the owner gave.
+pub fn check_host(headers: &HeaderMap, is_named: impl Fn(&str) -> bool) -> Result<(), Foreign> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Foreign::Host);
+    };
+    let host = host.to_str().map_err(|_| Foreign::Host)?;
+    let name = host_name(host).ok_or(Foreign::Host)?;
+    let is_own = is_address(name) || is_localhost(name) || is_named(name);
+    is_own.then_some(()).ok_or(Foreign::Host)
+}
+
+/// How a page of this server may have come to a browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Schemes {
+    /// The port is plain; a proxy in front of it may speak TLS.
+    Both,
+    /// The port speaks nothing else.
+    Https,
+}
+
+/// Programs send no origin; a browser's must be the page that this server gave it.
+pub fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), Foreign> {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    let Some(origin) = origins.next() else {
+        return Ok(());
+    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let origin = origin.to_str().ok().and_then(|origin| {
+        let (scheme, rest) = origin.split_once("://")?;
+        let is_plain = scheme == "http" && schemes == Schemes::Both;
+        (is_plain || scheme == "https").then_some(rest)
+    });
+    match (origin, host) {
+        (Some(origin), Some(host))
+            if origin.eq_ignore_ascii_case(host) && origins.next().is_none() =>
+        {
+            Ok(())
+        }
+        _ => Err(Foreign::Origin),
+    }
+}
+
+/// Whether it came straight from this machine, by a local name, through no proxy and no browser.
+pub fn is_direct(headers: &HeaderMap) -> bool {
+    names_this_machine(headers) && !headers.contains_key(ORIGIN) && !is_forwarded(headers)
+}
+
+/// Whether it came from a page of this server in a browser, by a local name and through no proxy.
+pub fn is_own_page(headers: &HeaderMap) -> bool {
+    let is_own = check_origin(headers, Schemes::Both).is_ok() && headers.contains_key(ORIGIN);
+    is_own && names_this_machine(headers) && !is_forwarded(headers)
+}
+
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let name = host.and_then(host_name);
+    name.is_some_and(|name| is_localhost(name) || is_loopback(name))
+}
+
+/// Whether it came through a proxy: then the address at the other end is the proxy's, and says
+/// nothing of who sent it.
+pub fn is_forwarded(headers: &HeaderMap) -> bool {
+    FORWARDED.iter().any(|name| headers.contains_key(*name))
+}
+
+fn host_name(host: &str) -> Option<&str> {
+    // The grammar of an authority, without user and path.
+    let uri: Uri = format!("http://{host}/").parse().ok()?;
+    let authority = uri.authority()?;
+    if authority.as_str() != host || host.contains('@') {
+        return None;
+    }
+    let end = host
+        .rfind(']')
+        .map_or_else(|| host.find(':'), |end| Some(end + 1));
+    Some(&host[..end.unwrap_or(host.len())]).filter(|name| !name.is_empty())
+}
+
+fn is_address(name: &str) -> bool {
+    address(name).is_some()
+}
+
+fn is_loopback(name: &str) -> bool {
+    address(name).is_some_and(|address| address.to_canonical().is_loopback())
+}
+
+fn address(name: &str) -> Option<std::net::IpAddr> {
+    match name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'))
+    {
+        Some(inner) => inner.parse::<std::net::Ipv6Addr>().ok().map(Into::into),
+        None => name.parse::<std::net::Ipv4Addr>().ok().map(Into::into),
+    }
+}
+
+fn is_localhost(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(rows: &[(&str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in rows {
+            let name: axum::http::HeaderName = name.parse().unwrap();
+            headers.append(name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_its_names() {
+        for host in [
+            "127.0.0.1:18789",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:18789",
+            "10.1.2.3",
+            "a.localhost:80",
+            "box.lan:1",
+        ] {
+            assert_eq!(
+                check_host(&headers(&[("host", host)]), |name| name == "box.lan"),
+                Ok(()),
+                "{host}"
+            );
+        }
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "user@127.0.0.1",
+            "",
+            "127.0.0.1/x",
+            "[::1",
+            "box.lan.evil",
+        ] {
+            assert_eq!(
+                check_host(&headers(&[("host", host)]), |name| name == "box.lan"),
+                Err(Foreign::Host),
+                "{host}"
+            );
+        }
+        assert_eq!(check_host(&headers(&[]), |_| false), Err(Foreign::Host));
+        assert_eq!(
+            check_host(&headers(&[("host", "localhost"), ("host", "evil")]), |_| {
+                true
+            }),
+            Err(Foreign::Host)
+        );
+    }
+
+    #[test]
+    fn only_pages_of_this_server_may_speak() {
+        let with = |origin: &str| headers(&[("host", "127.0.0.1:18789"), ("origin", origin)]);
+        assert_eq!(
+            check_origin(&headers(&[("host", "x")]), Schemes::Both),
+            Ok(())
+        );
+        assert_eq!(
+            check_origin(&with("http://127.0.0.1:18789"), Schemes::Both),
+            Ok(())
+        );
+        for origin in [
+            "http://evil.example",
+            "http://127.0.0.1",
+            "http://localhost:18789",
+            "null",
+            "",
+            "file://",
+            "ftp://127.0.0.1:18789",
+        ] {
+            assert_eq!(
+                check_origin(&with(origin), Schemes::Both),
+                Err(Foreign::Origin),
+                "{origin}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_only_tls_is_spoken_no_page_came_without_it() {
+        let with = |origin: &str| headers(&[("host", "127.0.0.1:18789"), ("origin", origin)]);
+        let (plain, secure) = (
+            with("http://127.0.0.1:18789"),
+            with("https://127.0.0.1:18789"),
+        );
+        assert_eq!(check_origin(&secure, Schemes::Https), Ok(()));
+        assert_eq!(check_origin(&secure, Schemes::Both), Ok(()));
+        assert_eq!(check_origin(&plain, Schemes::Https), Err(Foreign::Origin));
+    }
+
+    #[test]
+    fn what_came_through_a_proxy_is_not_local() {
+        assert!(is_direct(&headers(&[("host", "127.0.0.1:1")])));
+        assert!(is_direct(&headers(&[("host", "[::1]:1")])));
+        assert!(!is_direct(&headers(&[("host", "10.0.0.1:1")])));
+        assert!(!is_direct(&headers(&[
+            ("host", "127.0.0.1:1"),
+            ("x-forwarded-for", "1.2.3.4")
+        ])));
+        assert!(!is_direct(&headers(&[
+            ("host", "127.0.0.1:1"),
+            ("origin", "http://127.0.0.1:1")
+        ])));
+    }
+}

@@ -1,0 +1,132 @@
+//! Where the process at the other end of a TCP connection comes from.
+//!
+//! The look takes some milliseconds and goes through many processes. So one task does it for all
+//! connections that wait, on a thread of its own; a connection keeps what was found for a moment.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use interlock_supervisor::SupervisorPaths;
+use interlock_supervisor::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::task::spawn_blocking;
+
+use super::{RunOf, record_of};
+
+/// How long a finding counts. A socket can be passed on to a run later.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Connections of one look.
+const MAX_AT_ONCE: usize = 4096;
+
+/// What a connection may be trusted with, by where its other end is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerStanding {
+    /// No run has a part in it, or it comes from another machine: what it proves counts.
+    Trusted,
+    /// A run holds it: whatever it proves, it is that run. `None` where the run is unknown.
+    Run(Option<RunOf>),
+    /// It is not certain that no run holds it, so it decides nothing. Carries the reason.
+    Unidentified(String),
+}
+
+/// One look for one connection, and where the answer goes.
+type PeerLookup = (TcpEnds, oneshot::Sender<TcpOrigin>);
+
+/// Looks at connections, many at once. Ends with the last connection and the gateway.
+#[derive(Clone)]
+pub struct PeerLooks {
+    wanted: mpsc::UnboundedSender<PeerLookup>,
+    place: SupervisorPaths,
+}
+
+impl fmt::Debug for PeerLooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerLooks").finish_non_exhaustive()
+    }
+}
+
+impl PeerLooks {
+    /// Must be called on the gateway's runtime.
+    pub fn start(place: SupervisorPaths) -> Self {
+        let (wanted, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(look(waiting, place.clone()));
+        Self { wanted, place }
+    }
+
+    async fn origin(&self, ends: TcpEnds) -> TcpOrigin {
+        let (answer, answered) = oneshot::channel();
+        let unknown = || TcpOrigin::Unidentified("the gateway stops".to_owned());
+        if self.wanted.send((ends, answer)).is_err() {
+            return unknown();
+        }
+        answered.await.unwrap_or_else(|_| unknown())
+    }
+
+    /// The run that a shim serves. What serves a run has no other one while a process of it lives: so
+    /// that one must still be there when the record was read.
+    async fn run_of(&self, ends: TcpEnds, shim: i32) -> Option<RunOf> {
+        let session = record_of(&self.place, shim).await?;
+        let is_still_there = self.origin(ends).await == TcpOrigin::Run(Some(shim));
+        RunOf::new(session).filter(|_| is_still_there)
+    }
+}
+
+async fn look(mut waiting: mpsc::UnboundedReceiver<PeerLookup>, place: SupervisorPaths) {
+    let mut wanted = Vec::new();
+    while waiting.recv_many(&mut wanted, MAX_AT_ONCE).await > 0 {
+        let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();
+        let place = place.clone();
+        let Ok(origins) = spawn_blocking(move || tcp_origins(&ends, &place)).await else {
+            return;
+        };
+        for (origin, answer) in origins.into_iter().zip(answers) {
+            // A connection that is gone wants no answer.
+            let _ = answer.send(origin);
+        }
+    }
+}
+
+/// The other end of one TCP connection.
+#[derive(Debug)]
+pub struct TcpPeer {
+    ends: TcpEnds,
+    looks: PeerLooks,
+    found: Mutex<Option<(PeerStanding, Instant)>>,
+}
+
+impl TcpPeer {
+    /// Looks at once: a run that connects and passes the connection on still holds it then.
+    pub fn new(ends: TcpEnds, looks: PeerLooks) -> Arc<Self> {
+        let peer = Arc::new(Self {
+            ends,
+            looks,
+            found: Mutex::default(),
+        });
+        let looking = Arc::clone(&peer);
+        tokio::spawn(async move { looking.standing().await });
+        peer
+    }
+
+    /// As of now, or of a moment ago. A connection that a run held once stays that run's.
+    pub async fn standing(&self) -> PeerStanding {
+        let mut found = self.found.lock().await;
+        match &*found {
+            Some((standing @ PeerStanding::Run(_), _)) => return standing.clone(),
+            Some((standing, at)) if at.elapsed() < FRESH => return standing.clone(),
+            _ => {}
+        }
+        let at = Instant::now();
+        let standing = match self.looks.origin(self.ends).await {
+            TcpOrigin::Remote | TcpOrigin::Outside => PeerStanding::Trusted,
+            TcpOrigin::Unidentified(why) => PeerStanding::Unidentified(why),
+            TcpOrigin::Run(None) => PeerStanding::Run(None),
+            TcpOrigin::Run(Some(shim)) => {
+                PeerStanding::Run(self.looks.run_of(self.ends, shim).await)
+            }
+        };
+        *found = Some((standing.clone(), at));
+        standing
+    }
+}

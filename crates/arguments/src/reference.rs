@@ -1,0 +1,179 @@
+//! The page of the documentation that lists every command, made from what the program accepts.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::Arguments;
+use crate::reach::{COMMANDS, CommandReach};
+
+/// What the program accepts, for tests that hold texts against it.
+pub fn command_line() -> Command {
+    Arguments::command()
+}
+
+/// Markdown: one section per command, in the order of `--help`.
+pub fn cli_page() -> String {
+    let mut root = Arguments::command();
+    root.build();
+    let mut page = String::from(
+        "# Command line reference\n\nGenerated from the program. Data goes to standard output, everything else to standard error. \
+         Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 a command or patch was not allowed, and what a command says of others.\n\n## Options of every command\n\n",
+    );
+    let global: Vec<&Arg> = root
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .collect();
+    options(&mut page, &global);
+    let shown = root.get_subcommands();
+    for command in shown.filter(|command| !command.is_hide_set()) {
+        section(&mut page, command, "interlock");
+    }
+    page
+}
+
+fn section(page: &mut String, command: &Command, parent: &str) {
+    let name = format!("{parent} {}", command.get_name());
+    let about = command.get_about().map(ToString::to_string);
+    let _ = write!(
+        page,
+        "\n## `{name}`\n\n{}.\n",
+        about.as_deref().unwrap_or_default()
+    );
+    if command.has_subcommands() {
+        page.push('\n');
+        for inner in command.get_subcommands() {
+            let path = format!("{name} {}", inner.get_name());
+            let about = inner.get_about().map(ToString::to_string);
+            let _ = writeln!(
+                page,
+                "- [`{path}`](#{}): {}",
+                path.replace(' ', "-"),
+                about.unwrap_or_default()
+            );
+        }
+        for inner in command.get_subcommands() {
+            section(page, inner, &name);
+        }
+        return;
+    }
+    let usage = command.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ");
+    let _ = write!(page, "\n```\n{usage}\n```\n");
+    let own: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|argument| !argument.is_global_set() && !argument.is_hide_set())
+        .filter(|argument| argument.get_id() != "help")
+        .collect();
+    if !own.is_empty() {
+        page.push('\n');
+        options(page, &own);
+    }
+    if let Some(example) = command.get_after_help() {
+        let _ = write!(page, "\n```text\n{example}\n```\n");
+    }
+}
+
+fn options(page: &mut String, arguments: &[&Arg]) {
+    page.push_str("| argument | meaning |\n| --- | --- |\n");
+    for argument in arguments {
+        let meaning = argument.get_help().map(ToString::to_string);
+        let mut meaning = meaning.unwrap_or_default();
+        let words: Vec<String> = argument
+            .get_possible_values()
+            .iter()
+            .filter(|value| argument.get_action().takes_values() && !value.is_hide_set())
+            .map(|value| format!("`{}`", value.get_name()))
+            .collect();
+        if !words.is_empty() {
+            let _ = write!(meaning, ": {}", words.join(", "));
+        }
+        let defaults: Vec<String> = argument
+            .get_default_values()
+            .iter()
+            .filter(|_| argument.get_action().takes_values())
+            .map(|value| format!("`{}`", value.to_string_lossy()))
+            .collect();
+        if !defaults.is_empty() {
+            let _ = write!(meaning, " [default: {}]", defaults.join(", "));
+        }
+        let _ = writeln!(page, "| `{}` | {meaning} |", signature(argument));
+    }
+}
+
+/// `-v, --verbose`, `--cwd <DIR>`, `<FILE>...`.
+fn signature(argument: &Arg) -> String {
+    let mut names = Vec::new();
+    if let Some(short) = argument.get_short() {
+        names.push(format!("-{short}"));
+    }
+    if let Some(long) = argument.get_long() {
+        names.push(format!("--{long}"));
+    }
+    if names.is_empty() {
+        return argument.to_string();
+    }
+    let value = argument
+        .get_value_names()
+        .filter(|_| argument.get_action().takes_values())
+        .and_then(<[_]>::first);
+    match value {
+        Some(value) => format!("{} <{value}>", names.join(", ")),
+        None => names.join(", "),
+    }
+}
+
+/// The table of the guide: where each command acts when `gateway.remote` names a gateway elsewhere.
+pub fn reach_table() -> String {
+    let mut table = String::from("| where it acts | commands |\n| --- | --- |\n");
+    let rows = [
+        (CommandReach::Gateway, "at the gateway"),
+        (
+            CommandReach::GatewayWithNode,
+            "at the gateway with `--node`; otherwise refused without `--local`",
+        ),
+        (
+            CommandReach::Refused,
+            "on this machine only: refused without `--local` (`LOCAL_ONLY`)",
+        ),
+        (
+            CommandReach::Noted,
+            "on this machine, and says so on standard error",
+        ),
+        (
+            CommandReach::Machine,
+            "the program and the files of this machine",
+        ),
+    ];
+    for (reach, words) in rows {
+        let _ = writeln!(table, "| {words} | {} |", grouped(reach).join(", "));
+    }
+    table
+}
+
+/// Commands with the same first word stand together.
+fn grouped(reach: CommandReach) -> Vec<String> {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    let shown = COMMANDS.iter().filter(|row| row.command != "man");
+    for row in shown.filter(|row| row.reach == reach) {
+        let (first, rest) = row.command.split_once(' ').unwrap_or((row.command, ""));
+        match groups.last_mut() {
+            Some((group, all)) if *group == first => all.push(rest),
+            _ => groups.push((first, vec![rest])),
+        }
+    }
+    let shown = |(first, rest): (&str, Vec<&str>)| match rest.as_slice() {
+        [""] => format!("`{first}`"),
+        rest => format!("`{first} {}`", rest.join("\\|")),
+    };
+    groups.into_iter().map(shown).collect()
+}
+
+/// The commands that are refused where a gateway elsewhere is followed.
+pub fn refused_elsewhere() -> Vec<&'static str> {
+    let refused = |reach: CommandReach| {
+        matches!(reach, CommandReach::Refused | CommandReach::GatewayWithNode)
+    };
+    let rows = COMMANDS.iter().filter(|row| refused(row.reach));
+    rows.map(|row| row.command).collect()
+}

@@ -1,0 +1,16 @@
+//! How a command speaks: data to stdout, everything else to stderr.
+//!
+//! `output` prints tables, colors and JSON; `failure` is every error of a command, with its code, its hint
+//! and its exit code; `rule_text` and `time_text` say entries, levels, times and durations in a few
+//! words. Nothing here opens a state or calls a gateway. Start reading at [`Failure`].
+
+#![forbid(unsafe_code)]
+
+mod failure;
+pub mod output;
+mod rule_text;
+mod time_text;
+
+pub use failure::{CommandOutcome, Failure, NOT_ALLOWED, input_hint, is_not_allowed};
+pub use rule_text::{bounds, level_row, rule_terms};
+pub use time_text::{duration, milliseconds, time};

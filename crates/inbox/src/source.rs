@@ -1,0 +1,354 @@
+//! Where approvals wait: in the store of this machine, or at the gateway that `gateway.remote` names.
+//!
+//! An inbox asks the same questions of both. A gateway elsewhere is told the digest of the plan that was on
+//! the screen, so that it decides what the approver read and nothing else.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use interlock_approvals::{
+    ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, OutsideRuns, PendingApproval,
+    PendingCursor, StoredDecision, UnreadableApproval, read_summaries,
+};
+use interlock_arguments::StateArguments;
+use interlock_client::{CallFailure, GatewayClient, RemoteGateway, read_result};
+use interlock_command::display::Secrets;
+use interlock_console::Failure;
+use interlock_host::{LocalHost, now_ms};
+use interlock_policy::{AlwaysForm, Entry};
+use interlock_wire::params::{ExecApprovalGet, ExecApprovalList, ExecApprovalResolve, Params};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::decide::{DecisionWords, answer, check_shown, unawaited};
+
+/// A gateway that takes longer for an answer is taken for one that is gone.
+const MOST_TIME: Duration = Duration::from_secs(10);
+
+/// Approvals that are asked for at once.
+const PAGE: usize = 500;
+
+/// Between two tries to reach a gateway that is gone.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// The code of a gateway that is gone for now.
+const UNREACHABLE: &str = "GATEWAY_UNREACHABLE";
+
+/// Where approvals wait.
+#[derive(Debug)]
+pub enum ApprovalSource<'a> {
+    Here(&'a LocalHost),
+    Gateway(RemoteInbox),
+}
+
+/// What waits now, the one that expires first in front.
+#[derive(Debug)]
+pub struct WaitingApprovals {
+    pub approvals: Vec<ApprovalSummary>,
+    /// How many wait, with those on other pages.
+    pub total: u64,
+    /// Where the next page begins; none on the last one.
+    pub next: Option<PendingCursor>,
+}
+
+/// What a decision did.
+#[derive(Debug)]
+pub struct DecisionAnswer {
+    pub stored: StoredDecision,
+    /// What the approver should know where nothing begins what was allowed.
+    pub unawaited: Option<String>,
+}
+
+impl<'a> ApprovalSource<'a> {
+    /// The inbox that the owner means: that of the followed gateway, else that of this machine.
+    pub fn open(state: &StateArguments, host: &'a LocalHost) -> Result<Self, Failure> {
+        Ok(match RemoteGateway::followed(state, host)? {
+            Some(remote) => Self::Gateway(RemoteInbox::connect(host, remote)?),
+            None => Self::Here(host),
+        })
+    }
+
+    /// The address of the gateway, where it is another machine's inbox.
+    pub fn gateway(&self) -> Option<String> {
+        match self {
+            Self::Here(_) => None,
+            Self::Gateway(remote) => Some(remote.gateway.target.url()),
+        }
+    }
+
+    /// A page of what waits.
+    pub fn page(
+        &self,
+        after: Option<PendingCursor>,
+        limit: usize,
+    ) -> Result<WaitingApprovals, Failure> {
+        match self {
+            Self::Here(host) => {
+                let page = host.approvals().pending_page(after, limit)?;
+                Ok(WaitingApprovals {
+                    total: page.unexpired,
+                    approvals: page.approvals,
+                    next: page.next,
+                })
+            }
+            Self::Gateway(remote) => {
+                let asked = ExecApprovalList {
+                    summary: Some(true),
+                    limit: u64::try_from(limit).ok(),
+                    cursor: after.map(|after| after.to_string()),
+                };
+                let listed = remote.request(&asked)?.into_rows();
+                let approvals = read_summaries(listed.approvals).map_err(unreadable)?;
+                let count = u64::try_from(approvals.len()).unwrap_or(u64::MAX);
+                Ok(WaitingApprovals {
+                    total: listed.total.unwrap_or(count),
+                    approvals,
+                    next: listed.next_cursor.and_then(|next| next.parse().ok()),
+                })
+            }
+        }
+    }
+
+    /// All that waits.
+    pub fn waiting(&self) -> Result<Vec<ApprovalSummary>, Failure> {
+        let mut page = self.page(None, PAGE)?;
+        let mut all = page.approvals;
+        while let Some(next) = page.next {
+            page = self.page(Some(next), PAGE)?;
+            all.append(&mut page.approvals);
+        }
+        Ok(all)
+    }
+
+    /// One approval, by its id, its short id or the beginning of its id.
+    pub fn approval(&self, reference: &str, secrets: Secrets) -> Result<PendingApproval, Failure> {
+        match self {
+            Self::Here(host) => Ok(host.approvals().approval(reference, secrets)?),
+            Self::Gateway(remote) => remote.approval(reference, secrets),
+        }
+    }
+
+    /// Decides what was shown on a surface of this process.
+    pub fn answer(
+        &self,
+        approval: &PendingApproval,
+        words: DecisionWords<'_>,
+        surface: &str,
+        outside: OutsideRuns,
+    ) -> Result<DecisionAnswer, Failure> {
+        match self {
+            Self::Here(host) => {
+                let stored = answer(host, approval, words, surface, outside)?;
+                let unawaited = unawaited(host, approval, words.decision);
+                Ok(DecisionAnswer { stored, unawaited })
+            }
+            Self::Gateway(remote) => {
+                check_shown(approval, words.decision)?;
+                remote.answer(approval, words)
+            }
+        }
+    }
+
+    /// How one ended that waits no longer.
+    pub fn ended(&self, id: &str) -> String {
+        let ended = match self {
+            Self::Here(host) => host.approvals().ended(id).map_err(Failure::from),
+            Self::Gateway(remote) => remote
+                .approval(id, Secrets::Masked)
+                .map(|approval| approval.ended),
+        };
+        match ended {
+            Ok(Some(ended)) => ended.to_string(),
+            Ok(None) => "no longer listed".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Whether a failure may be over in a moment: then an inbox goes on looking.
+pub fn is_outage(failure: &Failure) -> bool {
+    failure.code() == UNREACHABLE
+}
+
+/// The inbox of a gateway elsewhere. It connects again by itself when the connection is gone.
+#[derive(Debug)]
+pub struct RemoteInbox {
+    gateway: RemoteGateway,
+    state_dir: PathBuf,
+    link: RefCell<InboxLink>,
+}
+
+type ConnectOutcome = Result<GatewayClient, Failure>;
+
+#[derive(Debug)]
+enum InboxLink {
+    Up(Box<GatewayClient>),
+    /// A thread connects; meanwhile nothing here waits.
+    Connecting(Receiver<ConnectOutcome>),
+    /// The last try failed.
+    Down {
+        again_at: Instant,
+        why: String,
+    },
+}
+
+/// The answer to a decision.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ResolvedApproval {
+    again: bool,
+    #[serde(default)]
+    form: Option<AlwaysForm>,
+    #[serde(default)]
+    reason: Option<String>,
+    #[serde(default)]
+    stored: Vec<Entry>,
+    caller_has_ended: bool,
+}
+
+impl RemoteInbox {
+    fn connect(host: &LocalHost, gateway: RemoteGateway) -> Result<Self, Failure> {
+        let client = connected(host.state_dir(), &gateway)?;
+        Ok(Self {
+            gateway,
+            state_dir: host.state_dir().to_owned(),
+            link: RefCell::new(InboxLink::Up(Box::new(client))),
+        })
+    }
+
+    /// Reading it counts as being shown it: without that, this connection decides nothing.
+    fn approval(&self, reference: &str, secrets: Secrets) -> Result<PendingApproval, Failure> {
+        let params = ExecApprovalGet {
+            id: reference.to_owned(),
+            inbox: Some(true),
+            reveal: (secrets == Secrets::Revealed).then_some(true),
+        };
+        let sent = self.request(&params)?;
+        PendingApproval::of_sent(sent.into_inbox()).map_err(unreadable)
+    }
+
+    fn answer(
+        &self,
+        approval: &PendingApproval,
+        words: DecisionWords<'_>,
+    ) -> Result<DecisionAnswer, Failure> {
+        // The connection may be a new one since the approval was opened. What counts is the digest below.
+        self.approval(&approval.id, Secrets::Masked)?;
+        let decision = words.decision;
+        let mut params = ExecApprovalResolve {
+            id: approval.id.clone(),
+            decision: decision.as_str().to_owned(),
+            plan_digest: Some(approval.plan_digest.clone()),
+            ..ExecApprovalResolve::default()
+        };
+        let reason = words.reason.filter(|reason| !reason.is_empty());
+        params.reason = reason.map(str::to_owned);
+        if decision == ApprovalDecision::AllowAlways && !words.form.is_exact() {
+            params.form = Some(words.form.to_string());
+        }
+        if let ApprovalDecision::Lease(lease) = decision {
+            let time = u64::try_from(lease.expires_in.as_millis()).unwrap_or(u64::MAX);
+            params.expires_in_ms = Some(time);
+            params.max_uses = lease.max_uses.map(|uses| u64::from(uses.get()));
+        }
+        let resolved = self.request_json(&params)?;
+        let resolved: ResolvedApproval = serde_json::from_value(resolved).map_err(|error| {
+            let message = format!("it was decided, and the answer cannot be read: {error}");
+            Failure::refused("GATEWAY_REFUSED", message)
+        })?;
+        let is_unawaited = decision.allows() && resolved.caller_has_ended;
+        let id = &approval.short_id;
+        Ok(DecisionAnswer {
+            unawaited: is_unawaited
+                .then(|| format!("nothing waits for {id} any more, so nothing runs now")),
+            stored: StoredDecision {
+                again: resolved.again,
+                ended: ApprovalEnd {
+                    ending: ApprovalEnding::Decision(decision),
+                    decider: None,
+                    reason: resolved.reason,
+                    at_ms: i64::try_from(now_ms()).unwrap_or(i64::MAX),
+                },
+                entries: resolved.stored,
+                form: resolved.form,
+            },
+        })
+    }
+
+    /// Calls a method, where the gateway is connected. What is gone is connected again, for later calls.
+    fn request<P: Params>(&self, params: &P) -> Result<P::Answer, Failure> {
+        read_result::<P>(self.request_json(params)?).map_err(CallFailure::into_reported)
+    }
+
+    fn request_json<P: Params>(&self, params: &P) -> Result<Value, Failure> {
+        let mut link = self.link.borrow_mut();
+        self.renew(&mut link)?;
+        let client = match &mut *link {
+            InboxLink::Up(client) => client,
+            InboxLink::Connecting(_) => return Err(self.unreachable("connecting again")),
+            InboxLink::Down { why, .. } => return Err(self.unreachable(why)),
+        };
+        match client.request_json(params) {
+            Ok(answer) => Ok(answer),
+            Err(lost) if lost.is_lost() => {
+                *link = InboxLink::Connecting(self.connect_again());
+                Err(self.unreachable(&lost.message))
+            }
+            Err(refused) => Err(CallFailure::into_reported(refused)),
+        }
+    }
+
+    /// Takes the connection that a thread has made, or has one make another. A gateway that turns this
+    /// client away is not tried again.
+    fn renew(&self, link: &mut InboxLink) -> Result<(), Failure> {
+        match link {
+            InboxLink::Connecting(made) => match made.try_recv() {
+                Ok(Ok(client)) => *link = InboxLink::Up(Box::new(client)),
+                Ok(Err(failure)) if is_outage(&failure) => {
+                    *link = InboxLink::Down {
+                        again_at: Instant::now() + PAUSE,
+                        why: failure.to_string(),
+                    };
+                }
+                Ok(Err(failure)) => return Err(failure),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => {
+                    *link = InboxLink::Connecting(self.connect_again());
+                }
+            },
+            InboxLink::Down { again_at, .. } if Instant::now() >= *again_at => {
+                *link = InboxLink::Connecting(self.connect_again());
+            }
+            InboxLink::Up(_) | InboxLink::Down { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn connect_again(&self) -> Receiver<ConnectOutcome> {
+        let (made, receiver) = channel();
+        let (state_dir, gateway) = (self.state_dir.clone(), self.gateway.clone());
+        std::thread::spawn(move || {
+            let _ = made.send(connected(&state_dir, &gateway));
+        });
+        receiver
+    }
+
+    fn unreachable(&self, why: &str) -> Failure {
+        let url = self.gateway.target.url();
+        Failure::refused(UNREACHABLE, format!("the gateway {url}: {why}"))
+            .with_hint("see where it is: interlock config get gateway.remote.url")
+    }
+}
+
+fn connected(state_dir: &std::path::Path, gateway: &RemoteGateway) -> ConnectOutcome {
+    let client = GatewayClient::connect_remote(state_dir, gateway)?;
+    client.limit_calls(MOST_TIME)?;
+    Ok(client)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn unreadable(error: UnreadableApproval) -> Failure {
+    Failure::refused("GATEWAY_REFUSED", error.to_string())
+}

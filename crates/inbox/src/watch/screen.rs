@@ -1,0 +1,476 @@
+//! The full-screen inbox: keys, one at a time, each for what was drawn before it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::time::{Duration, Instant};
+
+use interlock_approvals::{ApprovalDecision, Lease, PendingApproval};
+use interlock_command::display::Secrets;
+use interlock_console::output::line;
+use interlock_console::{Failure, milliseconds};
+use interlock_policy::AlwaysForm;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::style::Print;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use super::draw::draw;
+use super::filter::Filter;
+use super::inbox::{Chosen, Inbox, Mode, Selection, Wish, always_forms, is_broad};
+use super::keys::{WatchKey, WatchKeys};
+use super::{LOOK, Outage, Window};
+
+/// So many lines at once.
+const SCROLL: isize = 5;
+
+/// What a lease is given when nothing else is typed.
+const USUAL_LEASE: &str = "1h";
+
+/// The longest duration that is typed.
+const MAX_LEASE_TEXT: usize = 8;
+
+/// The longest filter that is typed.
+const MAX_FILTER_TEXT: usize = 80;
+
+/// The longest reason that is typed.
+const MAX_REASON_TEXT: usize = 300;
+
+const BELL: &str = "\x07";
+
+const NOT_DECIDED: &str = "not decided";
+
+/// The terminal as it is drawn on; as it was before when this is gone.
+///
+/// The library's own end of it would complain to a terminal that was closed, and fail at that.
+struct WatchScreen(ManuallyDrop<DefaultTerminal>);
+
+impl WatchScreen {
+    fn enter() -> io::Result<Self> {
+        let screen = Self(ManuallyDrop::new(ratatui::try_init()?));
+        // What is pasted is no key: it decides nothing.
+        execute!(io::stdout(), EnableBracketedPaste)?;
+        Ok(screen)
+    }
+}
+
+impl Drop for WatchScreen {
+    fn drop(&mut self) {
+        let _ = execute!(io::stdout(), DisableBracketedPaste, Show);
+        let _ = ratatui::try_restore();
+    }
+}
+
+pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Result<(), Failure> {
+    let broken = |error: io::Error| Failure::refused("TERMINAL_UNUSABLE", error.to_string());
+    let mut screen = WatchScreen::enter().map_err(broken)?;
+    let mut inbox = Inbox::new(filter);
+    let mut keyboard = Keyboard::default();
+    let mut looked: Option<Instant> = None;
+    while !window.is_over() {
+        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            if refresh(window, &mut inbox)? && rings {
+                // A terminal that is gone is noticed below.
+                let _ = execute!(io::stdout(), Print(BELL));
+            }
+            looked = Some(Instant::now());
+        }
+        let about = window.about();
+        let drawn = screen.0.draw(|frame| draw(frame, &mut inbox, &about));
+        match drawn {
+            Ok(_) => {}
+            // The signal says more.
+            Err(_) if window.is_over() => return Ok(()),
+            Err(error) => return Err(broken(error)),
+        }
+        for row in &inbox.rows {
+            window.shown(&row.id);
+        }
+        match keyboard.next() {
+            Typed::Key(key) if press(window, &mut inbox, key) == Then::Leave => return Ok(()),
+            Typed::Key(_) | Typed::Nothing => {}
+            Typed::Gone => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// What was typed, a key at a time. Read here and not by the library that draws, which never comes
+/// back from a terminal that was closed.
+#[derive(Default)]
+struct Keyboard {
+    keys: WatchKeys,
+    typed: VecDeque<WatchKey>,
+}
+
+enum Typed {
+    Key(WatchKey),
+    Nothing,
+    /// The terminal was closed.
+    Gone,
+}
+
+impl Keyboard {
+    /// Waits for a moment at most.
+    fn next(&mut self) -> Typed {
+        if let Some(key) = self.typed.pop_front() {
+            return Typed::Key(key);
+        }
+        let stdin = rustix::stdio::stdin();
+        let time = Timespec::try_from(LOOK).unwrap_or_default();
+        let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+        match rustix::event::poll(&mut polled, Some(&time)) {
+            Ok(0) => self.typed.extend(self.keys.silence()),
+            // A signal, which is looked at elsewhere.
+            Err(_) => {}
+            Ok(_) => {
+                let mut bytes = [0; 1024];
+                match rustix::io::read(stdin, &mut bytes) {
+                    Ok(count @ 1..) => self.typed.extend(self.keys.take(&bytes[..count])),
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    Ok(_) | Err(_) => return Typed::Gone,
+                }
+            }
+        }
+        self.typed.pop_front().map_or(Typed::Nothing, Typed::Key)
+    }
+}
+
+/// Whether there is anything new.
+fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<bool, Failure> {
+    let look = window.look(inbox.filter())?;
+    if let Some(gone) = inbox.update(look.waiting) {
+        inbox.ended(window.ended(&gone));
+    }
+    if let Some(why) = look.not_notified {
+        inbox.message = line(&why);
+    }
+    match look.outage {
+        Some(Outage::Begun(failure)) => inbox.message = line(&failure.to_string()),
+        Some(Outage::Over) => "the gateway answers again".clone_into(&mut inbox.message),
+        None => {}
+    }
+    if let Some(first) = inbox.first() {
+        open(window, inbox, &first, Chosen::ByItself);
+    }
+    Ok(look.has_new)
+}
+
+fn open(window: &Window<'_>, inbox: &mut Inbox, id: &str, chosen: Chosen) {
+    match window.source.approval(id, Secrets::Masked) {
+        Ok(approval) => inbox.open(approval, chosen, Instant::now()),
+        Err(error) => inbox.message = line(&error.to_string()),
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Leave,
+}
+
+fn press(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
+    if key == WatchKey::Interrupt {
+        return Then::Leave;
+    }
+    inbox.message.clear();
+    match inbox.mode.clone() {
+        Mode::Confirming { wish, ids } => {
+            inbox.mode = Mode::Looking;
+            if key == WatchKey::Character('y') {
+                decide(window, inbox, &wish, &ids);
+            } else {
+                NOT_DECIDED.clone_into(&mut inbox.message);
+            }
+            Then::GoOn
+        }
+        Mode::Leasing(text) => {
+            lease(window, inbox, text, key);
+            Then::GoOn
+        }
+        Mode::Denying(reason) => {
+            deny(window, inbox, reason, key);
+            Then::GoOn
+        }
+        Mode::Choosing(forms) => {
+            choose_form(window, inbox, &forms, key);
+            Then::GoOn
+        }
+        Mode::Filtering(text) => {
+            filter(inbox, text, key);
+            Then::GoOn
+        }
+        Mode::Looking => look(window, inbox, key),
+    }
+}
+
+fn look(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
+    let decision = match key {
+        WatchKey::Character('q') => return Then::Leave,
+        WatchKey::Character('j') | WatchKey::Down | WatchKey::Enter => {
+            return move_by(window, inbox, 1);
+        }
+        WatchKey::Character('k') | WatchKey::Up => return move_by(window, inbox, -1),
+        WatchKey::PageDown | WatchKey::Character(' ') => {
+            inbox.scroll(SCROLL);
+            return Then::GoOn;
+        }
+        WatchKey::PageUp => {
+            inbox.scroll(-SCROLL);
+            return Then::GoOn;
+        }
+        WatchKey::Character('r') => {
+            reveal(window, inbox);
+            return Then::GoOn;
+        }
+        WatchKey::Character('e') => {
+            include_equal(inbox);
+            return Then::GoOn;
+        }
+        WatchKey::Character('/') => {
+            inbox.mode = Mode::Filtering(inbox.filter().text().to_owned());
+            return Then::GoOn;
+        }
+        WatchKey::Character('l') => {
+            let mode = Mode::Leasing(USUAL_LEASE.to_owned());
+            enter(inbox, ApprovalDecision::Lease(Lease::LONGEST), |_| mode);
+            return Then::GoOn;
+        }
+        WatchKey::Character('D') => {
+            enter(inbox, ApprovalDecision::Deny, |_| {
+                Mode::Denying(String::new())
+            });
+            return Then::GoOn;
+        }
+        WatchKey::Character('A') => {
+            enter(inbox, ApprovalDecision::AllowAlways, |approval| {
+                Mode::Choosing(always_forms(approval))
+            });
+            return Then::GoOn;
+        }
+        WatchKey::Character('o') => ApprovalDecision::AllowOnce,
+        WatchKey::Character('s') => ApprovalDecision::AllowSession,
+        WatchKey::Character('a') => ApprovalDecision::AllowAlways,
+        WatchKey::Character('d') => ApprovalDecision::Deny,
+        _ => return Then::GoOn,
+    };
+    want(window, inbox, Wish::plain(decision));
+    Then::GoOn
+}
+
+fn move_by(window: &Window<'_>, inbox: &mut Inbox, step: isize) -> Then {
+    if let Some(id) = inbox.neighbour(step) {
+        open(window, inbox, &id, Chosen::ByPerson);
+    }
+    Then::GoOn
+}
+
+/// Asks for more before the selected approval is decided in this way, if it may be.
+fn enter(
+    inbox: &mut Inbox,
+    decision: ApprovalDecision,
+    mode: impl FnOnce(&PendingApproval) -> Mode,
+) {
+    match inbox.decidable(decision, Instant::now()) {
+        Ok(approval) => inbox.mode = mode(approval),
+        Err(why) => inbox.message = line(&why),
+    }
+}
+
+/// The next decision is for all that ask the same, or for one again.
+fn include_equal(inbox: &mut Inbox) {
+    let count = inbox.equal_ids().len();
+    let Selection::Open(open) = &mut inbox.selection else {
+        return;
+    };
+    open.is_for_equal = !open.is_for_equal && count > 1;
+    inbox.message = match (count, open.is_for_equal) {
+        (0 | 1, _) => "no other one asks the same".to_owned(),
+        (count, true) => format!("the next decision is for all {count} that ask the same"),
+        (_, false) => "the next decision is for this one".to_owned(),
+    };
+}
+
+/// Decides at once, or asks once more where the decision is broad.
+fn want(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
+    let is_for_equal = inbox.is_for_equal();
+    let approval = match inbox.decidable(wish.decision, Instant::now()) {
+        Ok(approval) => approval,
+        Err(why) => {
+            inbox.message = line(&why);
+            return;
+        }
+    };
+    let is_broad = is_broad(approval, wish.decision);
+    let ids = if is_for_equal {
+        inbox.equal_ids()
+    } else {
+        vec![approval.id.clone()]
+    };
+    if ids.len() > 1 && !wish.is_for_several() {
+        "once, session and deny are decided for all; others one by one (e)"
+            .clone_into(&mut inbox.message);
+    } else if is_broad || ids.len() > 1 {
+        inbox.mode = Mode::Confirming { wish, ids };
+    } else {
+        decide(window, inbox, &wish, &ids);
+    }
+}
+
+/// For the plan whose digest is on the screen, and for those that were found to ask the same.
+fn decide(window: &Window<'_>, inbox: &mut Inbox, wish: &Wish, ids: &[String]) {
+    let said = match inbox.decidable(wish.decision, Instant::now()) {
+        Ok(selected) => decide_each(window, selected, wish, ids),
+        Err(why) => why,
+    };
+    inbox.message = line(&said);
+}
+
+fn decide_each(
+    window: &Window<'_>,
+    selected: &PendingApproval,
+    wish: &Wish,
+    ids: &[String],
+) -> String {
+    let mut decided = 0_usize;
+    let mut said = Vec::new();
+    for id in ids {
+        let outcome = if *id == selected.id {
+            window.decide(selected, wish)
+        } else {
+            let other = window.source.approval(id, Secrets::Masked);
+            other.and_then(|other| window.decide(&other, wish))
+        };
+        match outcome {
+            Ok(told) => {
+                decided += 1;
+                said.push(told.trim_end().replace('\n', "; "));
+            }
+            Err(failure) => said.push(failure.to_string()),
+        }
+    }
+    match ids {
+        [_] => said.join("; "),
+        several => format!(
+            "{}: {decided} of {} decided; {}",
+            wish.decision.as_str(),
+            several.len(),
+            said.join("; ")
+        ),
+    }
+}
+
+/// A number chooses the form that stands beside it.
+fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key: WatchKey) {
+    inbox.mode = Mode::Looking;
+    let number = match key {
+        WatchKey::Character(typed) => typed.to_digit(10),
+        _ => None,
+    };
+    let index = number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
+    match index.and_then(|index| forms.get(index)) {
+        Some(form) => want(window, inbox, Wish::always(*form)),
+        None => NOT_DECIDED.clone_into(&mut inbox.message),
+    }
+}
+
+/// Takes the words for the caller, and denies with them. They are typed for the approval that was
+/// selected then: when that ends meanwhile, nothing is denied.
+fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: WatchKey) {
+    match key {
+        WatchKey::Character(typed) if reason.len() < MAX_REASON_TEXT => reason.push(typed),
+        WatchKey::Backspace => drop(reason.pop()),
+        WatchKey::Escape => {
+            inbox.mode = Mode::Looking;
+            NOT_DECIDED.clone_into(&mut inbox.message);
+            return;
+        }
+        WatchKey::Enter => {
+            inbox.mode = Mode::Looking;
+            want(window, inbox, Wish::deny(&reason));
+            return;
+        }
+        _ => {}
+    }
+    inbox.mode = Mode::Denying(reason);
+}
+
+fn filter(inbox: &mut Inbox, mut text: String, key: WatchKey) {
+    match key {
+        WatchKey::Character(typed) if text.len() < MAX_FILTER_TEXT => text.push(typed),
+        WatchKey::Backspace => drop(text.pop()),
+        WatchKey::Escape => {
+            inbox.mode = Mode::Looking;
+            return;
+        }
+        WatchKey::Enter => {
+            inbox.mode = Mode::Looking;
+            inbox.set_filter(Filter::parse(&text));
+            return;
+        }
+        _ => {}
+    }
+    inbox.mode = Mode::Filtering(text);
+}
+
+fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: WatchKey) {
+    match key {
+        WatchKey::Character(typed)
+            if text.len() < MAX_LEASE_TEXT && typed.is_ascii_alphanumeric() =>
+        {
+            text.push(typed);
+        }
+        WatchKey::Backspace => drop(text.pop()),
+        WatchKey::Escape => {
+            inbox.mode = Mode::Looking;
+            NOT_DECIDED.clone_into(&mut inbox.message);
+            return;
+        }
+        WatchKey::Enter => {
+            match milliseconds(&text) {
+                Ok(time) => {
+                    inbox.mode = Mode::Looking;
+                    let lease = Lease {
+                        expires_in: Duration::from_millis(time),
+                        max_uses: None,
+                    };
+                    want_lease(window, inbox, lease);
+                }
+                Err(failure) => inbox.message = line(&failure.to_string()),
+            }
+            return;
+        }
+        _ => {}
+    }
+    inbox.mode = Mode::Leasing(text);
+}
+
+/// The time that was typed confirms it.
+fn want_lease(window: &Window<'_>, inbox: &mut Inbox, lease: Lease) {
+    let wish = Wish::plain(ApprovalDecision::Lease(lease));
+    if inbox.is_for_equal() {
+        want(window, inbox, wish);
+        return;
+    }
+    let ids: Vec<String> = inbox.equal_ids().into_iter().take(1).collect();
+    decide(window, inbox, &wish, &ids);
+}
+
+fn reveal(window: &Window<'_>, inbox: &mut Inbox) {
+    let Selection::Open(open) = &inbox.selection else {
+        return;
+    };
+    let is_revealed = !open.is_revealed;
+    let secrets = if is_revealed {
+        Secrets::Revealed
+    } else {
+        Secrets::Masked
+    };
+    match window.source.approval(&open.approval.id, secrets) {
+        Ok(shown) => inbox.reveal(shown, is_revealed),
+        Err(error) => inbox.message = line(&error.to_string()),
+    }
+}

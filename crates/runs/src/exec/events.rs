@@ -1,0 +1,92 @@
+//! Undelivered events of the session, which this call delivers: ends and denials that no call
+//! waited for.
+
+use interlock_approvals::{WaitingEvents, usual_session_key};
+use interlock_console::output::{self, Paint};
+use interlock_host::LocalHost;
+use interlock_policy::AgentId;
+use interlock_supervisor::SupervisorClient;
+use serde_json::{Value, json};
+
+/// Delivered with one call; more wait for the next.
+const AT_ONCE: usize = 20;
+
+/// The events that this call tells: people at once, on stderr; programs within the result. Until then
+/// they wait, so that a call which fails loses none.
+pub struct UndeliveredEvents<'a> {
+    host: &'a LocalHost,
+    session_key: String,
+    events: WaitingEvents,
+}
+
+impl<'a> UndeliveredEvents<'a> {
+    /// An event that cannot be read is no reason not to run anything.
+    pub fn begin(
+        host: &'a LocalHost,
+        client: &SupervisorClient,
+        agent: &AgentId,
+        json: bool,
+    ) -> Self {
+        let session_key = usual_session_key(agent.as_str());
+        let waiting = host.waiting_events(&session_key, AT_ONCE, client);
+        let told = Self {
+            host,
+            session_key,
+            events: waiting.unwrap_or_default(),
+        };
+        if !json && !told.is_nothing() {
+            told.show();
+            told.delivered();
+        }
+        told
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.events.events.is_empty() && self.events.dropped == 0
+    }
+
+    fn show(&self) {
+        let paint = Paint::stderr();
+        for event in &self.events.events {
+            for line in event.text.lines() {
+                output::note(&paint.dim(&format!("interlock: {}", output::visible(line))));
+            }
+        }
+        if self.events.dropped > 0 {
+            let dropped = self.events.dropped;
+            output::note(&paint.dim(&format!("interlock: {dropped} older events were dropped")));
+        }
+    }
+
+    /// Prints a result, with the events in it.
+    pub fn print(&self, mut result: Value) {
+        if self.is_nothing() {
+            output::print_json(&result);
+            return;
+        }
+        let event = |event: &interlock_approvals::SessionEvent| {
+            json!({
+                "createdAtMs": event.created_at_ms,
+                "id": event.id,
+                "kind": event.kind.as_str(),
+                "payload": event.payload,
+                "runId": event.run_id,
+                "text": event.text,
+            })
+        };
+        result["events"] = self.events.events.iter().map(event).collect();
+        if self.events.dropped > 0 {
+            result["eventsDropped"] = self.events.dropped.into();
+        }
+        output::print_json(&result);
+        self.delivered();
+    }
+
+    /// Events are better delivered twice than not at all.
+    fn delivered(&self) {
+        let _ = self
+            .host
+            .approvals()
+            .delivered(&self.session_key, &self.events);
+    }
+}

@@ -1,0 +1,276 @@
+//! The standard input of `interlock exec`, for the run.
+//!
+//! Input of the caller is a fact of judgement: who can write into a program may make it do other things
+//! than its words say. So it is settled before the command is judged whether there is any. A pipe that
+//! a script merely inherited, into which nothing comes, must not turn an allowed command into one that
+//! is asked about; and what a program does write must not be lost.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use interlock_arguments::{ExecArguments, InputArgument};
+use interlock_client::{CallFailure, GatewayClient, caller_context, request};
+use interlock_console::{Failure, output};
+use interlock_host::LocalHost;
+use interlock_policy::{AgentId, CallerInput, Outcome, RunRequest, evaluate};
+use interlock_supervisor::{SessionLink, SupervisorClient};
+use interlock_wire::params::{ProcessKill, ProcessPerform};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FileType;
+
+/// How long a pipe without data is waited for, where the policy allows the command only without input.
+const FIRST_DATA: Duration = Duration::from_secs(2);
+
+/// Read and written at once.
+const PIECE: usize = 64 * 1024;
+
+/// Read and sent at once to a run elsewhere: its bytes may have to be spelled out.
+const REMOTE_PIECE: usize = 32 * 1024;
+
+/// Between two tries to write, when the run does not read.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What stands at descriptor 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StandardInput {
+    /// Nothing that could be passed: a terminal, a device, a socket, or nothing at all.
+    Nothing,
+    /// There is data to read.
+    Data,
+    /// There is none, and none will come.
+    Ended,
+    /// A pipe that is open, and empty so far.
+    Idle,
+}
+
+/// Whether the run gets the standard input of this process.
+pub(super) fn is_passed(
+    host: &LocalHost,
+    agent: &AgentId,
+    all: &ExecArguments,
+) -> Result<bool, Failure> {
+    match all.input {
+        InputArgument::Pass => return Ok(true),
+        InputArgument::None => return Ok(false),
+        InputArgument::Auto => {}
+    }
+    if has_other_input(all) {
+        return Ok(false);
+    }
+    match stands(Duration::ZERO) {
+        StandardInput::Data => return Ok(true),
+        StandardInput::Nothing | StandardInput::Ended => return Ok(false),
+        StandardInput::Idle => {}
+    }
+    if is_allowed_with_input(host, agent, all)? {
+        return Ok(true);
+    }
+    Ok(has_data_soon())
+}
+
+/// Whether a run on a node or at a gateway elsewhere gets the standard input of this process. Its policy
+/// cannot be asked here, so a pipe without data is waited for.
+pub(super) fn is_passed_elsewhere(all: &ExecArguments) -> bool {
+    match all.input {
+        InputArgument::Pass => return true,
+        InputArgument::None => return false,
+        InputArgument::Auto => {}
+    }
+    !has_other_input(all) && has_data_soon()
+}
+
+/// It would end with this process, or is a terminal of its own, or is left to `process write`.
+fn has_other_input(all: &ExecArguments) -> bool {
+    all.pty || all.stdin || all.background || all.yield_ms.is_some()
+}
+
+/// Waits a moment for data in a pipe, and says where it stays without.
+fn has_data_soon() -> bool {
+    match stands(FIRST_DATA) {
+        StandardInput::Data => true,
+        StandardInput::Nothing | StandardInput::Ended => false,
+        StandardInput::Idle => {
+            output::note(
+                "interlock: standard input is a pipe into which nothing came, so it is not passed to the command; --input pass passes it, --input none does not look",
+            );
+            false
+        }
+    }
+}
+
+fn is_allowed_with_input(
+    host: &LocalHost,
+    agent: &AgentId,
+    all: &ExecArguments,
+) -> Result<bool, Failure> {
+    let mut request: RunRequest = request::request(&all.request, CallerInput::Pipe)?;
+    let policy = host.policy(agent, all.request.ask.map(Into::into))?;
+    let caller = caller_context(Path::new(&request.cwd));
+    let scope = host.scope(agent)?;
+    request.workspace = scope.call_workspace(&caller);
+    let resolver = scope.resolver(&caller);
+    let evaluated = scope.as_run_account(|| evaluate(request, &policy, &resolver))?;
+    Ok(evaluated.is_ok_and(|one| matches!(one.verdict.outcome, Outcome::Allow(_))))
+}
+
+/// Looks at descriptor 0, and waits so long for data in a pipe that is empty.
+fn stands(wait: Duration) -> StandardInput {
+    let stdin = rustix::stdio::stdin();
+    let Ok(stat) = rustix::fs::fstat(stdin) else {
+        return StandardInput::Nothing;
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            let at = rustix::fs::tell(stdin).unwrap_or_default();
+            if u64::try_from(stat.st_size).unwrap_or_default() > at {
+                StandardInput::Data
+            } else {
+                StandardInput::Ended
+            }
+        }
+        FileType::Fifo => pipe_stands(stdin, wait),
+        _ => StandardInput::Nothing,
+    }
+}
+
+fn pipe_stands(stdin: BorrowedFd<'_>, wait: Duration) -> StandardInput {
+    let time = Timespec::try_from(wait).unwrap_or_default();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    if !matches!(rustix::event::poll(&mut polled, Some(&time)), Ok(1..)) {
+        return StandardInput::Idle;
+    }
+    // At the end of a pipe, poll says only that the writers are gone.
+    if polled[0].revents().contains(PollFlags::IN) {
+        StandardInput::Data
+    } else {
+        StandardInput::Ended
+    }
+}
+
+/// Passes the standard input on until it ends or the run does. On a thread of its own, which ends with
+/// this process: what is not read by then was not wanted.
+pub(super) fn pass(client: &SupervisorClient, session: &str) {
+    let Ok(link) = client.session(session) else {
+        return;
+    };
+    std::thread::spawn(move || {
+        if read_pieces(PIECE, |piece| write(&link, piece)) {
+            let _ = link.write(&[], true);
+        }
+    });
+}
+
+/// Reads the standard input to its end, piece by piece. `false` where a piece could not be passed on.
+fn read_pieces(size: usize, mut pass_on: impl FnMut(&[u8]) -> bool) -> bool {
+    let mut piece = vec![0; size];
+    loop {
+        match rustix::io::read(rustix::stdio::stdin(), &mut piece) {
+            Ok(0) => return true,
+            Ok(length) if pass_on(&piece[..length]) => {}
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
+            Ok(_) => return false,
+            // What cannot be read has no more to say.
+            Err(_) => return true,
+        }
+    }
+}
+
+/// As [`pass`], to a run on a node or at a gateway elsewhere, by a connection of its own. A run that cannot
+/// get all of it is ended: it must not take a part for the whole.
+pub(super) fn pass_elsewhere(gateway: GatewayClient, session: &str) {
+    let session = session.to_owned();
+    std::thread::spawn(move || {
+        let mut remote = RemoteInput { gateway, session };
+        let mut failed = None;
+        let is_whole = read_pieces(REMOTE_PIECE, |piece| {
+            remote.write(piece).unwrap_or_else(|failure| {
+                failed = Some(failure);
+                false
+            })
+        });
+        let failed = match failed {
+            None if is_whole => remote.end().err(),
+            failed => failed,
+        };
+        if let Some(failure) = failed {
+            let failure = Failure::from(failure);
+            output::note(&format!(
+                "interlock: standard input did not reach the command, which is ended: {failure}"
+            ));
+            let kill = ProcessKill {
+                session_id: remote.session.clone(),
+                ..ProcessKill::default()
+            };
+            if let Err(failure) = remote.gateway.request(&kill) {
+                output::note(&format!(
+                    "interlock: the command could not be ended: {}",
+                    Failure::from(failure)
+                ));
+            }
+        }
+    });
+}
+
+/// The input of a run that a gateway handles.
+struct RemoteInput {
+    gateway: GatewayClient,
+    session: String,
+}
+
+impl RemoteInput {
+    /// Waits while the run has more than enough to read. `false` when it reads no more.
+    fn write(&mut self, bytes: &[u8]) -> Result<bool, CallFailure> {
+        // Text goes as text; other bytes have a form that the tool knows.
+        let action = if let Ok(text) = std::str::from_utf8(bytes) {
+            ProcessPerform::on_session("write", &self.session).with("data", text)
+        } else {
+            let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            ProcessPerform::on_session("send-keys", &self.session).with("hex", digits)
+        };
+        loop {
+            match self.gateway.request(&action) {
+                Ok(_) => return Ok(true),
+                Err(failed) => match failed.detail.as_deref() {
+                    Some("STDIN_FULL") => std::thread::sleep(PAUSE),
+                    Some(code) if reads_no_more(code) => return Ok(false),
+                    _ => return Err(failed),
+                },
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), CallFailure> {
+        let action = ProcessPerform::on_session("write", &self.session)
+            .with("data", "")
+            .with("eof", true);
+        match self.gateway.request(&action) {
+            Err(failed) if failed.detail.as_deref().is_some_and(reads_no_more) => Ok(()),
+            ended => ended.map(|_| ()),
+        }
+    }
+}
+
+/// Codes of runs that take no input any more: they have ended, or have closed it.
+const READS_NO_MORE: &[&str] = &[
+    "SESSION_FINISHED",
+    "SESSION_NOT_FOUND",
+    "SESSION_LOST",
+    "STDIN_CLOSED",
+];
+
+fn reads_no_more(code: &str) -> bool {
+    READS_NO_MORE.contains(&code)
+}
+
+/// Waits while the run has more than enough to read. `false` when it reads no more.
+fn write(link: &SessionLink, bytes: &[u8]) -> bool {
+    loop {
+        match link.write(bytes, false) {
+            Ok(()) => return true,
+            Err(error) if error.code() == "STDIN_FULL" => std::thread::sleep(PAUSE),
+            Err(_) => return false,
+        }
+    }
+}

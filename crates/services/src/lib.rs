@@ -1,0 +1,13 @@
+//! The services of this machine: the gateway and the node host, in the foreground or installed.
+//!
+//! `gateway` and `node` run the two servers and say what is known of one that runs; `service` installs,
+//! starts and stops them through systemd or launchd; `role_tokens` mints the tokens that let clients in;
+//! `guard` becomes the guard of a supervisor. Start reading at [`gateway::run`].
+
+#![forbid(unsafe_code)]
+
+pub mod gateway;
+pub mod guard;
+pub mod node;
+pub mod role_tokens;
+mod service;
