@@ -51,7 +51,10 @@ fn the_state_directory_in_a_workspace_is_hidden_and_stays_where_it_is() {
         let after = names(&site.machine.state());
         assert!(before.iter().all(|name| after.contains(name)), "{after:?}");
         assert!(site.machine.config().is_file());
-        assert!(home.join("ok").is_file(), "the rest of it can be written to");
+        assert!(
+            home.join("ok").is_file(),
+            "the rest of it can be written to"
+        );
     });
 }
 
@@ -135,7 +138,12 @@ fn no_program_gains_privileges() {
              chmod u+s,g+s me || echo REFUSED; mkdir -m 2755 d || echo REFUSED; stat -c %a me",
         );
         let lines: Vec<&str> = run.stdout.lines().collect();
-        assert!(lines[..6].iter().all(|line| line.ends_with("\t1") || line.ends_with("\t0000000000000000")), "{run:#?}");
+        assert!(
+            lines[..6]
+                .iter()
+                .all(|line| line.ends_with("\t1") || line.ends_with("\t0000000000000000")),
+            "{run:#?}"
+        );
         assert_ne!(lines[6], "0", "{run:#?}");
         let refused = lines.iter().filter(|line| **line == "REFUSED").count();
         assert_eq!(refused, 3, "{run:#?}");
@@ -167,7 +175,11 @@ fn the_rest_of_the_host_is_not_written_to() {
 fn protected_paths_are_read_only_and_git_works() {
     everywhere(USUAL, |site| {
         let git = "/usr/bin/git";
-        let git = if std::path::Path::new(git).exists() { git } else { "/usr/local/bin/git" };
+        let git = if std::path::Path::new(git).exists() {
+            git
+        } else {
+            "/usr/local/bin/git"
+        };
         if !std::path::Path::new(git).exists() {
             println!("skipped: git is not installed");
             return;
@@ -192,7 +204,10 @@ fn protected_paths_are_read_only_and_git_works() {
              echo 1 > f; git add f; git commit -qm one; git branch two; echo 2 > f; git stash -q; git gc -q; git log --oneline | wc -l",
         );
         assert_eq!((run.code, run.stdout.trim()), (0, "1"), "{run:#?}");
-        assert!(!names(&work).iter().any(|name| name == ".vscode"), "no mount point is made");
+        assert!(
+            !names(&work).iter().any(|name| name == ".vscode"),
+            "no mount point is made"
+        );
         assert_eq!(fs::read(work.join(".git/config")).unwrap(), config);
     });
 }
@@ -203,16 +218,29 @@ fn credentials_are_not_shown() {
     for view in ["minimal", "host"] {
         everywhere(&format!("{USUAL}, view: '{view}'"), |site| {
             let home = site.home();
-            for name in [".ssh/id_x", ".aws/credentials", ".netrc", ".npmrc", ".config/gh/hosts.yml", ".cargo/credentials.toml"] {
+            for name in [
+                ".ssh/id_x",
+                ".aws/credentials",
+                ".netrc",
+                ".npmrc",
+                ".config/gh/hosts.yml",
+                ".cargo/credentials.toml",
+            ] {
                 site.owned(&home.join(name), "SECRET");
             }
             let look = "cat ~/.ssh/* ~/.aws/* ~/.netrc ~/.npmrc ~/.config/gh/hosts.yml ~/.cargo/credentials.toml; \
                         grep -r SECRET ~ 2>/dev/null; cat /etc/shadow /etc/sudoers; env; true";
             let mut command = site.machine.command(&["exec", "--", look]);
-            command.env("AWS_SECRET_ACCESS_KEY", "SECRET").env("SSH_AUTH_SOCK", "SECRET").env("OTHER", "SECRET");
+            command
+                .env("AWS_SECRET_ACCESS_KEY", "SECRET")
+                .env("SSH_AUTH_SOCK", "SECRET")
+                .env("OTHER", "SECRET");
             let run = testkit::finish(&mut command);
             assert_eq!(run.code, 0, "{run:#?}");
-            assert!(!run.stdout.contains("SECRET") && !run.stdout.contains("root:"), "{run:#?}");
+            assert!(
+                !run.stdout.contains("SECRET") && !run.stdout.contains("root:"),
+                "{run:#?}"
+            );
             // The home directory as workspace.
             let config = format!(
                 "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL}, view: '{view}' }} }} }} }}",
@@ -237,7 +265,10 @@ fn a_run_has_three_descriptors() {
             arguments.extend(["--", "for f in /proc/self/fd/*; do echo ${f##*/}; done"]);
             let run = site.machine.ok(&arguments);
             let lines: Vec<&str> = run.stdout.split_whitespace().collect();
-            assert!(lines.starts_with(&["0", "1", "2"]) && lines.len() <= 4, "{run:#?}");
+            assert!(
+                lines.starts_with(&["0", "1", "2"]) && lines.len() <= 4,
+                "{run:#?}"
+            );
         }
     });
 }
@@ -252,7 +283,10 @@ fn nothing_outlives_its_run() {
             "setsid nohup sh -c 'sleep {mark}' >/dev/null 2>&1 & (setsid sleep {mark} &) ; sleep 0.2; echo done"
         ));
         assert_eq!(result["status"], "completed", "{result:#}");
-        assert!(!result["leftovers"].as_array().unwrap().is_empty(), "{result:#}");
+        assert!(
+            !result["leftovers"].as_array().unwrap().is_empty(),
+            "{result:#}"
+        );
         let is_left = || {
             let list = fs::read_dir("/proc").unwrap().flatten();
             list.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
@@ -271,7 +305,8 @@ fn agents_do_not_see_each_other() {
             "{{ agents: {{ list: [{{ id: 'a' }}, {{ id: 'b' }}], defaults: {{ sandbox: {{ {USUAL} }} }} }} }}"
         );
         site.machine.configure(&config);
-        let go = |agent: &str, text: &str| site.machine.run(&["exec", "--agent", agent, "--", text]);
+        let go =
+            |agent: &str, text: &str| site.machine.run(&["exec", "--agent", agent, "--", text]);
         assert_eq!(go("a", "echo secret > $HOME/a; echo t > /tmp/a").code, 0);
         let other = go("b", "cat $HOME/a /tmp/a");
         assert!(other.code != 0 && other.stdout.is_empty(), "{other:#?}");
@@ -285,10 +320,14 @@ fn links_that_a_run_leaves_lead_no_mount_astray() {
     everywhere(USUAL, |site: &Site| {
         site.owned(&site.home().join(".cargo/bin/tool"), "x");
         // Mount points of the next run are replaced by links.
-        let run = site.inside("rm -rf $HOME/.cargo 2>/dev/null; ls -A $HOME; ln -s /etc $HOME/.config; true");
+        let run = site
+            .inside("rm -rf $HOME/.cargo 2>/dev/null; ls -A $HOME; ln -s /etc $HOME/.config; true");
         assert_eq!(run.code, 0, "{run:#?}");
         let run = site.inside("ls $HOME/.cargo/bin; readlink $HOME/.config");
         assert_eq!(run.stdout, "tool\n/etc\n", "{run:#?}");
-        assert_eq!(fs::read_to_string(site.home().join(".cargo/bin/tool")).unwrap(), "x");
+        assert_eq!(
+            fs::read_to_string(site.home().join(".cargo/bin/tool")).unwrap(),
+            "x"
+        );
     });
 }

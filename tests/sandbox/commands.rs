@@ -16,7 +16,9 @@ fn the_promises_hold_in_every_configuration() {
                     site.configure(&format!(
                         "mode: 'all', view: '{view}', workspaceAccess: '{access}', network: {{ unixSockets: '{sockets}' }}"
                     ));
-                    let run = site.machine.run(&["sandbox", "explain", "--verify", "--json"]);
+                    let run = site
+                        .machine
+                        .run(&["sandbox", "explain", "--verify", "--json"]);
                     assert_eq!(run.code, 0, "{view} {access} {sockets}: {run:#?}");
                     let told = run.json();
                     assert_eq!(told["verified"]["holds"], true, "{told:#}");
@@ -32,12 +34,24 @@ fn the_promises_hold_in_every_configuration() {
 fn one_run_gets_a_sandbox_without_any_config() {
     let check = |machine: &Machine| {
         fs::write(machine.work().join("f"), "text").unwrap();
-        let run = machine.run(&["exec", "--sandbox", "--", "cat f; touch x; echo y > /workspace/y && cat /workspace/y"]);
+        let run = machine.run(&[
+            "exec",
+            "--sandbox",
+            "--",
+            "cat f; touch x; echo y > /workspace/y && cat /workspace/y",
+        ]);
         assert_eq!(run.stdout, "texty\n", "{run:#?}");
         assert!(!machine.work().join("x").exists());
         let plain = machine.run(&["sandbox", "explain"]);
-        assert!(plain.stdout.contains("is not sandboxed: sandbox.mode is off"), "{plain:#?}");
-        machine.run(&["sandbox", "explain", "--verify"]).refused(1, "SANDBOX_UNAVAILABLE");
+        assert!(
+            plain
+                .stdout
+                .contains("is not sandboxed: sandbox.mode is off"),
+            "{plain:#?}"
+        );
+        machine
+            .run(&["sandbox", "explain", "--verify"])
+            .refused(1, "SANDBOX_UNAVAILABLE");
     };
     check(&Machine::new());
     if let Some(machine) = Machine::of_ordinary_user() {
@@ -55,13 +69,20 @@ fn scopes_are_listed_and_removed() {
         // Nothing is old enough.
         assert_eq!(site.machine.ok(&["sandbox", "prune"]).stdout, "removed 0\n");
         // What runs keeps its directories.
-        site.machine.ok(&["exec", "--background", "--", "exec sleep 600"]);
+        site.machine
+            .ok(&["exec", "--background", "--", "exec sleep 600"]);
         assert_eq!(site.machine.run(&["sandbox", "recreate", "--all"]).code, 1);
         let sessions = site.machine.ok(&["process", "list", "--json"]).json();
-        let id = sessions["sessions"][0]["sessionId"].as_str().unwrap().to_owned();
+        let id = sessions["sessions"][0]["sessionId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         site.machine.ok(&["process", "kill", &id]);
         testkit::eventually("the scope to be free", || {
-            site.machine.run(&["sandbox", "recreate", "--agent", "main"]).code == 0
+            site.machine
+                .run(&["sandbox", "recreate", "--agent", "main"])
+                .code
+                == 0
         });
         assert_eq!(site.inside("cat $HOME/x").code, 1);
     });
@@ -76,8 +97,13 @@ fn root_is_never_root_inside() {
     }
     let machine = Machine::new();
     machine.start();
-    machine.configure("{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'rw' } } } }");
-    let run = machine.ok(&["exec", "--", "cat /proc/self/uid_map; touch made; cat /etc/hostname /root/.profile; true"]);
+    machine
+        .configure("{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'rw' } } } }");
+    let run = machine.ok(&[
+        "exec",
+        "--",
+        "cat /proc/self/uid_map; touch made; cat /etc/hostname /root/.profile; true",
+    ]);
     let map: Vec<&str> = run.stdout.split_whitespace().take(3).collect();
     assert!(map[1].parse::<u32>().unwrap() > 2_000_000_000, "{run:#?}");
     // Files of the workspace keep their owner.

@@ -34,8 +34,15 @@ fn the_machine_cannot_be_set_up_from_inside() {
              sh -c 'echo h > /proc/sysrq-trigger' 2>/dev/null && echo WROTE sysrq; \
              head -c 1 /proc/kcore | wc -c; wc -c < /proc/timer_list; cat /proc/sys/user/max_user_namespaces; true",
         );
-        assert_eq!(run.stdout.split_whitespace().collect::<Vec<_>>(), ["0", "0", "0"], "{run:#?}");
-        assert_eq!(fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(), before);
+        assert_eq!(
+            run.stdout.split_whitespace().collect::<Vec<_>>(),
+            ["0", "0", "0"],
+            "{run:#?}"
+        );
+        assert_eq!(
+            fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(),
+            before
+        );
     });
 }
 
@@ -73,32 +80,74 @@ fn calls_of_the_list_are_refused_in_the_kernel() {
             println!("skipped: no C compiler");
             return;
         }
-        site.host(&["/usr/bin/cc", "-D_GNU_SOURCE", "-o", built.to_str().unwrap(), source.to_str().unwrap()]);
+        site.host(&[
+            "/usr/bin/cc",
+            "-D_GNU_SOURCE",
+            "-o",
+            built.to_str().unwrap(),
+            source.to_str().unwrap(),
+        ]);
         let refused = [
-            libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key, libc::SYS_io_uring_setup, libc::SYS_bpf,
-            libc::SYS_perf_event_open, libc::SYS_userfaultfd, libc::SYS_fanotify_init, libc::SYS_ptrace,
-            libc::SYS_process_vm_readv, libc::SYS_kcmp, libc::SYS_pidfd_getfd, libc::SYS_setns,
-            libc::SYS_open_by_handle_at, libc::SYS_mount, libc::SYS_fsopen, libc::SYS_open_tree, libc::SYS_pivot_root,
-            libc::SYS_init_module, libc::SYS_kexec_load, libc::SYS_reboot, libc::SYS_syslog,
+            libc::SYS_keyctl,
+            libc::SYS_add_key,
+            libc::SYS_request_key,
+            libc::SYS_io_uring_setup,
+            libc::SYS_bpf,
+            libc::SYS_perf_event_open,
+            libc::SYS_userfaultfd,
+            libc::SYS_fanotify_init,
+            libc::SYS_ptrace,
+            libc::SYS_process_vm_readv,
+            libc::SYS_kcmp,
+            libc::SYS_pidfd_getfd,
+            libc::SYS_setns,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_mount,
+            libc::SYS_fsopen,
+            libc::SYS_open_tree,
+            libc::SYS_pivot_root,
+            libc::SYS_init_module,
+            libc::SYS_kexec_load,
+            libc::SYS_reboot,
+            libc::SYS_syslog,
         ];
         let absent = [libc::SYS_clone3, libc::SYS_openat2, 600];
         let words = |calls: &[libc::c_long]| {
-            calls.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+            calls
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         let run = site.says(&format!("./caller {} {}", words(&refused), words(&absent)));
         for (line, call) in run.lines().zip(refused.iter().chain(&absent)) {
-            let expected = if refused.contains(call) { "EPERM" } else { "ENOSYS" };
+            let expected = if refused.contains(call) {
+                "EPERM"
+            } else {
+                "ENOSYS"
+            };
             assert_eq!(line, format!("{call} {expected}"), "{run}");
         }
         // Every namespace, by clone and by unshare; families of sockets.
-        let flags: Vec<String> = [0x2_0000_u64, 0x200_0000, 0x400_0000, 0x800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000]
-            .iter()
-            .flat_map(|flag| [libc::SYS_clone, libc::SYS_unshare].map(|call| format!("{call}:{flag}")))
-            .collect();
+        let flags: Vec<String> = [
+            0x2_0000_u64,
+            0x200_0000,
+            0x400_0000,
+            0x800_0000,
+            0x1000_0000,
+            0x2000_0000,
+            0x4000_0000,
+        ]
+        .iter()
+        .flat_map(|flag| [libc::SYS_clone, libc::SYS_unshare].map(|call| format!("{call}:{flag}")))
+        .collect();
         let run = site.says(&format!("./caller {}", flags.join(" ")));
         assert!(run.lines().all(|line| line.ends_with(" EPERM")), "{run}");
         let run = site.says(&format!("./caller {0}:17 {0}:38 {0}:40", libc::SYS_socket));
-        assert!(run.lines().all(|line| line.ends_with(" EAFNOSUPPORT")), "{run}");
+        assert!(
+            run.lines().all(|line| line.ends_with(" EAFNOSUPPORT")),
+            "{run}"
+        );
     });
 }
 
@@ -106,9 +155,13 @@ fn calls_of_the_list_are_refused_in_the_kernel() {
 #[test]
 fn a_terminal_takes_no_input_from_a_program() {
     everywhere(USUAL, |site| {
-        let script = "perl -e '$x=\"a\"; ioctl(STDIN, 0x5412, $x) ? print \"PUT\" : print \"no: $!\"'; tty";
+        let script =
+            "perl -e '$x=\"a\"; ioctl(STDIN, 0x5412, $x) ? print \"PUT\" : print \"no: $!\"'; tty";
         let run = site.machine.run(&["exec", "--pty", "--", script]);
-        assert!(run.stdout.contains("no: Operation not permitted"), "{run:#?}");
+        assert!(
+            run.stdout.contains("no: Operation not permitted"),
+            "{run:#?}"
+        );
         assert!(run.stdout.contains("/dev/pts/0"), "{run:#?}");
     });
 }

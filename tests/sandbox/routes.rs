@@ -47,25 +47,52 @@ fn a_gateway_keeps_calls_inside_by_every_way_in() {
     };
     let text = "grep Seccomp: /proc/self/status; pwd";
     let inside = call("agent:main:chat", json!({ "command": text }));
-    assert!(inside["aggregated"].as_str().unwrap().contains("Seccomp:\t2"), "{inside:#}");
+    assert!(
+        inside["aggregated"]
+            .as_str()
+            .unwrap()
+            .contains("Seccomp:\t2"),
+        "{inside:#}"
+    );
     assert_eq!(inside["shield"], "in its sandbox", "{inside:#}");
     for (args, code) in [
-        (json!({ "command": text, "host": "gateway" }), "HOST_NOT_ALLOWED"),
-        (json!({ "command": text, "host": "node" }), "HOST_NOT_ALLOWED"),
-        (json!({ "command": text, "elevated": true }), "ELEVATED_NOT_ALLOWED"),
-        (json!({ "command": text, "workdir": "/etc" }), "WORKDIR_OUTSIDE_SANDBOX"),
-        (json!({ "command": text, "env": { "API_TOKEN": "x" } }), "ENV_REJECTED"),
+        (
+            json!({ "command": text, "host": "gateway" }),
+            "HOST_NOT_ALLOWED",
+        ),
+        (
+            json!({ "command": text, "host": "node" }),
+            "HOST_NOT_ALLOWED",
+        ),
+        (
+            json!({ "command": text, "elevated": true }),
+            "ELEVATED_NOT_ALLOWED",
+        ),
+        (
+            json!({ "command": text, "workdir": "/etc" }),
+            "WORKDIR_OUTSIDE_SANDBOX",
+        ),
+        (
+            json!({ "command": text, "env": { "API_TOKEN": "x" } }),
+            "ENV_REJECTED",
+        ),
     ] {
         let refused = call("agent:main:chat", args);
         assert_eq!(refused["code"], code, "{refused:#}");
     }
     // The conversation may ask for a host, and stays inside all the same.
     let mut other = gateway.connect(EVERYTHING);
-    other.ok("sessions.directive", &json!({ "sessionKey": "agent:main:chat", "text": "/exec host=gateway" }));
+    other.ok(
+        "sessions.directive",
+        &json!({ "sessionKey": "agent:main:chat", "text": "/exec host=gateway" }),
+    );
     let refused = call("agent:main:chat", json!({ "command": text }));
     assert_eq!(refused["code"], "HOST_NOT_ALLOWED", "{refused:#}");
     // A background session, read and ended as everywhere.
-    let begun = call("agent:main:two", json!({ "command": "echo begun; exec sleep 600", "background": true }));
+    let begun = call(
+        "agent:main:two",
+        json!({ "command": "echo begun; exec sleep 600", "background": true }),
+    );
     assert_eq!(begun["status"], "running", "{begun:#}");
     let id = begun["sessionId"].as_str().unwrap().to_owned();
     let mut process = |args: Value| {
@@ -86,7 +113,8 @@ fn a_required_sandbox_is_never_left() {
     everywhere(USUAL, |site| {
         let config = "{ tools: { exec: { host: 'gateway' } }, agents: { defaults: { sandbox: { mode: 'all', required: true } } } }";
         site.machine.configure(config);
-        site.inside("touch /workspace/x").refused(1, "HOST_NOT_ALLOWED");
+        site.inside("touch /workspace/x")
+            .refused(1, "HOST_NOT_ALLOWED");
         site.configure("mode: 'off', required: true");
         assert!(site.says("grep Seccomp: /proc/self/status").contains('2'));
     });
@@ -95,14 +123,25 @@ fn a_required_sandbox_is_never_left() {
 /// P28: without user namespaces there is no sandbox, and no run.
 #[test]
 fn without_namespaces_nothing_runs_anywhere() {
-    let Some(machine) = Machine::of_ordinary_user() else { return };
+    let Some(machine) = Machine::of_ordinary_user() else {
+        return;
+    };
     machine.start();
-    machine.configure("{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'rw' } } } }");
+    machine
+        .configure("{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'rw' } } } }");
     // A user namespace of root's in which no further one can be made.
     let limited = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
     let own = machine.command(&["exec", "--", "touch trace"]);
     let mut command = std::process::Command::new("unshare");
-    command.args(["-Ur", "--map-users=all", "--map-groups=all", "sh", "-c", limited, "sh"]);
+    command.args([
+        "-Ur",
+        "--map-users=all",
+        "--map-groups=all",
+        "sh",
+        "-c",
+        limited,
+        "sh",
+    ]);
     command.arg(own.get_program()).args(own.get_args());
     command.env_clear().current_dir(machine.work());
     for (name, value) in own.get_envs() {
@@ -149,8 +188,14 @@ fn binds_of_blocked_paths_are_refused() {
         let data = site.work().join("data");
         site.configure(&format!("mode: 'all', binds: ['{}:/data']", data.display()));
         let run = site.inside("cat /data/file; echo x > /data/file");
-        assert!(run.stdout == "data" && run.stderr.contains("Read-only"), "{run:#?}");
-        site.configure(&format!("mode: 'all', binds: ['{}:/data:rw']", data.display()));
+        assert!(
+            run.stdout == "data" && run.stderr.contains("Read-only"),
+            "{run:#?}"
+        );
+        site.configure(&format!(
+            "mode: 'all', binds: ['{}:/data:rw']",
+            data.display()
+        ));
         site.says("echo new > /data/file");
         assert_eq!(fs::read_to_string(data.join("file")).unwrap(), "new\n");
     });
@@ -160,9 +205,17 @@ fn binds_of_blocked_paths_are_refused() {
 #[test]
 fn the_path_of_a_call_is_never_a_command() {
     everywhere(USUAL, |site| {
-        for path in ["/x:$(touch /workspace/pwned)", "/a'b", "/a\"b", "/x;touch pwned", "`touch pwned`"] {
+        for path in [
+            "/x:$(touch /workspace/pwned)",
+            "/a'b",
+            "/a\"b",
+            "/x;touch pwned",
+            "`touch pwned`",
+        ] {
             let pair = format!("PATH={path}");
-            let run = site.machine.run(&["exec", "--env", &pair, "--", "echo \"$PATH\""]);
+            let run = site
+                .machine
+                .run(&["exec", "--env", &pair, "--", "echo \"$PATH\""]);
             assert!(run.stdout.starts_with(&format!("{path}:/")), "{run:#?}");
             assert!(!site.work().join("pwned").exists());
         }
@@ -189,14 +242,20 @@ fn deny_rules_and_a_closed_document_hold_inside() {
 #[test]
 fn a_patch_stays_in_the_workspace_of_the_sandbox() {
     everywhere(USUAL, |site| {
-        let patch = site.machine.file("p.patch", "*** Begin Patch\n*** Add File: patched\n+x\n*** End Patch\n");
+        let patch = site.machine.file(
+            "p.patch",
+            "*** Begin Patch\n*** Add File: patched\n+x\n*** End Patch\n",
+        );
         let patch = patch.to_str().unwrap();
         site.machine.ok(&["apply-patch", patch]);
         assert!(site.work().join("patched").exists());
         site.configure("mode: 'all', workspaceAccess: 'ro'");
         fs::remove_file(site.work().join("patched")).unwrap();
         let run = site.machine.run(&["apply-patch", patch]);
-        assert!(run.code != 0 && run.stderr.contains("PATCH_READ_ONLY"), "{run:#?}");
+        assert!(
+            run.code != 0 && run.stderr.contains("PATCH_READ_ONLY"),
+            "{run:#?}"
+        );
         assert!(!site.work().join("patched").exists());
     });
 }

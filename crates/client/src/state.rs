@@ -7,7 +7,10 @@ use interlock_approvals::{OutsideRuns, usual_session_key};
 use interlock_arguments::StateArguments;
 use interlock_config::{Host, StateEnvironment};
 use interlock_console::{Failure, output};
-use interlock_host::{CallerContext, FirstStart, LocalHost, OpenOptions, PathSource, Starter, Route, RouteFacts, RouteRefusal, route};
+use interlock_host::{
+    CallerContext, FirstStart, LocalHost, OpenOptions, PathSource, Route, RouteFacts, RouteRefusal,
+    Starter, route,
+};
 use interlock_policy::AgentId;
 use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;

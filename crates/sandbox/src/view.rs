@@ -130,6 +130,7 @@ struct Builder<'a> {
     home: PathBuf,
     scope: Scope,
     user: SandboxUser,
+    binds: Vec<CheckedBind>,
     mounts: Vec<SandboxMount>,
 }
 
@@ -159,7 +160,16 @@ impl<'a> Builder<'a> {
         };
         let scope = ScopeStore::new(&state_dir).open(of, is_root)?;
         let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
-        let user = user_of(request, &workspace, &found, &scope, access)?;
+        let rules = BindRules {
+            home: Some(&home),
+            state_dir: &state_dir,
+            workspace: &workspace,
+        };
+        let listed = settings.binds.iter().flatten();
+        let binds: Vec<CheckedBind> = listed
+            .map(|bind| rules.check(bind))
+            .collect::<Result<_, _>>()?;
+        let user = user_of(request, (&workspace, &found), &binds, &scope, access)?;
         for directory in [&scope.home, &scope.scratch] {
             if is_root {
                 give_to(directory, user.host_uid, user.host_gid)?;
@@ -174,6 +184,7 @@ impl<'a> Builder<'a> {
             home,
             scope,
             user,
+            binds,
             mounts: Vec::new(),
         })
     }
@@ -204,13 +215,17 @@ impl<'a> Builder<'a> {
             self.home_directory()?
         };
         self.workspace_itself()?;
-        for bind in self.checked_binds()? {
+        for bind in std::mem::take(&mut self.binds) {
             self.push_bind(&bind);
         }
         self.guards();
         let cwd = self.copies_and_cwd()?;
         let plan = SandboxPlan {
-            backend: SandboxBackend::Native,
+            backend: self
+                .request
+                .settings
+                .backend
+                .unwrap_or(SandboxBackend::Native),
             scope: self.scope.record.scope.clone(),
             scope_id: self.scope.record.id.clone(),
             scope_directory: text(&self.scope.directory)?,
@@ -366,17 +381,6 @@ impl<'a> Builder<'a> {
             uid: found.uid(),
             gid: found.gid(),
         })
-    }
-
-    fn checked_binds(&self) -> Result<Vec<CheckedBind>, SandboxError> {
-        let state_dir = real(self.request.state_dir);
-        let rules = BindRules {
-            home: Some(&self.home),
-            state_dir: &state_dir,
-            workspace: &self.workspace,
-        };
-        let binds = self.request.settings.binds.iter().flatten();
-        binds.map(|bind| rules.check(bind)).collect()
     }
 
     fn push_bind(&mut self, bind: &CheckedBind) {
@@ -666,8 +670,8 @@ fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
 /// permits it and ids cannot be mapped.
 fn user_of(
     request: &SandboxRequest<'_>,
-    workspace: &Path,
-    found: &Metadata,
+    (workspace, found): (&Path, &Metadata),
+    binds: &[CheckedBind],
     scope: &Scope,
     access: WorkspaceAccess,
 ) -> Result<SandboxUser, SandboxError> {
@@ -688,9 +692,7 @@ fn user_of(
     if access != WorkspaceAccess::None {
         sources.push(workspace.to_owned());
     }
-    for bind in request.settings.binds.iter().flatten() {
-        sources.extend(bind.split(':').next().map(PathBuf::from));
-    }
+    sources.extend(binds.iter().map(|bind| bind.source.clone()));
     if let Some((path, kind)) = sources.into_iter().find_map(cannot_map_ids) {
         return if request.settings.allow_host_root == Some(true) {
             Ok(same)

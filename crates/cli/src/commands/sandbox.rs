@@ -12,7 +12,6 @@ use interlock_engine::sandbox::{INIT_COMMAND, become_sandbox_init};
 use interlock_sandbox::{ScopeRecord, ScopeStore};
 use serde_json::json;
 
-
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 

@@ -282,6 +282,11 @@ fn order_file(order: &init::InitOrder) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
+/// Why system calls are refused inside, one reason for each group of them.
+pub fn filter_reasons() -> Vec<&'static str> {
+    filter::refusal_reasons()
+}
+
 /// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
 /// says which step failed, and why. For a process that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {

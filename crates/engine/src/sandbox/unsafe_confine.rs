@@ -209,7 +209,7 @@ pub(super) fn install_filter(program: &[FilterInstruction]) -> io::Result<()> {
     let result = unsafe {
         libc::prctl(
             libc::PR_SET_SECCOMP,
-            libc::SECCOMP_MODE_FILTER as libc::c_ulong,
+            libc::c_ulong::from(libc::SECCOMP_MODE_FILTER),
             &raw const head,
         )
     };

@@ -10,6 +10,7 @@ use interlock_client::{caller_context, known_agent, open, supervisor};
 use interlock_command::Source;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::RunStatus;
+use interlock_engine::sandbox::{filter_reasons, try_sandbox};
 use interlock_host::{
     EndListener, Exec, ExecRequest, LocalHost, RequestedPlace, Running, SandboxCaller,
     SandboxStanding, Yield,
@@ -19,7 +20,6 @@ use interlock_policy::AgentId;
 use interlock_sandbox::{PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
 use serde_json::json;
-
 
 /// A probe that takes longer is ended.
 const PROBE_SECONDS: u64 = 60;
@@ -74,12 +74,18 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         None
     };
     let is_required = settings.required == Some(true);
+    let probe = match try_sandbox(&prepared.plan) {
+        Ok(()) => "works".to_owned(),
+        Err(why) => why,
+    };
     if arguments.json {
         let mut value = json!({
             "sandboxed": true,
             "required": is_required,
             "sandbox": prepared.plan,
             "network": "none",
+            "probe": probe,
+            "refusedCalls": filter_reasons(),
         });
         if let Some(verified) = &verified {
             value["verified"] = json!({ "holds": verified.holds, "tests": verified.lines });
@@ -87,11 +93,16 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         output::print_json(&value);
     } else {
         output::print(&text(&session_key, is_required, &prepared.plan));
+        output::print(&format!("\nprobe: {}\n", output::line(&probe)));
+        output::print("system calls that are refused:\n");
+        for reason in filter_reasons() {
+            output::print(&format!("  {reason}\n"));
+        }
         for line in verified.iter().flat_map(|verified| &verified.lines) {
             output::print(&format!("  {}\n", output::line(line)));
         }
     }
-    let holds = verified.is_none_or(|verified| verified.holds);
+    let holds = probe == "works" && verified.is_none_or(|verified| verified.holds);
     Ok(if holds {
         ExitCode::SUCCESS
     } else {

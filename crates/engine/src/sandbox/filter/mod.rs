@@ -24,6 +24,13 @@ const TARGET: Option<FilterTarget> = Some(FilterTarget {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const TARGET: Option<FilterTarget> = None;
 
+/// Why calls are refused, one reason for each group of them; for `interlock sandbox explain`.
+pub(crate) fn refusal_reasons() -> Vec<&'static str> {
+    let mut reasons: Vec<&str> = table::REFUSED.iter().map(|row| row.reason).collect();
+    reasons.dedup();
+    reasons
+}
+
 /// The program, ready for the kernel. `None` on an architecture without a table: then there is no
 /// sandbox.
 pub(crate) fn program(sockets: UnixSockets) -> Option<Vec<FilterInstruction>> {
