@@ -66,7 +66,7 @@ pub(crate) struct ScopeOf<'a> {
 
 /// The directories of a scope that runs see.
 #[derive(Debug)]
-pub(crate) struct Scope {
+pub(crate) struct OpenedScope {
     pub record: ScopeRecord,
     pub directory: PathBuf,
     pub home: PathBuf,
@@ -121,7 +121,7 @@ impl ScopeStore {
     }
 
     /// The scope, with its directories. They are made if they are not there.
-    pub(crate) fn open(&self, of: ScopeOf<'_>, is_root: bool) -> Result<Scope, SandboxError> {
+    pub(crate) fn open(&self, of: ScopeOf<'_>, is_root: bool) -> Result<OpenedScope, SandboxError> {
         let id = of.id();
         let directory = self.root.join(&id);
         let failed = |source: io::Error| SandboxError::File {
@@ -141,7 +141,7 @@ impl ScopeStore {
             }
             Err(error) => return Err(failed(error)),
         };
-        let scope = Scope {
+        let scope = OpenedScope {
             home: directory.join(HOME),
             scratch: directory.join(SCRATCH),
             record,

@@ -15,7 +15,7 @@ use interlock_policy::{PROTECTED_PATHS, ProtectedPath};
 use crate::binds::{BindRules, CheckedBind, check_workspace};
 use crate::error::SandboxError;
 use crate::hidden::hidden_paths;
-use crate::scope::{FIRST_HOST_ID, Scope, ScopeOf, ScopeStore, give_to};
+use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
 
 /// What a sandbox is made of.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +128,7 @@ struct Builder<'a> {
     workspace: PathBuf,
     found: Metadata,
     home: PathBuf,
-    scope: Scope,
+    scope: OpenedScope,
     user: SandboxUser,
     binds: Vec<CheckedBind>,
     mounts: Vec<SandboxMount>,
@@ -672,7 +672,7 @@ fn user_of(
     request: &SandboxRequest<'_>,
     (workspace, found): (&Path, &Metadata),
     binds: &[CheckedBind],
-    scope: &Scope,
+    scope: &OpenedScope,
     access: WorkspaceAccess,
 ) -> Result<SandboxUser, SandboxError> {
     let (uid, gid) = (

@@ -46,7 +46,7 @@ pub(crate) enum ArgumentTest {
 
 /// Tests that lead to an action if all of them hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ArgumentRule {
+pub(crate) struct FilterRule {
     pub tests: Vec<ArgumentTest>,
     pub action: FilterAction,
 }
@@ -55,7 +55,7 @@ pub(crate) struct ArgumentRule {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallBlock {
     pub number: u32,
-    pub rules: Vec<ArgumentRule>,
+    pub rules: Vec<FilterRule>,
     pub otherwise: FilterAction,
 }
 

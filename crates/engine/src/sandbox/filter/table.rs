@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use interlock_plan::UnixSockets;
 use libc::c_long;
 
-use super::assembler::{ArgumentRule, ArgumentTest, CallBlock, FilterAction};
+use super::assembler::{ArgumentTest, CallBlock, FilterAction, FilterRule};
 
 const EPERM: u16 = 1;
 const EAFNOSUPPORT: u16 = 97;
@@ -339,8 +339,8 @@ fn refusing(call: c_long, tests: &[ArgumentTest]) -> CallBlock {
     }
 }
 
-fn rule(tests: &[ArgumentTest], action: FilterAction) -> ArgumentRule {
-    ArgumentRule {
+fn rule(tests: &[ArgumentTest], action: FilterAction) -> FilterRule {
+    FilterRule {
         tests: tests.to_vec(),
         action,
     }
