@@ -445,13 +445,14 @@ impl LocalHost {
             .map_err(sandboxed)?;
         match prepared.plan.workspace_access {
             WorkspaceAccess::Ro => Err(PatchError::SandboxReadOnly),
-            WorkspaceAccess::Rw => Ok(Some(PathBuf::from(prepared.host_cwd))),
             // The files would belong to root, and not to the user of the runs.
             WorkspaceAccess::None if rustix::process::geteuid().is_root() => {
                 let why = "apply_patch cannot write to the scratch workspace of root's sandbox in this version; use workspaceAccess \"rw\", or write files with exec";
                 Err(HostError::SandboxUnavailable(why.to_owned()).into())
             }
-            WorkspaceAccess::None => Ok(Some(PathBuf::from(prepared.host_cwd))),
+            WorkspaceAccess::Rw | WorkspaceAccess::None => {
+                Ok(Some(PathBuf::from(prepared.host_cwd)))
+            }
         }
     }
 

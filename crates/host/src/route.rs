@@ -95,9 +95,6 @@ pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
     }
     match (configured, asked) {
         (Host::Auto | Host::Sandbox, Host::Auto | Host::Sandbox) => Ok(Route::Sandbox),
-        (Host::Sandbox, Host::Gateway | Host::Node) => {
-            Err(RouteRefusal::NotAllowed { asked, configured })
-        }
         (Host::Auto, Host::Node) if facts.exec.node_from_sandbox == Some(true) && !is_required => {
             Ok(Route::Node)
         }
@@ -105,7 +102,8 @@ pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
         (Host::Gateway | Host::Node, _) if is_required => {
             Err(RouteRefusal::Required { configured })
         }
-        (Host::Gateway | Host::Node, Host::Sandbox) => {
+        (Host::Sandbox, Host::Gateway | Host::Node)
+        | (Host::Gateway | Host::Node, Host::Sandbox) => {
             Err(RouteRefusal::NotAllowed { asked, configured })
         }
         (Host::Gateway | Host::Node, _) => route_without_sandbox(asked, configured),
