@@ -84,13 +84,12 @@ impl RoutedExec {
             sandbox: &standing,
         });
         match routed {
-            Ok(Route::Gateway) => {}
             Ok(Route::Sandbox) if parameters.elevated => {
                 let refusal = RunRefusal::denied(ELEVATED_NOT_ALLOWED, ELEVATED_TEXT);
                 let refusal = refusal.with_remedy(Some(ELEVATED_REMEDY));
                 return Ok(Self::Nowhere(Box::new(refusal.into())));
             }
-            Ok(Route::Sandbox) => {}
+            Ok(Route::Gateway | Route::Sandbox) => {}
             Ok(Route::Node) => return Ok(Self::Node(session, Box::new(parameters))),
             Err(refused) => {
                 let refusal = RunRefusal::denied(refused.code(), refused.to_string());
