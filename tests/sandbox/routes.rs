@@ -123,38 +123,18 @@ fn a_required_sandbox_is_never_left() {
 /// P28: without user namespaces there is no sandbox, and no run.
 #[test]
 fn without_namespaces_nothing_runs_anywhere() {
-    let Some(machine) = Machine::of_ordinary_user() else {
-        return;
-    };
-    machine.start();
-    machine
-        .configure("{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'rw' } } } }");
-    // A user namespace of root's in which no further one can be made.
-    let limited = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
-    let own = machine.command(&["exec", "--", "touch trace"]);
-    let mut command = std::process::Command::new("unshare");
-    command.args([
-        "-Ur",
-        "--map-users=all",
-        "--map-groups=all",
-        "sh",
-        "-c",
-        limited,
-        "sh",
-    ]);
-    command.arg(own.get_program()).args(own.get_args());
-    command.env_clear().current_dir(machine.work());
-    for (name, value) in own.get_envs() {
-        command.env(name, value.unwrap_or_default());
-    }
-    let run = testkit::finish(&mut command);
-    if run.stderr.contains("unshare:") {
-        println!("skipped: {}", run.stderr);
-        return;
-    }
-    assert!(run.stderr.contains("SANDBOX_UNAVAILABLE"), "{run:#?}");
-    assert!(run.stderr.contains("hint: "), "{run:#?}");
-    assert!(!machine.work().join("trace").exists());
+    everywhere(USUAL, |site| {
+        // A user namespace in which no further one can be made.
+        let limited = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
+        let mut command = site.machine.other_program("/usr/bin/unshare");
+        command.args(["-Ur", "sh", "-c", limited, "sh"]);
+        command.arg(site.machine.binary());
+        command.args(["exec", "--", "touch trace"]);
+        let run = testkit::finish(&mut command);
+        assert!(run.stderr.contains("SANDBOX_UNAVAILABLE"), "{run:#?}");
+        assert!(run.stderr.contains("hint: "), "{run:#?}");
+        assert!(!site.work().join("trace").exists());
+    });
 }
 
 /// P29: binds.

@@ -45,7 +45,7 @@ pub use pipeline::{
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteFacts, RouteRefusal, route};
-pub use sandbox::{SandboxCaller, is_inside_path};
+pub use sandbox::SandboxCaller;
 pub use scope::AgentScope;
 pub use session::{Elevation, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};

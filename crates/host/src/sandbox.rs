@@ -2,7 +2,7 @@
 //! transport can forget it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{SandboxPlan, WorkspaceAccess};
@@ -184,9 +184,4 @@ fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     }
-}
-
-/// Whether a path is one that only exists inside.
-pub fn is_inside_path(path: &Path) -> bool {
-    path.starts_with("/workspace") || path.starts_with("/agent")
 }
