@@ -14,20 +14,18 @@ const TRACE: &str = "/usr/bin/touch trace";
 
 /// Keys of the reference texts that have no effect here, each with a value that they would take.
 const NOT_AVAILABLE: &[(&str, &str)] = &[
-    ("agents.defaults.sandbox.mode", "all"),
-    ("agents.defaults.sandbox.mode", "non-main"),
-    ("agents.defaults.sandbox.scope", "agent"),
+    ("agents.defaults.sandbox.workspaceAccess", "cow"),
+    ("agents.defaults.sandbox.tree", "log"),
+    ("agents.defaults.sandbox.home.caches", "['.npm']"),
     ("agents.defaults.sandbox.backend", "docker"),
     ("agents.defaults.sandbox.network.allow", "['crates.io:443']"),
     ("agents.defaults.sandbox.docker.image", "debian"),
-    ("agents.list[0].sandbox.mode", "all"),
-    ("agents.list[0].sandbox.required", "true"),
-    ("agents.list[0].tools.exec.nodeFromSandbox", "true"),
+    ("agents.list[0].sandbox.workspaceRoot", "/srv/sandboxes"),
+    ("agents.list[0].sandbox.limits.diskFree", "1g"),
     ("agents.list[0].tools.exec.mode", "auto"),
-    ("tools.sandbox.exec.security", "full"),
+    ("tools.sandbox.tools.allow", "['exec']"),
     ("tools.exec.mode", "auto"),
     ("tools.exec.reviewer.model", "m"),
-    ("tools.exec.nodeFromSandbox", "true"),
     ("channels.slack.enabled", "true"),
     ("channels.telegram.execApprovals.approvers", "['U1']"),
     ("approvals.exec.enabled", "true"),
@@ -35,12 +33,12 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
     ("commands.useAccessGroups", "true"),
 ];
 
-/// Configs that ask for a sandbox.
+/// Configs that ask for a sandbox that this version does not have.
 const ASKS_FOR_SANDBOX: &[&str] = &[
-    "{ agents: { defaults: { sandbox: { mode: 'all' } } } }",
-    "{ agents: { defaults: { sandbox: { mode: 'non-main' } } } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all' } }] } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', required: true } }] } }",
+    "{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'cow' } } } }",
+    "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { allow: ['crates.io:443'] } } } } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'enforce' } }] } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'bwrap', mode: 'all' } } } }",
 ];
 
@@ -176,7 +174,7 @@ fn a_client_cannot_set_what_has_no_effect() {
     let gateway = machine.gateway();
     let before = text(&machine);
     let raws = [
-        "{ agents: { defaults: { sandbox: { mode: 'all' } } } }",
+        "{ agents: { defaults: { sandbox: { backend: 'docker' } } } }",
         "{\n  channels: { slack: { enabled: true } } }",
     ];
     for (raw, code) in raws
@@ -203,13 +201,7 @@ fn a_client_cannot_set_what_has_no_effect() {
     }
     let mut client = gateway.connect(EVERYTHING);
     let schema = client.ok("config.schema", &json!({}))["schema"].to_string();
-    for key in [
-        "channels",
-        "reviewer",
-        "nodeFromSandbox",
-        "useAccessGroups",
-        "docker",
-    ] {
+    for key in ["channels", "reviewer", "useAccessGroups", "docker"] {
         assert!(!schema.contains(&format!("\"{key}\"")), "{key}");
     }
 }

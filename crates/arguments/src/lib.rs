@@ -20,6 +20,7 @@ mod policy;
 mod process;
 pub mod reach;
 pub mod reference;
+mod sandbox;
 mod service;
 mod setup;
 mod tools;
@@ -34,6 +35,7 @@ pub use node::*;
 pub use nodes::*;
 pub use policy::*;
 pub use process::*;
+pub use sandbox::*;
 pub use service::*;
 pub use setup::*;
 pub use tools::*;
@@ -175,6 +177,9 @@ pub enum CliCommand {
     /// Look for what weakens the policy
     #[command(subcommand)]
     Security(SecurityCommand),
+    /// Show where runs are confined, and remove what they left there
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
     /// Say what separates runs from Interlock, check the state and repair it
     Doctor(DoctorArguments),
     /// Take over the policy of another program
@@ -244,6 +249,7 @@ impl Arguments {
             CliCommand::Config(config) => config.wants_json(),
             CliCommand::Audit(audit) => audit.wants_json(),
             CliCommand::Security(security) => security.wants_json(),
+            CliCommand::Sandbox(sandbox) => sandbox.wants_json(),
             CliCommand::Doctor(doctor) => doctor.json,
             CliCommand::Import(import) => import.wants_json(),
             CliCommand::Events(events) => events.json,
@@ -319,6 +325,9 @@ pub struct ExecArguments {
     /// The node to run it on: id, name, address or the beginning of the id; means --host node
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
+    /// Run it in a sandbox, also where the config has none: this directory read-only, no network
+    #[arg(long, conflicts_with_all = ["host", "node"])]
+    pub sandbox: bool,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

@@ -184,6 +184,10 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("status"),
     // The code that lets a browser in is given to the owner of the machine only.
     refused("dashboard", "the gateway of this machine"),
+    refused("sandbox explain", "the sandbox of this machine"),
+    refused("sandbox list", "the sandbox of this machine"),
+    refused("sandbox recreate", "the sandbox of this machine"),
+    refused("sandbox prune", "the sandbox of this machine"),
     machine("completion"),
     machine("man"),
     machine("version"),

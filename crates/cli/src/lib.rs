@@ -27,6 +27,9 @@ pub fn main() -> ExitCode {
     if let Some(code) = guard::run() {
         return code;
     }
+    if let Some(code) = commands::sandbox::become_init() {
+        return code;
+    }
     quiet_describer();
     let arguments = Arguments::read();
     let json = arguments.wants_json();
@@ -41,6 +44,7 @@ pub fn main() -> ExitCode {
         CliCommand::Config(config) => commands::config::run(&arguments.state, config),
         CliCommand::Audit(audit) => commands::audit::run(&arguments.state, &audit),
         CliCommand::Security(security) => commands::security::run(&arguments.state, &security),
+        CliCommand::Sandbox(sandbox) => commands::sandbox::run(&arguments.state, &sandbox),
         CliCommand::Doctor(doctor) => commands::doctor::run(&arguments.state, &doctor),
         CliCommand::Import(import) => commands::import::run(&arguments.state, &import),
         CliCommand::Events(events) => commands::events::run(&arguments.state, &events),

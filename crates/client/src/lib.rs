@@ -23,5 +23,5 @@ pub use local_only::note_reach;
 pub use remote_gateway::RemoteGateway;
 pub use state::{
     caller_context, configured_host, decider, open, open_for_repair, open_options, outside_runs,
-    supervisor,
+    routed, supervisor,
 };

@@ -7,7 +7,10 @@ use interlock_approvals::{OutsideRuns, usual_session_key};
 use interlock_arguments::StateArguments;
 use interlock_config::{Host, StateEnvironment};
 use interlock_console::{Failure, output};
-use interlock_host::{CallerContext, FirstStart, LocalHost, OpenOptions, PathSource, Starter};
+use interlock_host::{
+    CallerContext, FirstStart, LocalHost, OpenOptions, PathSource, Route, RouteFacts, RouteRefusal,
+    Starter, route,
+};
 use interlock_policy::AgentId;
 use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;
@@ -92,6 +95,24 @@ pub fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>
     Ok(session
         .host
         .or(config.config().exec_for(agent.as_str()).host))
+}
+
+/// Where a command of an agent goes, as the call, its session and the config say.
+pub fn routed(
+    host: &LocalHost,
+    agent: &AgentId,
+    asked: Option<Host>,
+) -> Result<Result<Route, RouteRefusal>, Failure> {
+    let session_key = usual_session_key(agent.as_str());
+    let session = host.session(&session_key)?;
+    let scope = host.scope(agent)?;
+    let sandbox = host.sandbox_standing(&scope, agent, &session_key);
+    Ok(route(RouteFacts {
+        asked,
+        session: session.host,
+        exec: scope.exec(),
+        sandbox: &sandbox,
+    }))
 }
 
 /// Decisions are taken, and policies written, by people: never by a run.

@@ -62,9 +62,16 @@ choice! {
     /// Whether a human may approve what cannot be bound.
     UnboundApprovals { Deny = "deny", Ask = "ask" }
 
-    /// Which sessions are sandboxed. The other modes need a sandbox, which this version does not
-    /// have: they cannot be represented, so that none of them is ever taken for `off`.
-    SandboxMode { Off = "off" }
+    /// Which conversations are sandboxed.
+    SandboxMode {
+        Off = "off",
+        /// Every one but the main conversation of its agent.
+        NonMain = "non-main",
+        All = "all",
+    }
+
+    /// What shares one sandbox.
+    SandboxScope { Agent = "agent", Session = "session", Shared = "shared" }
 
     /// Which addresses the gateway listens on.
     GatewayBind { Loopback = "loopback", Lan = "lan", Tailnet = "tailnet", Custom = "custom" }

@@ -21,7 +21,7 @@ pub mod types;
 
 pub use choice::{
     ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
-    SandboxMode, Shield, UnboundApprovals,
+    SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;

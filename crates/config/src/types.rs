@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
 use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
 use crate::choice::{
     ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
-    SandboxMode, Shield, UnboundApprovals,
+    SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use crate::layer::LayeredSettings;
-use crate::schema::byte_size;
+pub use crate::schema::byte_size;
 
 /// A group of settings: read strictly, and able to lie over another one, field by field.
 macro_rules! settings {
@@ -57,6 +58,18 @@ settings! {
         deny: Option<Vec<String>>,
         exec: ExecConfig,
         elevated: Elevated,
+        sandbox: SandboxTools,
+    }
+
+    /// `tools.sandbox`: what holds inside a sandbox.
+    SandboxTools {
+        exec: SandboxExec,
+    }
+
+    /// The policy inside.
+    SandboxExec {
+        security: Option<Security>,
+        ask: Option<Ask>,
     }
 
     /// `tools.exec`, global or of one agent.
@@ -88,6 +101,7 @@ settings! {
         run_as: Option<String>,
         leftovers: Option<Leftovers>,
         shield: Option<Shield>,
+        node_from_sandbox: Option<bool>,
         unbound_approvals: Option<UnboundApprovals>,
         require_race_free: Option<bool>,
         grant_expiry_days: Option<u64>,
@@ -144,9 +158,45 @@ settings! {
         sandbox: Sandbox,
     }
 
-    /// What the config says of sandboxes: that there is none.
+    /// How runs are confined.
     Sandbox {
         mode: Option<SandboxMode>,
+        scope: Option<SandboxScope>,
+        backend: Option<SandboxBackend>,
+        required: Option<bool>,
+        allow_host_root: Option<bool>,
+        workspace_access: Option<WorkspaceAccess>,
+        view: Option<SandboxView>,
+        binds: Option<Vec<String>>,
+        protect: Option<Vec<String>>,
+        home: SandboxHome,
+        network: SandboxNetwork,
+        limits: SandboxLimitSettings,
+        prune: SandboxPrune,
+    }
+
+    /// What of the home directory a run sees.
+    SandboxHome {
+        tools: Option<Vec<String>>,
+    }
+
+    SandboxNetwork {
+        unix_sockets: Option<UnixSockets>,
+    }
+
+    /// What one sandboxed run may use. Sizes are as written; [`byte_size`] is their number.
+    SandboxLimitSettings {
+        memory: Option<String>,
+        cpus: Option<f64>,
+        pids: Option<u64>,
+        output_bytes: Option<String>,
+        timeout: Option<u64>,
+        tmp: Option<String>,
+    }
+
+    SandboxPrune {
+        idle_hours: Option<u64>,
+        max_age_days: Option<u64>,
     }
 
     Commands {

@@ -14,18 +14,17 @@ use rustix::process::Pid;
 use super::checked::Checked;
 use super::conductor::{Announcement, Conductor};
 use super::error::StartError;
-use super::launcher::{LaunchFailure, LaunchOrder, Launcher};
+use super::launcher::{LaunchFailure, LaunchOrder, Launcher, RunConfinement};
 use super::pump::{Main, Output, Pump};
 use super::run::{Run, RunShared};
 use super::streams::{self, Null, Streams};
 use super::{OutputSink, Settings, StreamKind};
-use crate::shield::RunShield;
 
 /// Starts a checked plan. The pump is there before the first process is, so that no error can
 /// come after something has run.
 pub(super) fn begin(
     plan: &RunPlan,
-    checked: (Checked, Option<Arc<RunShield>>),
+    (checked, confinement): (Checked, RunConfinement),
     dedicated: bool,
     settings: &Settings,
     sink: Arc<dyn OutputSink>,
@@ -36,7 +35,9 @@ pub(super) fn begin(
     let descriptors = StartError::system("cannot make the run's pipes");
     let as_the_run = plan.assume_account()?;
     // Pipes and terminals belong to the user of the run, who may open them again by their names.
-    let ends = Ends::open(plan).map_err(&descriptors)?;
+    let sandbox = confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own));
+    let made = sandbox.as_ref().and_then(|sandbox| sandbox.take_terminal());
+    let ends = Ends::open(plan, made).map_err(&descriptors)?;
     drop(as_the_run);
     let slave = ends
         .terminal
@@ -57,6 +58,7 @@ pub(super) fn begin(
         input: ends.input,
         slave: slave.clone(),
         settings: settings.clone(),
+        sandbox,
         time_limit: plan.timeout_ms.map(Duration::from_millis),
         collected: Instant::now(),
     };
@@ -66,7 +68,7 @@ pub(super) fn begin(
     // Not before the pump is there: it writes the transcript and ends the run with the rights of
     // this process. The conductor of a line inherits those of the run.
     let _as_the_run = plan.assume_account()?;
-    let launcher = Launcher::new(plan, checked, settings, slave);
+    let launcher = Launcher::new(plan, (checked, confinement), settings, slave);
     let race_free = launcher.is_race_free();
     let (main, pid) = launch(plan, launcher, ends.streams, &shared)?;
     // The pump waits for exactly this, and cannot have ended.
@@ -220,9 +222,10 @@ struct Ends {
 }
 
 impl Ends {
-    fn open(plan: &RunPlan) -> io::Result<Self> {
+    /// `terminal` is the engine's side of one that was made elsewhere.
+    fn open(plan: &RunPlan, terminal: Option<OwnedFd>) -> io::Result<Self> {
         if let Some(size) = plan.pty {
-            let (engine, run) = streams::terminal(size)?;
+            let (engine, run) = streams::terminal(terminal, size)?;
             let (engine, run) = (Arc::new(engine), Arc::new(run));
             return Ok(Self {
                 streams: Streams {

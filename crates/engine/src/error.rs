@@ -38,6 +38,9 @@ pub enum StartError {
     /// The shield could not be set up, although the plan says that there is one.
     #[error("the shield of the run cannot be set up: {0}")]
     Shield(String),
+    /// The sandbox could not be set up. The run does not start on the host instead.
+    #[error("the sandbox of the run cannot be set up: {0}")]
+    Sandbox(String),
 }
 
 impl StartError {
@@ -49,6 +52,7 @@ impl StartError {
             Self::Drift(_) => "APPROVAL_DRIFT",
             Self::RaceNotExcluded { .. } => "RACE_NOT_EXCLUDED",
             Self::Shield(_) => "SHIELD_FAILED",
+            Self::Sandbox(_) => "SANDBOX_UNAVAILABLE",
             Self::WorkingDirectory { .. }
             | Self::Execute { .. }
             | Self::Invalid(_)

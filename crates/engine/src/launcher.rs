@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use interlock_plan::{Drift, PinnedFile, PinnedPath, RunPlan};
+use interlock_plan::{Drift, PinnedFile, PinnedPath, RunPlan, SandboxPlan};
 use rustix::process::{Pid, Signal};
 
 use super::Settings;
@@ -18,6 +18,7 @@ use super::error::{StartError, words};
 use super::registry::{NotSpawned, Registry, StartedProcess};
 use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
+use crate::sandbox::RunSandbox;
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -31,8 +32,26 @@ pub(super) struct Launcher {
     open_files: Option<u64>,
     first_without_memory: bool,
     terminal: Option<Arc<OwnedFd>>,
-    shield: Option<Arc<RunShield>>,
+    confinement: RunConfinement,
     account: Option<Arc<LaunchAccount>>,
+}
+
+/// The namespaces that the programs of a run are started in.
+#[derive(Debug, Default)]
+pub(super) struct RunConfinement {
+    pub shield: Option<Arc<RunShield>>,
+    pub sandbox: Option<(Arc<RunSandbox>, SandboxPlan)>,
+}
+
+impl RunConfinement {
+    /// The path by which the run sees a file or directory of the host.
+    fn path_inside(&self, host_path: String) -> Result<String, StartError> {
+        let Some((_, plan)) = &self.sandbox else {
+            return Ok(host_path);
+        };
+        plan.path_inside(&host_path)
+            .ok_or_else(|| StartError::Sandbox(format!("{host_path} does not exist inside it")))
+    }
 }
 
 /// One program to start.
@@ -73,7 +92,7 @@ impl From<Drift> for LaunchFailure {
 impl Launcher {
     pub fn new(
         plan: &RunPlan,
-        (checked, shield): (Checked, Option<Arc<RunShield>>),
+        (checked, confinement): (Checked, RunConfinement),
         settings: &Settings,
         terminal: Option<Arc<OwnedFd>>,
     ) -> Self {
@@ -83,7 +102,7 @@ impl Launcher {
             open_files: settings.open_files,
             first_without_memory: settings.first_without_memory,
             terminal,
-            shield,
+            confinement,
             account: plan.account.as_ref().map(LaunchAccount::new).map(Arc::new),
         }
     }
@@ -102,7 +121,8 @@ impl Launcher {
         self.checked.check_binding_again()?;
         order.paths.iter().try_for_each(PinnedPath::check)?;
         let cwd = self.directory(order.cwd)?;
-        let directory = c_string(&present_path(cwd, order.cwd))?;
+        let directory = self.confinement.path_inside(present_path(cwd, order.cwd))?;
+        let directory = c_string(&directory)?;
         let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
         let attempt = |program, argv: CStrings| {
@@ -112,7 +132,12 @@ impl Launcher {
                 envp: Rc::clone(&envp),
                 cwd: Arc::clone(cwd),
                 view: self.checked.view().map(Arc::clone),
-                shield: self.shield.clone(),
+                shield: self.confinement.shield.clone(),
+                sandbox: self
+                    .confinement
+                    .sandbox
+                    .as_ref()
+                    .map(|(own, _)| Arc::clone(own)),
                 account: self.account.clone(),
                 directory: directory.clone(),
                 streams: order.streams.clone(),
@@ -129,7 +154,7 @@ impl Launcher {
         let by_path = || c_string(&path).map(ChildProgram::Path);
         let spawned = match opened.form {
             // Never by path: what was checked is what runs, or nothing does.
-            Form::Native => attempt(ChildProgram::Descriptor(Arc::clone(&opened.file)), argv()?),
+            Form::Native => attempt(self.native_program(opened)?, argv()?),
             Form::Script | Form::Binary => attempt(by_path()?, argv()?),
             Form::Text => match attempt(by_path()?, argv()?) {
                 Err(NotSpawned::Failed(error)) if error.raw_os_error() == Some(libc::ENOEXEC) => {
@@ -150,6 +175,9 @@ impl Launcher {
             NotSpawned::Unshielded(error) => {
                 LaunchFailure::Error(StartError::Shield(words(&error)))
             }
+            NotSpawned::Unconfined(error) => {
+                LaunchFailure::Error(StartError::Sandbox(words(&error)))
+            }
             NotSpawned::Failed(source) => {
                 LaunchFailure::Error(StartError::Execute { path, source })
             }
@@ -160,6 +188,19 @@ impl Launcher {
             return Err(drift.into());
         }
         Ok(process)
+    }
+
+    /// A native program by its descriptor; in a sandbox, by what that shows at the same path.
+    fn native_program(&self, opened: &Opened) -> Result<ChildProgram, StartError> {
+        let file = Arc::clone(&opened.file);
+        if self.confinement.sandbox.is_none() {
+            return Ok(ChildProgram::Descriptor(file));
+        }
+        let path = self
+            .confinement
+            .path_inside(opened.pinned.canonical.clone())?;
+        let path = c_string(&path)?;
+        Ok(ChildProgram::Inside { path, file })
     }
 
     pub fn is_race_free(&self) -> bool {

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Read in this order: `authorization`, `start` (the argument why only what was judged can run),
-//! `checked`, `launcher`, `pump`, [`tree`], [`shield`], [`mark`].
+//! `checked`, `launcher`, `pump`, [`tree`], [`shield`], [`sandbox`], [`mark`].
 
 mod authorization;
 mod begin;
@@ -31,6 +31,7 @@ mod pump;
 pub mod race_hook;
 mod registry;
 mod run;
+pub mod sandbox;
 mod seal;
 mod settings;
 pub mod shield;

@@ -19,6 +19,7 @@ use super::run::{RunOutcome, RunShared, RunStatus};
 use super::tree::{self, Leftover, TreeEnding, TreeProgress};
 use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
+use crate::sandbox::RunSandbox;
 
 /// More than a pipe holds, so that a full one is emptied at once.
 const BUFFER: usize = 128 * 1024;
@@ -44,6 +45,7 @@ pub(super) struct Pump {
     /// process has it open.
     pub slave: Option<Arc<OwnedFd>>,
     pub settings: Settings,
+    pub sandbox: Option<Arc<RunSandbox>>,
     pub time_limit: Option<Duration>,
     /// When it last looked for what was left to this process and has ended.
     pub collected: Instant,
@@ -373,7 +375,12 @@ impl Pump {
 
     /// Sees to what the run left behind. Returns what stays.
     fn after_end(&mut self, leftovers: Vec<Leftover>, buffer: &mut [u8]) -> Vec<Leftover> {
-        if self.settings.leftovers == Leftovers::Keep {
+        // Nothing of a sandbox outlives its run, whatever else is left alone.
+        if let Some(sandbox) = self.sandbox.take() {
+            self.shared.registry.stop();
+            sandbox.end();
+            tree::release_sandbox();
+        } else if self.settings.leftovers == Leftovers::Keep {
             while !self.outputs.is_empty() {
                 self.discard(buffer);
                 if self.shared.orders().end.is_some() {

@@ -47,6 +47,8 @@ pub(super) enum NotSpawned {
     Stopped,
     /// The shield could not be entered.
     Unshielded(std::io::Error),
+    /// The sandbox could not be entered.
+    Unconfined(std::io::Error),
     Failed(std::io::Error),
 }
 
@@ -70,6 +72,7 @@ impl Registry {
         }
         let pid = unsafe_spawn::spawn(launch).map_err(|error| match error {
             SpawnError::Shield(error) => NotSpawned::Unshielded(error),
+            SpawnError::Sandbox(error) => NotSpawned::Unconfined(error),
             SpawnError::Execute(error) => NotSpawned::Failed(error),
         })?;
         state.stages.push(pid);

@@ -163,6 +163,11 @@ impl Run {
         Ok(())
     }
 
+    /// As [`Self::kill`] with TERM or KILL, and returns at once. For what the pump itself calls.
+    pub fn request_end(&self, signal: Signal) {
+        self.shared.order(|orders| orders.end = Some(signal));
+    }
+
     /// Hands input over, all of it or none. Never waits: it is written as the run reads it.
     pub fn write_stdin(&self, bytes: &[u8]) -> Result<(), RunInputError> {
         self.shared.order(|orders| {

@@ -39,7 +39,7 @@ pub(super) struct ByPath<'a> {
     exposed: Vec<&'a PinnedFile>,
     /// Could become another file.
     risks: Vec<RaceRisk>,
-    /// The run has another user than this process, which can make no snapshots for it.
+    /// The run has another user than this process, or a view of its own: there are no snapshots for it.
     has_other_user: bool,
 }
 
@@ -89,7 +89,7 @@ static HAS_NAMESPACES: LazyLock<bool> = LazyLock::new(|| Namespace::make(&[], No
 impl<'a> ByPath<'a> {
     pub fn of(plan: &'a RunPlan, executions: impl Iterator<Item = Execution<'a>>) -> Self {
         let mut by_path = Self {
-            has_other_user: plan.account.is_some(),
+            has_other_user: plan.account.is_some() || plan.sandbox.is_some(),
             ..Self::default()
         };
         for execution in executions {

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use interlock_plan::{RaceFreedom, RunPlan};
+use interlock_plan::{PlanShield, RaceFreedom, RunPlan};
 
 use crate::authorization::{Authorization, AuthorizationKey};
 use crate::begin;
 use crate::checked::Checked;
 use crate::error::StartError;
+use crate::launcher::RunConfinement;
 use crate::output_sink::OutputSink;
 #[cfg(feature = "race-hook")]
 use crate::race_hook;
 use crate::run::Run;
+use crate::sandbox::RunSandbox;
 use crate::settings::Settings;
 use crate::shield::RunShield;
 use crate::tree;
@@ -57,12 +59,54 @@ pub fn start(
         )));
     }
     let dedicated = tree::claim_process(shield.as_ref())?;
-    let checked = (checked, shield);
+    let confinement = match confine(plan, shield, dedicated) {
+        Ok(confinement) => confinement,
+        Err(error) => {
+            if dedicated {
+                tree::release_process();
+            }
+            return Err(error);
+        }
+    };
+    let checked = (checked, confinement);
     let started = begin::begin(plan, checked, dedicated, settings, Arc::new(sink));
     if started.is_err() && dedicated {
         tree::release_process();
     }
     started
+}
+
+/// Makes the sandbox that the plan says. Without one that it says, nothing runs.
+fn confine(
+    plan: &RunPlan,
+    shield: Option<Arc<RunShield>>,
+    dedicated: bool,
+) -> Result<RunConfinement, StartError> {
+    let is_marked = plan.shield == PlanShield::Sandbox;
+    let Some(value) = &plan.sandbox else {
+        if is_marked {
+            let why = "the plan says that there is one, and not which".to_owned();
+            return Err(StartError::Sandbox(why));
+        }
+        return Ok(RunConfinement {
+            shield,
+            sandbox: None,
+        });
+    };
+    if !is_marked || shield.is_some() {
+        let why = "the plan says that there is a shield, too".to_owned();
+        return Err(StartError::Sandbox(why));
+    }
+    if !dedicated {
+        let why = "a sandboxed run needs a process of its own".to_owned();
+        return Err(StartError::Sandbox(why));
+    }
+    let sandbox = RunSandbox::make(plan, value)?;
+    tree::claim_sandbox(&sandbox);
+    Ok(RunConfinement {
+        shield: None,
+        sandbox: Some((sandbox, value.clone())),
+    })
 }
 
 /// A plan whose files were opened and compared with it. It may be opened before it may run; how

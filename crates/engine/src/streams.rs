@@ -83,10 +83,13 @@ pub(super) fn set_nonblocking(descriptor: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A new terminal: the engine's side, and the side of the run.
-pub(super) fn terminal(size: PtySize) -> io::Result<(OwnedFd, OwnedFd)> {
+/// A terminal: the engine's side, which is new if none is given, and the side of the run.
+pub(super) fn terminal(made: Option<OwnedFd>, size: PtySize) -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let engine = above_standard(rustix::pty::openpt(flags)?)?;
+    let engine = match made {
+        Some(engine) => engine,
+        None => above_standard(rustix::pty::openpt(flags)?)?,
+    };
     rustix::pty::grantpt(&engine)?;
     rustix::pty::unlockpt(&engine)?;
     // By descriptor, not by name: there is no path that could lead elsewhere.

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::StartError;
 use super::process_table::{self, ProcessRow};
 use super::unsafe_spawn;
+use crate::sandbox::RunSandbox;
 use crate::shield::RunShield;
 
 const SHARED: u8 = 0;
@@ -31,6 +32,10 @@ static PROCESS: AtomicU8 = AtomicU8::new(SHARED);
 /// Where this process's run is shielded, its orphans are given to process 1 of the agent's PID
 /// namespace, and are looked for there.
 static SHIELD: Mutex<Option<Arc<RunShield>>> = Mutex::new(None);
+
+/// Process 1 of the sandbox of this process's run. It is a child of this process and not a part of the
+/// run; orphans of the run are below it. 0: there is none.
+static SANDBOX_INIT: AtomicI32 = AtomicI32::new(0);
 
 /// Time after SIGKILL until what is still there is given up and reported.
 const GIVE_UP: Duration = Duration::from_secs(5);
@@ -106,6 +111,7 @@ pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, Sta
     match PROCESS.compare_exchange(DEDICATED, TAKEN, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => {
             *SHIELD.lock().unwrap_or_else(PoisonError::into_inner) = shield.cloned();
+            SANDBOX_INIT.store(0, Ordering::SeqCst);
             Ok(true)
         }
         // Orphans of several runs could not be distinguished.
@@ -115,6 +121,16 @@ pub(super) fn claim_process(shield: Option<&Arc<RunShield>>) -> Result<bool, Sta
         Err(SHARED) => Ok(false),
         Err(_) => Err(StartError::Taken),
     }
+}
+
+/// The run of this process is in a sandbox.
+pub(super) fn claim_sandbox(sandbox: &RunSandbox) {
+    SANDBOX_INIT.store(sandbox.init().as_raw_pid(), Ordering::SeqCst);
+}
+
+/// The sandbox is over, and the number of its process 1 may be another's.
+pub(super) fn release_sandbox() {
+    SANDBOX_INIT.store(0, Ordering::SeqCst);
 }
 
 /// The run did not start after all.
@@ -156,6 +172,8 @@ impl TreeScope<'_> {
                     let rows = process_table::read();
                     let is_orphan = |row: &ProcessRow| orphans.contains(&row.pid);
                     members = below(&rows, &[me.as_raw_pid()], is_orphan);
+                    let init = SANDBOX_INIT.load(Ordering::SeqCst);
+                    members.retain(|row| row.pid != init);
                     adopt(&rows, me, waited_for);
                     if !members.is_empty() || has_nothing_left() {
                         break;

@@ -53,6 +53,13 @@ impl LocalHost {
             }
             judged => judged?,
         };
+        if judged.sandbox.is_some() {
+            return Err(HostError::SandboxUnavailable(format!(
+                "{} is outside of it; use the tool exec",
+                request.runner
+            ))
+            .into());
+        }
         let verdict = &judged.evaluation.verdict;
         let refused = || -> Result<(), ExecError> {
             if let Some(refusal) = refusal(&judged.evaluation.analysis) {

@@ -15,15 +15,16 @@ use interlock_approvals::{
 use interlock_checks::{preflight, refusal};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
-use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
+use interlock_config::{ConfigFile, Host};
 use interlock_engine::Leftovers;
-use interlock_plan::{PlanStdin, PtySize, RunPlan};
+use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{
-    AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Verdict,
-    check_tool, evaluate,
+    AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Transport,
+    Verdict, check_tool, evaluate,
 };
 use interlock_rules::GatewayLayer;
+use interlock_sandbox::PreparedSandbox;
 use interlock_store::{Change, CreatedApproval, StoreError};
 use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
@@ -36,6 +37,7 @@ use crate::pipeline::{
     RunTicket, record_closed, record_verdict, resume_facts, started_record, use_grant,
 };
 use crate::prepare::{PreparedRun, RunSettings};
+use crate::sandbox::{confine_manner, is_inside, judged_env};
 use crate::scope::AgentScope;
 use crate::shield::plan_shield;
 
@@ -73,6 +75,16 @@ pub struct ExecRequest<'a> {
     /// Whether this host runs it by itself once it is allowed, also when its caller is
     /// gone: [`LocalHost::resume_run`]. Others wait for the decision, or request it again.
     pub runs_later: bool,
+    pub place: RequestedPlace,
+}
+
+/// Where the caller wants the run, within what config and conversation permit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestedPlace {
+    /// The `host` of the call.
+    pub host: Option<Host>,
+    /// A sandbox also where the config has none: the usual one, with the workspace read-only.
+    pub needs_sandbox: bool,
 }
 
 impl ExecRequest<'_> {
@@ -136,6 +148,8 @@ pub(crate) struct JudgedRequest<'a> {
     pub(crate) path: String,
     pub(crate) levels: Levels,
     pub(crate) evaluation: Evaluation,
+    /// Where the run is confined, if it is.
+    pub(crate) sandbox: Option<PreparedSandbox>,
 }
 
 impl LocalHost {
@@ -310,23 +324,33 @@ impl LocalHost {
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
-        let policy = scope.policy(session.levels(), request.ask, request.gateway)?;
+        let sandbox = self.sandbox_of(request, &scope, &session)?;
+        let place = is_inside(sandbox.as_ref());
+        let policy = scope.policy_in(place, session.levels(), request.ask, request.gateway)?;
         let judged = RunRequest {
             source: request.source.clone(),
-            cwd: request.cwd.clone(),
-            env: request.env.clone(),
+            cwd: match &sandbox {
+                Some(sandbox) => sandbox.host_cwd.clone(),
+                None => request.cwd.clone(),
+            },
+            env: judged_env(request, sandbox.as_ref(), &policy.levels),
             input: request.input(),
             workspace: scope.call_workspace(request.caller),
             now_ms: now_ms(),
         };
         let path = scope.path(request.caller);
         let resolver = scope.resolver_on(&path);
-        let evaluation = scope.as_run_account(|| evaluate(judged, &policy, &resolver))??;
+        let mut evaluation = scope.as_run_account(|| evaluate(judged, &policy, &resolver))??;
+        if sandbox.is_some() && policy.levels.security.value() == Security::Full {
+            // A login shell of the sandbox finds the programs of the sandbox.
+            evaluation.verdict.transport = Transport::Shell;
+        }
         Ok(JudgedRequest {
             scope,
             path,
             levels: policy.levels.clone(),
             evaluation,
+            sandbox,
         })
     }
 
@@ -380,10 +404,22 @@ impl JudgedRequest<'_> {
             check_bound(&verdict.binding, scope.exec())?;
         }
         let settings = RunSettings {
-            shield: plan_shield(scope.exec(), verdict.shield)?,
-            ..scope.run_settings(request, &self.path)
+            shield: match &self.sandbox {
+                Some(_) => PlanShield::Sandbox,
+                None => plan_shield(scope.exec(), verdict.shield)?,
+            },
+            ..self.run_settings(request)
         };
         Ok(scope.as_run_account(|| PreparedRun::of(analysis, verdict, &settings))??)
+    }
+
+    /// What a plan of this request takes from it, from the config and from the sandbox.
+    pub(crate) fn run_settings<'s>(&'s self, request: &'s ExecRequest<'_>) -> RunSettings<'s> {
+        let settings = self.scope.run_settings(request, &self.path);
+        match &self.sandbox {
+            Some(sandbox) => settings.inside(sandbox, self.scope.sandbox_timeout(request)),
+            None => settings,
+        }
     }
 
     /// How a run of this request is carried out, as the config says.
@@ -400,6 +436,9 @@ impl JudgedRequest<'_> {
             Yield::Never
         };
         let mut manner = manner(self.scope.exec(), yields)?;
+        if let Some(sandbox) = &self.sandbox {
+            confine_manner(&mut manner, &sandbox.plan)?;
+        }
         if let Some(most) = request.show_chars {
             manner.show_chars = manner.show_chars.min(most);
         }

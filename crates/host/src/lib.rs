@@ -24,6 +24,7 @@ mod policy_cache;
 mod prepare;
 mod role_tokens;
 mod route;
+mod sandbox;
 mod scope;
 mod session;
 mod shield;
@@ -32,7 +33,7 @@ mod workspace;
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
-pub use exec::{Exec, ExecError, ExecRequest, Pending, Running, Yield};
+pub use exec::{Exec, ExecError, ExecRequest, Pending, RequestedPlace, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, Starter, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
 pub use patch::{PatchError, PatchOutcome, PatchRequest, tool_levels};
@@ -43,11 +44,15 @@ pub use pipeline::{
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
-pub use route::{Route, RouteRefusal, route};
+pub use route::{Route, RouteFacts, RouteRefusal, route};
+pub use sandbox::SandboxCaller;
 pub use scope::AgentScope;
 pub use session::{Elevation, SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
+
+/// Whether a conversation is sandboxed.
+pub use interlock_sandbox::{SandboxStanding, standing_of};
 
 /// What surfaces need of the store's vocabulary besides approvals.
 pub use interlock_store::{

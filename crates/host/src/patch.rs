@@ -22,7 +22,9 @@ use interlock_patch::{
     ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, PatchSummary, Preview,
     ReservedPaths, sha256,
 };
+use interlock_plan::WorkspaceAccess;
 use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
+use interlock_sandbox::SandboxStanding;
 use interlock_store::{
     AuditKind, MAX_AUDIT_BODY_BYTES, NullableField, RecordedFile, RecordedFileChange,
     RecordedOutcome, RecordedStatus,
@@ -31,8 +33,11 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::caller_context::CallerContext;
+use crate::exec::ExecError;
 use crate::local::{HostError, LocalHost};
 use crate::pipeline::{EndListener, PatchApproval};
+use crate::route::{Route, RouteFacts, route};
+use crate::sandbox::SandboxCaller;
 use crate::scope::AgentScope;
 
 /// The whole of it in one line, for a caller who wrote something else.
@@ -68,6 +73,10 @@ pub enum PatchError {
         "apply_patch is not available in this version for commands that run as another user (tools.exec.runAs is `{0}`)"
     )]
     RunsAsOther(String),
+    #[error("the sandbox shows the workspace read-only (sandbox.workspaceAccess is `ro`)")]
+    SandboxReadOnly,
+    #[error(transparent)]
+    Sandbox(Box<ExecError>),
     #[error("the patch was applied, and this could not be recorded: {0}")]
     Unrecorded(HostError),
 }
@@ -77,6 +86,8 @@ impl PatchError {
         match self {
             Self::Host(error) | Self::Unrecorded(error) => error.code(),
             Self::Tool(_) | Self::Disabled | Self::Model(_) | Self::RunsAsOther(_) => "TOOL_DENIED",
+            Self::SandboxReadOnly => "PATCH_READ_ONLY",
+            Self::Sandbox(error) => sandbox_code(error),
             Self::ModelUnnamed => "PATCH_MODEL_UNNAMED",
             Self::Denied(_) => "PATCH_DENIED",
             Self::Binary(_) => "PATCH_RESERVED",
@@ -97,6 +108,7 @@ impl PatchError {
                 | Self::ModelUnnamed
                 | Self::Denied(_)
                 | Self::RunsAsOther(_)
+                | Self::SandboxReadOnly
                 | Self::Protected(_)
                 | Self::Approval(_)
         )
@@ -122,6 +134,10 @@ impl PatchError {
             Self::RunsAsOther(_) => {
                 Some("change files with exec, where the policy allows the program".to_owned())
             }
+            Self::SandboxReadOnly => Some(
+                "have the owner set sandbox.workspaceAccess to \"rw\"".to_owned(),
+            ),
+            Self::Sandbox(error) => error.remedy(),
             Self::Binary(_) => Some("start Interlock again from where it is installed".to_owned()),
             Self::Parse(_) => Some(FORMAT.to_owned()),
             Self::Apply(error) => Some(error.hint().to_owned()),
@@ -377,9 +393,10 @@ impl LocalHost {
         if levels.security.value() == Security::Deny {
             return Err(PatchError::Denied(levels.security.effective.path.clone()));
         }
+        let confined = self.patch_root(&scope, request)?;
         let options = ApplyOptions {
-            root: request.root.clone(),
-            workspace_only: settings.workspace_only.unwrap_or(true),
+            workspace_only: confined.is_some() || settings.workspace_only.unwrap_or(true),
+            root: confined.unwrap_or_else(|| request.root.clone()),
             journal_dir: self.patch_journal(),
             reserved: self.own_files()?,
         };
@@ -388,6 +405,55 @@ impl LocalHost {
             options,
             levels,
         })
+    }
+
+    /// The only directory that a patch of a sandboxed conversation may change: the workspace as the
+    /// sandbox shows it. `None` for a conversation without a sandbox.
+    fn patch_root(
+        &self,
+        scope: &AgentScope<'_>,
+        request: &PatchRequest<'_>,
+    ) -> Result<Option<PathBuf>, PatchError> {
+        let session_key = request.session_key();
+        let standing = self.sandbox_standing(scope, request.agent, &session_key);
+        let session = self.session(&session_key)?;
+        let routed = route(RouteFacts {
+            asked: None,
+            session: session.host,
+            exec: scope.exec(),
+            sandbox: &standing,
+        });
+        let sandboxed = |error: ExecError| PatchError::Sandbox(Box::new(error));
+        // A patch changes files of this host, wherever commands run.
+        let SandboxStanding::Active(settings) = &standing else {
+            return Ok(None);
+        };
+        match routed {
+            Ok(Route::Sandbox) => {}
+            Ok(Route::Gateway | Route::Node) => return Ok(None),
+            Err(refused) => return Err(sandboxed(refused.into())),
+        }
+        let root = request.root.display().to_string();
+        let caller = SandboxCaller {
+            agent: request.agent,
+            session_key: &session_key,
+            caller: request.caller,
+            cwd: Some(&root),
+        };
+        let prepared = self
+            .prepare_sandbox_of(scope, settings, caller)
+            .map_err(sandboxed)?;
+        match prepared.plan.workspace_access {
+            WorkspaceAccess::Ro => Err(PatchError::SandboxReadOnly),
+            // The files would belong to root, and not to the user of the runs.
+            WorkspaceAccess::None if rustix::process::geteuid().is_root() => {
+                let why = "apply_patch cannot write to the scratch workspace of root's sandbox in this version; use workspaceAccess \"rw\", or write files with exec";
+                Err(HostError::SandboxUnavailable(why.to_owned()).into())
+            }
+            WorkspaceAccess::Rw | WorkspaceAccess::None => {
+                Ok(Some(PathBuf::from(prepared.host_cwd)))
+            }
+        }
     }
 
     /// The policy in force for this call: config, document and conversation, joined as for exec.
@@ -499,6 +565,16 @@ impl<'a> PatchRecord<'a> {
 }
 
 /// As the reference compares them.
+/// The codes of a sandbox that cannot be had.
+fn sandbox_code(error: &ExecError) -> &'static str {
+    match error {
+        ExecError::Route(refused) => refused.code(),
+        ExecError::Sandbox(error) => error.code(),
+        ExecError::Workspace(error) => error.code(),
+        _ => interlock_config::schema::SANDBOX_UNAVAILABLE,
+    }
+}
+
 fn is_same_model(allowed: &str, named: &str) -> bool {
     let allowed = allowed.trim();
     !allowed.is_empty() && allowed.to_lowercase() == named.trim().to_lowercase()

@@ -15,6 +15,13 @@ const MOST: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct PolicyCache(Mutex<Vec<(CachedPolicyParts, Arc<Policy>)>>);
 
+/// Runs on the host and runs in its sandbox are judged by different levels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyPlace {
+    Host,
+    Sandbox,
+}
+
 /// All that a policy depends on.
 #[derive(Debug)]
 pub(crate) struct CachedPolicyParts {
@@ -23,6 +30,7 @@ pub(crate) struct CachedPolicyParts {
     /// The hash of the text.
     pub document: String,
     pub agent: AgentId,
+    pub place: PolicyPlace,
     pub session: SessionLevels,
     pub call_ask: Option<Ask>,
     pub gateway: Option<GatewayLayer>,
@@ -34,6 +42,7 @@ impl CachedPolicyParts {
         Arc::ptr_eq(&self.config, &other.config)
             && self.document == other.document
             && self.agent == other.agent
+            && self.place == other.place
             && self.session == other.session
             && self.call_ask == other.call_ask
             && self.gateway == other.gateway

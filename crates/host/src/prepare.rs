@@ -1,10 +1,12 @@
 //! Prepare: from a judged request to the plan that pins what will run.
 
 mod judged;
+mod sandbox;
 mod shell;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use interlock_command::{Analysis, Command, CommandNode, Connector, NodePipeline, Program, Source};
 use interlock_plan::{
@@ -15,6 +17,7 @@ use interlock_plan::{
 use interlock_policy::{AgentId, CheckedFiles, Outcome, Transport, Verdict, env};
 use interlock_programs::builtins::Builtin;
 use interlock_programs::{Executable, Lookup};
+use interlock_sandbox::PreparedSandbox;
 
 use crate::account::environment_of;
 
@@ -33,10 +36,25 @@ pub struct RunSettings<'a> {
     /// The call's overrides.
     pub env: &'a BTreeMap<String, String>,
     pub path: &'a str,
+    /// `tools.exec.pathPrepend`
+    pub path_prepend: &'a [String],
     pub pty: Option<PtySize>,
     pub stdin: PlanStdin,
     pub timeout_ms: Option<u64>,
     pub shield: PlanShield,
+    /// Where the run is confined, if it is.
+    pub sandbox: Option<&'a PreparedSandbox>,
+}
+
+impl<'a> RunSettings<'a> {
+    /// The same in a sandbox, which ends the run after this time.
+    pub(crate) fn inside(self, sandbox: &'a PreparedSandbox, limit: Option<Duration>) -> Self {
+        Self {
+            sandbox: Some(sandbox),
+            timeout_ms: limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            ..self
+        }
+    }
 }
 
 /// Why no plan can be made. Nothing was started.
@@ -168,6 +186,11 @@ fn prepare_by(
         Transport::Direct => PlanProgram::Direct {
             pipelines: pipelines(&analysis.tree, &Judgement { analysis, verdict }, pin)?,
         },
+        Transport::Shell if let Some(sandbox) = settings.sandbox => PlanProgram::Shell {
+            options: vec!["-l".to_owned()],
+            shell: pin(&sandbox::sandbox_shell()?)?,
+            text: sandbox::text_inside(settings, sandbox, &command),
+        },
         Transport::Shell => {
             let shell = match &settings.account {
                 Some(account) => Some(&account.shell),
@@ -208,6 +231,7 @@ fn prepare_by(
         timeout_ms: settings.timeout_ms,
         race_freedom: None,
         shield: settings.shield,
+        sandbox: settings.sandbox.map(|sandbox| sandbox.plan.clone()),
     };
     if verdict.by_allowlist {
         turn_pagers_off(&mut plan);
@@ -348,6 +372,9 @@ const STARTER: &str = "INTERLOCK_BASE";
 pub(crate) fn environment(
     settings: &RunSettings<'_>,
 ) -> Result<BTreeMap<String, String>, PrepareError> {
+    if let Some(sandbox) = settings.sandbox {
+        return sandbox::environment_inside(settings, sandbox);
+    }
     let base = match &settings.account {
         Some(account) => Cow::Owned(environment_of(settings.base_env, account)),
         None => Cow::Borrowed(settings.base_env),

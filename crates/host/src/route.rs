@@ -1,13 +1,17 @@
-//! Where a command goes: to this host, to a node, or nowhere. Every transport asks here before
-//! anything else is done with a command.
+//! Where a command goes: to this host, into its sandbox, to a node, or nowhere. Every transport asks
+//! here before anything else is done with a command, and the judge of this host asks again.
 
 use interlock_config::Host;
+use interlock_config::types::ExecConfig;
+use interlock_sandbox::SandboxStanding;
 
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// The host of the gateway: this one.
     Gateway,
+    /// This host, in the sandbox of the conversation.
+    Sandbox,
     /// A node; the gateway chooses which one.
     Node,
 }
@@ -21,13 +25,25 @@ pub enum RouteRefusal {
     NoSandbox,
     #[error("exec host not allowed (requested {}; configured host is {})", .asked.as_str(), .configured.as_str())]
     NotAllowed { asked: Host, configured: Host },
+    #[error("exec host not allowed (requested {}; the conversation is sandboxed)", .asked.as_str())]
+    Sandboxed { asked: Host },
+    #[error("exec host not allowed (/exec host={}; the conversation is sandboxed)", .session.as_str())]
+    SessionLeaves { session: Host },
+    #[error(
+        "exec host not allowed (configured host is {}; agents.*.sandbox.required is true)",
+        .configured.as_str()
+    )]
+    Required { configured: Host },
 }
 
 impl RouteRefusal {
     pub fn code(self) -> &'static str {
         match self {
             Self::NoSandbox => "SANDBOX_UNAVAILABLE",
-            Self::NotAllowed { .. } => "HOST_NOT_ALLOWED",
+            Self::NotAllowed { .. }
+            | Self::Sandboxed { .. }
+            | Self::SessionLeaves { .. }
+            | Self::Required { .. } => "HOST_NOT_ALLOWED",
         }
     }
 
@@ -37,17 +53,64 @@ impl RouteRefusal {
             Self::NotAllowed { .. } => {
                 "leave out `host`, or have the owner set tools.exec.host to auto"
             }
+            Self::Sandboxed { asked: Host::Node } => {
+                "leave out `host`, or have the owner set tools.exec.nodeFromSandbox to true"
+            }
+            Self::Sandboxed { .. } => {
+                "leave out `host`, or have the owner set tools.exec.host to gateway"
+            }
+            Self::SessionLeaves { .. } => {
+                "/exec host=default; a conversation does not leave its sandbox"
+            }
+            Self::Required { .. } => {
+                "have the owner set tools.exec.host to auto, or agents.*.sandbox.required to false"
+            }
         }
     }
 }
 
-/// Where a call goes that asks for a host, by what session or config say. A host that the owner chose
-/// is not left for another one; `auto` leaves the choice to the call.
-pub fn route(asked: Option<Host>, configured: Option<Host>) -> Result<Route, RouteRefusal> {
-    let (asked, configured) = (
-        asked.unwrap_or(Host::Auto),
-        configured.unwrap_or(Host::Auto),
-    );
+/// What decides where a call goes.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteFacts<'a> {
+    /// What the call asks for.
+    pub asked: Option<Host>,
+    /// What `/exec` set for the conversation.
+    pub session: Option<Host>,
+    /// What the config says for the agent.
+    pub exec: &'a ExecConfig,
+    pub sandbox: &'a SandboxStanding,
+}
+
+/// Where a call goes. A host that the owner chose is not left for another one; `auto` leaves the choice
+/// to the call, but never the choice to leave a sandbox.
+pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
+    let asked = facts.asked.unwrap_or(Host::Auto);
+    let configured = facts.session.or(facts.exec.host).unwrap_or(Host::Auto);
+    if !facts.sandbox.is_active() {
+        return route_without_sandbox(asked, configured);
+    }
+    let is_required = facts.sandbox.is_required();
+    if let Some(session @ (Host::Gateway | Host::Node)) = facts.session {
+        return Err(RouteRefusal::SessionLeaves { session });
+    }
+    match (configured, asked) {
+        (Host::Auto | Host::Sandbox, Host::Auto | Host::Sandbox) => Ok(Route::Sandbox),
+        (Host::Auto, Host::Node) if facts.exec.node_from_sandbox == Some(true) && !is_required => {
+            Ok(Route::Node)
+        }
+        (Host::Auto, Host::Gateway | Host::Node) => Err(RouteRefusal::Sandboxed { asked }),
+        (Host::Gateway | Host::Node, _) if is_required => {
+            Err(RouteRefusal::Required { configured })
+        }
+        (Host::Sandbox, Host::Gateway | Host::Node)
+        | (Host::Gateway | Host::Node, Host::Sandbox) => {
+            Err(RouteRefusal::NotAllowed { asked, configured })
+        }
+        (Host::Gateway | Host::Node, _) => route_without_sandbox(asked, configured),
+    }
+}
+
+fn route_without_sandbox(asked: Host, configured: Host) -> Result<Route, RouteRefusal> {
     match (configured, asked) {
         (_, Host::Sandbox) | (Host::Sandbox, _) => Err(RouteRefusal::NoSandbox),
         (Host::Auto | Host::Gateway, Host::Auto | Host::Gateway) => Ok(Route::Gateway),
@@ -55,5 +118,79 @@ pub fn route(asked: Option<Host>, configured: Option<Host>) -> Result<Route, Rou
         (Host::Gateway, Host::Node) | (Host::Node, Host::Gateway) => {
             Err(RouteRefusal::NotAllowed { asked, configured })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the specification, row by row.
+    #[test]
+    fn every_row_of_the_table_holds() {
+        use Host::{Auto, Gateway, Node, Sandbox};
+        let off = SandboxStanding::Off("off".to_owned());
+        let active = SandboxStanding::Active(Box::default());
+        let required = SandboxStanding::Active(Box::new(interlock_config::types::Sandbox {
+            required: Some(true),
+            ..Default::default()
+        }));
+        let go = |session, host, sandbox: &SandboxStanding, asked| {
+            let exec = ExecConfig {
+                host,
+                ..Default::default()
+            };
+            route(RouteFacts {
+                asked,
+                session,
+                exec: &exec,
+                sandbox,
+            })
+            .map_err(RouteRefusal::code)
+        };
+        let (refused, missing) = (Err("HOST_NOT_ALLOWED"), Err("SANDBOX_UNAVAILABLE"));
+        for asked in [None, Some(Auto), Some(Gateway), Some(Node), Some(Sandbox)] {
+            for session in [Gateway, Node] {
+                assert_eq!(go(Some(session), None, &active, asked), refused);
+            }
+            assert_eq!(go(None, Some(Sandbox), &off, asked), missing);
+            let inside = matches!(asked, None | Some(Auto | Sandbox));
+            for host in [Some(Sandbox), Some(Auto), None] {
+                let expected = if inside { Ok(Route::Sandbox) } else { refused };
+                assert_eq!(
+                    go(None, host, &active, asked),
+                    expected,
+                    "{host:?} {asked:?}"
+                );
+            }
+            for host in [Gateway, Node] {
+                assert_eq!(go(None, Some(host), &required, asked), refused);
+                let same = asked == Some(host) || matches!(asked, None | Some(Auto));
+                let there = if host == Gateway {
+                    Route::Gateway
+                } else {
+                    Route::Node
+                };
+                let expected = if same { Ok(there) } else { refused };
+                assert_eq!(go(None, Some(host), &active, asked), expected);
+            }
+        }
+        for host in [None, Some(Auto), Some(Gateway), Some(Node)] {
+            assert_eq!(go(None, host, &off, Some(Sandbox)), missing);
+        }
+        assert_eq!(go(None, None, &off, Some(Gateway)), Ok(Route::Gateway));
+        assert_eq!(go(None, None, &off, Some(Node)), Ok(Route::Node));
+        let exec = ExecConfig {
+            node_from_sandbox: Some(true),
+            ..Default::default()
+        };
+        let asks_node = |sandbox| RouteFacts {
+            asked: Some(Node),
+            session: None,
+            exec: &exec,
+            sandbox,
+        };
+        assert_eq!(route(asks_node(&active)), Ok(Route::Node));
+        assert!(route(asks_node(&required)).is_err());
     }
 }

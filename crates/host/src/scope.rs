@@ -11,16 +11,17 @@ use std::time::Duration;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
 use interlock_plan::{FsResolver, PlanShield, RunAccount};
-use interlock_policy::{AgentId, Ask, Levels, Policy, take_entries};
+use interlock_policy::{AgentId, Ask, HostIdentity, Levels, Policy, take_entries};
 use interlock_rules::{
-    GatewayLayer, SessionLevels, layers_in, policy_parts, read_stored, stored_document,
+    GatewayLayer, SessionLevels, layers_in, policy_parts, read_stored, sandbox_layers_in,
+    stored_document,
 };
 
 use crate::caller_context::CallerContext;
 use crate::exec::ExecRequest;
 use crate::local::{HostError, LocalHost};
 use crate::login_path;
-use crate::policy_cache::CachedPolicyParts;
+use crate::policy_cache::{CachedPolicyParts, PolicyPlace};
 use crate::prepare::RunSettings;
 use crate::shield::host_identity;
 use crate::workspace::{WorkspaceError, contains, default_workspaces, make, path_in_home};
@@ -151,6 +152,16 @@ impl AgentScope<'_> {
         Some(limit).filter(|limit| !limit.is_zero())
     }
 
+    /// The smaller one of the sandbox's own limit and what else holds for a run.
+    pub(crate) fn sandbox_timeout(&self, request: &ExecRequest<'_>) -> Option<Duration> {
+        let own = interlock_sandbox::time_limit(self.config.config(), self.agent.as_str());
+        let usual = self.time_limit(request.timeout_seconds);
+        match (own, usual) {
+            (Some(own), Some(usual)) => Some(own.min(usual)),
+            (own, usual) => own.or(usual),
+        }
+    }
+
     /// Where calls of this agent start that bring no directory of their own: its `workspace`, that of
     /// `agents.defaults`, else a private directory of its own, which this makes. Never the home
     /// directory or `/` by default: both hold files that run later.
@@ -194,6 +205,12 @@ impl AgentScope<'_> {
         own.map(|own| own.join(self.agent.as_str()))
     }
 
+    /// The workspace that the config names, where it is there.
+    pub(crate) fn existing_configured_workspace(&self) -> Option<PathBuf> {
+        let path = path_in_home(self.configured_workspace()?, self.home())?;
+        std::fs::canonicalize(path).ok()
+    }
+
     fn configured_workspace(&self) -> Option<&str> {
         self.config.config().workspace_for(self.agent.as_str())
     }
@@ -206,11 +223,23 @@ impl AgentScope<'_> {
         call_ask: Option<Ask>,
         gateway: Option<&GatewayLayer>,
     ) -> Result<Arc<Policy>, HostError> {
+        self.policy_in(PolicyPlace::Host, session, call_ask, gateway)
+    }
+
+    /// The same for runs on the host, or for those in its sandbox.
+    pub(crate) fn policy_in(
+        &self,
+        place: PolicyPlace,
+        session: SessionLevels,
+        call_ask: Option<Ask>,
+        gateway: Option<&GatewayLayer>,
+    ) -> Result<Arc<Policy>, HostError> {
         let stored = stored_document(self.host.store())?;
         let parts = CachedPolicyParts {
             config: Arc::clone(&self.config),
             document: stored.hash.clone(),
             agent: self.agent.clone(),
+            place,
             session,
             call_ask,
             gateway: gateway.cloned(),
@@ -219,7 +248,13 @@ impl AgentScope<'_> {
         self.host.policies().get(parts, |parts| {
             let config = self.config.config();
             let mut document = read_stored(self.host.store(), &stored)?;
-            let mut layers = layers_in(config, &document, self.agent, session, call_ask).to_vec();
+            let mut layers = match place {
+                PolicyPlace::Host => layers_in(config, &document, self.agent, session, call_ask),
+                PolicyPlace::Sandbox => {
+                    sandbox_layers_in(config, &document, self.agent, session, call_ask)
+                }
+            }
+            .to_vec();
             layers.extend(gateway.map(GatewayLayer::levels));
             let entries = take_entries(&mut document, self.agent);
             let mut policy = policy_parts(
@@ -227,7 +262,10 @@ impl AgentScope<'_> {
                 &document,
                 self.agent,
                 parts.skills.as_slice(),
-                host_identity(&self.exec),
+                match place {
+                    PolicyPlace::Host => host_identity(&self.exec),
+                    PolicyPlace::Sandbox => HostIdentity::Works,
+                },
             );
             policy.entries = entries;
             policy.levels = Some(Levels::join(&layers));
@@ -241,7 +279,7 @@ impl AgentScope<'_> {
 
     /// What a plan takes from a request and from this agent's config.
     pub(crate) fn run_settings<'a>(
-        &self,
+        &'a self,
         request: &'a ExecRequest<'_>,
         path: &'a str,
     ) -> RunSettings<'a> {
@@ -253,11 +291,13 @@ impl AgentScope<'_> {
             base_env: request.base_env,
             env: &request.env,
             path,
+            path_prepend: self.exec.path_prepend.as_deref().unwrap_or_default(),
             pty: request.pty,
             stdin: request.stdin,
             timeout_ms: time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             shield: PlanShield::default(),
+            sandbox: None,
         }
     }
 }

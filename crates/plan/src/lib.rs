@@ -29,6 +29,7 @@ mod paths;
 mod race;
 mod resolver;
 mod run_plan;
+mod sandbox;
 mod walk;
 
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
@@ -48,4 +49,8 @@ pub use resolver::FsResolver;
 pub use run_plan::{
     PinnedDirectory, PlanAction, PlanDigest, PlanNext, PlanPipeline, PlanProgram, PlanRedirection,
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
+};
+pub use sandbox::{
+    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan, SandboxUser,
+    SandboxView, UnixSockets, WorkspaceAccess,
 };

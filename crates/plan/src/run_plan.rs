@@ -11,6 +11,7 @@ use crate::binding::PlanBinding;
 use crate::destination::PinnedPath;
 use crate::identity::{Drift, PinnedFile};
 use crate::race::RaceFreedom;
+use crate::sandbox::SandboxPlan;
 
 /// Everything about one run that an attacker could want to change after the approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,9 @@ pub struct RunPlan {
     /// What keeps the run away from Interlock itself. A plan without this field is shielded.
     #[serde(default)]
     pub shield: PlanShield,
+    /// What confines the run. `None` is a run on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxPlan>,
 }
 
 /// Whether the run lives in namespaces in which Interlock's state directory, sockets and processes
@@ -76,6 +80,8 @@ pub enum PlanShield {
     Off,
     /// This system offers no namespaces for it.
     Unavailable,
+    /// The run is in a sandbox, which keeps it away from Interlock and from more.
+    Sandbox,
 }
 
 impl PlanShield {
@@ -92,6 +98,7 @@ impl PlanShield {
             Self::Without => "without the shield",
             Self::Off => "guard only (tools.exec.shield is off)",
             Self::Unavailable => "guard only (this system offers no namespaces for the shield)",
+            Self::Sandbox => "in its sandbox",
         }
     }
 }

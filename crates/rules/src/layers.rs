@@ -53,6 +53,44 @@ pub fn layers_in(
     ]
 }
 
+/// The layers of a sandboxed run. Inside, `tools.sandbox.exec` stands in the place of `tools.exec`. The
+/// document's levels are about runs on the host, where nothing confines; its strictest words hold inside
+/// too: `security: "deny"` and `ask: "always"`.
+pub fn sandbox_layers_in(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> [Layer; 4] {
+    let own = config.agent(agent.as_str());
+    let own = own.map(|own| &own.tools.sandbox.exec);
+    let global = &config.tools.sandbox.exec;
+    let security = own.and_then(|own| own.security).or(global.security);
+    let ask = own.and_then(|own| own.ask).or(global.ask);
+    let mut of_document = Layer::of_document(document, agent);
+    of_document.security = of_document
+        .security
+        .filter(|level| level.value == Security::Deny);
+    of_document.ask = of_document.ask.filter(|level| level.value == Ask::Always);
+    [
+        Layer::new(
+            PolicySource::Config,
+            "tools.sandbox.exec.",
+            security.or(Some(Security::Full)),
+            ask.or(Some(Ask::Off)),
+        ),
+        of_document,
+        Layer::new(
+            PolicySource::Session,
+            "/exec ",
+            session.security,
+            session.ask,
+        ),
+        Layer::new(PolicySource::Call, "", None, call_ask),
+    ]
+}
+
 /// What the config asks for, with the key that says so.
 fn requested(config: &Config, agent: &AgentId) -> Layer {
     let merged = config.exec_for(agent.as_str());

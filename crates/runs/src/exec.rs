@@ -19,15 +19,14 @@ use interlock_approvals::companion::CourierWaits;
 use interlock_approvals::process_name;
 use interlock_arguments::{ExecArguments, StateArguments};
 use interlock_client::{
-    RemoteGateway, agent_id, caller_context, configured_host, known_agent, open, request,
-    supervisor,
+    RemoteGateway, agent_id, caller_context, known_agent, open, request, routed, supervisor,
 };
 use interlock_config::Host;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::{RunStatus, Signal};
 use interlock_host::{
-    EndListener, Exec, ExecError, ExecRequest, LocalHost, Route, RunTicket, Running, Yield,
-    host_named, route,
+    EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace, Route, RunTicket,
+    Running, Yield, host_named,
 };
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
 use interlock_plan::{PlanStdin, PtySize};
@@ -54,13 +53,18 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     agent_id(&arguments.agent)?;
     let host = open(state)?;
     if RemoteGateway::followed(state, &host)?.is_some() {
+        if all.sandbox {
+            let message =
+                "--sandbox is for this machine: the gateway elsewhere has a sandbox of its own";
+            return Err(Failure::usage("HOST_CONFLICT", message));
+        }
         // That gateway knows its agents, and where their commands run.
         let agent = agent_id(&arguments.agent)?;
         return node::run(state, &host, all, &agent, asked_host(all)?);
     }
     let agent = known_agent(&host, &arguments.agent)?;
-    match routed(state, &host, all, &agent)? {
-        Route::Gateway => {}
+    match checked_route(state, &host, all, &agent)? {
+        Route::Gateway | Route::Sandbox => {}
         Route::Node => return node::run(state, &host, all, &agent, Some(Host::Node)),
     }
     let is_input_passed = input::is_passed(&host, &agent, all)?;
@@ -101,6 +105,10 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         show_chars: (!arguments.json).then_some(0),
         requester,
         runs_later: false,
+        place: RequestedPlace {
+            host: asked_host(all)?,
+            needs_sandbox: all.sandbox,
+        },
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
     let mut signals = approval_wait::ending_signals()?;
@@ -215,15 +223,17 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
 }
 
 /// Where it runs: by the same rule as a call of the gateway's tool.
-fn routed(
+fn checked_route(
     state: &StateArguments,
     host: &LocalHost,
     all: &ExecArguments,
     agent: &AgentId,
 ) -> Result<Route, Failure> {
     let asked = asked_host(all)?;
-    let configured = configured_host(host, agent)?;
-    route(asked, configured).map_err(|refused| {
+    if all.sandbox {
+        return Ok(Route::Sandbox);
+    }
+    routed(host, agent, asked)?.map_err(|refused| {
         let look = state.in_command("interlock config get");
         let hint = format!("{}; look at it: {look}", refused.remedy());
         Failure::refused(refused.code(), refused.to_string()).with_hint(hint)
@@ -333,6 +343,12 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Value {
         "output": ended.shown,
         "leftovers": leftovers,
     });
+    if started.session.shield == Some(interlock_plan::PlanShield::Sandbox) {
+        result["host"] = "sandbox".into();
+    }
+    if let Some(limit) = ended.limit {
+        result["limit"] = json!(limit);
+    }
     if ended.out_of_memory {
         result["outOfMemory"] = true.into();
     }
@@ -378,6 +394,9 @@ fn tell(ended: &EndedRun, not_shown: u64) {
     }
     if ended.out_of_memory {
         output::note("interlock: the command ran out of its memory limit");
+    }
+    if let Some(limit) = ended.limit {
+        output::note(&format!("interlock: {limit}"));
     }
     if not_shown > 0 {
         output::note(&format!(

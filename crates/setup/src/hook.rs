@@ -18,12 +18,12 @@ use interlock_approvals::{
     ApprovalEnd, DENIAL_TEXT, PendingApproval, RecordedOutcome, RecordedStatus, process_name,
 };
 use interlock_arguments::{AgentProgram, HookArguments, StateArguments};
-use interlock_client::{agent_id, configured_host, known_agent, open, outside_runs};
+use interlock_client::{agent_id, known_agent, open, outside_runs, routed};
 use interlock_command::Source;
 use interlock_console::{Failure, output};
 use interlock_host::{
-    CallerContext, ElsewhereRequest, ElsewhereVerdict, ExecError, ExecRequest, LocalHost, Route,
-    Yield, route,
+    CallerContext, ElsewhereRequest, ElsewhereVerdict, ExecError, ExecRequest, LocalHost,
+    RequestedPlace, Route, Yield,
 };
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask};
@@ -108,8 +108,9 @@ fn judge(state: &StateArguments, arguments: &HookArguments) -> Result<HookAnswer
     agent_id(&arguments.agent)?;
     let host = open(state)?;
     let agent = known_agent(&host, &arguments.agent)?;
-    match route(None, configured_host(&host, &agent)?) {
-        Ok(Route::Gateway) => {}
+    match routed(&host, &agent, None)? {
+        // The judge says what is to be said about a sandbox.
+        Ok(Route::Gateway | Route::Sandbox) => {}
         Ok(Route::Node) => {
             let message =
                 "the commands of this agent run on a node, not in a shell on this machine";
@@ -155,6 +156,7 @@ fn ask(
         show_chars: Some(0),
         requester: process_name(),
         runs_later: false,
+        place: RequestedPlace::default(),
     };
     let runner = format!("{}\u{2019}s own shell", arguments.program.title());
     let judged = host.judge_elsewhere(&ElsewhereRequest {

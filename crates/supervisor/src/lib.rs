@@ -39,7 +39,8 @@ mod unsafe_process;
 pub use client::{Announced, ClientError, Drawing, RunConversation, SessionLink, SupervisorClient};
 pub use guard::guard;
 pub use message::{
-    About, EndedRun, Manner, SessionStanding, StartedRun, SupervisorRefusal, Waited,
+    About, EndedRun, LimitReached, Manner, SandboxLimit, SessionStanding, StartedRun,
+    SupervisorRefusal, Waited,
 };
 pub use paths::SupervisorPaths;
 use peer::descent;

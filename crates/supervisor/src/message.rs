@@ -102,6 +102,9 @@ pub struct Manner {
     /// How long a finished session is kept.
     pub cleanup_ms: u64,
     pub max_spool_bytes: u64,
+    /// A run that writes more is ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_bytes: Option<u64>,
 }
 
 impl Default for Manner {
@@ -117,6 +120,7 @@ impl Default for Manner {
             limits: RunLimits::default(),
             cleanup_ms: 1_800_000,
             max_spool_bytes: 1 << 30,
+            max_output_bytes: None,
         }
     }
 }
@@ -148,6 +152,62 @@ pub struct EndedRun {
     pub out_of_memory: bool,
     /// Why output could not be kept, if so.
     pub fault: Option<String>,
+    /// The limit of its sandbox that the run reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitReached>,
+}
+
+/// A limit of a sandbox that a run reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitReached {
+    pub limit: SandboxLimit,
+    /// In bytes, processes or milliseconds.
+    pub bound: u64,
+    /// The most that the run had, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak: Option<u64>,
+}
+
+/// What a sandbox limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxLimit {
+    Memory,
+    Pids,
+    Output,
+    Time,
+}
+
+impl SandboxLimit {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Output => "output",
+            Self::Time => "time",
+        }
+    }
+}
+
+impl std::fmt::Display for LimitReached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let unit = match self.limit {
+            SandboxLimit::Memory | SandboxLimit::Output => " bytes",
+            SandboxLimit::Pids => "",
+            SandboxLimit::Time => " ms",
+        };
+        write!(
+            f,
+            "limit: {} (bound {}{unit}",
+            self.limit.as_str(),
+            self.bound
+        )?;
+        if let Some(peak) = self.peak {
+            write!(f, ", peak {peak}{unit}")?;
+        }
+        f.write_str(")")
+    }
 }
 
 /// To the process of a running session. Each is answered with an [`SessionAnswer`], in order.

@@ -71,6 +71,7 @@ pub fn plan_of(command: &str, program: PlanProgram, cwd: &Path) -> RunPlan {
         timeout_ms: None,
         race_freedom: None,
         shield: PlanShield::Off,
+        sandbox: None,
     }
 }
 

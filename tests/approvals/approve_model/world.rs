@@ -196,6 +196,7 @@ impl World {
         };
         ExecRequest {
             config: None,
+            place: interlock_host::RequestedPlace::default(),
             agent: &self.agent,
             caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text),

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use interlock_arguments::{ExplainArguments, StateArguments, StdinArgument};
-use interlock_client::{agent_id, caller_context, configured_host, known_agent, open, request};
+use interlock_client::{agent_id, caller_context, known_agent, open, request, routed};
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::UnboundApprovals;
 use interlock_console::CommandOutcome;
 use interlock_console::output::{self, Paint};
-use interlock_host::{Route, RouteRefusal, plan_shield, route};
+use interlock_host::{Route, RouteRefusal, plan_shield};
 use interlock_policy::{
     AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
     evaluate, quote,
@@ -59,7 +59,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
     let unbound = exec.unbound_approvals;
     let approval = ExplainedApproval::of(&evaluation.verdict, unbound);
     let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
-    let elsewhere = elsewhere(route(None, configured_host(&host, &agent)?));
+    let elsewhere = elsewhere(routed(&host, &agent, None)?);
     if arguments.json {
         let mut explanation = Explanation::new(
             &shown,
@@ -120,6 +120,10 @@ fn without_secrets(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
     match routed {
         Ok(Route::Gateway) => None,
+        Ok(Route::Sandbox) => {
+            let text = "the agent's commands run in its sandbox, by the policy of tools.sandbox.exec (interlock sandbox explain)";
+            Some(text.to_owned())
+        }
         Ok(Route::Node) => {
             let text = "the agent's commands run on a node, whose own policy decides (explain --node NODE)";
             Some(text.to_owned())

@@ -14,6 +14,7 @@ pub mod import;
 pub mod mcp;
 pub mod nodes;
 pub mod policy;
+pub mod sandbox;
 pub mod security;
 pub mod status;
 

@@ -22,21 +22,30 @@ const fn missing(remedy: &'static str) -> MissingFeature {
     }
 }
 
-pub(super) static SANDBOX: MissingFeature = MissingFeature {
-    code: SANDBOX_UNAVAILABLE,
-    remedy: "remove the key, or leave `mode` at \"off\": this version confines no run, it judges each one",
-};
+const fn without(remedy: &'static str) -> MissingFeature {
+    MissingFeature {
+        code: SANDBOX_UNAVAILABLE,
+        remedy,
+    }
+}
 
-pub(super) static SANDBOX_TOOLS: MissingFeature = MissingFeature {
-    code: SANDBOX_UNAVAILABLE,
-    remedy: "remove the key; `tools.allow`, `tools.deny` and `tools.exec` hold for every run",
-};
+pub(super) static SANDBOX: MissingFeature =
+    without("remove the key: the sandbox of this version does not have what it asks for");
 
-pub(super) static NODE_FROM_SANDBOX: MissingFeature =
-    missing("remove the key: without a sandbox, `tools.exec.host` alone says where commands run");
+pub(super) static SANDBOX_BACKEND: MissingFeature =
+    without("use `native`, which needs no other program");
+
+pub(super) static COPY_ON_WRITE: MissingFeature =
+    without("use `rw`, `ro` or `none` for the workspace, and leave caches out");
+
+pub(super) static SANDBOX_NETWORK: MissingFeature =
+    without("remove the key: a sandbox of this version has a loopback and no other network");
+
+pub(super) static SANDBOX_TOOLS: MissingFeature =
+    without("remove the key; `tools.allow` and `tools.deny` hold for every run");
 
 pub(super) static ELEVATED_DEFAULT: MissingFeature =
-    missing("remove the key: without a sandbox there is none to leave");
+    missing("remove the key: no run leaves its sandbox in this version");
 
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");

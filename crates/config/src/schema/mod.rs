@@ -14,7 +14,7 @@ pub use json_schema::json_schema;
 pub use missing::{KEY_NOT_AVAILABLE, MissingFeature, SANDBOX_UNAVAILABLE};
 pub use page::reference_page;
 pub use rules::TextRule;
-pub(crate) use rules::byte_size;
+pub use rules::byte_size;
 pub use table::CONFIG;
 
 /// A key, what may stand behind it, and what it is for.

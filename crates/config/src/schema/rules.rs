@@ -150,7 +150,7 @@ fn is_base_path(text: &str) -> bool {
 }
 
 /// The bytes that a [`TextRule::ByteSize`] stands for: never none, never more than can be counted.
-pub(crate) fn byte_size(text: &str) -> Option<u64> {
+pub fn byte_size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes() {
         [.., b'k' | b'K'] => (&text[..text.len() - 1], 1 << 10),
         [.., b'm' | b'M'] => (&text[..text.len() - 1], 1 << 20),

@@ -1,13 +1,14 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, ELEVATED_DEFAULT, NODE_FROM_SANDBOX, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_TOOLS,
+    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, ELEVATED_DEFAULT, REVIEWER, REVIEWER_MODE, SANDBOX,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
-    GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, Shield, UnboundApprovals,
+    GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
+use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
 const PATH: ConfigKind = ConfigKind::Text(TextRule::Path);
@@ -56,11 +57,21 @@ static TOOLS: &[ConfigField] = &[
     field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
     field("exec", ConfigKind::Object(EXEC), "", "How commands run."),
     field("elevated", ConfigKind::Object(ELEVATED), "", "Who may set `/elevated`; each level only restricts."),
-    not_available("sandbox", &SANDBOX_TOOLS),
+    field("sandbox", ConfigKind::Object(SANDBOX_POLICY), "", "What holds for sandboxed runs."),
+];
+
+static SANDBOX_POLICY: &[ConfigField] = &[
+    not_available("tools", &SANDBOX_TOOLS),
+    field("exec", ConfigKind::Object(SANDBOX_EXEC), "", "The policy inside a sandbox. Deny rules hold there too; a host document that says `security: \"deny\"` or `ask: \"always\"` tightens it."),
+];
+
+static SANDBOX_EXEC: &[ConfigField] = &[
+    field("security", SECURITY, "\"full\"", "What may run inside."),
+    field("ask", ASK, "\"off\"", "When an approver is asked."),
 ];
 
 static EXEC: &[ConfigField] = &[
-    field("host", ConfigKind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the gateway, or the node that a call asks for. `sandbox` refuses every call, because this version has no sandbox."),
+    field("host", ConfigKind::Choice(Host::WORDS), "\"auto\"", "Where commands run; `auto` is the sandbox where one is active, else the gateway, or the node that a call asks for. `sandbox` refuses a call of a conversation without one."),
     field("mode", EXEC_MODE, "", "A short form that sets `security` and `ask` together."),
     field("security", SECURITY, "\"full\"", "What may run; the host's approvals document can only be stricter."),
     field("ask", ASK, "\"off\"", "When a human is asked; the host's approvals document can only ask more."),
@@ -87,7 +98,7 @@ static EXEC: &[ConfigField] = &[
     field("runAs", TEXT, "", "The user that commands run as, where Interlock runs as root. `interlock gateway install --run-as USER` sets it; it cannot be changed over the wire."),
     field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
-    not_available("nodeFromSandbox", &NODE_FROM_SANDBOX),
+    field("nodeFromSandbox", ConfigKind::Bool, "false", "With `host: \"auto\"`, a call of a sandboxed conversation may name `host: \"node\"`, which is outside of the sandbox."),
     field("unboundApprovals", ConfigKind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
     field("requireRaceFree", ConfigKind::Bool, "false", "Refuse approved scripts that could change between check and start."),
     field("grantExpiryDays", ConfigKind::Integer(1, 3650), "", "Remembered approvals end after this many days."),
@@ -142,29 +153,56 @@ static AGENT: &[ConfigField] = &[
     field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "Its own values over the defaults."),
 ];
 
-/// Only `mode: "off"` is true in this version. A sandbox that is asked for is never a run on the
-/// host.
+/// How runs of an agent are confined. A sandbox that is configured and cannot be set up is never a run
+/// on the host.
 static AGENT_SANDBOX: &[ConfigField] = &[
-    field("mode", ConfigKind::ChoiceWithout(SandboxMode::WORDS, &["non-main", "all"], &SANDBOX), "\"off\"", "Which sessions are sandboxed: none, because this version has no sandbox."),
-    not_available("scope", &SANDBOX),
-    not_available("backend", &SANDBOX),
-    not_available("required", &SANDBOX),
-    not_available("allowHostRoot", &SANDBOX),
-    not_available("workspaceAccess", &SANDBOX),
+    field("mode", ConfigKind::Choice(SandboxMode::WORDS), "\"off\"", "Which conversations are sandboxed; `non-main`: every one but `agent:ID:main`."),
+    field("scope", ConfigKind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox, with its home and scratch directories."),
+    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["bwrap", "landlock", "docker", "podman", "ssh", "kubernetes"], &SANDBOX_BACKEND), "\"native\"", "What sets the sandbox up."),
+    field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
+    field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
+    field("workspaceAccess", ConfigKind::ChoiceWithout(WorkspaceAccess::WORDS, &["cow"], &COPY_ON_WRITE), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`."),
     not_available("workspaceRoot", &SANDBOX),
-    not_available("view", &SANDBOX),
-    not_available("binds", &SANDBOX),
-    not_available("protect", &SANDBOX),
-    not_available("home", &SANDBOX),
-    not_available("network", &SANDBOX),
-    not_available("limits", &SANDBOX),
+    field("view", ConfigKind::Choice(SandboxView::WORDS), "\"minimal\"", "`minimal`: system directories, the workspace and `binds`. `host`: the whole root read-only, without credentials."),
+    field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
+    field("protect", TEXTS, "", "Further paths of the workspace that are read-only under `rw`, relative to it."),
+    field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
+    field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and nothing else."),
+    field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
     not_available("tree", &SANDBOX),
-    not_available("prune", &SANDBOX),
+    field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
     not_available("docker", &SANDBOX),
     not_available("podman", &SANDBOX),
     not_available("ssh", &SANDBOX),
     not_available("kubernetes", &SANDBOX),
     not_available("browser", &SANDBOX),
+];
+
+static SANDBOX_HOME: &[ConfigField] = &[
+    field("tools", TEXTS, r#"[".cargo/bin", ".rustup", ".nvm", ".pyenv", ".rbenv", ".asdf", ".volta", ".bun/bin", ".deno/bin", ".local/bin", "go/bin"]"#, "Directories of the home directory that a run sees read-only, relative to it."),
+    not_available("caches", &COPY_ON_WRITE),
+];
+
+static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[
+    not_available("allow", &SANDBOX_NETWORK),
+    not_available("deny", &SANDBOX_NETWORK),
+    not_available("ask", &SANDBOX_NETWORK),
+    field("unixSockets", ConfigKind::Choice(UnixSockets::WORDS), "\"own\"", "`own`: Unix sockets that the sandbox makes itself. `none`: only pairs of stream sockets."),
+];
+
+static SANDBOX_LIMITS: &[ConfigField] = &[
+    field("memory", ConfigKind::Text(TextRule::ByteSize), "", "Memory."),
+    field("cpus", ConfigKind::Number(0.01, 4096.0), "", "Processors; fractions are possible."),
+    field("pids", ConfigKind::Integer(1, 1_000_000), "", "Processes and threads at one time."),
+    field("outputBytes", ConfigKind::Text(TextRule::ByteSize), "", "A run that writes more is ended."),
+    field("timeout", ConfigKind::Integer(1, YEAR_SECONDS), "", "Seconds until a run is ended; the smaller of this and the call's own counts."),
+    field("tmp", ConfigKind::Text(TextRule::ByteSize), "\"1g\"", "The size of each of `/tmp`, `/var/tmp`, `/run` and `/dev/shm`."),
+    not_available("diskFree", &SANDBOX),
+];
+
+static SANDBOX_PRUNE: &[ConfigField] = &[
+    field("idleHours", ConfigKind::Integer(1, 87_600), "24", "Scopes without a run for so long."),
+    field("maxAgeDays", ConfigKind::Integer(1, 3_650), "7", "Scopes that were made so long ago."),
 ];
 
 static COMMANDS: &[ConfigField] = &[

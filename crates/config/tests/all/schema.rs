@@ -382,13 +382,13 @@ fn problems_are_told_with_their_place_and_a_way_out() {
 
 #[test]
 fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
-    assert_snapshot!(problems("{\n  agents: {\n    defaults: { sandbox: { mode: 'all' } },\n  },\n}"), @r#"
-    interlock.json:3:34: `agents.defaults.sandbox.mode` cannot be `all`: it is not available in this version
+    assert_snapshot!(problems("{\n  agents: {\n    defaults: { sandbox: { backend: 'docker' } },\n  },\n}"), @r"
+    interlock.json:3:37: `agents.defaults.sandbox.backend` cannot be `docker`: it is not available in this version
       |
-    3 |     defaults: { sandbox: { mode: 'all' } },
-      |                                  ^^^^^
-    hint: remove the key, or leave `mode` at "off": this version confines no run, it judges each one
-    "#);
+    3 |     defaults: { sandbox: { backend: 'docker' } },
+      |                                     ^^^^^^^^
+    hint: use `native`, which needs no other program
+    ");
     assert_snapshot!(problems("{ channels: { slack: { enabled: true } } }"), @r"
     interlock.json:1:3: `channels` is not available in this version
       |
@@ -405,6 +405,7 @@ fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
     ");
     for text in [
         "{ agents: { defaults: { sandbox: { mode: 'off' } } } }",
+        "{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'rw', view: 'host' } } } }",
         "{ agents: { list: [{ id: 'a', sandbox: { mode: 'off' } }] } }",
         "{ agents: { defaults: { sandbox: {} } } }",
     ] {

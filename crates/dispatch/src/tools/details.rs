@@ -1,6 +1,7 @@
 //! The data of tool results, for programs. The order of the fields is the order in the JSON.
 
 use interlock_store::NullableField;
+use interlock_supervisor::LimitReached;
 use serde::Serialize;
 
 use super::run_outcome::{NodeLabel, RefusedParameter};
@@ -27,6 +28,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) signal: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) out_of_memory: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit: Option<LimitReached>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

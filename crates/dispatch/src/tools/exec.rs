@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ExecParameters;
-use interlock_host::{Route, SessionValues, Yield, route};
+use interlock_host::{Route, RouteFacts, SessionValues, Yield, route};
 use serde_json::Value;
 
 use super::local_run::LocalRun;
@@ -16,6 +16,12 @@ use super::run_outcome::RunRefusal;
 use super::{CallError, ToolCall, no_workspace, pipeline, start_directory};
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
+
+/// A sandboxed call that asks to leave its sandbox.
+const ELEVATED_NOT_ALLOWED: &str = "ELEVATED_NOT_ALLOWED";
+const ELEVATED_TEXT: &str = "elevated is not allowed: no run leaves its sandbox in this version, also with tools.elevated.enabled";
+const ELEVATED_REMEDY: &str =
+    "leave out `elevated`, or have the owner set tools.exec.host to gateway for this agent";
 
 pub(super) async fn exec(
     dispatcher: &Arc<Dispatcher>,
@@ -68,8 +74,22 @@ impl RoutedExec {
             .host
             .scope_under(&call.agent, Arc::clone(config))?;
         let session = dispatcher.host.session(&call.session_key)?;
-        match route(parameters.host, session.host.or(scope.exec().host)) {
-            Ok(Route::Gateway) => {}
+        let standing = dispatcher
+            .host
+            .sandbox_standing(&scope, &call.agent, &call.session_key);
+        let routed = route(RouteFacts {
+            asked: parameters.host,
+            session: session.host,
+            exec: scope.exec(),
+            sandbox: &standing,
+        });
+        match routed {
+            Ok(Route::Sandbox) if parameters.elevated => {
+                let refusal = RunRefusal::denied(ELEVATED_NOT_ALLOWED, ELEVATED_TEXT);
+                let refusal = refusal.with_remedy(Some(ELEVATED_REMEDY));
+                return Ok(Self::Nowhere(Box::new(refusal.into())));
+            }
+            Ok(Route::Gateway | Route::Sandbox) => {}
             Ok(Route::Node) => return Ok(Self::Node(session, Box::new(parameters))),
             Err(refused) => {
                 let refusal = RunRefusal::denied(refused.code(), refused.to_string());
@@ -86,7 +106,17 @@ impl RoutedExec {
                 Err(error) => return Ok(Self::Nowhere(Box::new(no_workspace(&error)))),
             },
         };
-        let cwd = scope.as_run_account(|| parameters.directory(&start))??;
+        // What a sandbox shows is looked at when it is prepared.
+        let cwd = if matches!(routed, Ok(Route::Sandbox)) {
+            let named = parameters.workdir.as_deref().unwrap_or_default();
+            if named.is_empty() {
+                start.display().to_string()
+            } else {
+                start.join(named).display().to_string()
+            }
+        } else {
+            scope.as_run_account(|| parameters.directory(&start))??
+        };
         let yields = Yield::After(match (parameters.background, parameters.yield_after) {
             (true, _) => Duration::ZERO,
             (false, Some(time)) => time,

@@ -9,7 +9,7 @@ use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{EndListener, Exec, ExecError, ExecRequest, Running, Yield};
+use interlock_host::{EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use interlock_plan::{PlanStdin, PtySize};
 use interlock_supervisor::{StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
@@ -96,6 +96,10 @@ impl LocalRun {
             show_chars: self.call.audience.show_chars(),
             requester: &self.call.requester,
             runs_later: true,
+            place: RequestedPlace {
+                host: parameters.host,
+                needs_sandbox: false,
+            },
         }
     }
 

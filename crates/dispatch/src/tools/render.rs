@@ -101,6 +101,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
             _ => None,
         },
         out_of_memory: report.out_of_memory,
+        limit: report.limit,
         session_id: None,
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
@@ -112,6 +113,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
     let mut notes = Vec::new();
     if report.out_of_memory {
         notes.push("The command ran out of its memory limit.".to_owned());
+    }
+    if let Some(limit) = report.limit {
+        notes.push(format!("(the sandbox ended or refused something: {limit})"));
     }
     if !report.dropped_variables.is_empty() {
         notes.push(format!(

@@ -10,7 +10,7 @@ use interlock_host::{ExecError, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
 use interlock_sessions::{Followed, SessionStatus};
-use interlock_supervisor::{EndedRun, StartedRun};
+use interlock_supervisor::{EndedRun, LimitReached, StartedRun};
 use interlock_transcript::ShownOutput;
 use interlock_wire::node::SystemRunResult;
 use serde::Serialize;
@@ -105,6 +105,8 @@ pub struct RunEndReport {
     pub output: ShownOutput,
     pub rest: OutputRest,
     pub out_of_memory: bool,
+    /// The limit of its sandbox that the run reached.
+    pub limit: Option<LimitReached>,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
     /// `None` where the host does not report it.
@@ -144,6 +146,7 @@ impl RunEndReport {
             output: ended.shown.clone(),
             rest,
             out_of_memory: ended.out_of_memory,
+            limit: ended.limit,
             leftovers: outcome
                 .leftovers
                 .iter()
@@ -183,6 +186,7 @@ impl RunEndReport {
             output,
             rest,
             out_of_memory: standing.out_of_memory,
+            limit: None,
             leftovers: Vec::new(),
             race_free: Some(followed.race_free),
             shield: None,
@@ -233,6 +237,7 @@ impl RunEndReport {
                 OutputRest::None
             },
             out_of_memory: false,
+            limit: None,
             leftovers: Vec::new(),
             race_free: None,
             shield: None,

@@ -1,7 +1,9 @@
 //! Checks of `tools.exec.*` and of the levels that document and config give together.
 
-use interlock_config::{GatewayBind, Host};
+use interlock_config::types::Sandbox;
+use interlock_config::{GatewayBind, Host, LayeredSettings as _, SandboxMode};
 use interlock_host::tool_levels;
+use interlock_plan::SandboxView;
 use interlock_policy::{AgentId, Ask, Security, auto_allow_skills, check_tool, quote};
 use interlock_rules::levels;
 use serde_json::json;
@@ -12,6 +14,7 @@ use super::{AuditSubject, FindingSeverity, SecurityFinding};
 pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
     check_full(subject, findings);
     check_sandbox_host(subject, findings);
+    check_sandboxes(subject, findings);
     check_file_tools(subject, findings);
     check_skills(subject, findings);
 }
@@ -96,7 +99,11 @@ fn names(agents: &[AgentId]) -> String {
 }
 
 fn check_sandbox_host(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
-    if subject.config.tools.exec.host == Some(Host::Sandbox) {
+    let is_off = |settings: &Sandbox| {
+        settings.mode.is_none_or(|mode| mode == SandboxMode::Off) && settings.required != Some(true)
+    };
+    let defaults = &subject.config.agents.defaults.sandbox;
+    if subject.config.tools.exec.host == Some(Host::Sandbox) && is_off(defaults) {
         findings.push(checks::HOST_SANDBOX_DEFAULTS.finding(
             FindingSeverity::Warn,
             "tools.exec.host",
@@ -105,13 +112,52 @@ fn check_sandbox_host(subject: &AuditSubject, findings: &mut Vec<SecurityFinding
         ));
     }
     for (index, agent) in subject.config.agents.list.iter().enumerate() {
-        if agent.tools.exec.host == Some(Host::Sandbox) {
+        let settings = agent.sandbox.over(defaults);
+        if agent.tools.exec.host == Some(Host::Sandbox) && is_off(&settings) {
             let key = format!("agents.list[{index}].tools.exec.host");
             findings.push(checks::HOST_SANDBOX_AGENTS.finding(
                 FindingSeverity::Warn,
                 key.clone(),
                 format!("tools.exec.host of the agent {} is `sandbox`", agent.id),
                 format!("interlock config set {} gateway", quote(&key)),
+            ));
+        }
+    }
+}
+
+/// What weakens a sandbox that is configured.
+fn check_sandboxes(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    let agents = &subject.config.agents;
+    let own = agents
+        .list
+        .iter()
+        .enumerate()
+        .map(|(index, agent)| (format!("agents.list[{index}].sandbox"), &agent.sandbox));
+    let defaults = (
+        "agents.defaults.sandbox".to_owned(),
+        &agents.defaults.sandbox,
+    );
+    for (key, settings) in std::iter::once(defaults).chain(own) {
+        if settings.allow_host_root == Some(true) {
+            findings.push(checks::SANDBOX_HOST_ROOT.finding(
+                FindingSeverity::Warn,
+                format!("{key}.allowHostRoot"),
+                format!("{key}.allowHostRoot is true"),
+                format!(
+                    "interlock config unset {}",
+                    quote(&format!("{key}.allowHostRoot"))
+                ),
+            ));
+        }
+        if settings.view == Some(SandboxView::Host) {
+            findings.push(checks::SANDBOX_VIEW_HOST.finding(
+                FindingSeverity::Info,
+                format!("{key}.view"),
+                format!("{key}.view is `host`"),
+                format!(
+                    "interlock config set {} minimal",
+                    quote(&format!("{key}.view"))
+                ),
             ));
         }
     }

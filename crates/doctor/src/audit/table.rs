@@ -24,9 +24,13 @@ checks! {
     SECURITY_FULL = "tools.exec.security_full_configured",
         "every command of the agent runs, and no approver sees it first";
     HOST_SANDBOX_DEFAULTS = "tools.exec.host_sandbox_no_sandbox_defaults",
-        "this version has no sandbox, so every call is refused until the key names another host";
+        "no sandbox is active, so every call is refused until one is or the key names another host";
     HOST_SANDBOX_AGENTS = "tools.exec.host_sandbox_no_sandbox_agents",
-        "this version has no sandbox, so every call of the agent is refused until the key names another host";
+        "no sandbox is active for the agent, so every call is refused until one is or the key names another host";
+    SANDBOX_HOST_ROOT = "sandbox.allow_host_root",
+        "where ids cannot be mapped, sandboxed runs are root on the host, though without capabilities";
+    SANDBOX_VIEW_HOST = "sandbox.view_host",
+        "sandboxed runs read every file of the host that their user can and that no mask hides";
     FS_TOOLS_DISABLED = "tools.exec.fs_tools_disabled_but_exec_enabled",
         "commands can write the files that the disabled tool could write";
     AUTO_ALLOW_SKILLS = "tools.exec.auto_allow_skills_enabled",

@@ -23,6 +23,7 @@ use rustix::process::{Gid, Pid, Resource, Rlimit, Uid};
 
 use super::streams::Streams;
 use super::{Exit, Usage};
+use crate::sandbox::RunSandbox;
 use crate::shield::RunShield;
 use namespace::Namespace;
 
@@ -45,6 +46,7 @@ pub(super) struct Launch {
     /// A view of the file system that is the run's own.
     pub view: Option<Arc<Namespace>>,
     pub shield: Option<Arc<RunShield>>,
+    pub sandbox: Option<Arc<RunSandbox>>,
     /// The user that the program has, if not the user of this process.
     pub account: Option<Arc<LaunchAccount>>,
     /// The path of the working directory, for a child that sees another view of the file system.
@@ -98,6 +100,8 @@ impl LaunchAccount {
 pub(super) enum ChildProgram {
     /// The file that was opened and checked: no path is looked up again.
     Descriptor(Arc<OwnedFd>),
+    /// What the run's sandbox shows at this path, if it is the file that was opened and checked.
+    Inside { path: CString, file: Arc<OwnedFd> },
     /// Relative to the working directory.
     Path(CString),
 }
@@ -150,7 +154,7 @@ struct Borrowed<'a> {
     /// The stack of the child that an entrant starts, and the number of that child, or 0.
     inner_stack: *mut c_void,
     inner: AtomicI32,
-    /// The error came while a child entered the shield.
+    /// The error came while a child entered the shield or the sandbox.
     is_shields: AtomicBool,
 }
 
@@ -159,6 +163,8 @@ struct Borrowed<'a> {
 pub(super) enum SpawnError {
     /// The shield could not be entered.
     Shield(io::Error),
+    /// The sandbox could not be entered.
+    Sandbox(io::Error),
     Execute(io::Error),
 }
 
@@ -174,7 +180,7 @@ impl From<io::Error> for SpawnError {
 /// it costs does not grow with the memory of this process.
 pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
     let mut stack: Vec<MaybeUninit<u128>> = Vec::new();
-    if launch.shield.is_some() {
+    if launch.is_confined() {
         stack.reserve_exact(STACK / size_of::<u128>());
     }
     let borrowed = Borrowed {
@@ -185,17 +191,13 @@ pub(super) fn spawn(launch: &Launch) -> Result<Pid, SpawnError> {
         inner: AtomicI32::new(0),
         is_shields: AtomicBool::new(false),
     };
-    let first = if launch.shield.is_some() {
-        entrant
-    } else {
-        child
-    };
+    let first = if launch.is_confined() { entrant } else { child };
     let before = SignalMask::block_all()?;
     // SAFETY: both functions take a pointer to this, which lives until the children are over.
     let pid = unsafe { start_child(first, (&raw const borrowed).cast_mut().cast(), 0) };
     before.restore();
     let mut pid = pid?;
-    if launch.shield.is_some() {
+    if launch.is_confined() {
         // The entrant is over; the program is its sibling.
         let _ = reap(pid);
         pid = match Pid::from_raw(borrowed.inner.load(Ordering::Relaxed)) {
@@ -233,7 +235,9 @@ impl Borrowed<'_> {
             0 => io::ErrorKind::Interrupted.into(),
             number => io::Error::from_raw_os_error(number),
         };
-        if self.is_shields.load(Ordering::Relaxed) {
+        if self.is_shields.load(Ordering::Relaxed) && self.launch.sandbox.is_some() {
+            SpawnError::Sandbox(error)
+        } else if self.is_shields.load(Ordering::Relaxed) {
             SpawnError::Shield(error)
         } else {
             SpawnError::Execute(error)
@@ -241,12 +245,19 @@ impl Borrowed<'_> {
     }
 }
 
-/// The first child of a shielded run: enters the namespaces, and starts the program as a child of
+impl Launch {
+    /// The program is started in namespaces.
+    fn is_confined(&self) -> bool {
+        self.shield.is_some() || self.sandbox.is_some()
+    }
+}
+
+/// The first child of a shielded or sandboxed run: enters the namespaces, and starts the program as a child of
 /// its own parent. A process stays in the PID namespace that it was born in, so it takes two.
 extern "C" fn entrant(argument: *mut c_void) -> c_int {
     // SAFETY: `spawn` handed over a pointer to this, which lives until this function is over.
     let borrowed = unsafe { &*argument.cast_const().cast::<Borrowed<'_>>() };
-    match borrowed.shielding(enter_shield(borrowed.launch)) {
+    match borrowed.shielding(enter_namespaces(borrowed.launch)) {
         Ok(()) => {
             let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::SIGCHLD;
             // SAFETY: as of `start_child`: the stack is its own, this process stands still until the
@@ -265,10 +276,7 @@ extern "C" fn entrant(argument: *mut c_void) -> c_int {
 }
 
 /// In the entrant.
-fn enter_shield(launch: &Launch) -> io::Result<()> {
-    let Some(shield) = &launch.shield else {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    };
+fn enter_namespaces(launch: &Launch) -> io::Result<()> {
     if launch.account.is_some() {
         LaunchAccount::regain_root()?;
     }
@@ -280,7 +288,11 @@ fn enter_shield(launch: &Launch) -> io::Result<()> {
     {
         rustix::process::setpgid(None, *leader)?;
     }
-    shield.enter(launch.view.as_ref().map(|view| view.mounts()))?;
+    match (&launch.sandbox, &launch.shield) {
+        (Some(sandbox), _) => sandbox.enter()?,
+        (None, Some(shield)) => shield.enter(launch.view.as_ref().map(|view| view.mounts()))?,
+        (None, None) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
     namespace::enter_directory(&launch.directory, &launch.cwd)
 }
 
@@ -365,18 +377,18 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
         }
         ChildPlace::Foreground { terminal, leader } => {
             // The entrant has joined the group of a leader.
-            if launch.shield.is_none() || leader.is_none() {
+            if !launch.is_confined() || leader.is_none() {
                 rustix::process::setpgid(None, *leader)?;
             }
             // SIGTTOU is still ignored here: a dedicated process ignores it.
             rustix::termios::tcsetpgrp(terminal, rustix::process::getpgrp())?;
         }
     }
-    match (&launch.shield, &launch.view) {
+    match (launch.is_confined(), &launch.view) {
         // The entrant was there already.
-        (Some(_), _) => {}
-        (None, Some(view)) => view.enter(&launch.directory, &launch.cwd)?,
-        (None, None) => rustix::process::fchdir(&launch.cwd)?,
+        (true, _) => {}
+        (false, Some(view)) => view.enter(&launch.directory, &launch.cwd)?,
+        (false, None) => rustix::process::fchdir(&launch.cwd)?,
     }
     rustix::process::umask(Mode::from_raw_mode(UMASK));
     if let Some(current) = launch.open_files {
@@ -397,10 +409,23 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
     if let Some(account) = &launch.account {
         account.become_user()?;
     }
+    let shown;
+    let program = match &launch.program {
+        ChildProgram::Inside { path, file } => {
+            shown = open_shown(path, file)?;
+            Some(&shown)
+        }
+        ChildProgram::Descriptor(file) => Some(&**file),
+        ChildProgram::Path(_) => None,
+    };
+    if let Some(sandbox) = &launch.sandbox {
+        borrowed.shielding(sandbox.become_run())?;
+    }
 
-    let (descriptor, path, flags) = match &launch.program {
-        ChildProgram::Descriptor(file) => (file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH),
-        ChildProgram::Path(path) => (libc::AT_FDCWD, path.as_ptr(), 0),
+    let (descriptor, path, flags) = match (&launch.program, program) {
+        (_, Some(file)) => (file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH),
+        (ChildProgram::Path(path), None) => (libc::AT_FDCWD, path.as_ptr(), 0),
+        (_, None) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
     };
     // SAFETY: `path` is a C string, and both arrays hold pointers to C strings and end in null;
     // all of them outlive the call.
@@ -415,6 +440,18 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
         );
     }
     Err(io::Error::last_os_error())
+}
+
+/// In the child: opens what its view shows at a path, which has to be the file that was checked.
+fn open_shown(path: &CString, checked: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let shown = rustix::fs::open(path.as_c_str(), flags, Mode::empty())?;
+    let (now, before) = (rustix::fs::fstat(&shown)?, rustix::fs::fstat(checked)?);
+    if (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino) {
+        Ok(shown)
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ESTALE))
+    }
 }
 
 /// Raising it needs no privilege. Where it fails, the choice is the kernel's.

@@ -4,12 +4,15 @@ use interlock_approvals::{ApprovalRefusal, DENIAL_TEXT, UnboundRefusal};
 use interlock_checks::{Mistake, Refusal};
 use interlock_command::InputError;
 use interlock_policy::{ToolRefusal, Verdict};
+use interlock_sandbox::SandboxError;
 use interlock_supervisor::ClientError;
 use interlock_supervisor::cgroup::BadCpus;
 
 use crate::local::HostError;
 use crate::prepare::PrepareError;
+use crate::route::RouteRefusal;
 use crate::shield::ShieldMissing;
+use crate::workspace::WorkspaceError;
 
 /// The judge's code for a call that sets a blocked variable.
 const ENV_REJECTED: &str = "env-rejected";
@@ -40,6 +43,12 @@ pub enum ExecError {
     #[error(transparent)]
     Shield(#[from] ShieldMissing),
     #[error(transparent)]
+    Route(#[from] RouteRefusal),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
     Supervisor(#[from] ClientError),
 }
 
@@ -59,6 +68,9 @@ impl ExecError {
             Self::Prepare(error) => error.code(),
             Self::Limits(_) => "LIMITS_INVALID",
             Self::Shield(error) => error.code(),
+            Self::Route(refused) => refused.code(),
+            Self::Sandbox(error) => error.code(),
+            Self::Workspace(error) => error.code(),
             Self::Supervisor(error) => error.code(),
         }
     }
@@ -71,6 +83,13 @@ impl ExecError {
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Shield(missing) => Some(missing.remedy()),
+            Self::Route(refused) => Some(refused.remedy().to_owned()),
+            Self::Sandbox(error) => Some(error.remedy()),
+            Self::Workspace(error) => error.remedy(),
+            Self::Supervisor(error) if error.code() == "SANDBOX_UNAVAILABLE" => Some(
+                "interlock sandbox explain says what this system lacks; the command was not run anywhere"
+                    .to_owned(),
+            ),
             Self::Denied(verdict) if verdict.reason.code == "shield-setuid" => Some(
                 "leave out the program that the shield cannot hold, or have the owner set tools.exec.shield to \"auto\""
                     .to_owned(),

@@ -7,6 +7,7 @@ use interlock_approvals::{
 };
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
+use interlock_sandbox::PreparedSandbox;
 use interlock_store::{
     Approval, ApprovalEnding, Change, ClaimState, Claiming, GrantKey, RecordedOutcome,
     RecordedStatus, StoreError,
@@ -120,7 +121,15 @@ impl LocalHost {
     ) -> Result<Option<&'static str>, ExecError> {
         let scope = self.scope(request.agent)?;
         let path = scope.path(request.caller);
-        let settings = scope.run_settings(request, &path);
+        let session = self.session(&request.session_key())?;
+        let sandbox = self.sandbox_of(request, &scope, &session)?;
+        let mut settings = scope.run_settings(request, &path);
+        if let Some(sandbox) = &sandbox {
+            settings = settings.inside(sandbox, scope.sandbox_timeout(request));
+        }
+        let cwd = sandbox
+            .as_ref()
+            .map_or(&request.cwd, |sandbox| &sandbox.host_cwd);
         let mut env = environment(&settings)?;
         // Where programs are looked up is the host's business, and part of the check for drift.
         env.insert(
@@ -138,8 +147,9 @@ impl LocalHost {
                 plan.session_key.as_deref() != request.session_key,
             ),
             ("the command", plan.command != command_text(&request.source)),
-            ("the working directory", plan.cwd.requested != request.cwd),
+            ("the working directory", plan.cwd.requested != *cwd),
             ("the environment", plan.env != env),
+            ("the sandbox", !is_same_sandbox(plan, sandbox.as_ref())),
             ("the terminal", plan.pty != request.pty),
             ("the standard input", plan.stdin != request.stdin),
             (
@@ -215,7 +225,14 @@ impl JudgedRequest<'_> {
         check_marks(plan, &self.path).map_err(|found| drift(&found))?;
         self.check_lookups(plan, request)?;
         check_contents(plan).map_err(|found| drift(&found))?;
+        if !is_same_sandbox(plan, self.sandbox.as_ref()) {
+            return Err(stricter("the run would be in another sandbox now").into());
+        }
         let exec = self.scope.exec();
+        if plan.sandbox.is_some() {
+            let bound = check_bound(&verdict.binding, exec);
+            return bound.map_err(|refusal| stricter(&refusal.to_string()).into());
+        }
         let shield = plan_shield(exec, verdict.shield);
         let shield = shield.map_err(|missing| stricter(&missing.to_string()))?;
         if shield.is_shielded() && !plan.shield.is_shielded() {
@@ -237,7 +254,7 @@ impl JudgedRequest<'_> {
             },
             ..verdict.clone()
         };
-        let settings = self.scope.run_settings(request, &self.path);
+        let settings = self.run_settings(request);
         let analysis = &self.evaluation.analysis;
         let look = || look_up(analysis, &asked, &settings);
         let fresh = match self.scope.as_run_account(look)? {
@@ -297,6 +314,19 @@ pub(crate) fn use_grant(
         approval.session_key,
     )?;
     Ok(Some((ticket, claim)))
+}
+
+/// Whether a request would be confined as a plan is: in the same scope, which stands for workspace and
+/// settings, and by the same user.
+fn is_same_sandbox(plan: &RunPlan, now: Option<&PreparedSandbox>) -> bool {
+    match (&plan.sandbox, now) {
+        (None, None) => true,
+        (Some(before), Some(now)) => {
+            let now = &now.plan;
+            (&before.scope_id, before.user, before.limits) == (&now.scope_id, now.user, now.limits)
+        }
+        _ => false,
+    }
 }
 
 /// All that the plan holds on to, as it is now.

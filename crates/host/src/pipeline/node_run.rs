@@ -312,6 +312,10 @@ impl LocalHost {
         request: &ExecRequest<'a>,
     ) -> Result<JudgedRequest<'a>, ExecError> {
         let judged = self.judge(request)?;
+        if judged.sandbox.is_some() {
+            let why = "runs that a gateway forwards are not sandboxed in this version";
+            return Err(HostError::SandboxUnavailable(why.to_owned()).into());
+        }
         let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
         if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
             let own = self.judge(&ExecRequest {

@@ -9,7 +9,7 @@ use interlock_policy::AgentId;
 use interlock_supervisor::SupervisorClient;
 
 use crate::caller_context::CallerContext;
-use crate::exec::{ExecError, ExecRequest, Running, Yield};
+use crate::exec::{ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use crate::local::{HostError, LocalHost};
 
 /// An allowed plan runs until so long after the time for a decision was over. No caller expects a
@@ -109,6 +109,7 @@ impl LocalHost {
             show_chars: None,
             requester: &approval.request.requester,
             runs_later: true,
+            place: RequestedPlace::default(),
         };
         let announced = supervisor.announce(&plan);
         self.run_stored(&approval, plan, &request, (supervisor, announced))

@@ -12,7 +12,7 @@ use interlock_approvals::{
 };
 use interlock_command::Source;
 use interlock_command::display::Secrets;
-use interlock_host::{Exec, ExecRequest, LocalHost, OpenOptions, Yield};
+use interlock_host::{Exec, ExecRequest, LocalHost, OpenOptions, RequestedPlace, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Fallback};
 use interlock_store::{ApprovalRequest, CreatedApproval};
@@ -64,6 +64,7 @@ impl World {
             show_chars: None,
             requester: "connection 7",
             runs_later: false,
+            place: RequestedPlace::default(),
         }
     }
 
@@ -126,6 +127,7 @@ fn only_what_was_asked_so_is_left_to_a_later_process() {
     let request = ExecRequest {
         env: BTreeMap::from([("MARK".to_owned(), "kept".to_owned())]),
         runs_later: true,
+        place: RequestedPlace::default(),
         ..world.request("touch later")
     };
     let outcome = world.host.exec(&request, &world.supervisor()).unwrap();

@@ -74,6 +74,8 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
+        sandbox: None,
+        path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
 }
@@ -231,6 +233,8 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
         stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
+        sandbox: None,
+        path_prepend: &[],
     };
     prepare(&allowed.analysis, &allowed.verdict, &settings)
 }

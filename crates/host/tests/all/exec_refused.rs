@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use interlock_command::Source;
-use interlock_host::{ExecError, ExecRequest, LocalHost, OpenOptions, Yield};
+use interlock_host::{ExecError, ExecRequest, LocalHost, OpenOptions, RequestedPlace, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, Preset, Security};
 use interlock_supervisor::{SupervisorClient, SupervisorPaths};
@@ -65,6 +65,7 @@ impl World {
             show_chars: None,
             requester: "test",
             runs_later: false,
+            place: RequestedPlace::default(),
         };
         let supervisor = SupervisorClient::new(SupervisorPaths::new(self.host.state_dir()), "none");
         let error: ExecError = self.host.exec(&request, &supervisor).unwrap_err();

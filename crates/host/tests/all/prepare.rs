@@ -52,6 +52,8 @@ fn plan(text: &str, security: Security) -> RunPlan {
         stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
+        sandbox: None,
+        path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
 }

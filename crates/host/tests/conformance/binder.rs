@@ -64,6 +64,8 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
         stdin: PlanStdin::Null,
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
+        sandbox: None,
+        path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).ok()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
-use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, Yield};
+use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, RequestedPlace, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, DenyRule, Security};
 use interlock_rules::GatewayLayer;
@@ -67,6 +67,7 @@ impl CommandCall {
             show_chars: Some(0),
             requester: REQUESTER,
             runs_later: false,
+            place: RequestedPlace::default(),
         }
     }
 }
@@ -121,6 +122,9 @@ pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
         | ExecError::Input(_)
         | ExecError::Limits(_)
         | ExecError::Shield(_)
+        | ExecError::Route(_)
+        | ExecError::Sandbox(_)
+        | ExecError::Workspace(_)
         | ExecError::Prepare(_) => {}
         ExecError::Host(_)
         | ExecError::Tool(_)

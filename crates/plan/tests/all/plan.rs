@@ -65,6 +65,7 @@ fn plan(pinned: PinnedFile) -> RunPlan {
         timeout_ms: None,
         race_freedom: None,
         shield: PlanShield::User,
+        sandbox: None,
     }
 }
 

@@ -52,6 +52,12 @@ pub(super) fn number(directory: &Path, file: &str, word: &str) -> Option<u64> {
     })
 }
 
+/// The number that is all of a file.
+pub(super) fn single_number(directory: &Path, file: &str) -> Option<u64> {
+    let text = fs::read_to_string(directory.join(file)).ok()?;
+    text.trim().parse().ok()
+}
+
 /// The processes of a group and of all groups below it. A group that is not there has none.
 /// Processes of other PID namespaces, which have no number here, are left out.
 pub(super) fn members(directory: &Path) -> Result<Vec<i32>, GroupError> {

@@ -222,6 +222,22 @@ impl Group {
         files::number(&self.directory_of(controller).ok()?, "pids.events", "max")
     }
 
+    /// The most memory that the group had. `None` where the kernel does not say.
+    pub fn memory_peak(&self) -> Option<u64> {
+        let controller = self.hierarchies.controller(RunLimit::Memory).ok()?;
+        let file = match controller {
+            Controller::V2 => "memory.peak",
+            Controller::V1(_) => "memory.max_usage_in_bytes",
+        };
+        files::single_number(&self.directory_of(controller).ok()?, file)
+    }
+
+    /// The most processes and threads that the group had. `None` where the kernel does not say.
+    pub fn pids_peak(&self) -> Option<u64> {
+        let controller = self.hierarchies.controller(RunLimit::Pids).ok()?;
+        files::single_number(&self.directory_of(controller).ok()?, "pids.peak")
+    }
+
     /// In how many periods of 100 ms the group used up its processor time. `None` where the kernel
     /// does not count them.
     pub fn cpu_throttled(&self) -> Option<u64> {

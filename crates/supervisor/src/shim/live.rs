@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_engine::{Leftover, Run, RunOutcome, RunStatus};
+use interlock_engine::{Leftover, Run, RunOutcome, RunStatus, Signal};
 use interlock_transcript::screen::Screen;
 use interlock_transcript::{
     SessionOutcome, SessionRecord, Totals, TranscriptLimits, TranscriptStatus, TranscriptWriter,
@@ -21,7 +21,9 @@ use rustix::event::EventfdFlags;
 use super::conversation::{Reserve, SEND_TIME};
 use crate::cgroup::Group;
 use crate::frame;
-use crate::message::{EndedRun, Manner, SessionStanding, StartedRun, SupervisorRefusal, Waited};
+use crate::message::{
+    EndedRun, LimitReached, Manner, SessionStanding, StartedRun, SupervisorRefusal, Waited,
+};
 
 pub(super) use sink::Sink;
 
@@ -32,6 +34,7 @@ pub(super) struct Live {
     directory: PathBuf,
     manner: Manner,
     group: Option<Group>,
+    time_limit_ms: Option<u64>,
     reserve: Option<Reserve>,
     run: OnceLock<Run>,
     state: Mutex<LiveState>,
@@ -72,12 +75,15 @@ struct LiveState {
     abandoned: bool,
     /// How many are being answered.
     busy: usize,
+    /// The run wrote more than it may, and is being ended.
+    wrote_too_much: bool,
 }
 
 struct LiveEnd {
     outcome: RunOutcome,
     totals: Totals,
     fault: Option<String>,
+    limit: Option<LimitReached>,
 }
 
 impl Live {
@@ -86,7 +92,7 @@ impl Live {
         mut transcript: TranscriptWriter,
         screen: Option<Screen>,
         manner: Manner,
-        group: Option<Group>,
+        (group, time_limit_ms): (Option<Group>, Option<u64>),
     ) -> io::Result<Arc<Self>> {
         let started_ms = now_ms();
         transcript.set_started(started_ms);
@@ -96,6 +102,7 @@ impl Live {
             directory,
             manner,
             group,
+            time_limit_ms,
             reserve,
             run: OnceLock::new(),
             state: Mutex::new(LiveState {
@@ -121,6 +128,9 @@ impl Live {
     ) {
         let _ = self.run.set(run);
         let mut state = self.state();
+        if state.wrote_too_much {
+            self.run().request_end(Signal::KILL);
+        }
         state.record = Some(record);
         state.orderer = Some(orderer);
         if self.manner.wait_ms == Some(0) {

@@ -7,7 +7,7 @@
 //!
 //! It has one run at a time. It takes another one only of the same agent, and only if the last left
 //! nothing behind that a new process would not have: no process, no conversation, no terminal, no
-//! limits, and nothing that the run has set on this process itself.
+//! limits, no sandbox, and nothing that the run has set on this process itself.
 
 mod confinement;
 mod conversation;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use interlock_engine::{
     AuthorizationKey, Leftovers, OpenedPlan, Settings, Signal, StartError, tree,
 };
-use interlock_plan::{PlanStdin, RunPlan};
+use interlock_plan::{PlanShield, PlanStdin, RunPlan};
 use interlock_transcript::{
     SessionRecord, TranscriptError, TranscriptLimits, TranscriptWriter, screen,
 };
@@ -218,7 +218,9 @@ fn is_as_new(live: &Live, over: &RunRemains, confinement: &Confinement) -> bool 
     over.survivors == 0
         && over.left_alone.is_empty()
         && live.is_quiet()
-        && live.record().is_some_and(|record| !record.pty)
+        && live
+            .record()
+            .is_some_and(|record| !record.pty && record.shield != Some(PlanShield::Sandbox))
         && confinement.is_unlimited()
         && !confinement.was_left()
         && tree::renew_process()
@@ -292,11 +294,20 @@ fn carry_out(
         let message = "another process has altered the process of the run";
         return Err(SupervisorRefusal::new(ALTERED, message));
     }
-    confinement.limit(birth, manner.limits)?;
+    let limited = confinement.limit(birth, manner.limits);
+    if !is_limited_otherwise(&plan, manner.limits) {
+        limited?;
+    }
     let group = confinement.group.clone();
     let directory = birth.place.session(&name);
-    let live = Live::new(directory, transcript, screen, manner.clone(), group)
-        .map_err(|error| SupervisorRefusal::new("START_FAILED", error.to_string()))?;
+    let live = Live::new(
+        directory,
+        transcript,
+        screen,
+        manner.clone(),
+        (group, plan.timeout_ms),
+    )
+    .map_err(|error| SupervisorRefusal::new("START_FAILED", error.to_string()))?;
     let settings = Settings {
         grace: Duration::from_millis(manner.grace_ms),
         leftovers: manner.leftovers,
@@ -341,6 +352,16 @@ fn carry_out(
         tell_begun(birth, record);
     });
     Ok(live)
+}
+
+/// Whether a sandbox keeps these limits without a control group: that of processes it counts by itself.
+fn is_limited_otherwise(plan: &RunPlan, limits: RunLimits) -> bool {
+    let only_processes = RunLimits {
+        pids: limits.pids,
+        ..RunLimits::default()
+    };
+    let own = plan.sandbox.as_ref().and_then(|own| own.limits.pids);
+    own.is_some() && own == limits.pids && limits == only_processes
 }
 
 fn is_writable(plan: &RunPlan) -> bool {

@@ -8,7 +8,9 @@ use interlock_approvals::{ApprovalRefusal, PendingApproval, RemoteApproval, Remo
 use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
-use interlock_host::{EndListener, ExecError, HostError, SessionValues, route};
+use interlock_host::{
+    EndListener, ExecError, HostError, RouteFacts, SessionValues, route, standing_of,
+};
 use interlock_policy::Security;
 use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_wire::approval::{
@@ -275,7 +277,14 @@ impl NodeRun {
             return stricter("the agent may not run commands any more");
         }
         let exec = config.config().exec_for(agent.as_str());
-        if let Err(refused) = route(Some(Host::Node), session.host.or(exec.host)) {
+        let sandbox = standing_of(config.config(), agent.as_str(), &self.call.session_key);
+        let routed = route(RouteFacts {
+            asked: Some(Host::Node),
+            session: session.host,
+            exec: &exec,
+            sandbox: &sandbox,
+        });
+        if let Err(refused) = routed {
             return stricter(&refused.to_string());
         }
         let own = config.config().agent(agent.as_str());

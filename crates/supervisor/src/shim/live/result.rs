@@ -74,6 +74,7 @@ impl LiveState {
             shown: ShownOutput::default(),
             out_of_memory: record.is_some_and(|record| record.out_of_memory),
             fault: end.fault.clone(),
+            limit: end.limit,
         })
     }
 }

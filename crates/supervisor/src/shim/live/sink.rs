@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, PoisonError};
 
-use interlock_engine::{Leftover, OutputSink, RunOutcome, StreamKind};
+use interlock_engine::{Leftover, OutputSink, RunOutcome, RunStatus, Signal, StreamKind};
+use interlock_plan::PlanShield;
 use interlock_transcript::ChunkStream;
 
-use super::{Live, LiveEnd, SMALL};
-use crate::message::EndedRun;
+use super::{Live, LiveEnd, LiveState, SMALL};
+use crate::cgroup::Group;
+use crate::message::{EndedRun, LimitReached, SandboxLimit};
 
 /// Hands the output of the run to the session.
 pub(in crate::shim) struct Sink(pub Arc<Live>);
@@ -14,6 +16,7 @@ pub(in crate::shim) struct Sink(pub Arc<Live>);
 impl OutputSink for Sink {
     fn output(&self, stream: StreamKind, bytes: &[u8]) {
         let mut state = self.0.state();
+        let bytes = self.0.within_output_limit(&mut state, bytes);
         let stream = match stream {
             StreamKind::Stdout => ChunkStream::Stdout,
             StreamKind::Stderr => ChunkStream::Stderr,
@@ -60,10 +63,12 @@ impl OutputSink for Sink {
         let Some(transcript) = &state.transcript else {
             return;
         };
+        let limit = self.0.limit_reached(&state, outcome);
         state.end = Some(LiveEnd {
             outcome: outcome.clone(),
             totals: transcript.totals(),
             fault: transcript.fault().map(|fault| fault.reason.clone()),
+            limit,
         });
         let small = self.0.small_result(&mut state);
         let is_whole = |ended: &EndedRun| ended.shown.omitted_bytes == 0;
@@ -83,5 +88,66 @@ impl OutputSink for Sink {
     fn gone(&self, survivors: &[Leftover]) {
         self.0.state().survivors = Some(survivors.to_vec());
         self.0.wake();
+    }
+}
+
+impl Live {
+    /// As much of what a run wrote as it may write. One that wrote more is ended.
+    fn within_output_limit<'b>(&self, state: &mut LiveState, bytes: &'b [u8]) -> &'b [u8] {
+        let Some(most) = self.manner.max_output_bytes else {
+            return bytes;
+        };
+        let left = usize::try_from(most.saturating_sub(state.total_bytes)).unwrap_or(usize::MAX);
+        if bytes.len() <= left {
+            return bytes;
+        }
+        if !state.wrote_too_much {
+            state.wrote_too_much = true;
+            // Not yet known where the run is only just started: then its beginning ends it.
+            if let Some(run) = self.run.get() {
+                run.request_end(Signal::KILL);
+            }
+        }
+        bytes.get(..left).unwrap_or(bytes)
+    }
+
+    /// The limit that a sandboxed run reached, if it did.
+    fn limit_reached(&self, state: &LiveState, outcome: &RunOutcome) -> Option<LimitReached> {
+        let record = state.record.as_ref()?;
+        if record.shield != Some(PlanShield::Sandbox) {
+            return None;
+        }
+        let limits = &self.manner.limits;
+        let group = self.group.as_ref();
+        if let (true, Some(bound)) = (state.wrote_too_much, self.manner.max_output_bytes) {
+            return Some(LimitReached {
+                limit: SandboxLimit::Output,
+                bound,
+                peak: Some(state.total_bytes),
+            });
+        }
+        if let (true, Some(bound)) = (record.out_of_memory, limits.memory_bytes) {
+            return Some(LimitReached {
+                limit: SandboxLimit::Memory,
+                bound,
+                peak: group.and_then(Group::memory_peak),
+            });
+        }
+        let refused = group.and_then(Group::pids_refused);
+        if let (Some(1..), Some(bound)) = (refused, limits.pids) {
+            return Some(LimitReached {
+                limit: SandboxLimit::Pids,
+                bound,
+                peak: group.and_then(Group::pids_peak),
+            });
+        }
+        (outcome.status == RunStatus::TimedOut).then(|| {
+            let took = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
+            LimitReached {
+                limit: SandboxLimit::Time,
+                bound: self.time_limit_ms.unwrap_or(took),
+                peak: Some(took),
+            }
+        })
     }
 }

@@ -1,0 +1,79 @@
+//! `interlock sandbox`.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum SandboxCommand {
+    /// Say whether runs of a conversation are sandboxed, why, and what they see
+    #[command(after_help = "\
+Examples:
+  interlock sandbox explain
+  interlock sandbox explain --agent ops --session agent:ops:chat --verify
+
+With --verify a probe runs inside and fails (exit code 1) if a promise does not hold.")]
+    Explain(SandboxExplainArguments),
+    /// List the scopes that have directories of their own
+    #[command(after_help = "Example:\n  interlock sandbox list")]
+    List(SandboxListArguments),
+    /// Remove scopes, so that the next run starts with empty directories
+    #[command(after_help = "\
+Examples:
+  interlock sandbox recreate --agent ops
+  interlock sandbox recreate --all
+
+A scope in which something runs stays.")]
+    Recreate(SandboxRecreateArguments),
+    /// Remove scopes that are idle or old, as agents.defaults.sandbox.prune says
+    #[command(after_help = "Example:\n  interlock sandbox prune")]
+    Prune(SandboxPruneArguments),
+}
+
+impl SandboxCommand {
+    pub fn wants_json(&self) -> bool {
+        match self {
+            Self::Explain(explain) => explain.json,
+            Self::List(list) => list.json,
+            Self::Recreate(_) | Self::Prune(_) => false,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxExplainArguments {
+    /// The agent
+    #[arg(long, default_value = "main", value_name = "AGENT")]
+    pub agent: String,
+    /// The conversation [default: agent:AGENT:main]
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Run a probe inside, and fail if a promise does not hold
+    #[arg(long)]
+    pub verify: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxListArguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct SandboxRecreateArguments {
+    /// Every scope
+    #[arg(long)]
+    pub all: bool,
+    /// The scopes of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// The scope of this conversation
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxPruneArguments {}

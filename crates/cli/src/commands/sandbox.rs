@@ -1,0 +1,150 @@
+//! `interlock sandbox`, and the hidden command that becomes the init of a sandbox.
+
+mod explain;
+
+use std::process::ExitCode;
+use std::time::{Duration, UNIX_EPOCH};
+
+use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArguments};
+use interlock_client::open;
+use interlock_console::{CommandOutcome, Failure, output};
+use interlock_engine::sandbox::{INIT_COMMAND, become_sandbox_init};
+use interlock_sandbox::{ScopeRecord, ScopeStore};
+use serde_json::json;
+
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// What the config takes for `prune` where it says nothing.
+const IDLE_HOURS: u32 = 24;
+const MAX_AGE_DAYS: u32 = 7;
+
+/// The hidden command. `None` where something else was asked for. Only the process of a run calls it; it
+/// reads no config and no policy.
+pub fn become_init() -> Option<ExitCode> {
+    if std::env::args_os().nth(1)? != INIT_COMMAND {
+        return None;
+    }
+    let code = become_sandbox_init();
+    Some(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
+    match command {
+        SandboxCommand::Explain(arguments) => explain::run(state, arguments),
+        SandboxCommand::List(arguments) => list(state, arguments.json),
+        SandboxCommand::Recreate(arguments) => recreate(state, arguments),
+        SandboxCommand::Prune(_) => prune(state),
+    }
+}
+
+fn list(state: &StateArguments, json: bool) -> CommandOutcome {
+    let host = open(state)?;
+    let store = ScopeStore::new(host.state_dir());
+    let (scopes, unusable) = store.list();
+    let used_ms = |scope: &ScopeRecord| {
+        let used = store.last_used(&scope.id)?;
+        let since = used.duration_since(UNIX_EPOCH).ok()?;
+        u64::try_from(since.as_millis()).ok()
+    };
+    if json {
+        let rows: Vec<_> = scopes
+            .iter()
+            .map(|scope| {
+                let mut row = json!(scope);
+                row["lastUsedMs"] = json!(used_ms(scope));
+                row["directory"] = json!(store.directory(&scope.id));
+                row
+            })
+            .collect();
+        let unusable: Vec<_> = unusable
+            .iter()
+            .map(|scope| json!({ "id": scope.id, "problem": scope.why }))
+            .collect();
+        output::print_json(&json!({ "scopes": rows, "unusable": unusable }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if scopes.is_empty() {
+        output::print("no sandbox has directories of its own\n");
+    }
+    let rows: Vec<Vec<String>> = scopes
+        .iter()
+        .map(|scope| {
+            vec![
+                scope.id.clone(),
+                output::line(&scope.scope),
+                output::line(&scope.workspace),
+            ]
+        })
+        .collect();
+    output::print(&output::table(&rows, ""));
+    for scope in unusable {
+        output::note(&format!(
+            "interlock: {} cannot be read: {}",
+            output::line(&scope.id),
+            scope.why
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn recreate(state: &StateArguments, arguments: &SandboxRecreateArguments) -> CommandOutcome {
+    let host = open(state)?;
+    let store = ScopeStore::new(host.state_dir());
+    let (scopes, unusable) = store.list();
+    let is_meant = |scope: &ScopeRecord| {
+        arguments.all
+            || arguments
+                .agent
+                .as_ref()
+                .is_some_and(|agent| scope.agent.eq_ignore_ascii_case(agent))
+            || (arguments.session.is_some() && scope.session_key == arguments.session)
+    };
+    let mut ids: Vec<String> = scopes
+        .iter()
+        .filter(|scope| is_meant(scope))
+        .map(|scope| scope.id.clone())
+        .collect();
+    if arguments.all {
+        ids.extend(unusable.into_iter().map(|scope| scope.id));
+    }
+    remove(&store, &ids)
+}
+
+fn prune(state: &StateArguments) -> CommandOutcome {
+    let host = open(state)?;
+    let config = host.config()?;
+    let settings = &config.config().agents.defaults.sandbox.prune;
+    let count = |set: Option<u64>, usual: u32| {
+        set.map_or(usual, |set| u32::try_from(set).unwrap_or(u32::MAX))
+    };
+    let idle = HOUR * count(settings.idle_hours, IDLE_HOURS);
+    let age = DAY * count(settings.max_age_days, MAX_AGE_DAYS);
+    let store = ScopeStore::new(host.state_dir());
+    let (scopes, _) = store.list();
+    let due = scopes.iter().filter(|scope| store.is_due(scope, idle, age));
+    let ids: Vec<String> = due.map(|scope| scope.id.clone()).collect();
+    remove(&store, &ids)
+}
+
+fn remove(store: &ScopeStore, ids: &[String]) -> CommandOutcome {
+    let (mut removed, mut busy) = (0_usize, 0_usize);
+    for id in ids {
+        let is_removed = store.remove(id).map_err(|error| {
+            Failure::refused("SANDBOX_SCOPE", format!("{id} cannot be removed: {error}"))
+        })?;
+        if is_removed {
+            removed += 1;
+        } else {
+            busy += 1;
+        }
+    }
+    output::print(&format!("removed {removed}\n"));
+    if busy > 0 {
+        output::note(&format!(
+            "interlock: {busy} stay, because something runs in them"
+        ));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}

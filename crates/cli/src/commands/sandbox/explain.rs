@@ -1,0 +1,268 @@
+//! `interlock sandbox explain`: whether runs of a conversation are sandboxed, why, and what they see.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use interlock_approvals::{process_name, usual_session_key};
+use interlock_arguments::{SandboxExplainArguments, StateArguments};
+use interlock_client::{caller_context, known_agent, open, supervisor};
+use interlock_command::Source;
+use interlock_console::{CommandOutcome, Failure, output};
+use interlock_engine::RunStatus;
+use interlock_engine::sandbox::{filter_reasons, try_sandbox};
+use interlock_host::{
+    EndListener, Exec, ExecRequest, LocalHost, RequestedPlace, Running, SandboxCaller,
+    SandboxStanding, Yield,
+};
+use interlock_plan::{PlanStdin, SandboxMount, SandboxPlan};
+use interlock_policy::AgentId;
+use interlock_sandbox::{PreparedSandbox, probe_script};
+use interlock_supervisor::Waited;
+use serde_json::json;
+
+/// A probe that takes longer is ended.
+const PROBE_SECONDS: u64 = 60;
+
+pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -> CommandOutcome {
+    let host = open(state)?;
+    let agent = known_agent(&host, &arguments.agent)?;
+    let session_key = match &arguments.session {
+        Some(key) => key.clone(),
+        None => usual_session_key(agent.as_str()),
+    };
+    let scope = host.scope(&agent)?;
+    let standing = host.sandbox_standing(&scope, &agent, &session_key);
+    let settings = match &standing {
+        SandboxStanding::Off(why) => {
+            if arguments.verify {
+                let message = format!("{session_key} is not sandboxed: {why}");
+                let hint =
+                    state.in_command("interlock config set agents.defaults.sandbox.mode all");
+                return Err(Failure::refused("SANDBOX_UNAVAILABLE", message).with_hint(hint));
+            }
+            if arguments.json {
+                output::print_json(&json!({ "sandboxed": false, "why": why }));
+            } else {
+                output::print(&format!(
+                    "{} is not sandboxed: {why}\n",
+                    output::line(&session_key)
+                ));
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        SandboxStanding::Active(settings) => settings,
+    };
+    let directory = std::env::current_dir()
+        .map_err(|error| Failure::refused("WORKDIR_UNUSABLE", error.to_string()))?;
+    let caller = caller_context(&directory);
+    let asked = SandboxCaller {
+        agent: &agent,
+        session_key: &session_key,
+        caller: &caller,
+        cwd: None,
+    };
+    let prepared = host
+        .prepare_sandbox_of(&scope, settings, asked)
+        .map_err(|error| Failure::Exec {
+            hint: error.remedy(),
+            error: Box::new(error),
+        })?;
+    let verified = if arguments.verify {
+        Some(verify(&host, &agent, &session_key, &prepared)?)
+    } else {
+        None
+    };
+    let is_required = settings.required == Some(true);
+    let probe = match try_sandbox(&prepared.plan) {
+        Ok(()) => "works".to_owned(),
+        Err(why) => why,
+    };
+    if arguments.json {
+        let mut value = json!({
+            "sandboxed": true,
+            "required": is_required,
+            "sandbox": prepared.plan,
+            "network": "none",
+            "probe": probe,
+            "refusedCalls": filter_reasons(),
+        });
+        if let Some(verified) = &verified {
+            value["verified"] = json!({ "holds": verified.holds, "tests": verified.lines });
+        }
+        output::print_json(&value);
+    } else {
+        output::print(&text(&session_key, is_required, &prepared.plan));
+        output::print(&format!("\nprobe: {}\n", output::line(&probe)));
+        output::print("system calls that are refused:\n");
+        for reason in filter_reasons() {
+            output::print(&format!("  {reason}\n"));
+        }
+        for line in verified.iter().flat_map(|verified| &verified.lines) {
+            output::print(&format!("  {}\n", output::line(line)));
+        }
+    }
+    let holds = probe == "works" && verified.is_none_or(|verified| verified.holds);
+    Ok(if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The value, for people.
+fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
+    let leave = if is_required {
+        "no run leaves it (required)"
+    } else {
+        "a configured tools.exec.host places runs outside of it"
+    };
+    let user = plan.user;
+    let mut text = format!(
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n",
+        output::line(session_key),
+        output::line(&plan.scope),
+        plan.scope_id,
+        plan.backend,
+        plan.view,
+        output::line(&plan.workspace),
+        plan.workspace_access,
+        user.uid,
+        user.host_uid,
+        plan.unix_sockets,
+    );
+    let limits = &plan.limits;
+    let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
+    text.push_str(&format!(
+        "limits     memory {}, pids {}, cpus {}/1000, output {}, each private file system {} bytes\n\nwhat a run sees, in the order in which it is mounted\n",
+        shown(limits.memory_bytes),
+        shown(limits.pids),
+        shown(limits.milli_cpus),
+        shown(limits.output_bytes),
+        limits.tmp_bytes,
+    ));
+    let rows: Vec<Vec<String>> = plan.mounts.iter().map(row).collect();
+    text.push_str(&output::table(&rows, "  "));
+    text
+}
+
+fn row(mount: &SandboxMount) -> Vec<String> {
+    let (how, reason) = match mount {
+        SandboxMount::Bind {
+            access,
+            source,
+            target,
+            reason,
+            ..
+        } => {
+            let from = if source == target {
+                String::new()
+            } else {
+                format!("; {source} on the host")
+            };
+            (access.as_str(), format!("{reason}{from}"))
+        }
+        SandboxMount::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
+        SandboxMount::Hold { access, reason, .. } => match access {
+            interlock_plan::MountAccess::Ro => ("protected", reason.clone()),
+            interlock_plan::MountAccess::Rw => ("held", reason.clone()),
+        },
+        SandboxMount::Cover { reason, .. } => ("hidden", reason.clone()),
+        SandboxMount::Memory { reason, .. } => ("memory", reason.clone()),
+        SandboxMount::Link { to, .. } => ("link", format!("to {to}")),
+        SandboxMount::Processes => (
+            "own",
+            "its own processes; paths that reach the system are closed".to_owned(),
+        ),
+        SandboxMount::Devices => (
+            "own",
+            "null zero full random urandom tty, own terminals".to_owned(),
+        ),
+    };
+    vec![
+        output::line(mount.target()),
+        how.to_owned(),
+        output::line(&reason),
+    ]
+}
+
+/// What a probe found.
+struct ProbeReport {
+    holds: bool,
+    lines: Vec<String>,
+}
+
+/// Runs the probe as any other run of the conversation.
+fn verify(
+    host: &LocalHost,
+    agent: &AgentId,
+    session_key: &str,
+    prepared: &PreparedSandbox,
+) -> Result<ProbeReport, Failure> {
+    let state_dir = host.state_dir().display().to_string();
+    let script = probe_script(&prepared.plan, &state_dir);
+    let client = supervisor(host)?;
+    let cwd = prepared.host_cwd.clone();
+    let caller = caller_context(Path::new(&prepared.plan.workspace));
+    let base_env = BTreeMap::new();
+    let request = ExecRequest {
+        agent,
+        config: None,
+        caller: &caller,
+        source: Source::Text(script),
+        cwd,
+        env: BTreeMap::new(),
+        ask: None,
+        gateway: None,
+        timeout_seconds: Some(PROBE_SECONDS),
+        base_env: &base_env,
+        session_key: Some(session_key),
+        pty: None,
+        stdin: PlanStdin::Null,
+        yields: Yield::Never,
+        show_chars: None,
+        requester: process_name(),
+        runs_later: false,
+        place: RequestedPlace {
+            host: None,
+            needs_sandbox: true,
+        },
+    };
+    let begun = host
+        .exec(&request, &client)
+        .map_err(|error| Failure::Exec {
+            hint: error.remedy(),
+            error: Box::new(error),
+        })?;
+    let Exec::Started(running) = begun else {
+        let message = "the policy inside asks an approver about every run, also about the probe";
+        return Err(Failure::refused("SANDBOX_NOT_VERIFIED", message));
+    };
+    let Running {
+        conversation,
+        ticket,
+    } = *running;
+    let waited = conversation.wait();
+    let session = conversation.started().session.name.clone();
+    let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
+    recorded?;
+    let ended = match waited {
+        Ok(Waited::Ended(ended)) => ended,
+        Ok(Waited::Yielded) => {
+            let message = "the probe did not end";
+            return Err(Failure::refused("SANDBOX_NOT_VERIFIED", message));
+        }
+        Err(error) => {
+            return Err(Failure::Exec {
+                error: Box::new(error.into()),
+                hint: None,
+            });
+        }
+    };
+    let lines: Vec<String> = ended.shown.text.lines().map(str::to_owned).collect();
+    let holds = ended.outcome.status == RunStatus::Exited(0)
+        && !lines.is_empty()
+        && lines.iter().all(|line| line.starts_with("ok "));
+    let _ = conversation.taken();
+    Ok(ProbeReport { holds, lines })
+}

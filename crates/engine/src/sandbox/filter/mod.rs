@@ -1,0 +1,38 @@
+//! The filter of system calls that every process of a sandbox carries, from its first instruction to
+//! its end. [`table`] says what becomes of each call and why; [`assembler`] makes a program of it.
+
+mod assembler;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use interlock_plan::UnixSockets;
+
+pub(crate) use assembler::FilterInstruction;
+use assembler::{FilterTarget, assemble};
+
+#[cfg(target_arch = "x86_64")]
+const TARGET: Option<FilterTarget> = Some(FilterTarget {
+    architecture: 0xc000_003e,
+    has_x32: true,
+});
+#[cfg(target_arch = "aarch64")]
+const TARGET: Option<FilterTarget> = Some(FilterTarget {
+    architecture: 0xc000_00b7,
+    has_x32: false,
+});
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const TARGET: Option<FilterTarget> = None;
+
+/// Why calls are refused, one reason for each group of them; for `interlock sandbox explain`.
+pub(crate) fn refusal_reasons() -> Vec<&'static str> {
+    let mut reasons: Vec<&str> = table::REFUSED.iter().map(|row| row.reason).collect();
+    reasons.dedup();
+    reasons
+}
+
+/// The program, ready for the kernel. `None` on an architecture without a table: then there is no
+/// sandbox.
+pub(crate) fn program(sockets: UnixSockets) -> Option<Vec<FilterInstruction>> {
+    Some(assemble(TARGET?, &table::blocks(sockets)))
+}

@@ -1,0 +1,184 @@
+use std::collections::BTreeSet;
+
+use super::assembler::{FilterAction, interpret};
+use super::*;
+
+const ALLOW: u32 = 0x7fff_0000;
+const KILL: u32 = 0x8000_0000;
+const EPERM: u32 = 0x0005_0001;
+const ENOSYS: u32 = 0x0005_0026;
+const EAFNOSUPPORT: u32 = 0x0005_0061;
+
+/// More than any kernel has.
+const NUMBERS: u32 = 2_000;
+
+fn result(sockets: UnixSockets, number: u32, arguments: [u64; 6]) -> u32 {
+    let target = TARGET.unwrap();
+    interpret(
+        &program(sockets).unwrap(),
+        target.architecture,
+        number,
+        arguments,
+    )
+}
+
+fn call(number: libc::c_long, arguments: &[u64]) -> u32 {
+    let mut all = [0; 6];
+    all[..arguments.len()].copy_from_slice(arguments);
+    result(UnixSockets::Own, u32::try_from(number).unwrap(), all)
+}
+
+#[test]
+fn every_number_gets_what_its_row_says_and_no_other_call_exists() {
+    let all = program(UnixSockets::Own).unwrap();
+    let target = TARGET.unwrap();
+    let allowed: BTreeSet<u32> = table::calls(
+        &[table::ALLOWED, table::ALLOWED_OLD],
+        table::ALLOWED_BY_NUMBER,
+    )
+    .collect();
+    let refused: BTreeSet<u32> = table::calls(
+        &[table::REFUSED, table::REFUSED_HERE],
+        table::REFUSED_BY_NUMBER,
+    )
+    .collect();
+    let by_argument: BTreeSet<u32> = table::blocks(UnixSockets::Own)
+        .into_iter()
+        .filter(|block| !block.rules.is_empty())
+        .map(|block| block.number)
+        .collect();
+    assert!(allowed.is_disjoint(&refused));
+    assert!(allowed.is_disjoint(&by_argument) && refused.is_disjoint(&by_argument));
+    for number in 0..NUMBERS {
+        // Arguments change nothing for calls that are not judged by them.
+        for arguments in [[0; 6], [u64::MAX; 6]] {
+            let found = interpret(&all, target.architecture, number, arguments);
+            if allowed.contains(&number) {
+                assert_eq!(found, ALLOW, "call {number}");
+            } else if refused.contains(&number) {
+                assert_eq!(found, EPERM, "call {number}");
+            } else if !by_argument.contains(&number) {
+                assert_eq!(found, ENOSYS, "call {number}");
+            }
+        }
+    }
+    assert!(
+        allowed.len() > 200 && refused.len() > 40,
+        "the tables are whole"
+    );
+}
+
+#[test]
+fn each_call_stands_in_one_row_with_a_reason() {
+    let rows = [
+        table::ALLOWED,
+        table::ALLOWED_OLD,
+        table::REFUSED,
+        table::REFUSED_HERE,
+    ];
+    let mut seen = BTreeSet::new();
+    for row in rows.into_iter().flatten() {
+        assert!(!row.reason.is_empty());
+        for call in row.calls {
+            assert!(seen.insert(*call), "call {call} stands in two rows");
+        }
+    }
+}
+
+#[test]
+fn other_architectures_and_x32_are_killed() {
+    let all = program(UnixSockets::Own).unwrap();
+    let target = TARGET.unwrap();
+    let read = u32::try_from(libc::SYS_read).unwrap();
+    for architecture in [0x4000_0003, 0xc000_00b7, 0xc000_003e, 0] {
+        let expected = if architecture == target.architecture {
+            ALLOW
+        } else {
+            KILL
+        };
+        assert_eq!(interpret(&all, architecture, read, [0; 6]), expected);
+    }
+    if target.has_x32 {
+        for number in [0x4000_0000, 0x4000_0200, u32::MAX] {
+            assert_eq!(interpret(&all, target.architecture, number, [0; 6]), KILL);
+        }
+    }
+}
+
+#[test]
+fn namespaces_are_refused_by_the_low_half_of_the_flags() {
+    // A thread of a program, as C libraries start it.
+    assert_eq!(call(libc::SYS_clone, &[0x3d_0f00]), ALLOW);
+    assert_eq!(call(libc::SYS_clone, &[u64::from(17_u32)]), ALLOW);
+    for bit in [17, 25, 26, 27, 28, 29, 30] {
+        assert_eq!(call(libc::SYS_clone, &[1 << bit]), EPERM, "bit {bit}");
+        assert_eq!(call(libc::SYS_unshare, &[1 << bit]), EPERM, "bit {bit}");
+        // The upper half is not seen by the kernel and hides nothing.
+        assert_eq!(call(libc::SYS_clone, &[(7 << 32) | (1 << bit)]), EPERM);
+    }
+    assert_eq!(call(libc::SYS_unshare, &[0x80]), EPERM);
+    assert_eq!(call(libc::SYS_unshare, &[0x400]), ALLOW);
+    assert_eq!(call(libc::SYS_clone3, &[0]), ENOSYS);
+    assert_eq!(call(libc::SYS_openat2, &[0]), ENOSYS);
+}
+
+#[test]
+fn no_call_sets_a_set_id_bit() {
+    for mode in [0o4755, 0o2755, 0o6755, 0o104_644] {
+        assert_eq!(call(libc::SYS_fchmod, &[3, mode]), EPERM);
+        assert_eq!(call(libc::SYS_fchmodat, &[3, 0, mode]), EPERM);
+        assert_eq!(call(452, &[3, 0, mode]), EPERM);
+        assert_eq!(call(libc::SYS_mkdirat, &[3, 0, mode]), EPERM);
+        assert_eq!(call(libc::SYS_mknodat, &[3, 0, mode]), EPERM);
+        assert_eq!(call(libc::SYS_openat, &[3, 0, 0o101, mode]), EPERM);
+        // Without a new file the mode is whatever was in the register.
+        assert_eq!(call(libc::SYS_openat, &[3, 0, 0o2, mode]), ALLOW);
+    }
+    for mode in [0o755, 0o1777, 0] {
+        assert_eq!(call(libc::SYS_fchmodat, &[3, 0, mode]), ALLOW);
+        assert_eq!(call(libc::SYS_openat, &[3, 0, 0o101, mode]), ALLOW);
+    }
+    // O_TMPFILE makes a file without O_CREAT.
+    assert_eq!(call(libc::SYS_openat, &[3, 0, 0o20_200_002, 0o4700]), EPERM);
+}
+
+#[test]
+fn terminals_take_no_input_from_programs() {
+    for request in [0x5412, 0x541c, 0x541d] {
+        assert_eq!(call(libc::SYS_ioctl, &[0, request]), EPERM);
+        assert_eq!(call(libc::SYS_ioctl, &[0, request | (1 << 32)]), EPERM);
+    }
+    assert_eq!(call(libc::SYS_ioctl, &[0, 0x5413]), ALLOW);
+}
+
+#[test]
+fn socket_families_are_few() {
+    for family in 0..64_u64 {
+        let expected = match family {
+            1 | 2 | 10 | 16 => ALLOW,
+            _ => EAFNOSUPPORT,
+        };
+        assert_eq!(
+            call(libc::SYS_socket, &[family, 1, 0]),
+            expected,
+            "{family}"
+        );
+    }
+    assert_eq!(call(libc::SYS_socket, &[16, 3, 9]), EAFNOSUPPORT, "audit");
+    let socket = u32::try_from(libc::SYS_socket).unwrap();
+    let pair = u32::try_from(libc::SYS_socketpair).unwrap();
+    let none =
+        |number, first, second| result(UnixSockets::None, number, [first, second, 0, 0, 0, 0]);
+    assert_eq!(none(socket, 1, 1), EAFNOSUPPORT);
+    assert_eq!(none(pair, 1, 1), ALLOW);
+    assert_eq!(none(pair, 1, 1 | 0o2_000_000), ALLOW);
+    assert_eq!(none(pair, 1, 2), EAFNOSUPPORT);
+    assert_eq!(none(pair, 1, 5), EAFNOSUPPORT);
+}
+
+#[test]
+fn the_program_fits_into_the_kernel() {
+    let longest = 4_096;
+    assert!(program(UnixSockets::None).unwrap().len() < longest);
+    assert_eq!(FilterAction::Refuse(38).encoded(), ENOSYS);
+}

@@ -1,0 +1,330 @@
+//! The init of a sandbox: process 1 of its PID namespace. It makes the namespaces, builds what the run
+//! sees, hands the namespaces to the process of the run, and then collects what ends. When it ends, the
+//! kernel ends everything inside.
+//!
+//! ```text
+//! shim ─┬─► maker        namespaces, id maps, opened sources; starts the init and is over
+//!       ├─► init         process 1: the view, then waiting
+//!       ├─► entrant      enters the namespaces, starts the program, is over
+//!       └─► program      a child of the shim, inside the sandbox
+//! ```
+//!
+//! The maker is this binary, executed anew: it has one thread and none of the memory of the process that
+//! starts runs. If any step fails, the run does not start.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use interlock_plan::{MountOwner, SandboxPlan, SandboxUser};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::MountPropagationFlags;
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+use super::link;
+use super::mounts::{self, PreparedTrees};
+use super::unsafe_confine::{
+    self, exit, give_up_capabilities, separate, set_host_name, switch_loopback_on, watch_children,
+};
+
+/// What the machine is called inside.
+const HOST_NAME: &str = "sandbox";
+
+/// Says that the sandbox is there. Any other message says why it is not.
+pub(super) const MADE: &[u8] = b"made";
+
+/// In front of the number of process 1, as the process of the run knows it.
+pub(super) const NUMBER: &str = "init ";
+
+/// What the maker is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct InitOrder {
+    pub sandbox: SandboxPlan,
+    /// The run has a terminal, which is one of the sandbox's own.
+    pub has_terminal: bool,
+}
+
+/// Which step failed, and why.
+#[derive(Debug)]
+pub(super) struct InitFailure(String);
+
+impl InitFailure {
+    pub fn new(message: String) -> Self {
+        Self(message)
+    }
+}
+
+/// Names the step of an error.
+pub(super) trait Step<T> {
+    fn step(self, name: impl FnOnce() -> String) -> Result<T, InitFailure>;
+}
+
+impl<T, E: Into<io::Error>> Step<T> for Result<T, E> {
+    fn step(self, name: impl FnOnce() -> String) -> Result<T, InitFailure> {
+        self.map_err(|error| InitFailure(format!("{}: {}", name(), error.into())))
+    }
+}
+
+/// The whole life of the process. Its standard input is the link to the process of the run, and its
+/// standard output the order, as a file in memory. Only [`super::RunSandbox::make`] starts it.
+pub fn become_sandbox_init() -> i32 {
+    let (link, order) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+    let Err(InitFailure(why)) = make(link, order) else {
+        return 0;
+    };
+    let _ = link::send(link, why.as_bytes(), &[]);
+    1
+}
+
+fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), InitFailure> {
+    let order = read_order(order)?;
+    let plan = &order.sandbox;
+    let user = plan.user;
+    let is_other_user = user.host_uid != rustix::process::geteuid().as_raw();
+    let trees = if is_other_user {
+        // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
+        separate_mounts(UnshareFlags::NEWNS)?;
+        let trees = PreparedTrees::open(plan, &|owner| id_map(owner, user))?;
+        rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
+        enter_user_namespace(user)?;
+        separate_mounts(NAMESPACES)?;
+        trees
+    } else {
+        if rustix::process::geteuid().is_root() {
+            rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
+        }
+        enter_own_user_namespace(user)?;
+        separate_mounts(NAMESPACES)?;
+        PreparedTrees::open(plan, &|_| Err(io::ErrorKind::PermissionDenied.into()))?
+    };
+    // A process stays in the PID namespace that it was born in.
+    match unsafe_confine::fork().step(|| "starting process 1".to_owned())? {
+        Some(init) => {
+            let number = format!("{NUMBER}{}", init.as_raw_pid());
+            link::send(link, number.as_bytes(), &[]).step(|| "naming process 1".to_owned())
+        }
+        None => {
+            let code = match live(link, &order, trees) {
+                Ok(()) => 0,
+                Err(InitFailure(why)) => {
+                    let _ = link::send(link, why.as_bytes(), &[]);
+                    1
+                }
+            };
+            exit(code)
+        }
+    }
+}
+
+/// All but the user namespace, which owns these.
+const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
+    .union(UnshareFlags::NEWPID)
+    .union(UnshareFlags::NEWNET)
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWUTS)
+    .union(UnshareFlags::NEWCGROUP);
+
+fn read_order(order: BorrowedFd<'_>) -> Result<InitOrder, InitFailure> {
+    let read = || -> io::Result<InitOrder> {
+        let mut text = Vec::new();
+        std::fs::File::from(order.try_clone_to_owned()?).read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    };
+    read().step(|| "reading the order".to_owned())
+}
+
+fn separate_mounts(flags: UnshareFlags) -> Result<(), InitFailure> {
+    separate(flags).step(|| "making namespaces".to_owned())?;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", private).step(|| "separating mounts".to_owned())
+}
+
+/// A user namespace in which this user has its own number, and all others are unknown.
+fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
+    let enter = || -> io::Result<()> {
+        separate(UnshareFlags::NEWUSER)?;
+        // The files of a non-dumpable process belong to root.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write(
+            "/proc/self/uid_map",
+            format!("{} {} 1", user.uid, user.host_uid),
+        )?;
+        std::fs::write(
+            "/proc/self/gid_map",
+            format!("{} {} 1", user.gid, user.host_gid),
+        )?;
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        Ok(())
+    };
+    enter().step(|| "making a user namespace".to_owned())
+}
+
+/// A user namespace in which only the user of this sandbox is known, whom nothing on the host belongs
+/// to. The caller is root, and is that user afterwards.
+fn enter_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
+    let enter = || -> io::Result<()> {
+        let uids = format!("{} {} 1", user.uid, user.host_uid);
+        let gids = format!("{} {} 1", user.gid, user.host_gid);
+        be_mapped(&uids, &gids)?;
+        let (gid, uid) = (
+            Some(rustix::process::Gid::from_raw(user.gid)),
+            Some(rustix::process::Uid::from_raw(user.uid)),
+        );
+        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        Ok(())
+    };
+    enter().step(|| "making a user namespace".to_owned())
+}
+
+/// Moves the calling process, which is root, into a new user namespace. Another process writes its maps:
+/// only one outside may.
+fn be_mapped(uids: &str, gids: &str) -> io::Result<()> {
+    let (own, of_writer) = link::pair()?;
+    let target = rustix::process::getpid();
+    match unsafe_confine::fork()? {
+        None => {
+            drop(own);
+            let written =
+                link::receive(&of_writer, PATIENCE).and_then(|_| write_maps(target, uids, gids));
+            exit(i32::from(written.is_err()))
+        }
+        Some(writer) => {
+            drop(of_writer);
+            separate(UnshareFlags::NEWUSER)?;
+            link::send(&own, b"map", &[])?;
+            is_done(writer)
+        }
+    }
+}
+
+fn write_maps(target: Pid, uids: &str, gids: &str) -> io::Result<()> {
+    let target = target.as_raw_pid();
+    std::fs::write(format!("/proc/{target}/uid_map"), uids)?;
+    std::fs::write(format!("/proc/{target}/gid_map"), gids)
+}
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+fn is_done(child: Pid) -> io::Result<()> {
+    match rustix::process::waitpid(Some(child), WaitOptions::empty())? {
+        Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
+        _ => Err(io::Error::other("the ids could not be mapped")),
+    }
+}
+
+/// The user namespace by which a mount maps the ids of its files: on the host they belong to `owner`,
+/// and inside to the user of the run.
+fn id_map(owner: MountOwner, user: SandboxUser) -> io::Result<OwnedFd> {
+    let (own, of_child) = link::pair()?;
+    match unsafe_confine::fork()? {
+        None => {
+            drop(own);
+            // Lives only until its namespace was taken.
+            let separated = separate(UnshareFlags::NEWUSER);
+            let word: &[u8] = if separated.is_ok() {
+                b"ready"
+            } else {
+                b"failed"
+            };
+            let _ = link::send(&of_child, word, &[]);
+            let _ = link::receive(&of_child, PATIENCE);
+            exit(0)
+        }
+        Some(child) => {
+            drop(of_child);
+            let made = || -> io::Result<OwnedFd> {
+                let (word, _) = link::receive(&own, PATIENCE)?;
+                if word != b"ready" {
+                    return Err(io::Error::other("no user namespace"));
+                }
+                let uids = format!("{} {} 1", owner.uid, user.host_uid);
+                let gids = format!("{} {} 1", owner.gid, user.host_gid);
+                write_maps(child, &uids, &gids)?;
+                let path = format!("/proc/{}/ns/user", child.as_raw_pid());
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                Ok(rustix::fs::open(path, flags, Mode::empty())?)
+            };
+            let made = made();
+            drop(own);
+            let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+            made
+        }
+    }
+}
+
+/// Process 1, to its end.
+fn live(
+    link: BorrowedFd<'static>,
+    order: &InitOrder,
+    trees: PreparedTrees,
+) -> Result<(), InitFailure> {
+    rustix::thread::set_name(c"interlock-init").step(|| "naming itself".to_owned())?;
+    set_host_name(HOST_NAME).step(|| "naming the machine".to_owned())?;
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    );
+    socket
+        .map_err(io::Error::from)
+        .and_then(|socket| switch_loopback_on(socket.as_fd()))
+        .step(|| "switching the loopback on".to_owned())?;
+    mounts::build(&order.sandbox, trees)?;
+    let handed = namespaces(order).step(|| "opening the namespaces".to_owned())?;
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    rustix::process::setrlimit(Resource::Core, none).step(|| "forbidding core files".to_owned())?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let null = null.step(|| "opening /dev/null".to_owned())?;
+    rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;
+    rustix::stdio::dup2_stderr(&null).step(|| "closing the order".to_owned())?;
+    drop(null);
+    give_up_capabilities().step(|| "giving up capabilities".to_owned())?;
+    let closed = DumpableBehavior::NotDumpable;
+    rustix::process::set_dumpable_behavior(closed).step(|| "closing itself".to_owned())?;
+    let ended = watch_children().step(|| "watching processes".to_owned())?;
+    let borrowed: Vec<BorrowedFd<'_>> = handed.iter().map(|one| one.as_fd()).collect();
+    link::send(link, MADE, &borrowed).step(|| "handing over the namespaces".to_owned())?;
+    drop(handed);
+    wait(link, &ended);
+    Ok(())
+}
+
+/// What the process of the run gets: user, mounts, processes, network, communication, host name, and
+/// the engine's side of a terminal.
+fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let open =
+        |kind: &&str| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());
+    let kinds = ["user", "mnt", "pid", "net", "ipc", "uts"];
+    let mut handed: Vec<OwnedFd> = kinds.iter().map(open).collect::<Result<_, _>>()?;
+    if order.has_terminal {
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        handed.push(rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?);
+    }
+    Ok(handed)
+}
+
+/// Until the process of the run is gone or closes the link. Collects what loses its parent.
+fn wait(link: BorrowedFd<'_>, ended: &OwnedFd) {
+    loop {
+        let mut polled = [
+            PollFd::new(ended, PollFlags::IN),
+            PollFd::from_borrowed_fd(link, PollFlags::IN),
+        ];
+        let _ = rustix::event::poll(&mut polled, None);
+        if !polled[1].revents().is_empty() {
+            return;
+        }
+        let mut signals = [0; 1024];
+        while rustix::io::read(ended, &mut signals).is_ok_and(|length| length > 0) {}
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+    }
+}

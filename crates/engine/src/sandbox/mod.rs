@@ -1,0 +1,294 @@
+//! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
+//! network, without capabilities, and with a filter of system calls.
+//!
+//! Read [`init`] (who makes it and in which order), `mounts` (what a run sees), `filter` (what a run may
+//! ask of the kernel). Here the sandbox is started, entered and ended.
+
+mod filter;
+mod init;
+mod link;
+mod mounts;
+mod unsafe_confine;
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Seek as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use interlock_plan::{RunPlan, SandboxPlan, SandboxUser};
+use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
+use rustix::process::{
+    Gid, Pid, PidfdFlags, Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions, WaitOptions,
+};
+
+use crate::error::StartError;
+use crate::streams::{Null, Streams, above_standard};
+use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
+use filter::FilterInstruction;
+use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
+
+pub use init::become_sandbox_init;
+
+/// The argument by which the binary becomes the init of a sandbox.
+pub const INIT_COMMAND: &str = "sandbox-init";
+
+/// How long a sandbox may take to be made.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The namespaces of one run, and process 1 in them.
+#[derive(Debug)]
+pub struct RunSandbox {
+    namespaces: SandboxNamespaces,
+    user: SandboxUser,
+    /// This process is root, and the user of the run is another one, whom it has to become.
+    becomes_user: bool,
+    is_root: bool,
+    init: Pid,
+    /// Exactly this process, also when its number is given away.
+    init_process: OwnedFd,
+    /// The init ends when this is closed.
+    _link: OwnedFd,
+    /// The engine's side of the run's terminal, until it is taken.
+    terminal: Mutex<Option<OwnedFd>>,
+    filter: Vec<FilterInstruction>,
+    /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
+    /// has no control group for it.
+    most_processes: Option<u64>,
+    /// Keeps the directory of the scope from being removed.
+    _scope: OwnedFd,
+}
+
+#[derive(Debug)]
+struct SandboxNamespaces {
+    user: OwnedFd,
+    mounts: OwnedFd,
+    processes: OwnedFd,
+    network: OwnedFd,
+    communication: OwnedFd,
+    host_name: OwnedFd,
+}
+
+impl RunSandbox {
+    /// Makes the sandbox of a plan. Nothing of the plan runs by this. For a process whose children are
+    /// all the run's.
+    pub(crate) fn make(plan: &RunPlan, sandbox: &SandboxPlan) -> Result<Arc<Self>, StartError> {
+        if plan.account.is_some() {
+            return Err(StartError::Sandbox(
+                "tools.exec.runAs and a sandbox exclude each other in this version".to_owned(),
+            ));
+        }
+        let made = Self::start(sandbox, plan.pty.is_some());
+        made.map(Arc::new).map_err(StartError::Sandbox)
+    }
+
+    fn start(sandbox: &SandboxPlan, has_terminal: bool) -> Result<Self, String> {
+        let filter = filter::program(sandbox.unix_sockets)
+            .ok_or("there is no table of system calls for this architecture")?;
+        let words = |error: io::Error| error.to_string();
+        let scope = hold_scope(&sandbox.scope_directory)
+            .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
+        let (link, of_maker) = link::pair().map_err(words)?;
+        let maker = start_maker(sandbox, has_terminal, of_maker)
+            .map_err(|error| format!("starting its first process: {error}"))?;
+        let received = receive(&link);
+        // Its only work is done, and its child is this process's own: this process is a subreaper.
+        let _ = rustix::process::waitpid(Some(maker), WaitOptions::empty());
+        let (init, descriptors) = received?;
+        let init_process = rustix::process::pidfd_open(init, PidfdFlags::empty())
+            .map_err(|error| format!("its process 1 is gone: {error}"))?;
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or("a namespace is missing");
+        let namespaces = SandboxNamespaces {
+            user: next()?,
+            mounts: next()?,
+            processes: next()?,
+            network: next()?,
+            communication: next()?,
+            host_name: next()?,
+        };
+        let terminal = if has_terminal {
+            Some(above_standard(next()?).map_err(words)?)
+        } else {
+            None
+        };
+        let own = rustix::process::geteuid();
+        Ok(Self {
+            namespaces,
+            user: sandbox.user,
+            becomes_user: own.as_raw() != sandbox.user.host_uid,
+            is_root: own.is_root(),
+            init,
+            init_process,
+            _link: link,
+            terminal: Mutex::new(terminal),
+            filter,
+            // Process 1 is counted too.
+            most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
+            _scope: scope,
+        })
+    }
+
+    /// Process 1, by its number outside.
+    pub(crate) fn init(&self) -> Pid {
+        self.init
+    }
+
+    /// The engine's side of the terminal that was made in the sandbox; once.
+    pub(crate) fn take_terminal(&self) -> Option<OwnedFd> {
+        self.terminal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+    }
+
+    /// In a child without threads: from here on it sees what the run sees, what it starts is in the
+    /// sandbox, and it is the user of the run. Allocates nothing.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        if self.is_root {
+            rustix::thread::set_thread_groups(&[])?;
+        }
+        let all = &self.namespaces;
+        enter(all.user.as_fd(), SeparatedPart::User)?;
+        enter(all.communication.as_fd(), SeparatedPart::Communication)?;
+        enter(all.host_name.as_fd(), SeparatedPart::HostName)?;
+        enter(all.network.as_fd(), SeparatedPart::Network)?;
+        enter(all.processes.as_fd(), SeparatedPart::Processes)?;
+        enter(all.mounts.as_fd(), SeparatedPart::Mounts)?;
+        if self.becomes_user {
+            let gid = Some(Gid::from_raw(self.user.gid));
+            rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+            let uid = Some(Uid::from_raw(self.user.uid));
+            rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+        }
+        Ok(())
+    }
+
+    /// In the child that becomes the program, as the last step before that: gives up everything that
+    /// entering took. Allocates nothing.
+    pub(crate) fn become_run(&self) -> io::Result<()> {
+        let none = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        rustix::process::setrlimit(Resource::Core, none)?;
+        if self.most_processes.is_some() {
+            let limit = Rlimit {
+                current: self.most_processes,
+                maximum: self.most_processes,
+            };
+            rustix::process::setrlimit(Resource::Nproc, limit)?;
+        }
+        give_up_capabilities()?;
+        install_filter(&self.filter)
+    }
+
+    /// Ends everything inside at once, and returns when it is gone: the kernel lets process 1 end only
+    /// after all others.
+    pub(crate) fn end(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.init_process, Signal::KILL);
+        loop {
+            let id = WaitId::PidFd(self.init_process.as_fd());
+            match rustix::process::waitid(id, WaitIdOptions::EXITED) {
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Drop for RunSandbox {
+    /// A sandbox that no run was started in ends here. Another call finds nothing to end.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn hold_scope(directory: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = above_standard(rustix::fs::open(directory, flags, Mode::empty())?)?;
+    rustix::fs::flock(&held, FlockOperation::NonBlockingLockShared)?;
+    Ok(held)
+}
+
+/// The maker names process 1, and process 1 hands over its namespaces.
+fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
+    let (mut init, mut made) = (None, None);
+    loop {
+        let (text, descriptors) = link::receive(link, PATIENCE)
+            .map_err(|error| format!("its first process said nothing: {error}"))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if let Some(number) = text.strip_prefix(init::NUMBER) {
+            init = number.parse().ok().and_then(Pid::from_raw);
+        } else if text.as_bytes() == init::MADE {
+            made = Some(descriptors);
+        } else {
+            if let Some(init) = init {
+                let _ = rustix::process::waitpid(Some(init), WaitOptions::empty());
+            }
+            return Err(text);
+        }
+        match (init, made) {
+            (Some(init), Some(made)) => return Ok((init, made)),
+            (_, rest) => made = rest,
+        }
+    }
+}
+
+/// Executes this binary anew, as [`become_sandbox_init`].
+fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::Result<Pid> {
+    let order = init::InitOrder {
+        sandbox: sandbox.clone(),
+        has_terminal,
+    };
+    let order = order_file(&order)?;
+    let path = OFlags::PATH | OFlags::CLOEXEC;
+    let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
+    let root = rustix::fs::open("/", path | OFlags::DIRECTORY, Mode::empty())?;
+    let launch = Launch {
+        program: ChildProgram::Descriptor(Arc::new(above_standard(program)?)),
+        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(INIT_COMMAND)?]),
+        envp: Rc::new(CStrings::new(Vec::new())),
+        cwd: Arc::new(above_standard(root)?),
+        view: None,
+        shield: None,
+        sandbox: None,
+        account: None,
+        directory: c"/".to_owned(),
+        streams: Streams {
+            stdin: Arc::new(above_standard(link)?),
+            stdout: Arc::new(above_standard(order)?),
+            stderr: Null::open()?.write,
+        },
+        place: ChildPlace::Session,
+        open_files: None,
+        first_without_memory: false,
+    };
+    unsafe_spawn::spawn(&launch).map_err(|error| match error {
+        unsafe_spawn::SpawnError::Shield(error)
+        | unsafe_spawn::SpawnError::Sandbox(error)
+        | unsafe_spawn::SpawnError::Execute(error) => error,
+    })
+}
+
+/// The order, as a file in memory that is read from its start.
+fn order_file(order: &init::InitOrder) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("interlock-sandbox", MemfdFlags::CLOEXEC)?;
+    let mut file = File::from(file);
+    file.write_all(&serde_json::to_vec(order)?)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+/// Why system calls are refused inside, one reason for each group of them.
+pub fn filter_reasons() -> Vec<&'static str> {
+    filter::refusal_reasons()
+}
+
+/// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
+/// says which step failed, and why. For a process that has no other children.
+pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
+    RunSandbox::start(sandbox, false).map(drop)
+}

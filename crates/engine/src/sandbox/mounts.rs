@@ -1,0 +1,443 @@
+//! What a sandboxed run sees: built from descriptors that were opened once and compared with the plan.
+//! No path of the host is resolved twice, and no mount point is ever made on the host.
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Component, Path};
+
+use interlock_plan::{MountAccess, MountOwner, SandboxMount, SandboxPlan};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags,
+};
+
+use super::init::{InitFailure, Step as _};
+use super::unsafe_confine::{
+    ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY,
+    MountReach, set_attributes,
+};
+
+/// The new root is built over this directory, which every system has, in a view that nothing else sees.
+const STAGE: &str = "/usr";
+
+/// An empty file that covers files. It lies in the new root only until that is complete.
+const EMPTY: &str = ".interlock-empty";
+
+/// Devices that every program may use.
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Below `/proc`: read-only, since programs read from them.
+const READ_ONLY_BELOW_PROC: [&str; 5] = ["sys", "bus", "irq", "fs", "sysrq-trigger"];
+
+/// Below `/proc`: covered, since they show or reach the machine.
+const COVERED_BELOW_PROC: [&str; 10] = [
+    "acpi",
+    "asound",
+    "kcore",
+    "keys",
+    "key-users",
+    "kallsyms",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "timer_list",
+];
+
+/// The mounts of the host that the plan names, detached and with their attributes, in the order of the
+/// plan.
+pub(super) struct PreparedTrees(Vec<Option<OwnedFd>>);
+
+/// Makes the user namespace whose map a mount takes: files of this owner become those of the run.
+pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
+
+impl PreparedTrees {
+    /// Opens every source once, and refuses one that is not what was checked.
+    pub fn open(plan: &SandboxPlan, map_ids: MapIds<'_>) -> Result<Self, InitFailure> {
+        let mut trees = Vec::with_capacity(plan.mounts.len());
+        for mount in &plan.mounts {
+            let SandboxMount::Bind {
+                source,
+                device,
+                inode,
+                access,
+                owner,
+                ..
+            } = mount
+            else {
+                trees.push(None);
+                continue;
+            };
+            let opened = open_source(source).step(|| format!("opening {source}"))?;
+            let found = rustix::fs::fstat(&opened).step(|| format!("looking at {source}"))?;
+            if (found.st_dev, found.st_ino) != (*device, *inode) {
+                return Err(InitFailure::new(format!(
+                    "{source} is not the directory or file that was checked"
+                )));
+            }
+            let tree = clone_tree(&opened).step(|| format!("taking {source}"))?;
+            let ids = match owner {
+                Some(owner) => {
+                    Some(map_ids(*owner).step(|| format!("making the id map of {source}"))?)
+                }
+                None => None,
+            };
+            let attributes = attributes(*access);
+            let ids = ids.as_ref().map(|ids| ids.as_fd());
+            set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
+                if ids.is_some() {
+                    InitFailure::new(format!(
+                        "the file system of {source} cannot map ids ({error}), and no run is root on the host; use another file system, workspaceAccess: \"none\", or have the owner set agents.defaults.sandbox.allowHostRoot"
+                    ))
+                } else {
+                    InitFailure::new(format!("setting the attributes of {source}: {error}"))
+                }
+            })?;
+            trees.push(Some(tree));
+        }
+        Ok(Self(trees))
+    }
+}
+
+/// Builds the new root, makes it the root of the calling process, which is process 1 of its namespace,
+/// and detaches everything else.
+pub(super) fn build(plan: &SandboxPlan, trees: PreparedTrees) -> Result<(), InitFailure> {
+    let bytes = plan.limits.tmp_bytes;
+    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let place =
+        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| format!("opening {STAGE}"))?;
+    memory(0o755, bytes)
+        .and_then(|root| attach(&root, &place))
+        .step(|| "making the root".to_owned())?;
+    let root =
+        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| "opening the root".to_owned())?;
+    let new_file = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    drop(
+        rustix::fs::openat(&root, EMPTY, new_file, Mode::from_raw_mode(0o444))
+            .step(|| "making the cover of files".to_owned())?,
+    );
+    let stage = Stage { root, bytes };
+    for (mount, tree) in plan.mounts.iter().zip(trees.0) {
+        let failed = || format!("showing {}", mount.target());
+        stage.put(mount, tree).step(failed)?;
+    }
+    rustix::fs::unlinkat(&stage.root, EMPTY, AtFlags::empty())
+        .step(|| "removing the cover of files".to_owned())?;
+    rustix::process::fchdir(&stage.root).step(|| "entering the root".to_owned())?;
+    // The old root lies over the new one for a moment, and is then detached.
+    rustix::process::pivot_root(".", ".").step(|| "changing the root".to_owned())?;
+    rustix::mount::unmount(".", UnmountFlags::DETACH)
+        .step(|| "leaving the host's root".to_owned())?;
+    rustix::process::chdir("/").step(|| "entering the root".to_owned())?;
+    let root =
+        rustix::fs::open("/", directory, Mode::empty()).step(|| "opening the root".to_owned())?;
+    let fixed = ATTRIBUTE_READ_ONLY | ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_DEVICES;
+    set_attributes(root.as_fd(), MountReach::TopOnly, fixed, None)
+        .step(|| "closing the root".to_owned())?;
+    Ok(())
+}
+
+/// The root that is being built.
+struct Stage {
+    root: OwnedFd,
+    bytes: u64,
+}
+
+/// What has to be at a place before something is mounted there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MountPoint {
+    /// It is there already, or there is nothing to do.
+    Existing,
+    Directory,
+    File,
+}
+
+impl Stage {
+    fn put(&self, mount: &SandboxMount, tree: Option<OwnedFd>) -> io::Result<()> {
+        match mount {
+            SandboxMount::Bind { target, .. } => {
+                let tree = tree.ok_or(io::ErrorKind::InvalidData)?;
+                let point = match file_type(&tree)? {
+                    FileType::Directory => MountPoint::Directory,
+                    _ => MountPoint::File,
+                };
+                attach(&tree, &self.find(target, point)?)
+            }
+            SandboxMount::Copy {
+                from,
+                target,
+                access,
+                ..
+            } => {
+                let from = self.find(from, MountPoint::Existing)?;
+                let point = match file_type(&from)? {
+                    FileType::Directory => MountPoint::Directory,
+                    _ => MountPoint::File,
+                };
+                let tree = clone_tree(&from)?;
+                set_attributes(tree.as_fd(), MountReach::Whole, attributes(*access), None)?;
+                attach(&tree, &self.find(target, point)?)
+            }
+            SandboxMount::Hold { target, access, .. } => {
+                match self.find(target, MountPoint::Existing) {
+                    Ok(place) => hold(&place, *access),
+                    // It went since the plan was made: then there is nothing to hold.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    Err(error) => Err(error),
+                }
+            }
+            SandboxMount::Cover { target, .. } => self.cover(target),
+            SandboxMount::Memory { target, mode, .. } => {
+                let place = self.find(target, MountPoint::Directory)?;
+                attach(&memory(*mode, self.bytes)?, &place)
+            }
+            SandboxMount::Link { target, to } => {
+                let (parent, name) = self.parent_of(target)?;
+                Ok(rustix::fs::symlinkat(to, &parent, name)?)
+            }
+            SandboxMount::Processes => self.processes(),
+            SandboxMount::Devices => self.devices(),
+        }
+    }
+
+    /// The place of a path in the new root. No link is followed on the way: what is inside may have been
+    /// arranged by an earlier run.
+    fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
+        let mut place = self.root.try_clone()?;
+        let mut names = names(path)?.into_iter().peekable();
+        while let Some(name) = names.next() {
+            let is_last = names.peek().is_none();
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags = if is_last {
+                flags
+            } else {
+                flags | OFlags::DIRECTORY
+            };
+            let open = || rustix::fs::openat(&place, name, flags, Mode::empty());
+            let found = match open() {
+                Err(Errno::NOENT) if point != MountPoint::Existing => {
+                    if is_last && point == MountPoint::File {
+                        let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                        drop(rustix::fs::openat(
+                            &place,
+                            name,
+                            new,
+                            Mode::from_raw_mode(0o444),
+                        )?);
+                    } else {
+                        rustix::fs::mkdirat(&place, name, Mode::from_raw_mode(0o755))?;
+                    }
+                    open()?
+                }
+                found => found?,
+            };
+            place = found;
+        }
+        if file_type(&place)? == FileType::Symlink {
+            return Err(Errno::LOOP.into());
+        }
+        Ok(place)
+    }
+
+    fn parent_of<'a>(&self, path: &'a str) -> io::Result<(OwnedFd, &'a str)> {
+        let (parent, name) = path.rsplit_once('/').ok_or(io::ErrorKind::InvalidInput)?;
+        Ok((self.find(parent, MountPoint::Directory)?, name))
+    }
+
+    fn cover(&self, target: &str) -> io::Result<()> {
+        let place = match self.find(target, MountPoint::Existing) {
+            Ok(place) => place,
+            // What is not there, or out of reach even with the capabilities that this process has and
+            // the run has not, needs no cover. A link leads to a path that has its own row.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::EACCES | libc::ENOTDIR | libc::ELOOP)
+                ) =>
+            {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        if file_type(&place)? == FileType::Directory {
+            return attach(&empty_directory()?, &place);
+        }
+        let empty = rustix::fs::openat(
+            &self.root,
+            EMPTY,
+            OFlags::PATH | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let tree = clone_tree(&empty)?;
+        let attributes = attributes(MountAccess::Ro) | ATTRIBUTE_NO_EXECUTE;
+        set_attributes(tree.as_fd(), MountReach::TopOnly, attributes, None)?;
+        attach(&tree, &place)
+    }
+
+    /// A list of processes that shows the sandbox alone. Nothing of the outer one is ever shown.
+    fn processes(&self) -> io::Result<()> {
+        drop(self.find("/proc", MountPoint::Directory)?);
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount("proc", staged("/proc"), "proc", flags, None)?;
+        // Before it becomes read-only: no user namespace is made below this one.
+        let limit = self.find("/proc/sys/user/max_user_namespaces", MountPoint::Existing);
+        if limit.is_ok() {
+            std::fs::write(staged("/proc/sys/user/max_user_namespaces"), "0")?;
+        }
+        for name in READ_ONLY_BELOW_PROC {
+            match self.find(&format!("/proc/{name}"), MountPoint::Existing) {
+                Ok(place) => hold(&place, MountAccess::Ro)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        for name in COVERED_BELOW_PROC {
+            self.cover(&format!("/proc/{name}"))?;
+        }
+        Ok(())
+    }
+
+    fn devices(&self) -> io::Result<()> {
+        drop(self.find("/dev", MountPoint::Directory)?);
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        rustix::mount::mount(
+            "interlock",
+            staged("/dev"),
+            "tmpfs",
+            flags,
+            c"mode=0755,size=64k",
+        )?;
+        for name in DEVICES {
+            let source = rustix::fs::open(
+                format!("/dev/{name}"),
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
+            if file_type(&source)? != FileType::CharacterDevice {
+                return Err(io::Error::other(format!("/dev/{name} is not a device")));
+            }
+            let tree = clone_tree(&source)?;
+            let attributes = ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_EXECUTE;
+            set_attributes(tree.as_fd(), MountReach::TopOnly, attributes, None)?;
+            attach(
+                &tree,
+                &self.find(&format!("/dev/{name}"), MountPoint::File)?,
+            )?;
+        }
+        drop(self.find("/dev/pts", MountPoint::Directory)?);
+        let options = c"newinstance,ptmxmode=0666,mode=0620";
+        let terminals = MountFlags::NOSUID | MountFlags::NOEXEC;
+        rustix::mount::mount("devpts", staged("/dev/pts"), "devpts", terminals, options)?;
+        let shared = self.find("/dev/shm", MountPoint::Directory)?;
+        attach(&memory(0o1777, self.bytes)?, &shared)?;
+        for (name, to) in [
+            ("ptmx", "pts/ptmx"),
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ] {
+            let (parent, name) = (self.find("/dev", MountPoint::Existing)?, name);
+            rustix::fs::symlinkat(to, &parent, name)?;
+        }
+        let directory = self.find("/dev", MountPoint::Existing)?;
+        let fixed = ATTRIBUTE_READ_ONLY | ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_DEVICES;
+        set_attributes(directory.as_fd(), MountReach::TopOnly, fixed, None)
+    }
+}
+
+/// The path while the root is being built.
+fn staged(path: &str) -> String {
+    format!("{STAGE}{path}")
+}
+
+fn names(path: &str) -> io::Result<Vec<&str>> {
+    let parts = Path::new(path).components().filter_map(|part| match part {
+        Component::RootDir => None,
+        Component::Normal(name) => Some(name.to_str().ok_or(io::ErrorKind::InvalidInput)),
+        _ => Some(Err(io::ErrorKind::InvalidInput)),
+    });
+    Ok(parts.collect::<Result<_, _>>()?)
+}
+
+fn open_source(path: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(
+        CWD,
+        path,
+        flags,
+        Mode::empty(),
+        resolve,
+    )?)
+}
+
+fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    Ok(rustix::mount::open_tree(place, c"", flags)?)
+}
+
+fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+    let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(tree, c"", place, c"", whole)?)
+}
+
+fn hold(place: &OwnedFd, access: MountAccess) -> io::Result<()> {
+    let tree = clone_tree(place)?;
+    set_attributes(tree.as_fd(), MountReach::Whole, attributes(access), None)?;
+    attach(&tree, place)
+}
+
+fn attributes(access: MountAccess) -> u64 {
+    let always = ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_DEVICES;
+    match access {
+        MountAccess::Ro => always | ATTRIBUTE_READ_ONLY,
+        MountAccess::Rw => always,
+    }
+}
+
+/// A file system in memory, not attached yet.
+fn memory(mode: u32, bytes: u64) -> io::Result<OwnedFd> {
+    // As many files as would fill it with four kilobytes each, and some more for directories.
+    let files = (bytes / 4_096).saturating_add(1_024);
+    let settings = [
+        ("mode", format!("{mode:o}")),
+        ("size", bytes.to_string()),
+        ("nr_inodes", files.to_string()),
+    ];
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    new_tmpfs(&settings, attributes)
+}
+
+/// A directory with nothing in it, in which nothing can be made.
+fn empty_directory() -> io::Result<OwnedFd> {
+    let settings = [
+        ("mode", "0555".to_owned()),
+        ("size", "4096".to_owned()),
+        ("nr_inodes", "2".to_owned()),
+    ];
+    let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    new_tmpfs(&settings, attributes)
+}
+
+fn new_tmpfs(settings: &[(&str, String)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(context.as_fd(), "source", "interlock")?;
+    for (key, value) in settings {
+        rustix::mount::fsconfig_set_string(context.as_fd(), *key, value.as_str())?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    let flags = FsMountFlags::FSMOUNT_CLOEXEC;
+    Ok(rustix::mount::fsmount(context.as_fd(), flags, attributes)?)
+}
+
+fn file_type(place: &OwnedFd) -> io::Result<FileType> {
+    Ok(FileType::from_raw_mode(rustix::fs::fstat(place)?.st_mode))
+}

@@ -1,0 +1,105 @@
+//! The command and the environment of a sandboxed run.
+
+use std::collections::BTreeMap;
+
+use interlock_plan::FsResolver;
+use interlock_policy::env;
+use interlock_programs::{Executable, Lookup, Resolver as _};
+use interlock_sandbox::PreparedSandbox;
+
+use super::{MARKS, PrepareError, RunSettings, ShellError};
+
+/// Where the shell of a sandbox lies: in what every sandbox shows.
+const SHELL_PATH: &str = "/bin:/usr/bin";
+
+/// Where programs lie before the profile of the sandbox says otherwise.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Directories that go in front of PATH once the profile has set it. A variable carries them, so that
+/// no text of a caller becomes part of a command.
+const PREPEND: &str = "INTERLOCK_PREPEND_PATH";
+
+/// Puts them there.
+const PREPEND_TEXT: &str =
+    "export PATH=\"$INTERLOCK_PREPEND_PATH${PATH:+:$PATH}\"; unset INTERLOCK_PREPEND_PATH; ";
+
+/// What a run gets of the service's own environment: what no program needs to keep secret.
+const INHERITED: [&str; 7] = [
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "TERM",
+    "COLORTERM",
+];
+
+/// The shell of a sandbox: `sh`, never the owner's own.
+pub(super) fn sandbox_shell() -> Result<Executable, ShellError> {
+    let resolver = FsResolver::from_path_value(SHELL_PATH, None);
+    match resolver.executable("sh", "/") {
+        Lookup::Found(shell) => Ok(shell),
+        Lookup::Missing(_) => Err(ShellError),
+    }
+}
+
+/// What the shell runs: the command, after PATH was completed.
+pub(super) fn text_inside(
+    settings: &RunSettings<'_>,
+    sandbox: &PreparedSandbox,
+    command: &str,
+) -> String {
+    if prepended(settings, sandbox).is_empty() {
+        command.to_owned()
+    } else {
+        format!("{PREPEND_TEXT}{command}")
+    }
+}
+
+/// The call's own PATH, `tools.exec.pathPrepend`, and the tools of the home directory.
+fn prepended(settings: &RunSettings<'_>, sandbox: &PreparedSandbox) -> String {
+    let own = settings.env.get("PATH").cloned();
+    let listed = settings.path_prepend.iter().cloned();
+    let tools = sandbox.tool_paths.iter().cloned();
+    let all: Vec<String> = own
+        .into_iter()
+        .chain(listed)
+        .chain(tools)
+        .filter(|path| !path.is_empty())
+        .collect();
+    all.join(":")
+}
+
+/// The whole environment, by the rules of sandboxes: little of the service's own, and of the call's all
+/// but what looks like a secret.
+pub(super) fn environment_inside(
+    settings: &RunSettings<'_>,
+    sandbox: &PreparedSandbox,
+) -> Result<BTreeMap<String, String>, PrepareError> {
+    let is_inherited = |name: &str| INHERITED.contains(&name) || name.starts_with("LC_");
+    let mut base = settings.base_env.clone();
+    base.retain(|name, _| is_inherited(name));
+    let mut environment = env::for_sandbox(&base).allowed;
+    let own = env::for_sandbox(settings.env);
+    if !own.blocked.is_empty() {
+        let names: Vec<&str> = own.blocked.iter().map(String::as_str).collect();
+        return Err(PrepareError::Environment(format!(
+            "a sandbox gets no variables that look like secrets: {}",
+            names.join(", ")
+        )));
+    }
+    environment.extend(own.allowed);
+    environment.insert("HOME".to_owned(), sandbox.home.clone());
+    environment.insert("SHELL".to_owned(), "/bin/sh".to_owned());
+    environment.insert("PATH".to_owned(), SYSTEM_PATH.to_owned());
+    let prepended = prepended(settings, sandbox);
+    if !prepended.is_empty() {
+        environment.insert(PREPEND.to_owned(), prepended);
+    }
+    if settings.pty.is_some() && !settings.env.contains_key("TERM") {
+        environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
+    }
+    environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    environment.insert("INTERLOCK_SANDBOX".to_owned(), sandbox.plan.scope.clone());
+    Ok(environment)
+}

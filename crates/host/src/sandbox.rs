@@ -1,0 +1,187 @@
+//! Whether a run of this host is confined, and where: asked by the judge for every request, so that no
+//! transport can forget it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use interlock_config::types::Sandbox;
+use interlock_plan::{SandboxPlan, WorkspaceAccess};
+use interlock_policy::{AgentId, Levels, Security};
+use interlock_sandbox::{
+    PreparedSandbox, SandboxError, SandboxRequest, SandboxStanding, prepare_sandbox, standing_of,
+};
+use interlock_supervisor::Manner;
+use interlock_supervisor::cgroup::{Cpus, RunLimits};
+
+use crate::caller_context::CallerContext;
+use crate::exec::{ExecError, ExecRequest};
+use crate::local::LocalHost;
+use crate::policy_cache::PolicyPlace;
+use crate::route::{Route, RouteFacts, route};
+use crate::scope::AgentScope;
+use crate::session::SessionValues;
+use crate::workspace::contains;
+
+/// Who asks for a sandbox, and for which directory.
+#[derive(Debug, Clone, Copy)]
+pub struct SandboxCaller<'a> {
+    pub agent: &'a AgentId,
+    pub session_key: &'a str,
+    pub caller: &'a CallerContext,
+    /// Absolute; `None`: the workspace.
+    pub cwd: Option<&'a str>,
+}
+
+impl LocalHost {
+    /// The sandbox of a request: `None` for one that runs on the host. What config, conversation and
+    /// call say together may be that it runs nowhere.
+    pub(crate) fn sandbox_of(
+        &self,
+        request: &ExecRequest<'_>,
+        scope: &AgentScope<'_>,
+        session: &SessionValues,
+    ) -> Result<Option<PreparedSandbox>, ExecError> {
+        let session_key = request.session_key();
+        let config = scope.config().config();
+        let mut standing = standing_of(config, request.agent.as_str(), &session_key);
+        if request.place.needs_sandbox {
+            if !standing.is_active() {
+                standing = SandboxStanding::Active(Box::new(usual_sandbox()));
+            }
+        } else {
+            let facts = RouteFacts {
+                asked: request.place.host,
+                session: session.host,
+                exec: scope.exec(),
+                sandbox: &standing,
+            };
+            match route(facts)? {
+                Route::Sandbox => {}
+                // A run for a node that came here is here to stay: this host is the node.
+                Route::Gateway | Route::Node => return Ok(None),
+            }
+        }
+        let SandboxStanding::Active(settings) = &standing else {
+            return Ok(None);
+        };
+        let caller = SandboxCaller {
+            agent: request.agent,
+            session_key: &session_key,
+            caller: request.caller,
+            cwd: Some(&request.cwd),
+        };
+        self.prepare_sandbox_of(scope, settings, caller).map(Some)
+    }
+
+    /// The sandbox that these settings make for a caller.
+    pub fn prepare_sandbox_of(
+        &self,
+        scope: &AgentScope<'_>,
+        settings: &Sandbox,
+        caller: SandboxCaller<'_>,
+    ) -> Result<PreparedSandbox, ExecError> {
+        if scope.account().is_some() {
+            return Err(SandboxError::OtherAccount.into());
+        }
+        let workspace = sandbox_workspace(scope, caller.caller)?;
+        let cwd = match caller.cwd {
+            Some(cwd) => cwd.to_owned(),
+            None => workspace.display().to_string(),
+        };
+        let config_path = std::fs::canonicalize(self.config_path());
+        let own_paths: Vec<PathBuf> = config_path.into_iter().collect();
+        let prepared = prepare_sandbox(&SandboxRequest {
+            settings,
+            agent: caller.agent.as_str(),
+            session_key: caller.session_key,
+            workspace: &workspace,
+            cwd: &cwd,
+            state_dir: self.state_dir(),
+            own_paths: &own_paths,
+            home: scope.home(),
+        });
+        Ok(prepared?)
+    }
+
+    /// What the config says about the sandbox of a conversation.
+    pub fn sandbox_standing(
+        &self,
+        scope: &AgentScope<'_>,
+        agent: &AgentId,
+        session_key: &str,
+    ) -> SandboxStanding {
+        standing_of(scope.config().config(), agent.as_str(), session_key)
+    }
+}
+
+/// The sandbox of a call that needs one where the config has none.
+fn usual_sandbox() -> Sandbox {
+    Sandbox {
+        workspace_access: Some(WorkspaceAccess::Ro),
+        ..Sandbox::default()
+    }
+}
+
+/// The directory that a sandbox shows: that of the calling program, unless the agent's own contains it.
+fn sandbox_workspace(scope: &AgentScope<'_>, caller: &CallerContext) -> Result<PathBuf, ExecError> {
+    let Some(own) = caller.workspace().first() else {
+        return Ok(scope.workspace()?);
+    };
+    if let Some(configured) = scope.existing_configured_workspace()
+        && contains(&configured, own)
+    {
+        return Ok(configured);
+    }
+    Ok(own.clone())
+}
+
+pub(crate) fn is_inside(sandbox: Option<&PreparedSandbox>) -> PolicyPlace {
+    if sandbox.is_some() {
+        PolicyPlace::Sandbox
+    } else {
+        PolicyPlace::Host
+    }
+}
+
+/// The variables that the judge looks at. Inside, hooks and loaders are as confined as the command
+/// itself; only an allowlist depends on what they would start.
+pub(crate) fn judged_env(
+    request: &ExecRequest<'_>,
+    sandbox: Option<&PreparedSandbox>,
+    levels: &Levels,
+) -> BTreeMap<String, String> {
+    if sandbox.is_some() && levels.security.value() == Security::Full {
+        BTreeMap::new()
+    } else {
+        request.env.clone()
+    }
+}
+
+/// How a confined run is carried out: nothing outlives it, and the smaller limit counts.
+pub(crate) fn confine_manner(manner: &mut Manner, plan: &SandboxPlan) -> Result<(), ExecError> {
+    let limits = &plan.limits;
+    let cpus = limits.milli_cpus.map(milli_cpus).transpose()?;
+    manner.leftovers = interlock_engine::Leftovers::End;
+    manner.limits = RunLimits {
+        memory_bytes: smaller(manner.limits.memory_bytes, limits.memory_bytes),
+        pids: smaller(manner.limits.pids, limits.pids),
+        cpus: match (manner.limits.cpus, cpus) {
+            (Some(own), Some(inside)) if f64::from(own) <= f64::from(inside) => Some(own),
+            (own, inside) => inside.or(own),
+        },
+    };
+    manner.max_output_bytes = limits.output_bytes;
+    Ok(())
+}
+
+#[allow(clippy::cast_precision_loss)] // at most a few million
+fn milli_cpus(thousandths: u64) -> Result<Cpus, ExecError> {
+    Ok(Cpus::try_from(thousandths as f64 / 1000.0)?)
+}
+
+fn smaller(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}

@@ -1,0 +1,221 @@
+//! The sandbox of a run: the one value that the run, `explain`, prompts and audit records use. It is
+//! part of the plan and of its digest, so that what was judged and approved is what confines.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+ }
+
+        impl $name {
+            /// Every word, as written in the config.
+            pub const WORDS: &'static [&'static str] = &[$($text),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    )+};
+}
+
+words! {
+    /// What sets a sandbox up.
+    SandboxBackend {
+        /// Interlock itself, with namespaces of the kernel.
+        Native = "native",
+    }
+
+    /// What of the host's files a run sees.
+    SandboxView {
+        /// System directories, the workspace and what `binds` lists.
+        Minimal = "minimal",
+        /// The whole root, read-only, without the paths of the mask table.
+        Host = "host",
+    }
+
+    /// What a run may do with the workspace.
+    WorkspaceAccess {
+        /// It sees a scratch workspace instead.
+        None = "none",
+        Ro = "ro",
+        Rw = "rw",
+    }
+
+    /// Which Unix sockets a run may use.
+    UnixSockets {
+        /// Those that it makes itself.
+        Own = "own",
+        /// Only pairs of stream sockets.
+        None = "none",
+    }
+}
+
+/// Everything that confines one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SandboxPlan {
+    pub backend: SandboxBackend,
+    /// What shares this sandbox, in words: `agent main`.
+    pub scope: String,
+    /// The name of the scope's directory: a hash, since ids never become paths.
+    pub scope_id: String,
+    /// On the host. A run holds it, so that it is not removed meanwhile.
+    pub scope_directory: String,
+    pub view: SandboxView,
+    pub workspace_access: WorkspaceAccess,
+    /// The canonical path on the host.
+    pub workspace: String,
+    pub user: SandboxUser,
+    /// The working directory as the run sees it.
+    pub cwd: String,
+    /// What the run sees, in the order in which it is mounted.
+    pub mounts: Vec<SandboxMount>,
+    pub unix_sockets: UnixSockets,
+    pub limits: SandboxLimits,
+}
+
+impl SandboxPlan {
+    /// The path by which a run sees a directory or file of the host, if it is shown at all: by the mount
+    /// whose source is nearest to it.
+    pub fn path_inside(&self, host_path: &str) -> Option<String> {
+        let shown = self.mounts.iter().filter_map(|mount| match mount {
+            SandboxMount::Bind { source, target, .. } => {
+                let rest = rest_below(source, host_path)?;
+                Some((source.len(), format!("{target}{rest}")))
+            }
+            _ => None,
+        });
+        shown
+            .max_by_key(|(length, _)| *length)
+            .map(|(_, inside)| inside)
+    }
+}
+
+/// What follows a directory in a path of the same directory or below it.
+fn rest_below<'a>(directory: &str, path: &'a str) -> Option<&'a str> {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+/// The user of a sandboxed run, inside and outside of its user namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SandboxUser {
+    pub uid: u32,
+    pub gid: u32,
+    pub host_uid: u32,
+    pub host_gid: u32,
+}
+
+/// What one run may use. `None` is not limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SandboxLimits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    /// Thousandths of one processor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milli_cpus: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
+    /// The size of each private file system in memory.
+    pub tmp_bytes: u64,
+}
+
+/// The owner that files of a mount have on the host. Inside they belong to the user of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountOwner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// Whether a mount can be written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MountAccess {
+    Ro,
+    Rw,
+}
+
+impl MountAccess {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ro => "ro",
+            Self::Rw => "rw",
+        }
+    }
+}
+
+/// One step of what a run sees. Every path is absolute and without links.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum SandboxMount {
+    /// A directory or file of the host, with all that is mounted in it. It must be the one that was
+    /// checked, by device and inode.
+    Bind {
+        source: String,
+        device: u64,
+        inode: u64,
+        target: String,
+        access: MountAccess,
+        /// Whose files become those of the run's user, where that is another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<MountOwner>,
+        reason: String,
+    },
+    /// What the sandbox shows at `from`, once more.
+    Copy {
+        from: String,
+        target: String,
+        access: MountAccess,
+        reason: String,
+    },
+    /// A directory or file that the sandbox shows becomes a mount of its own: it can be neither
+    /// renamed nor replaced, and with `ro` not be written to.
+    Hold {
+        target: String,
+        access: MountAccess,
+        reason: String,
+    },
+    /// Nothing is to be seen here. Where there is nothing, nothing is done.
+    Cover { target: String, reason: String },
+    /// A private file system in memory.
+    Memory {
+        target: String,
+        mode: u32,
+        reason: String,
+    },
+    /// A symbolic link.
+    Link { target: String, to: String },
+    /// The run's own processes at `/proc`, with the paths covered that reach the system.
+    Processes,
+    /// A few devices at `/dev`, and terminals of its own.
+    Devices,
+}
+
+impl SandboxMount {
+    /// Where it is to be seen.
+    pub fn target(&self) -> &str {
+        match self {
+            Self::Bind { target, .. }
+            | Self::Copy { target, .. }
+            | Self::Hold { target, .. }
+            | Self::Cover { target, .. }
+            | Self::Memory { target, .. }
+            | Self::Link { target, .. } => target,
+            Self::Processes => "/proc",
+            Self::Devices => "/dev",
+        }
+    }
+}

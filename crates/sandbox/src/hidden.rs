@@ -1,0 +1,121 @@
+//! What no sandbox shows: tables of paths, with the reason for each.
+
+use std::path::{Path, PathBuf};
+
+/// A path that is hidden, and why.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HiddenPath {
+    pub path: &'static str,
+    pub reason: &'static str,
+}
+
+macro_rules! hidden {
+    ($($path:literal: $reason:literal,)+) => { &[$(HiddenPath { path: $path, reason: $reason }),+] };
+}
+
+/// Below the home directory.
+pub(crate) const IN_HOME: &[HiddenPath] = hidden! {
+    ".ssh": "keys and hosts of ssh",
+    ".aws": "cloud credentials",
+    ".azure": "cloud credentials",
+    ".gnupg": "private keys",
+    ".config": "settings and tokens of programs",
+    ".docker": "registry credentials and contexts",
+    ".kube": "cluster credentials",
+    ".netrc": "passwords",
+    ".npmrc": "registry tokens",
+    ".yarnrc.yml": "registry tokens",
+    ".pypirc": "registry tokens",
+    ".git-credentials": "passwords",
+    ".cargo/credentials": "registry tokens",
+    ".cargo/credentials.toml": "registry tokens",
+    ".gem/credentials": "registry tokens",
+    ".m2/settings.xml": "registry passwords",
+    ".gradle/gradle.properties": "registry passwords",
+    ".pgpass": "passwords",
+    ".my.cnf": "passwords",
+    ".vault-token": "tokens",
+    ".terraform.d": "cloud credentials",
+    ".password-store": "passwords",
+    ".local/share/keyrings": "keyrings",
+    ".pki": "private keys",
+    ".mozilla": "a browser's passwords and cookies",
+    ".thunderbird": "mail",
+    ".cache/mozilla": "a browser's files",
+    ".cache/google-chrome": "a browser's files",
+    ".bash_history": "what the owner typed",
+    ".zsh_history": "what the owner typed",
+    ".python_history": "what the owner typed",
+    ".claude": "an agent's tokens and settings",
+    ".claude.json": "an agent's tokens and settings",
+    ".codex": "an agent's tokens and settings",
+    ".gemini": "an agent's tokens and settings",
+    ".openclaw": "an agent's tokens and settings",
+    ".interlock": "Interlock itself",
+    ".gnome2": "keyrings",
+    ".dbus": "the session's bus",
+};
+
+/// In `/etc` and the rest of the system.
+pub(crate) const IN_SYSTEM: &[HiddenPath] = hidden! {
+    "/etc/shadow": "password hashes",
+    "/etc/shadow-": "password hashes",
+    "/etc/gshadow": "password hashes",
+    "/etc/gshadow-": "password hashes",
+    "/etc/security/opasswd": "password hashes",
+    "/etc/sudoers": "rules of sudo",
+    "/etc/sudoers.d": "rules of sudo",
+    "/etc/doas.conf": "rules of doas",
+    "/etc/ssh/ssh_host_rsa_key": "a host key",
+    "/etc/ssh/ssh_host_dsa_key": "a host key",
+    "/etc/ssh/ssh_host_ecdsa_key": "a host key",
+    "/etc/ssh/ssh_host_ed25519_key": "a host key",
+    "/etc/ssl/private": "private keys",
+    "/etc/pki/tls/private": "private keys",
+    "/etc/letsencrypt": "private keys",
+    "/etc/krb5.keytab": "a host key",
+    "/etc/NetworkManager/system-connections": "connection secrets",
+    "/etc/wpa_supplicant": "connection secrets",
+    "/etc/netplan": "connection secrets",
+    "/etc/ppp": "connection secrets",
+    "/etc/wireguard": "connection secrets",
+    "/etc/openvpn": "connection secrets",
+    "/etc/ipsec.secrets": "connection secrets",
+    "/etc/ipsec.d/private": "connection secrets",
+    "/etc/docker": "keys of the engine",
+    "/etc/kubernetes": "cluster credentials",
+    "/etc/rancher": "cluster credentials",
+    "/etc/interlock": "Interlock itself",
+    "/boot": "what the machine starts",
+    "/var/lib/docker": "containers of the machine",
+    "/var/lib/containers": "containers of the machine",
+    "/var/lib/containerd": "containers of the machine",
+    "/var/lib/kubelet": "cluster credentials",
+    "/var/lib/sss": "accounts of the machine",
+    "/var/spool/cron": "what the machine starts",
+    "/var/backups": "copies of hidden files",
+    "/var/log": "logs of the machine",
+    "/var/mail": "mail",
+    "/lost+found": "lost files",
+};
+
+/// Names of sockets by which a container engine, and with it the machine, is had.
+pub(crate) const ENGINE_SOCKETS: &[HiddenPath] = hidden! {
+    "/run": "sockets of the machine's services",
+    "/var/run": "sockets of the machine's services",
+    "/var/run/docker.sock": "the container engine",
+};
+
+/// All hidden paths of this host, absolute. The state directory and what else belongs to Interlock is
+/// added by the caller.
+pub(crate) fn hidden_paths(home: Option<&Path>) -> Vec<(PathBuf, &'static str)> {
+    let system = IN_SYSTEM
+        .iter()
+        .map(|row| (PathBuf::from(row.path), row.reason));
+    let in_home = home.into_iter().flat_map(|home| {
+        IN_HOME
+            .iter()
+            .map(move |row| (home.join(row.path), row.reason))
+    });
+    system.chain(in_home).collect()
+}

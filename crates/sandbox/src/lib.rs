@@ -1,0 +1,22 @@
+//! Where is a run confined? From the owner's config to the one value that describes the whole sandbox:
+//! [`SandboxPlan`](interlock_plan::SandboxPlan).
+//!
+//! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
+//! directories), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
+//! sees, step by step), `probe` (whether the promises hold). Nothing here starts a process; the engine sets up what the value says.
+
+#![forbid(unsafe_code)]
+
+mod binds;
+mod error;
+mod hidden;
+mod probe;
+mod scope;
+mod standing;
+mod view;
+
+pub use error::SandboxError;
+pub use probe::probe_script;
+pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
+pub use standing::{SandboxStanding, standing_of, time_limit};
+pub use view::{PreparedSandbox, SandboxRequest, prepare_sandbox};

@@ -1,0 +1,322 @@
+//! Scopes: what shares one sandbox. A scope is an agent, a conversation or everything, together with its
+//! workspace and settings. It has directories of its own, under a name that is a hash.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use interlock_config::SandboxScope;
+use interlock_config::types::Sandbox;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::error::SandboxError;
+
+/// Below the state directory.
+const DIRECTORY: &str = "sandboxes";
+
+const RECORD: &str = "scope.json";
+const USED: &str = "used";
+const LOCK: &str = "lock";
+const HOME: &str = "home";
+const SCRATCH: &str = "workspace";
+
+/// Where Interlock runs as root, the first of the ids that scopes have on the host.
+pub(crate) const FIRST_HOST_ID: u32 = 2_000_000_000;
+
+/// As many scopes can have an id of their own.
+const MOST_HOST_IDS: u32 = 100_000_000;
+
+/// What is kept about a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopeRecord {
+    /// The name of its directory.
+    pub id: String,
+    /// In words: `agent main`.
+    pub scope: String,
+    pub agent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    pub workspace: String,
+    /// Added to the first id of scopes, where Interlock runs as root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<u32>,
+    pub created_ms: u64,
+}
+
+/// A scope whose record cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnusableScope {
+    pub id: String,
+    pub why: String,
+}
+
+/// What a scope is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ScopeOf<'a> {
+    pub settings: &'a Sandbox,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    pub workspace: &'a Path,
+}
+
+/// The directories of a scope that runs see.
+#[derive(Debug)]
+pub(crate) struct OpenedScope {
+    pub record: ScopeRecord,
+    pub directory: PathBuf,
+    pub home: PathBuf,
+    pub scratch: PathBuf,
+}
+
+/// All scopes of a state directory.
+#[derive(Debug, Clone)]
+pub struct ScopeStore {
+    root: PathBuf,
+}
+
+impl ScopeOf<'_> {
+    fn words(self) -> (String, Option<String>) {
+        match self.settings.scope.unwrap_or(SandboxScope::Agent) {
+            SandboxScope::Agent => (format!("agent {}", self.agent), None),
+            SandboxScope::Session => (
+                format!("session {}", self.session_key),
+                Some(self.session_key.to_owned()),
+            ),
+            SandboxScope::Shared => ("shared".to_owned(), None),
+        }
+    }
+
+    /// Changed settings are another scope: a run never gets what an earlier sandbox with other rules left.
+    fn id(self) -> String {
+        let (words, _) = self.words();
+        let settings = serde_json::to_vec(self.settings).unwrap_or_default();
+        let mut hash = Sha256::new();
+        hash.update(b"interlock sandbox scope v1\0");
+        for part in [
+            words.as_bytes(),
+            self.workspace.as_os_str().as_encoded_bytes(),
+            settings.as_slice(),
+        ] {
+            hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hash.update(part);
+        }
+        let mut id = String::with_capacity(32);
+        for byte in hash.finalize().iter().take(16) {
+            id.push_str(&format!("{byte:02x}"));
+        }
+        id
+    }
+}
+
+impl ScopeStore {
+    pub fn new(state_dir: &Path) -> Self {
+        Self {
+            root: state_dir.join(DIRECTORY),
+        }
+    }
+
+    /// The scope, with its directories. They are made if they are not there.
+    pub(crate) fn open(&self, of: ScopeOf<'_>, is_root: bool) -> Result<OpenedScope, SandboxError> {
+        let id = of.id();
+        let directory = self.root.join(&id);
+        let failed = |source: io::Error| SandboxError::File {
+            what: "cannot make the directory of the scope",
+            path: directory.clone(),
+            source,
+        };
+        let record = match read_record(&directory) {
+            Ok(record) if record.id == id && record.host_id.is_some() == is_root => record,
+            Ok(_) => {
+                return Err(failed(io::Error::other(
+                    "its record is that of another one",
+                )));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.make(of, &id, is_root).map_err(failed)?
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let scope = OpenedScope {
+            home: directory.join(HOME),
+            scratch: directory.join(SCRATCH),
+            record,
+            directory: directory.clone(),
+        };
+        std::fs::write(directory.join(USED), "").map_err(failed)?;
+        Ok(scope)
+    }
+
+    fn make(&self, of: ScopeOf<'_>, id: &str, is_root: bool) -> io::Result<ScopeRecord> {
+        private().recursive(true).create(&self.root)?;
+        let lock = File::create(self.root.join(LOCK))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let directory = self.root.join(id);
+        // Another process was faster.
+        if let Ok(record) = read_record(&directory) {
+            return Ok(record);
+        }
+        let (scope, session_key) = of.words();
+        let record = ScopeRecord {
+            id: id.to_owned(),
+            scope,
+            agent: of.agent.to_owned(),
+            session_key,
+            workspace: of.workspace.display().to_string(),
+            host_id: if is_root {
+                Some(self.free_host_id()?)
+            } else {
+                None
+            },
+            created_ms: milliseconds(SystemTime::now()),
+        };
+        private().recursive(true).create(directory.join(HOME))?;
+        private().recursive(true).create(directory.join(SCRATCH))?;
+        let new = directory.join("scope.json.new");
+        std::fs::write(&new, serde_json::to_vec_pretty(&record)?)?;
+        std::fs::rename(new, directory.join(RECORD))?;
+        Ok(record)
+    }
+
+    /// The smallest id that no scope has. The lock is held.
+    fn free_host_id(&self) -> io::Result<u32> {
+        let (records, unusable) = self.list();
+        if let Some(scope) = unusable.first() {
+            // Its id is not known, and must not be given to another one.
+            return Err(io::Error::other(format!(
+                "{}: {}; remove it with `interlock sandbox recreate --all`",
+                scope.id, scope.why
+            )));
+        }
+        let used: std::collections::BTreeSet<u32> =
+            records.iter().filter_map(|record| record.host_id).collect();
+        (1..MOST_HOST_IDS)
+            .find(|id| !used.contains(id))
+            .ok_or_else(|| io::Error::other("no id is left for a scope"))
+    }
+
+    /// Every scope, and those that cannot be read.
+    pub fn list(&self) -> (Vec<ScopeRecord>, Vec<UnusableScope>) {
+        let (mut records, mut unusable) = (Vec::new(), Vec::new());
+        let Ok(entries) = std::fs::read_dir(&self.root) else {
+            return (records, unusable);
+        };
+        for entry in entries.flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let id = entry.file_name().to_string_lossy().into_owned();
+            match read_record(&entry.path()) {
+                Ok(record) => records.push(record),
+                Err(error) => unusable.push(UnusableScope {
+                    id,
+                    why: error.to_string(),
+                }),
+            }
+        }
+        records.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
+        (records, unusable)
+    }
+
+    /// When a scope was last used.
+    pub fn last_used(&self, id: &str) -> Option<SystemTime> {
+        let metadata = std::fs::metadata(self.root.join(id).join(USED)).ok()?;
+        metadata.modified().ok()
+    }
+
+    /// The directory of a scope.
+    pub fn directory(&self, id: &str) -> PathBuf {
+        self.root.join(id)
+    }
+
+    /// Whether a scope is old or idle enough to be removed.
+    pub fn is_due(&self, record: &ScopeRecord, idle: Duration, age: Duration) -> bool {
+        let now = SystemTime::now();
+        let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
+        let made = UNIX_EPOCH + Duration::from_millis(record.created_ms);
+        let used = self.last_used(&record.id).unwrap_or(made);
+        since(used) >= idle || since(made) >= age
+    }
+
+    /// Removes a scope with all that runs left in it. `false`: a run is in it, and it stays.
+    pub fn remove(&self, id: &str) -> io::Result<bool> {
+        let is_name = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_name {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let lock = File::create(self.root.join(LOCK))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        let directory = self.root.join(id);
+        // Runs hold a shared lock on it.
+        let held = File::open(&directory)?;
+        if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Ok(false);
+        }
+        // The record goes last: a scope whose removal was interrupted is still listed.
+        for name in [HOME, SCRATCH, USED] {
+            let path = directory.join(name);
+            let removed = match std::fs::symlink_metadata(&path) {
+                Ok(metadata) if metadata.is_dir() => {
+                    open_up(&path);
+                    std::fs::remove_dir_all(&path)
+                }
+                Ok(_) => std::fs::remove_file(&path),
+                Err(_) => Ok(()),
+            };
+            removed?;
+        }
+        std::fs::remove_dir_all(&directory)?;
+        Ok(true)
+    }
+}
+
+/// Runs may have taken the owner's own rights from their directories.
+fn open_up(directory: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let _ = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_up(&entry.path());
+        }
+    }
+}
+
+fn private() -> DirBuilder {
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+fn read_record(directory: &Path) -> io::Result<ScopeRecord> {
+    let text = std::fs::read(directory.join(RECORD))?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Gives a directory of a scope to the user that its runs have on the host.
+pub(crate) fn give_to(directory: &Path, uid: u32, gid: u32) -> Result<(), SandboxError> {
+    let failed = |source: io::Error| SandboxError::File {
+        what: "cannot give the run its directory",
+        path: directory.to_owned(),
+        source,
+    };
+    let found = std::fs::symlink_metadata(directory).map_err(failed)?;
+    if !found.is_dir() {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
+    if (found.uid(), found.gid()) == (uid, gid) {
+        return Ok(());
+    }
+    std::os::unix::fs::lchown(directory, Some(uid), Some(gid)).map_err(failed)
+}

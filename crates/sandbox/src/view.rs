@@ -1,0 +1,562 @@
+//! What a sandboxed run sees, step by step, and the rest of the value that describes its sandbox.
+
+mod guards;
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use interlock_config::types::Sandbox;
+use interlock_plan::{
+    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan, SandboxUser,
+    SandboxView, UnixSockets, WorkspaceAccess,
+};
+
+use crate::binds::{BindRules, CheckedBind, check_workspace};
+use crate::error::SandboxError;
+use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
+
+/// What a sandbox is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct SandboxRequest<'a> {
+    pub settings: &'a Sandbox,
+    pub agent: &'a str,
+    pub session_key: &'a str,
+    /// An existing directory.
+    pub workspace: &'a Path,
+    /// As the call names it, on the host or inside; absolute.
+    pub cwd: &'a str,
+    pub state_dir: &'a Path,
+    /// Further paths that belong to Interlock, such as a config file elsewhere.
+    pub own_paths: &'a [PathBuf],
+    pub home: Option<&'a str>,
+}
+
+/// A sandbox that is ready to become part of a plan.
+#[derive(Debug)]
+pub struct PreparedSandbox {
+    pub plan: SandboxPlan,
+    /// The working directory on the host.
+    pub host_cwd: String,
+    /// The home directory as the run sees it.
+    pub home: String,
+    /// Directories of tools in the home directory that the run finds in its PATH.
+    pub tool_paths: Vec<String>,
+}
+
+/// Directories of the system that every run sees, read-only.
+const SYSTEM: [&str; 10] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc",
+];
+
+/// Entries of the root that `view: host` does not take from the host.
+const NOT_FROM_HOST: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "lost+found"];
+
+/// What of the home directory is shown where the config says nothing.
+const TOOLS: [&str; 11] = [
+    ".cargo/bin",
+    ".rustup",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".asdf",
+    ".volta",
+    ".bun/bin",
+    ".deno/bin",
+    ".local/bin",
+    "go/bin",
+];
+
+/// The scratch workspace, or the workspace itself.
+const WORKSPACE: &str = "/workspace";
+
+/// The workspace where it is read-only.
+const AGENT: &str = "/agent";
+
+const PROCESSORS: &str = "/sys/devices/system/cpu";
+
+const DEFAULT_TMP_BYTES: u64 = 1 << 30;
+
+/// The home directory inside where the host has none.
+const USUAL_HOME: &str = "/home/sandbox";
+
+/// The user inside where the workspace is root's: programs that find themselves to be root try what
+/// only root can do.
+const USUAL_ID: u32 = 1_000;
+
+/// Makes the value, and the directories of the scope.
+pub fn prepare_sandbox(request: &SandboxRequest<'_>) -> Result<PreparedSandbox, SandboxError> {
+    let builder = Builder::new(request)?;
+    builder.build()
+}
+
+struct Builder<'a> {
+    request: &'a SandboxRequest<'a>,
+    access: WorkspaceAccess,
+    view: SandboxView,
+    workspace: PathBuf,
+    found: Metadata,
+    home: PathBuf,
+    scope: OpenedScope,
+    user: SandboxUser,
+    binds: Vec<CheckedBind>,
+    mounts: Vec<SandboxMount>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(request: &'a SandboxRequest<'a>) -> Result<Self, SandboxError> {
+        let settings = request.settings;
+        let look = |source| SandboxError::File {
+            what: "cannot look at the workspace",
+            path: request.workspace.to_owned(),
+            source,
+        };
+        let workspace = std::fs::canonicalize(request.workspace).map_err(look)?;
+        let found = std::fs::metadata(&workspace).map_err(look)?;
+        let home = request.home.filter(|home| home.starts_with('/'));
+        let home = home.map_or_else(
+            || PathBuf::from(USUAL_HOME),
+            |home| std::fs::canonicalize(home).unwrap_or_else(|_| PathBuf::from(home)),
+        );
+        let state_dir = real(request.state_dir);
+        check_workspace(&workspace, &state_dir, Some(&home))?;
+        let is_root = rustix::process::geteuid().is_root();
+        let of = ScopeOf {
+            settings,
+            agent: request.agent,
+            session_key: request.session_key,
+            workspace: &workspace,
+        };
+        let scope = ScopeStore::new(&state_dir).open(of, is_root)?;
+        let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
+        let rules = BindRules {
+            home: Some(&home),
+            state_dir: &state_dir,
+            workspace: &workspace,
+        };
+        let listed = settings.binds.iter().flatten();
+        let binds: Vec<CheckedBind> = listed
+            .map(|bind| rules.check(bind))
+            .collect::<Result<_, _>>()?;
+        let user = user_of(request, (&workspace, &found), &binds, &scope, access)?;
+        for directory in [&scope.home, &scope.scratch] {
+            if is_root {
+                give_to(directory, user.host_uid, user.host_gid)?;
+            }
+        }
+        Ok(Self {
+            request,
+            access,
+            view: settings.view.unwrap_or(SandboxView::Minimal),
+            workspace,
+            found,
+            home,
+            scope,
+            user,
+            binds,
+            mounts: Vec::new(),
+        })
+    }
+
+    fn build(mut self) -> Result<PreparedSandbox, SandboxError> {
+        self.system()?;
+        self.mounts.push(SandboxMount::Processes);
+        self.mounts.push(SandboxMount::Devices);
+        for (target, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755)] {
+            self.mounts.push(SandboxMount::Memory {
+                target: target.to_owned(),
+                mode,
+                reason: "private to the run".to_owned(),
+            });
+        }
+        if Path::new(PROCESSORS).is_dir() {
+            self.bind(
+                PROCESSORS,
+                PROCESSORS,
+                MountAccess::Ro,
+                "how many processors there are",
+            )?;
+        }
+        let is_home_shown = self.workspace == self.home && self.access != WorkspaceAccess::None;
+        let tool_paths = if is_home_shown {
+            Vec::new()
+        } else {
+            self.home_directory()?
+        };
+        self.workspace_itself()?;
+        for bind in std::mem::take(&mut self.binds) {
+            self.push_bind(&bind);
+        }
+        self.guards();
+        let cwd = self.copies_and_cwd()?;
+        let plan = SandboxPlan {
+            backend: self
+                .request
+                .settings
+                .backend
+                .unwrap_or(SandboxBackend::Native),
+            scope: self.scope.record.scope.clone(),
+            scope_id: self.scope.record.id.clone(),
+            scope_directory: text(&self.scope.directory)?,
+            view: self.view,
+            workspace_access: self.access,
+            workspace: text(&self.workspace)?,
+            user: self.user,
+            cwd: String::new(),
+            mounts: self.mounts,
+            unix_sockets: self
+                .request
+                .settings
+                .network
+                .unix_sockets
+                .unwrap_or(UnixSockets::Own),
+            limits: limits(self.request.settings),
+        };
+        let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
+        Ok(PreparedSandbox {
+            plan: SandboxPlan {
+                cwd: inside,
+                ..plan
+            },
+            host_cwd: cwd,
+            home: text(&self.home)?,
+            tool_paths,
+        })
+    }
+
+    /// The system, read-only: the usual directories, or all that the root holds.
+    fn system(&mut self) -> Result<(), SandboxError> {
+        let names: Vec<String> = match self.view {
+            SandboxView::Minimal => SYSTEM.iter().map(|&name| name.to_owned()).collect(),
+            SandboxView::Host => {
+                let list = std::fs::read_dir("/").map_err(|source| SandboxError::File {
+                    what: "cannot list",
+                    path: PathBuf::from("/"),
+                    source,
+                })?;
+                let mut names: Vec<String> = list
+                    .flatten()
+                    .filter_map(|entry| entry.file_name().into_string().ok())
+                    .filter(|name| !NOT_FROM_HOST.contains(&name.as_str()))
+                    .map(|name| format!("/{name}"))
+                    .collect();
+                names.sort();
+                names
+            }
+        };
+        for name in names {
+            let Ok(found) = std::fs::symlink_metadata(&name) else {
+                continue;
+            };
+            if found.is_symlink() {
+                if let Ok(to) = std::fs::read_link(&name)
+                    && let Some(to) = to.to_str()
+                {
+                    self.mounts.push(SandboxMount::Link {
+                        target: name,
+                        to: to.to_owned(),
+                    });
+                }
+            } else if found.is_dir() || found.is_file() {
+                self.bind(&name, &name, MountAccess::Ro, "the system")?;
+            }
+        }
+        if self.view == SandboxView::Minimal {
+            self.mounts.push(SandboxMount::Link {
+                target: "/var/run".to_owned(),
+                to: "/run".to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// A private home directory, with tools of the real one. Returns where programs are found in it.
+    fn home_directory(&mut self) -> Result<Vec<String>, SandboxError> {
+        // The owner's home stays visible with `view: host`, except to a user that cannot enter it.
+        let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
+        let shown = self
+            .shown_by(&text(&self.home)?)
+            .map(|index| &self.mounts[index]);
+        let is_shown = matches!(shown, Some(SandboxMount::Bind { .. }));
+        if self.view == SandboxView::Host && !is_other_user && is_shown {
+            return Ok(Vec::new());
+        }
+        let (home, own) = (text(&self.home)?, text(&self.scope.home)?);
+        self.bind(
+            &own,
+            &home,
+            MountAccess::Rw,
+            "the private home of the scope",
+        )?;
+        let listed = self.request.settings.home.tools.clone();
+        let listed = listed.unwrap_or_else(|| TOOLS.iter().map(|&name| name.to_owned()).collect());
+        let mut paths = Vec::new();
+        for name in listed {
+            let path = Path::new(&name);
+            let is_plain = path
+                .components()
+                .all(|part| matches!(part, std::path::Component::Normal(_)));
+            if !is_plain || name.is_empty() {
+                return Err(SandboxError::Setting {
+                    key: "home.tools",
+                    value: name,
+                    rule: "it is not a plain path below the home directory".to_owned(),
+                });
+            }
+            let source = self.home.join(path);
+            // Only what lies there itself: a link could lead to anything.
+            let is_real = std::fs::canonicalize(&source).is_ok_and(|real| real == source);
+            if !is_real || !source.is_dir() || source.starts_with(&self.workspace) {
+                continue;
+            }
+            let target = text(&source)?;
+            self.bind(&target, &target, MountAccess::Ro, "tools of the owner")?;
+            for below in ["", "/bin", "/shims"] {
+                let directory = format!("{target}{below}");
+                if (below.is_empty() && target.ends_with("/bin"))
+                    || (!below.is_empty() && Path::new(&directory).is_dir())
+                {
+                    paths.push(directory);
+                }
+            }
+        }
+        Ok(paths)
+    }
+
+    fn workspace_itself(&mut self) -> Result<(), SandboxError> {
+        let access = match self.access {
+            WorkspaceAccess::None => return Ok(()),
+            WorkspaceAccess::Ro => MountAccess::Ro,
+            WorkspaceAccess::Rw => MountAccess::Rw,
+        };
+        let path = text(&self.workspace)?;
+        let owner = self.mapped_owner(&self.found);
+        self.mounts.push(SandboxMount::Bind {
+            source: path.clone(),
+            device: self.found.dev(),
+            inode: self.found.ino(),
+            target: path,
+            access,
+            owner,
+            reason: "the workspace".to_owned(),
+        });
+        Ok(())
+    }
+
+    /// Whose files have to become those of the run's user.
+    fn mapped_owner(&self, found: &Metadata) -> Option<MountOwner> {
+        let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
+        is_other_user.then(|| MountOwner {
+            uid: found.uid(),
+            gid: found.gid(),
+        })
+    }
+
+    fn push_bind(&mut self, bind: &CheckedBind) {
+        let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
+        let (uid, gid) = bind.owner;
+        self.mounts.push(SandboxMount::Bind {
+            source: bind.source.display().to_string(),
+            device: bind.device,
+            inode: bind.inode,
+            target: bind.target.clone(),
+            access: bind.access,
+            owner: is_other_user.then_some(MountOwner { uid, gid }),
+            reason: "sandbox.binds".to_owned(),
+        });
+    }
+
+    fn bind(
+        &mut self,
+        source: &str,
+        target: &str,
+        access: MountAccess,
+        reason: &str,
+    ) -> Result<(), SandboxError> {
+        let found = std::fs::symlink_metadata(source).map_err(|error| SandboxError::File {
+            what: "cannot look at",
+            path: PathBuf::from(source),
+            source: error,
+        })?;
+        self.mounts.push(SandboxMount::Bind {
+            source: source.to_owned(),
+            device: found.dev(),
+            inode: found.ino(),
+            target: target.to_owned(),
+            access,
+            owner: None,
+            reason: reason.to_owned(),
+        });
+        Ok(())
+    }
+
+    /// The workspace once more at its fixed names, and the working directory on the host.
+    fn copies_and_cwd(&mut self) -> Result<String, SandboxError> {
+        let workspace = text(&self.workspace)?;
+        let scratch = text(&self.scope.scratch)?;
+        let copy = |target: &str, access| SandboxMount::Copy {
+            from: workspace.clone(),
+            target: target.to_owned(),
+            access,
+            reason: "the workspace by its fixed name".to_owned(),
+        };
+        match self.access {
+            WorkspaceAccess::Rw => self.mounts.push(copy(WORKSPACE, MountAccess::Rw)),
+            WorkspaceAccess::Ro => {
+                self.mounts.push(copy(AGENT, MountAccess::Ro));
+                self.bind(
+                    &scratch,
+                    WORKSPACE,
+                    MountAccess::Rw,
+                    "the scratch workspace",
+                )?;
+            }
+            WorkspaceAccess::None => {
+                self.bind(
+                    &scratch,
+                    WORKSPACE,
+                    MountAccess::Rw,
+                    "the scratch workspace",
+                )?;
+            }
+        }
+        let cwd = self.request.cwd;
+        let outside = || SandboxError::WorkingDirectory {
+            path: cwd.to_owned(),
+            shown: match self.access {
+                WorkspaceAccess::None => WORKSPACE.to_owned(),
+                WorkspaceAccess::Ro => format!("{workspace}, {AGENT} and {WORKSPACE}"),
+                WorkspaceAccess::Rw => format!("{workspace} and {WORKSPACE}"),
+            },
+        };
+        let named = match (self.access, below(WORKSPACE, cwd), below(AGENT, cwd)) {
+            (WorkspaceAccess::Rw, Some(rest), _) | (WorkspaceAccess::Ro, _, Some(rest)) => {
+                format!("{workspace}{rest}")
+            }
+            (_, Some(rest), _) => format!("{scratch}{rest}"),
+            // A call that names nothing starts in the workspace, which is not shown.
+            (WorkspaceAccess::None, None, _) => match below(&workspace, cwd) {
+                Some(rest) => format!("{scratch}{rest}"),
+                None => cwd.to_owned(),
+            },
+            _ => cwd.to_owned(),
+        };
+        let real = std::fs::canonicalize(&named).map_err(|_| outside())?;
+        let real = text(&real)?;
+        let is_shown = |mount: &SandboxMount| match mount {
+            SandboxMount::Bind { source, reason, .. } => {
+                let is_own = *source == workspace || *source == scratch;
+                (is_own || reason == "sandbox.binds") && below(source, &real).is_some()
+            }
+            _ => false,
+        };
+        if self.mounts.iter().any(is_shown) {
+            Ok(real)
+        } else {
+            Err(outside())
+        }
+    }
+}
+
+/// The user of the run. Where Interlock runs as root, that is never root of the host, unless the owner
+/// permits it and ids cannot be mapped.
+fn user_of(
+    request: &SandboxRequest<'_>,
+    (workspace, found): (&Path, &Metadata),
+    binds: &[CheckedBind],
+    scope: &OpenedScope,
+    access: WorkspaceAccess,
+) -> Result<SandboxUser, SandboxError> {
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    let same = SandboxUser {
+        uid,
+        gid,
+        host_uid: uid,
+        host_gid: gid,
+    };
+    let Some(number) = scope.record.host_id else {
+        return Ok(same);
+    };
+    let mut sources = Vec::new();
+    if access != WorkspaceAccess::None {
+        sources.push(workspace.to_owned());
+    }
+    sources.extend(binds.iter().map(|bind| bind.source.clone()));
+    if let Some((path, kind)) = sources.into_iter().find_map(cannot_map_ids) {
+        return if request.settings.allow_host_root == Some(true) {
+            Ok(same)
+        } else {
+            Err(SandboxError::CannotMapIds { path, kind })
+        };
+    }
+    let or_usual = |id: u32| if id == 0 { USUAL_ID } else { id };
+    let host = FIRST_HOST_ID + number;
+    Ok(SandboxUser {
+        uid: or_usual(found.uid()),
+        gid: or_usual(found.gid()),
+        host_uid: host,
+        host_gid: host,
+    })
+}
+
+/// File systems that can map ids, by their numbers.
+const MAPS_IDS: [(u64, &str); 7] = [
+    (0xef53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0x0102_1994, "tmpfs"),
+    (0xf2f5_2010, "f2fs"),
+    (0xe0f5_e1e2, "erofs"),
+    (0xca45_1a4e, "bcachefs"),
+];
+
+fn cannot_map_ids(path: PathBuf) -> Option<(PathBuf, String)> {
+    let found = rustix::fs::statfs(&path).ok()?;
+    let kind = u64::try_from(found.f_type).unwrap_or_default();
+    let is_able = MAPS_IDS.iter().any(|(number, _)| *number == kind);
+    (!is_able).then(|| (path, format!("type {kind:#x}")))
+}
+
+fn limits(settings: &Sandbox) -> SandboxLimits {
+    let own = &settings.limits;
+    let size = |text: &Option<String>| text.as_deref().and_then(interlock_config::types::byte_size);
+    SandboxLimits {
+        memory_bytes: size(&own.memory),
+        pids: own.pids,
+        milli_cpus: own.cpus.map(milli),
+        output_bytes: size(&own.output_bytes),
+        tmp_bytes: size(&own.tmp).unwrap_or(DEFAULT_TMP_BYTES),
+    }
+}
+
+/// The schema allows numbers between 0.01 and 4096 alone.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn milli(cpus: f64) -> u64 {
+    (cpus.clamp(0.001, 1e6) * 1000.0).round() as u64
+}
+
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// What follows a directory in a path of the same directory or below it.
+fn below<'p>(directory: &str, path: &'p str) -> Option<&'p str> {
+    let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+}
+
+fn text(path: &Path) -> Result<String, SandboxError> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| SandboxError::File {
+            what: "not text:",
+            path: path.to_owned(),
+            source: std::io::ErrorKind::InvalidInput.into(),
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! What a view hides and holds: covers over what no run may see, and mounts that keep what others obey
+//! from being changed, renamed or replaced.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use interlock_plan::{MountAccess, SandboxMount, WorkspaceAccess};
+use interlock_policy::{PROTECTED_PATHS, ProtectedPath};
+
+use super::{Builder, below, real};
+use crate::hidden::hidden_paths;
+
+/// What version control systems obey in the directories that they write to.
+const IN_REPOSITORY: [(&str, &str); 11] = [
+    (".git/hooks", "git runs these hooks"),
+    (".git/config", "git obeys it, and it names programs"),
+    (
+        ".git/config.worktree",
+        "git obeys it, and it names programs",
+    ),
+    (".git/info", "git obeys the attributes in it"),
+    (
+        ".git/modules",
+        "repositories whose config and hooks git obeys",
+    ),
+    (
+        ".git/worktrees",
+        "further work trees, whose config git obeys",
+    ),
+    (
+        ".git/commondir",
+        "leads git to the config and hooks of another repository",
+    ),
+    (
+        ".git/objects/info/alternates",
+        "leads git to the objects of another repository",
+    ),
+    (".hg/hgrc", "Mercurial runs the hooks it names"),
+    (".jj/repo/config.toml", "jj obeys it, and it names programs"),
+    (".bzr/branch/branch.conf", "Bazaar obeys it"),
+];
+
+impl Builder<'_> {
+    /// Covers what is hidden and holds what is protected, wherever a mount shows it.
+    pub(super) fn guards(&mut self) {
+        let mut guards: BTreeMap<String, Guard> = BTreeMap::new();
+        for (path, reason) in self.hidden() {
+            self.guard(&path, &Guard::Covered(reason), &mut guards);
+        }
+        for (path, reason) in self.protected() {
+            self.guard(&path, &Guard::ReadOnly(reason), &mut guards);
+        }
+        for (target, guard) in guards {
+            self.mounts.push(match guard {
+                Guard::Held => SandboxMount::Hold {
+                    target,
+                    access: MountAccess::Rw,
+                    reason: "holds what is protected or hidden below it".to_owned(),
+                },
+                Guard::ReadOnly(reason) => SandboxMount::Hold {
+                    target,
+                    access: MountAccess::Ro,
+                    reason,
+                },
+                Guard::Covered(reason) => SandboxMount::Cover { target, reason },
+            });
+        }
+    }
+
+    /// Guards one path of the host at every place where a mount shows it.
+    fn guard(&self, path: &Path, guard: &Guard, guards: &mut BTreeMap<String, Guard>) {
+        let Some(path) = path.to_str() else { return };
+        for (index, mount) in self.mounts.iter().enumerate() {
+            let SandboxMount::Bind {
+                source,
+                target,
+                access,
+                ..
+            } = mount
+            else {
+                continue;
+            };
+            let Some(rest) = below(source, path).filter(|rest| !rest.is_empty()) else {
+                continue;
+            };
+            if matches!(guard, Guard::ReadOnly(_)) && *access == MountAccess::Ro {
+                continue;
+            }
+            let place = format!("{target}{rest}");
+            if self.shown_by(&place) != Some(index) {
+                continue;
+            }
+            put(guards, place.clone(), guard.clone());
+            // Else a run could rename a directory above, together with what is guarded.
+            if *access == MountAccess::Rw {
+                let mut above = place.as_str();
+                while let Some((parent, _)) = above.rsplit_once('/') {
+                    if parent.len() <= target.len() {
+                        break;
+                    }
+                    put(guards, parent.to_owned(), Guard::Held);
+                    above = parent;
+                }
+            }
+        }
+    }
+
+    /// The mount that shows a path: the one with the longest target, and of those the last.
+    pub(super) fn shown_by(&self, path: &str) -> Option<usize> {
+        let all = self.mounts.iter().enumerate();
+        let fitting = all.filter(|(_, mount)| below(mount.target(), path).is_some());
+        fitting
+            .max_by_key(|(index, mount)| (mount.target().len(), *index))
+            .map(|(index, _)| index)
+    }
+
+    fn hidden(&self) -> Vec<(PathBuf, String)> {
+        let mut hidden: Vec<(PathBuf, String)> = hidden_paths(Some(&self.home))
+            .into_iter()
+            .map(|(path, reason)| (path, reason.to_owned()))
+            .collect();
+        // A workspace may lie in a directory of the table: it is what the owner chose.
+        hidden.retain(|(path, _)| !self.workspace.starts_with(path));
+        let own = self.request.own_paths.iter().map(PathBuf::as_path);
+        for path in own.chain([self.request.state_dir]) {
+            hidden.push((real(path), "Interlock itself".to_owned()));
+        }
+        for socket in listening_sockets() {
+            hidden.push((socket, "a socket of the host".to_owned()));
+        }
+        hidden
+    }
+
+    /// The protected paths that exist at the root of the workspace.
+    fn protected(&self) -> Vec<(PathBuf, String)> {
+        if self.access != WorkspaceAccess::Rw {
+            return Vec::new();
+        }
+        let root = &self.workspace;
+        let mut found: Vec<(PathBuf, String)> = Vec::new();
+        for row in PROTECTED_PATHS {
+            if let Some(path) = row.below(root)
+                && !is_repository(&path)
+            {
+                found.push((path, row.reason.to_owned()));
+            }
+        }
+        for (path, reason) in IN_REPOSITORY {
+            found.push((root.join(path), reason.to_owned()));
+        }
+        for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let path = root.join(&name);
+            if let Some(row) = ProtectedPath::find(&Path::new("/").join(&name))
+                && !is_repository(&path)
+            {
+                found.push((path, row.reason.to_owned()));
+            }
+        }
+        let git = root.join(".git");
+        if git.is_file() {
+            found.push((git, "names the repository, whose hooks git runs".to_owned()));
+        }
+        for path in self.request.settings.protect.iter().flatten() {
+            let is_plain = Path::new(path)
+                .components()
+                .all(|part| matches!(part, std::path::Component::Normal(_)));
+            if is_plain {
+                found.push((root.join(path), "sandbox.protect".to_owned()));
+            }
+        }
+        // Links cannot be held: what they lead to is another path.
+        found.retain(|(path, _)| {
+            let real = std::fs::canonicalize(path);
+            real.is_ok_and(|real| real == *path)
+        });
+        found
+    }
+}
+
+/// A directory that a version control system has to write to. What it obeys in there is held path by
+/// path.
+fn is_repository(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let is_known = name.is_some_and(|name| {
+        [".git", ".hg", ".jj", ".bzr", ".svn"]
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known))
+    });
+    is_known && path.is_dir()
+}
+
+/// How a path is guarded, the weakest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Guard {
+    /// It is a mount of its own and cannot be renamed.
+    Held,
+    ReadOnly(String),
+    Covered(String),
+}
+
+impl Guard {
+    fn strength(&self) -> u8 {
+        match self {
+            Self::Held => 0,
+            Self::ReadOnly(_) => 1,
+            Self::Covered(_) => 2,
+        }
+    }
+}
+
+/// The strongest guard of a path counts.
+fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
+    match guards.get(&place) {
+        Some(before) if before.strength() >= guard.strength() => {}
+        _ => {
+            guards.insert(place, guard);
+        }
+    }
+}
+
+/// Sockets of the host that have a path. A read-only mount does not keep a run from connecting.
+fn listening_sockets() -> Vec<PathBuf> {
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let mut found: Vec<PathBuf> = table
+        .lines()
+        .filter_map(|line| line.split_once(" /").map(|(_, path)| format!("/{path}")))
+        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}

@@ -1,0 +1,333 @@
+//! Files, sockets, processes and the network of the host: rows P01 to P09, P17 to P20, P25, P26, P33.
+
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use testkit::is_alive;
+
+use crate::site::{Site, USUAL, everywhere, names};
+
+/// P01, P03: the state directory, its sockets and keys.
+#[test]
+fn the_state_directory_does_not_exist_inside() {
+    everywhere(USUAL, |site| {
+        let state = site.machine.state();
+        let state = state.display();
+        let run = site.inside(&format!(
+            "cat {state}/interlock.json; ls {state}; find / -name 'run.key*' 2>/dev/null; \
+             for s in $(find / -type s 2>/dev/null); do echo SOCKET $s; done; true"
+        ));
+        assert_eq!(run.code, 0, "{run:#?}");
+        assert_eq!(run.stdout, "", "{run:#?}");
+        assert!(run.stderr.contains("No such file"), "{run:#?}");
+    });
+}
+
+/// P02: the workspace is the home directory, and the state directory lies in it.
+#[test]
+fn the_state_directory_in_a_workspace_is_hidden_and_stays_where_it_is() {
+    everywhere(USUAL, |site| {
+        let home = site.home();
+        let config = format!(
+            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL} }} }} }} }}",
+            home.display()
+        );
+        site.machine.configure(&config);
+        let before = names(&site.machine.state());
+        let mut command = site.machine.command(&[
+            "exec",
+            "--",
+            "ls -A .interlock; cat .interlock/interlock.json; mv .interlock x; rmdir .interlock; \
+             mkdir .interlock/new; touch .interlock/y; rm -rf .interlock; echo x > ok; true",
+        ]);
+        command.current_dir(&home);
+        let run = testkit::finish(&mut command);
+        assert_eq!((run.code, run.stdout.as_str()), (0, ""), "{run:#?}");
+        for words in ["No such file", "busy", "Read-only"] {
+            assert!(run.stderr.contains(words), "{words}: {run:#?}");
+        }
+        let after = names(&site.machine.state());
+        assert!(before.iter().all(|name| after.contains(name)), "{after:?}");
+        assert!(site.machine.config().is_file());
+        assert!(
+            home.join("ok").is_file(),
+            "the rest of it can be written to"
+        );
+    });
+}
+
+/// P04: a socket of a container engine, and any other one of the host in what is shown.
+#[test]
+fn sockets_of_the_host_cannot_be_reached() {
+    for view in ["minimal", "host"] {
+        let settings = format!("{USUAL}, view: '{view}'");
+        everywhere(&settings, |site| {
+            let path = site.work().join("docker.sock");
+            let listener = UnixListener::bind(&path).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let run = site.inside(&format!(
+                "python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.connect(\"{}\")' || \
+                 perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0); connect(S, sockaddr_un(\"{}\")) and print \"CONNECTED\"'; \
+                 ls -A /run",
+                path.display(),
+                path.display()
+            ));
+            assert!(!run.stdout.contains("CONNECTED"), "{run:#?}");
+            assert!(!run.stdout.contains("docker"), "{run:#?}");
+            assert!(listener.accept().is_err(), "nothing was accepted");
+        });
+    }
+}
+
+/// P05, P06, P07: the network of the host, and its abstract sockets.
+#[test]
+fn there_is_no_network_but_an_own_loopback() {
+    everywhere(USUAL, |site| {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        tcp.set_nonblocking(true).unwrap();
+        udp.set_nonblocking(true).unwrap();
+        let (tcp_port, udp_port) = (
+            tcp.local_addr().unwrap().port(),
+            udp.local_addr().unwrap().port(),
+        );
+        let run = site.inside(&format!(
+            "bash -c 'echo x > /dev/tcp/127.0.0.1/{tcp_port}' && echo CONNECTED; \
+             bash -c 'echo x > /dev/tcp/10.1.2.3/80' && echo CONNECTED; \
+             bash -c 'echo x > /dev/udp/127.0.0.1/{udp_port}'; \
+             getent hosts x.test && echo RESOLVED; grep -c : /proc/net/dev; true"
+        ));
+        assert_eq!(run.stdout.trim(), "1", "{run:#?}");
+        assert!(tcp.accept().is_err());
+        assert!(udp.recv(&mut [0; 8]).is_err());
+    });
+}
+
+/// P08, P09: processes of the host.
+#[test]
+fn only_its_own_processes_exist() {
+    everywhere(USUAL, |site| {
+        let mut other = site
+            .machine
+            .other_program("/usr/bin/sleep")
+            .arg("600")
+            .spawn()
+            .unwrap();
+        let pid = other.id();
+        let run = site.inside(&format!(
+            "kill -9 {pid}; cat /proc/{pid}/cmdline; ls /proc/{pid}/root; pkill -9 sleep; \
+             ls -d /proc/[0-9]* | wc -l; cat /proc/1/environ; ls -l /proc/1/root; kill -9 1; kill -9 -1"
+        ));
+        let count: u32 = run.stdout.lines().next().unwrap().parse().unwrap();
+        assert!(count < 10, "{run:#?}");
+        assert!(is_alive(&pid.to_string()), "{run:#?}");
+        other.kill().unwrap();
+        other.wait().unwrap();
+    });
+}
+
+/// P17: set-user-id programs gain nothing, and none can be made.
+#[test]
+fn no_program_gains_privileges() {
+    everywhere(USUAL, |site| {
+        let run = site.inside(
+            "grep -E '^(NoNewPrivs|CapEff|CapBnd|CapPrm|CapInh|CapAmb)' /proc/self/status; id -u; \
+             su -c 'id -u' </dev/null; sudo -n id -u; cp /usr/bin/id me; chmod 4755 me || echo REFUSED; \
+             chmod u+s,g+s me || echo REFUSED; mkdir -m 2755 d || echo REFUSED; stat -c %a me",
+        );
+        let lines: Vec<&str> = run.stdout.lines().collect();
+        assert!(
+            lines[..6]
+                .iter()
+                .all(|line| line.ends_with("\t1") || line.ends_with("\t0000000000000000")),
+            "{run:#?}"
+        );
+        assert_ne!(lines[6], "0", "{run:#?}");
+        let refused = lines.iter().filter(|line| **line == "REFUSED").count();
+        assert_eq!(refused, 3, "{run:#?}");
+        assert_eq!(*lines.last().unwrap(), "755", "{run:#?}");
+    });
+}
+
+/// P18: what is not the workspace.
+#[test]
+fn the_rest_of_the_host_is_not_written_to() {
+    everywhere(USUAL, |site| {
+        let run = site.inside(
+            "for p in /usr/bin/x /etc/x /var/x /opt/x /x /dev/x /proc/x /sys/x; do \
+               sh -c ': > $1' sh $p 2>/dev/null && echo WROTE $p; sh -c \": > $p\" 2>/dev/null && echo WROTE $p; done; \
+             echo mine > $HOME/.bashrc && cat $HOME/.bashrc; echo t > /tmp/t; echo w > w",
+        );
+        assert_eq!(run.stdout, "mine\n", "{run:#?}");
+        assert!(!site.home().join(".bashrc").exists());
+        assert!(!std::path::Path::new("/tmp/t").exists());
+        assert_eq!(fs::read_to_string(site.work().join("w")).unwrap(), "w\n");
+        // The home of the scope is kept for its next run; /tmp is the run's alone.
+        let next = site.inside("cat $HOME/.bashrc; ls /tmp/t; cat w");
+        assert_eq!(next.stdout, "mine\nw\n", "{next:#?}");
+    });
+}
+
+/// P19: what others obey is not changed, and git works.
+#[test]
+fn protected_paths_are_read_only_and_git_works() {
+    everywhere(USUAL, |site| {
+        let git = "/usr/bin/git";
+        let git = if std::path::Path::new(git).exists() {
+            git
+        } else {
+            "/usr/local/bin/git"
+        };
+        if !std::path::Path::new(git).exists() {
+            println!("skipped: git is not installed");
+            return;
+        }
+        let work = site.work();
+        site.host(&[git, "init", "-q", work.to_str().unwrap()]);
+        site.owned(&work.join(".claude/settings.json"), "{}");
+        site.owned(&work.join(".git/hooks/pre-push"), "old");
+        let config = fs::read(work.join(".git/config")).unwrap();
+        let run = site.inside(
+            "echo x > .git/hooks/pre-commit; echo x >> .git/config; echo x > .claude/settings.json; mv .git g; \
+             rm -rf .git/hooks; mv .claude c; rm -rf .claude; rm .git/config; echo x > /workspace/.git/config; \
+             mv /workspace/.git /workspace/g; ln -sf /etc/passwd .git/config; true",
+        );
+        assert_eq!(run.code, 0, "{run:#?}");
+        assert_eq!(fs::read(work.join(".git/config")).unwrap(), config);
+        assert_eq!(fs::read(work.join(".git/hooks/pre-push")).unwrap(), b"old");
+        assert_eq!(fs::read(work.join(".claude/settings.json")).unwrap(), b"{}");
+        assert!(!work.join(".git/hooks/pre-commit").exists());
+        let run = site.inside(
+            "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; set -e; \
+             echo 1 > f; git add f; git commit -qm one; git branch two; echo 2 > f; git stash -q; git gc -q; git log --oneline | wc -l",
+        );
+        assert_eq!((run.code, run.stdout.trim()), (0, "1"), "{run:#?}");
+        assert!(
+            !names(&work).iter().any(|name| name == ".vscode"),
+            "no mount point is made"
+        );
+        assert_eq!(fs::read(work.join(".git/config")).unwrap(), config);
+    });
+}
+
+/// P20: credentials of the owner, by both views and in a workspace that holds them.
+#[test]
+fn credentials_are_not_shown() {
+    for view in ["minimal", "host"] {
+        everywhere(&format!("{USUAL}, view: '{view}'"), |site| {
+            let home = site.home();
+            for name in [
+                ".ssh/id_x",
+                ".aws/credentials",
+                ".netrc",
+                ".npmrc",
+                ".config/gh/hosts.yml",
+                ".cargo/credentials.toml",
+            ] {
+                site.owned(&home.join(name), "SECRET");
+            }
+            let look = "cat ~/.ssh/* ~/.aws/* ~/.netrc ~/.npmrc ~/.config/gh/hosts.yml ~/.cargo/credentials.toml; \
+                        grep -r SECRET ~ 2>/dev/null; cat /etc/shadow /etc/sudoers; env; true";
+            let mut command = site.machine.command(&["exec", "--", look]);
+            command
+                .env("AWS_SECRET_ACCESS_KEY", "SECRET")
+                .env("SSH_AUTH_SOCK", "SECRET")
+                .env("OTHER", "SECRET");
+            let run = testkit::finish(&mut command);
+            assert_eq!(run.code, 0, "{run:#?}");
+            assert!(
+                !run.stdout.contains("SECRET") && !run.stdout.contains("root:"),
+                "{run:#?}"
+            );
+            // The home directory as workspace.
+            let config = format!(
+                "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL}, view: '{view}' }} }} }} }}",
+                home.display()
+            );
+            site.machine.configure(&config);
+            let mut command = site.machine.command(&["exec", "--", look]);
+            command.current_dir(&home);
+            let run = testkit::finish(&mut command);
+            assert!(!run.stdout.contains("SECRET"), "{run:#?}");
+        });
+    }
+}
+
+/// P25: descriptors.
+#[test]
+fn a_run_has_three_descriptors() {
+    everywhere(USUAL, |site| {
+        for flags in [&[][..], &["--pty"][..]] {
+            let mut arguments = vec!["exec"];
+            arguments.extend(flags);
+            arguments.extend(["--", "for f in /proc/self/fd/*; do echo ${f##*/}; done"]);
+            let run = site.machine.ok(&arguments);
+            let lines: Vec<&str> = run.stdout.split_whitespace().collect();
+            assert!(
+                lines.starts_with(&["0", "1", "2"]) && lines.len() <= 4,
+                "{run:#?}"
+            );
+        }
+    });
+}
+
+/// P26: nothing outlives a run.
+#[test]
+fn nothing_outlives_its_run() {
+    everywhere(USUAL, |site| {
+        let mark = format!("61{}", std::process::id());
+        let began = Instant::now();
+        let result = site.result(&format!(
+            "setsid nohup sh -c 'sleep {mark}' >/dev/null 2>&1 & (setsid sleep {mark} &) ; sleep 0.2; echo done"
+        ));
+        assert_eq!(result["status"], "completed", "{result:#}");
+        assert!(
+            !result["leftovers"].as_array().unwrap().is_empty(),
+            "{result:#}"
+        );
+        let is_left = || {
+            let list = fs::read_dir("/proc").unwrap().flatten();
+            list.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+                .any(|line| String::from_utf8_lossy(&line).contains(&mark))
+        };
+        testkit::eventually("the end of all", || !is_left());
+        assert!(began.elapsed() < Duration::from_secs(30));
+    });
+}
+
+/// P33: two agents share neither loopback nor files.
+#[test]
+fn agents_do_not_see_each_other() {
+    everywhere(USUAL, |site| {
+        let config = format!(
+            "{{ agents: {{ list: [{{ id: 'a' }}, {{ id: 'b' }}], defaults: {{ sandbox: {{ {USUAL} }} }} }} }}"
+        );
+        site.machine.configure(&config);
+        let go =
+            |agent: &str, text: &str| site.machine.run(&["exec", "--agent", agent, "--", text]);
+        assert_eq!(go("a", "echo secret > $HOME/a; echo t > /tmp/a").code, 0);
+        let other = go("b", "cat $HOME/a /tmp/a");
+        assert!(other.code != 0 && other.stdout.is_empty(), "{other:#?}");
+        assert_eq!(go("a", "cat $HOME/a").stdout, "secret\n");
+    });
+}
+
+/// Attacks on the mounts themselves: an earlier run arranges links where a later one is set up.
+#[test]
+fn links_that_a_run_leaves_lead_no_mount_astray() {
+    everywhere(USUAL, |site: &Site| {
+        site.owned(&site.home().join(".cargo/bin/tool"), "x");
+        // Mount points of the next run are replaced by links.
+        let run = site
+            .inside("rm -rf $HOME/.cargo 2>/dev/null; ls -A $HOME; ln -s /etc $HOME/.config; true");
+        assert_eq!(run.code, 0, "{run:#?}");
+        let run = site.inside("ls $HOME/.cargo/bin; readlink $HOME/.config");
+        assert_eq!(run.stdout, "tool\n/etc\n", "{run:#?}");
+        assert_eq!(
+            fs::read_to_string(site.home().join(".cargo/bin/tool")).unwrap(),
+            "x"
+        );
+    });
+}

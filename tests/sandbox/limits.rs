@@ -1,0 +1,85 @@
+//! Limits: rows P21 to P24.
+
+use std::time::{Duration, Instant};
+
+use crate::site::{USUAL, everywhere};
+
+/// P21: processes. Where the system has no control group for it, the namespace counts them.
+#[test]
+fn a_fork_bomb_stays_small() {
+    everywhere(&format!("{USUAL}, limits: {{ pids: 64 }}"), |site| {
+        let began = Instant::now();
+        let result = site
+            .result("for i in $(seq 300); do sleep 3 & done; echo end; ls -d /proc/[0-9]* | wc -l");
+        assert!(began.elapsed() < Duration::from_secs(50), "{result:#}");
+        let text = result["output"]["text"].as_str().unwrap_or_default();
+        assert!(
+            text.contains("ork") || result["limit"]["limit"] == "pids",
+            "{result:#}"
+        );
+    });
+}
+
+/// P22: memory. Without a control group the run is refused: a limit is never left out.
+#[test]
+fn memory_is_limited_or_the_run_is_refused() {
+    everywhere(&format!("{USUAL}, limits: {{ memory: '100m' }}"), |site| {
+        let text = "head -c 1000000000 /dev/zero | tail -c 1000000000 | wc -c";
+        let run = site.machine.run(&["exec", "--json", "--", text]);
+        if run.stdout.is_empty() {
+            assert!(run.stderr.contains("LIMITS_UNAVAILABLE"), "{run:#?}");
+            return;
+        }
+        let result = run.json();
+        assert_eq!(result["limit"]["limit"], "memory", "{result:#}");
+        assert_eq!(result["limit"]["bound"], 100 << 20, "{result:#}");
+        assert!(
+            result["limit"]["peak"].as_u64().unwrap() <= 101 << 20,
+            "{result:#}"
+        );
+    });
+}
+
+/// P23: private file systems.
+#[test]
+fn private_file_systems_are_as_large_as_the_owner_says() {
+    everywhere(&format!("{USUAL}, limits: {{ tmp: '8m' }}"), |site| {
+        for directory in ["/tmp", "/dev/shm", "/run", "/var/tmp"] {
+            let run = site.inside(&format!(
+                "head -c 100000000 /dev/zero > {directory}/x; stat -c %s {directory}/x"
+            ));
+            assert!(
+                run.stderr.contains("No space left"),
+                "{directory}: {run:#?}"
+            );
+            let size: u64 = run.stdout.trim().parse().unwrap();
+            assert!(size <= 8 << 20, "{directory}: {size}");
+        }
+    });
+}
+
+/// P24: output, to the byte.
+#[test]
+fn a_run_that_writes_too_much_is_ended() {
+    everywhere(
+        &format!("{USUAL}, limits: {{ outputBytes: '1m' }}"),
+        |site| {
+            let result = site.result("yes");
+            assert_eq!(result["limit"]["limit"], "output", "{}", result["limit"]);
+            assert_eq!(result["output"]["totalBytes"], 1 << 20);
+            let fine = site.result("head -c 1000 /dev/zero");
+            assert!(fine["limit"].is_null() && fine["exitCode"] == 0, "{fine:#}");
+        },
+    );
+}
+
+/// The sandbox's own time limit is smaller than that of the call.
+#[test]
+fn the_smaller_time_limit_counts() {
+    everywhere(&format!("{USUAL}, limits: {{ timeout: 1 }}"), |site| {
+        let result = site.result("sleep 30");
+        assert_eq!(result["timedOut"], true, "{result:#}");
+        assert_eq!(result["limit"]["limit"], "time", "{result:#}");
+        assert_eq!(result["limit"]["bound"], 1000, "{result:#}");
+    });
+}

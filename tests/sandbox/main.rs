@@ -1,0 +1,11 @@
+//! The sandbox, against the real binary: each test runs something inside and then looks at the host, as
+//! root and as an ordinary user.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod attacks;
+mod commands;
+mod kernel;
+mod limits;
+mod routes;
+mod site;
