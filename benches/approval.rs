@@ -185,6 +185,7 @@ impl Bench {
     fn request(&self) -> ExecRequest<'_> {
         ExecRequest {
             config: None,
+            place: interlock_host::RequestedPlace::default(),
             agent: &self.agent,
             caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(self.program.display().to_string()),
