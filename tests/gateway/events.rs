@@ -408,6 +408,7 @@ impl Server {
     fn request(&self, text: &str, yields: Yield) -> ExecRequest<'_> {
         ExecRequest {
             config: None,
+            place: interlock_host::RequestedPlace::default(),
             agent: &self.agent,
             caller: &interlock_host::NO_CALLER_CONTEXT,
             source: Source::Text(text.to_owned()),
