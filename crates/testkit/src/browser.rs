@@ -90,6 +90,8 @@ impl Browser {
             "--disable-sync",
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
+            // Notifications of its own: those of the desktop wait for a bus that a test does not have.
+            "--disable-features=SystemNotifications",
             "--lang=en-US",
             format!("--user-data-dir={}", browser.profile.path().display()),
             format!("--window-size={width},{height}"),
