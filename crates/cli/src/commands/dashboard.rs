@@ -23,7 +23,8 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
     let mut gateway = GatewayClient::connect(state, &host)?;
     if arguments.qr {
         let invited = gateway.request(&UiPhone::default())?;
-        return invite(&invited, arguments.json);
+        invite(&invited, arguments.json);
+        return Ok(ExitCode::SUCCESS);
     }
     let minted = gateway.request(&UiCode::default())?;
     if minted.url.is_empty() {
@@ -53,7 +54,7 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
 }
 
 /// Shows a phone the way.
-fn invite(invited: &UiPhoneInvited, is_json: bool) -> CommandOutcome {
+fn invite(invited: &UiPhoneInvited, is_json: bool) {
     let address = format!("{}#pair={}", invited.url, invited.code.expose());
     if is_json {
         output::print_json(&json!({
@@ -61,7 +62,7 @@ fn invite(invited: &UiPhoneInvited, is_json: bool) -> CommandOutcome {
             "expiresAtMs": invited.expires_at_ms,
             "authorityFingerprint": invited.authority_fingerprint,
         }));
-        return Ok(ExitCode::SUCCESS);
+        return;
     }
     let lines = interlock_web::qr_lines(&address).unwrap_or_default();
     output::print(&format!("{}\n{address}\n", lines.join("\n")));
@@ -76,7 +77,6 @@ fn invite(invited: &UiPhoneInvited, is_json: bool) -> CommandOutcome {
         "interlock: scan it within 5 minutes; then compare the words and let the phone in: \
          interlock devices list, interlock devices approve",
     );
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The page with the code behind it. Browsers send no fragment to a server.
