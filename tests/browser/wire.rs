@@ -481,3 +481,88 @@ fn views_hold_hostile_text_as_text() {
         }
     }
 }
+
+/// S-18, the rest: agents, the caller itself, and a page without a device learn nothing of an id.
+#[test]
+fn s18_an_id_tells_a_caller_without_the_scope_nothing() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let mut agent = Agent::new(&gateway);
+    let (file, command) = marker(&machine, "ran");
+    let id = agent.ask(&machine, &command);
+    let short = machine.pending()[0]["shortId"].as_str().unwrap().to_owned();
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    let references = [
+        &id,
+        &id[..8],
+        &short,
+        &id.to_uppercase(),
+        unknown,
+        "zzzzz",
+        "0000",
+    ];
+    // A caller that may ask and not decide, on its own connection.
+    let mut caller = gateway.connect(&["operator.read", "operator.write"]);
+    let args = json!({ "command": "git push origin own", "workdir": machine.work() });
+    let call = json!({ "name": "exec", "args": args, "approvalWaitMs": 0 });
+    let own = super::approval_id(&caller.ok("tools.invoke", &call));
+    let mut refusals = Vec::new();
+    for reference in references.into_iter().chain([own.as_str()]) {
+        for (method, params) in [
+            ("exec.approval.get", json!({ "id": reference })),
+            ("exec.approval.waitDecision", json!({ "id": reference })),
+            ("exec.approval.askAgain", json!({ "id": reference })),
+            (
+                "exec.approval.resolve",
+                json!({ "id": reference, "decision": "allow-once" }),
+            ),
+            ("approval.get", json!({ "id": reference })),
+            (
+                "approval.resolve",
+                json!({ "id": reference, "kind": "exec", "decision": "deny" }),
+            ),
+        ] {
+            refusals.push(caller.refused(method, &params).to_string());
+        }
+    }
+    refusals.sort();
+    refusals.dedup();
+    assert_eq!(refusals.len(), 1, "{refusals:#?}");
+    assert!(refusals[0].contains("missing scope: operator.approvals"));
+    // The token of an agent is no way in.
+    let token = machine.ok(&["agents", "token", "main"]).stdout;
+    let mut client = gateway.open();
+    let identity = interlock_wire_identity();
+    let connect = testkit::ws::operator(token.trim(), EVERYTHING);
+    client.introduce(connect, Some(&identity)).unwrap_err();
+    // The document of a page is the same for every id, and holds none.
+    let pages = references.map(|reference| {
+        let answer = get(&gateway, &format!("/approve/{reference}"), &[]);
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    });
+    assert!(
+        pages
+            .iter()
+            .all(|page| *page == pages[0] && !page.contains(&id))
+    );
+    // An id that is there takes no other time than one that is not: the scope is looked at first.
+    let mut median = |reference: &str| {
+        let params = json!({ "id": reference, "decision": "deny" });
+        let mut times: Vec<_> = (0..101)
+            .map(|_| {
+                let begun = std::time::Instant::now();
+                caller.refused("exec.approval.resolve", &params);
+                begun.elapsed()
+            })
+            .collect();
+        times.sort();
+        times[50]
+    };
+    println!(
+        "{:?} for an id, {:?} for none",
+        median(&id),
+        median(unknown)
+    );
+    assert_eq!(machine.pending().len(), 2);
+    assert!(!file.exists());
+}

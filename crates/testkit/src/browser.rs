@@ -157,25 +157,7 @@ impl Browser {
             body.len()
         )
         .unwrap();
-        // The driver keeps connections open, whatever it is asked: the length says where it ends.
-        let mut reader = BufReader::new(stream);
-        let (mut head, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            let count = reader.read_line(&mut line).unwrap();
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse().unwrap();
-            }
-            if count == 0 || line == "\r\n" {
-                break;
-            }
-            head += &line;
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
-        let body = String::from_utf8_lossy(&body);
+        let (head, body) = read_by_length(stream);
         let said: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}\n{body}"));
         let value = said["value"].clone();
         let is_error = value.get("error").is_some() && value.get("stacktrace").is_some();
@@ -204,7 +186,7 @@ impl Browser {
             self.debugger
         )
         .unwrap();
-        let listed = crate::mcp::read_reply(&mut stream).body;
+        let (_, listed) = read_by_length(stream);
         let listed: Value = serde_json::from_str(&listed).unwrap_or_else(|_| panic!("{listed}"));
         let mut all = listed.as_array().unwrap().iter();
         let found = all.find(|one| one["type"] == kind);
@@ -393,6 +375,29 @@ impl Browser {
         let picture = STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
         fs::write(directory.join(format!("{name}.png")), picture).unwrap();
     }
+}
+
+/// Head and body of an answer. The driver and the browser keep connections open, whatever they are asked:
+/// the length says where it ends.
+fn read_by_length(stream: TcpStream) -> (String, String) {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        let count = reader.read_line(&mut line).unwrap();
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap();
+        }
+        if count == 0 || line == "\r\n" {
+            break;
+        }
+        head += &line;
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    (head, String::from_utf8_lossy(&body).into_owned())
 }
 
 fn send(socket: &mut WebSocket<TcpStream>, id: u64, method: &str, params: &Value) {

@@ -29,7 +29,7 @@ pub struct InboxFacts<'a> {
     /// The latest decisions, for an inbox with nothing in it.
     pub recent: &'a [RecentDecision],
     /// Those that expired a moment ago, and may be asked again.
-    pub expired: &'a [ExpiredRow],
+    pub expired: &'a [AskableApproval],
 }
 
 /// One row: an approval, and the ids of others that ask for exactly the same in the same conversation.
@@ -43,7 +43,7 @@ pub struct InboxRow {
 
 /// An approval that ended a moment ago.
 #[derive(Debug, Clone)]
-pub struct ExpiredRow {
+pub struct AskableApproval {
     pub id: String,
     pub short_id: String,
     pub agent: String,
@@ -145,7 +145,7 @@ fn nothing(facts: &InboxFacts<'_>) -> Markup {
 }
 
 /// Approvals whose time was over before a decision.
-fn expired(all: &[ExpiredRow]) -> Markup {
+fn expired(all: &[AskableApproval]) -> Markup {
     html! {
         section class="block" id="expired" {
             header { h2 { "Expired" } span class="muted small" { "The same can be asked again for 10 minutes." } }

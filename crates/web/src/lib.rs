@@ -27,7 +27,7 @@ pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
 pub use card::{CardFacts, CardFrame, approval_card, ended_card, receipts};
 pub use health::{HealthFacts, health_page};
 pub use inbox::{
-    ExpiredRow, InboxFacts, InboxRow, RecentDecision, ended_row, inbox_page, inbox_row,
+    AskableApproval, InboxFacts, InboxRow, RecentDecision, ended_row, inbox_page, inbox_row,
 };
 pub use maud::Markup;
 pub use nodes::{NodesFacts, nodes_page};

@@ -9,7 +9,7 @@ use interlock_dispatch::clients::Client;
 use interlock_host::{ASK_AGAIN_MS, now_ms};
 use interlock_store::{ApprovalEnding, ApprovalSummary, Delivery, DeliveryState};
 use interlock_web::{
-    CardFacts, CardFrame, CommandColors, ExpiredRow, InboxFacts, InboxRow, RecentDecision,
+    AskableApproval, CardFacts, CardFrame, CommandColors, InboxFacts, InboxRow, RecentDecision,
 };
 use interlock_wire::results::UiOpened;
 use interlock_wire::{OperatorScope, WireError, method};
@@ -126,7 +126,7 @@ fn is_equal(one: &ApprovalSummary, other: &ApprovalSummary) -> bool {
 }
 
 /// Those that expired in the last minutes and may be asked again. What cannot be read is left out.
-fn expired(gateway: &Gateway) -> Vec<ExpiredRow> {
+fn expired(gateway: &Gateway) -> Vec<AskableApproval> {
     let approvals = gateway.dispatcher.host.approvals();
     let since = i64::try_from(now_ms()).unwrap_or(i64::MAX) - ASK_AGAIN_MS;
     let records = approvals.audit_log(&AuditFilter {
@@ -143,7 +143,7 @@ fn expired(gateway: &Gateway) -> Vec<ExpiredRow> {
     let read = ids.filter_map(|id| approvals.approval(&id, Secrets::Masked).ok());
     let offered = read.filter(may_be_asked_again).take(MOST_EXPIRED);
     let shown = offered.filter_map(|approval| {
-        Some(ExpiredRow {
+        Some(AskableApproval {
             ended: approval.ended?,
             id: approval.id,
             short_id: approval.short_id,
