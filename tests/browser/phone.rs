@@ -37,6 +37,11 @@ fn a_phone_is_let_in_by_its_words_and_decides() {
     laptop.until("the page is open", "document.body.dataset.link === 'on'");
     let own = |path: &str| format!("https://127.0.0.1:{}{path}", gateway.port);
     laptop.go(&own("/settings"));
+    // The button answers once the scripts of this page are loaded, which also say how notifications stand.
+    laptop.until(
+        "the page is ready",
+        "document.getElementById('notifications')?.textContent",
+    );
     laptop.click("#pair-phone");
     laptop.until("the code", "document.querySelector('dialog .qr')");
     laptop.window_shot("pair-1280");
