@@ -111,7 +111,7 @@ fn s01_s02_hostile_text_is_text_on_every_page() {
     }
     browser.go(&gateway.page("/policy"));
     browser.until("the page", "document.getElementById('command')");
-    browser.click("#command");
+    browser.click_field("#command");
     browser.type_text(&command);
     browser.press("Enter");
     browser.until("a verdict", "document.getElementById('verdict')");
@@ -306,7 +306,7 @@ fn s15_keys_and_clicks_count_once_and_never_by_accident() {
     browser.cdp("Page.removeScriptToEvaluateOnNewDocument", &added);
     // `o` in a field and `o` that is pasted are text.
     ready(&browser, &id);
-    browser.click("[data-reason]");
+    browser.click_field("[data-reason]");
     browser.type_text("oood");
     browser.cdp("Input.insertText", &json!({ "text": "o" }));
     std::thread::sleep(Duration::from_millis(200));

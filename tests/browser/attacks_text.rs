@@ -98,7 +98,7 @@ fn s03_output_is_drawn_and_never_followed() {
             let again = std::fs::read(machine.work().join("answered-again")).unwrap();
             assert_eq!(again, b"");
         }
-        browser.click("#find");
+        browser.click_field("#find");
         browser.type_text("onerror");
         browser.press("Enter");
         browser.until("hits", "!document.getElementById('log').hidden");

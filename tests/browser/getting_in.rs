@@ -47,11 +47,11 @@ fn a_pasted_token_is_used_once_and_kept_nowhere() {
     browser.go(&gateway.page("/inbox"));
     browser.until_sees("Sign in");
     browser.shot("sign-in-1280");
-    browser.click("#token");
+    browser.click_field("#token");
     browser.type_text("wrong");
     browser.press("Enter");
     browser.until_sees("AUTH_TOKEN_MISMATCH");
-    browser.click("#token");
+    browser.click_field("#token");
     browser.type_text(&gateway.token);
     browser.press("Enter");
     browser.until_sees("Nothing is waiting.");

@@ -73,7 +73,7 @@ fn a_denial_carries_its_reason_to_the_agent() {
     let id = agent.ask(&machine, &command);
     browser.go(&gateway.page(&format!("/approve/{id}")));
     ready(&browser, &id);
-    browser.click("[data-reason]");
+    browser.click_field("[data-reason]");
     browser.type_text("not on a friday");
     let typed = browser.js("document.querySelector('[data-reason]')?.value ?? 'gone'");
     assert_eq!(typed, "not on a friday");

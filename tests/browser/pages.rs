@@ -30,7 +30,7 @@ fn a_terminal_is_watched_and_typed_into() {
     browser.until_sees("/bin/cat");
     browser.click("a.entry");
     browser.until("the terminal", "document.getElementById('screen')");
-    browser.click("#screen");
+    browser.click_field("#screen");
     browser.type_text("hello <b>browser</b>");
     browser.until_sees("hello <b>browser</b>");
     browser.press("Enter");
@@ -193,7 +193,7 @@ fn the_policy_explains_and_the_audit_is_verified() {
     let mut agent = Agent::new(&gateway);
     agent.ask(&machine, "git push origin main");
     open(&browser, &gateway.page("/policy"));
-    browser.click("#command");
+    browser.click_field("#command");
     browser.type_text("git push && rg TODO");
     browser.press("Enter");
     browser.until(
@@ -214,7 +214,7 @@ fn the_policy_explains_and_the_audit_is_verified() {
     open(&browser, &gateway.page("/audit"));
     browser.click("#verify");
     browser.until_sees("intact");
-    browser.click("#text");
+    browser.click_field("#text");
     browser.type_text("origin main");
     browser.press("Enter");
     browser.until(

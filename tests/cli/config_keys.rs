@@ -61,16 +61,16 @@ fn config_set_and_validate_refuse_what_has_no_effect() {
         assert!(run.stderr.contains("hint: "), "{run:#?}");
         assert_eq!(text(&machine), BEFORE, "{key}");
     }
-    machine.write_config("{\n  tools: {\n    exec: { nodeFromSandbox: true },\n  },\n}\n");
+    machine.write_config("{\n  tools: {\n    exec: { reviewer: { model: 'm' } },\n  },\n}\n");
     let run = machine.run(&["config", "validate"]);
     assert_eq!(run.code, 1, "{run:#?}");
     assert!(
         run.stderr
-            .contains("interlock.json:3:13: `tools.exec.nodeFromSandbox` is not available"),
+            .contains("interlock.json:3:13: `tools.exec.reviewer` is not available"),
         "{run:#?}"
     );
     // What is true stays accepted, and a file that cannot be used can be mended.
-    machine.ok(&["config", "unset", "tools.exec.nodeFromSandbox"]);
+    machine.ok(&["config", "unset", "tools.exec.reviewer"]);
     machine.ok(&["config", "set", "agents.defaults.sandbox.mode", "off"]);
     machine.ok(&["config", "validate"]);
 }

@@ -40,6 +40,10 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("agents token", &["main"]),
     ("agents revoke", &["0b1f"]),
     ("nodes enroll", &[]),
+    ("sandbox explain", &[]),
+    ("sandbox list", &[]),
+    ("sandbox prune", &[]),
+    ("sandbox recreate", &["--all"]),
 ];
 
 #[test]

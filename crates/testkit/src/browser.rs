@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tungstenite::{Message, WebSocket};
 
-use super::Machine;
 use super::ws::Gateway;
+use super::{Machine, eventually};
 
 /// Only a failure takes so long.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -321,6 +321,14 @@ impl Browser {
         let at = self.place(selector);
         self.mouse("mousePressed", at, 1);
         self.mouse("mouseReleased", at, 1);
+    }
+
+    /// A field that is typed into next: a page that is still being drawn may move it away from the click.
+    pub fn click_field(&self, selector: &str) {
+        eventually(&format!("{selector} has the focus"), || {
+            self.click(selector);
+            self.js(&format!("!!document.activeElement?.closest({selector:?})")) == true
+        });
     }
 
     /// One key, with what it types.
