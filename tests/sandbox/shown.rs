@@ -169,3 +169,29 @@ fn the_key_that_decides_is_shown() {
         assert!(told.contains(line), "{told}");
     });
 }
+
+/// `doctor` sets a sandbox up to see whether it works, leaves none behind, and says what fixes it.
+#[test]
+fn the_doctor_says_whether_the_sandbox_works() {
+    everywhere("", |site| {
+        let told = site.machine.ok(&["doctor"]).stdout;
+        assert!(
+            told.contains("sandbox: the native sandbox works here\n"),
+            "{told}"
+        );
+        let told = site.machine.ok(&["doctor", "--json"]).json();
+        assert_eq!(told["sandbox"], json!({ "works": true }));
+        let listed = site.machine.ok(&["sandbox", "list", "--json"]).json();
+        assert_eq!(listed["scopes"], json!([]));
+        let limited = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
+        let mut command = site.machine.other_program("/usr/bin/unshare");
+        command.args(["-Ur", "sh", "-c", limited, "sh"]);
+        command.arg(site.machine.binary());
+        command.args(["doctor", "--json"]);
+        let run = testkit::finish(&mut command);
+        let told = run.json();
+        assert_eq!(told["sandbox"]["works"], false, "{told:#}");
+        let fix = "sudo sysctl -w user.max_user_namespaces=15000";
+        assert_eq!(told["sandbox"]["fix"], fix, "{told:#}");
+    });
+}
