@@ -278,19 +278,68 @@ fn a_sandbox_there_is_never_the_host_here() {
              tools: { exec: { host: "gateway" } } }"#,
     );
     let report = imported(&machine, &from, &[]);
-    assert!(
-        said(&report, "changed", "agents.defaults.sandbox.mode").is_some(),
-        "{report:#}"
-    );
+    for (list, path) in [
+        ("taken", "agents.defaults.sandbox.mode"),
+        ("changed", "tools.exec.host"),
+        ("changed", "agents.list[0].tools.exec.host"),
+    ] {
+        assert!(said(&report, list, path).is_some(), "{path}: {report:#}");
+    }
     let config = machine.ok(&["config", "get"]).json();
+    assert_eq!(config["agents"]["defaults"]["sandbox"]["mode"], "all");
     assert_eq!(config["tools"]["exec"]["host"], "sandbox");
     assert_eq!(
         config["agents"]["list"][0]["tools"]["exec"]["host"], "sandbox",
         "{config:#}"
     );
-    let run = machine.exec("touch made");
-    assert_ne!(run.code, 0, "{run:#?}");
+    // Inside, where it sees a scratch workspace.
+    let run = machine.exec("touch made && grep Seccomp: /proc/self/status");
+    assert_eq!(run.stdout, "Seccomp:\t2\n", "{run:#?}");
     assert!(!machine.work().join("made").exists());
+}
+
+/// What the native sandbox has is taken over; the rest is named.
+#[test]
+fn the_settings_of_a_sandbox_are_taken_over_or_named() {
+    let machine = Machine::new();
+    machine.start();
+    let from = with_config(
+        &machine,
+        r#"{ agents: { defaults: { sandbox: { mode: "non-main", scope: "session", workspaceAccess: "rw", backend: "docker",
+               workspaceRoot: "/srv/boxes", prune: { idleHours: 12 },
+               docker: { image: "debian", network: "bridge", memory: "1g", cpus: 2, pidsLimit: 256,
+                         binds: ["/srv/data:/data", "/srv/out:/out:rw", "name:/volume", "/a:/b:z"] } } },
+             list: [{ id: "lab", sandbox: { mode: "sometimes" } }] } }"#,
+    );
+    let report = imported(&machine, &from, &[]);
+    let config = machine.ok(&["config", "get"]).json();
+    let expected = serde_json::json!({
+        "mode": "non-main",
+        "workspaceAccess": "rw",
+        "scope": "session",
+        "limits": { "memory": "1g", "cpus": 2, "pids": 256 },
+        "binds": ["/srv/data:/data", "/srv/out:/out:rw"],
+        "prune": { "idleHours": 12 },
+    });
+    assert_eq!(
+        config["agents"]["defaults"]["sandbox"], expected,
+        "{report:#}"
+    );
+    for key in [
+        "backend",
+        "workspaceRoot",
+        "docker.image",
+        "docker.network",
+        "docker.binds",
+    ] {
+        let path = format!("agents.defaults.sandbox.{key}");
+        assert!(said(&report, "left", &path).is_some(), "{path}: {report:#}");
+    }
+    // Which runs of this agent were sandboxed is not known: none runs on the host.
+    assert!(said(&report, "left", "agents.list[0].sandbox.mode").is_some());
+    let lab = &config["agents"]["list"][0];
+    assert_eq!(lab["tools"]["exec"]["host"], "sandbox", "{config:#}");
+    assert!(config["tools"]["exec"].get("host").is_none(), "{config:#}");
 }
 
 #[test]

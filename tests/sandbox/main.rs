@@ -8,4 +8,5 @@ mod commands;
 mod kernel;
 mod limits;
 mod routes;
+mod shown;
 mod site;

@@ -5,6 +5,7 @@ use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, Change, ClaimState, Claiming, ForwardedClaim,
     GrantKey, GrantUse, NotAllowed, RecordedStatus, StoreError,
 };
+use serde_json::{Value, json};
 
 use crate::clock::now;
 use crate::error::ApprovalRefusal;
@@ -27,7 +28,10 @@ impl Claim {
         plan: &RunPlan,
     ) -> Result<Result<Self, ClaimRefusal>, StoreError> {
         let digest = plan.digest();
-        let claiming = change.claim(id, digest.as_str(), process_name(), now())?;
+        let sandbox = sandbox_of(plan);
+        let digest_text = digest.as_str();
+        let claiming =
+            change.claim_confined(id, digest_text, process_name(), now(), sandbox.as_ref())?;
         Ok(check_claimed(claiming).map(|()| Self { digest }))
     }
 
@@ -55,7 +59,8 @@ impl Claim {
         key: &GrantKey<'_>,
         plan: &RunPlan,
     ) -> Result<Option<(GrantUse, Self)>, StoreError> {
-        let used = change.use_grant(key, process_name(), now())?;
+        let sandbox = sandbox_of(plan);
+        let used = change.use_grant_confined(key, process_name(), now(), sandbox.as_ref())?;
         Ok(used.map(|used| {
             let digest = plan.digest();
             (used, Self { digest })
@@ -66,6 +71,12 @@ impl Claim {
     pub fn into_digest(self) -> PlanDigest {
         self.digest
     }
+}
+
+/// Where a plan is confined, for the records of its run.
+fn sandbox_of(plan: &RunPlan) -> Option<Value> {
+    let sandbox = plan.sandbox.as_ref()?;
+    Some(json!(sandbox.summary()))
 }
 
 /// Why the store recorded no claim.

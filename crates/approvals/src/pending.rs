@@ -1,7 +1,7 @@
 //! An approval as an approver is shown it.
 
 use interlock_command::display::{self, Secrets, ShownLine, ShownText};
-use interlock_plan::{BindingKind, BoundRole, RunPlan};
+use interlock_plan::{BindingKind, BoundRole, RunPlan, SandboxSummary};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Delivery, Lease, PinnedScript};
 use serde::Serialize;
@@ -159,6 +159,7 @@ impl PendingApproval {
             created_at_ms: self.created_at_ms,
             expires_at_ms: self.expires_at_ms,
             node: self.node.as_deref(),
+            sandbox: self.view.sandbox.as_ref(),
         }
     }
 }
@@ -192,6 +193,9 @@ pub(crate) struct PrintedApproval<'a> {
     expires_at_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<&'a str>,
+    /// Where the run is confined, if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<&'a SandboxSummary>,
 }
 
 #[derive(Serialize)]

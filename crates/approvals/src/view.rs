@@ -10,6 +10,7 @@ mod remote;
 mod scripts;
 
 use interlock_command::display::ShownLine;
+use interlock_plan::SandboxSummary;
 use serde::{Deserialize, Serialize};
 
 pub use build::build_view;
@@ -32,6 +33,9 @@ pub struct ApprovalView {
     /// What the owner says of colors in commands, where it says anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_highlighting: Option<bool>,
+    /// Where the run is confined, if it is; the field `sandbox` says the same in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSummary>,
 }
 
 /// One fact, or one text of several lines.

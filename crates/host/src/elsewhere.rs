@@ -76,7 +76,7 @@ impl LocalHost {
         let refused = refused();
         let code = refused.as_ref().err().map(ExecError::code);
         let recorded = self.store().change(|change: &Change<'_>| {
-            record_verdict(change, exec, verdict, code)?;
+            record_verdict(change, exec, verdict, code, None)?;
             Ok::<_, StoreError>(())
         });
         recorded.map_err(HostError::from)?;

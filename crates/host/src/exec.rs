@@ -190,7 +190,7 @@ impl LocalHost {
         };
         let verdict = &judged.evaluation.verdict;
         let record = |change: &Change<'_>, refused: Option<&str>| {
-            record_verdict(change, request, verdict, refused)
+            record_verdict(change, request, verdict, refused, judged.sandbox.as_ref())
         };
         let prepared = match judged.plan(request) {
             Ok(prepared) => prepared,
@@ -278,9 +278,10 @@ impl LocalHost {
         if let Err(StoreError::Approval(error)) = &needed {
             // Nothing of the change above was written.
             let code = Some(error.code());
+            let sandbox = judged.sandbox.as_ref();
             let recorded = self
                 .store()
-                .change(|change| record_verdict(change, request, verdict, code));
+                .change(|change| record_verdict(change, request, verdict, code, sandbox));
             recorded.map_err(HostError::from)?;
         }
         match needed.map_err(not_stored)? {

@@ -51,6 +51,6 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan, SandboxUser,
-    SandboxView, UnixSockets, WorkspaceAccess,
+    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
+    SandboxPlan, SandboxSummary, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
 };

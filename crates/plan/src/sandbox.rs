@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use summary::SandboxSummary;
+
 macro_rules! words {
     ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? })+) => {$(
         $(#[$doc])*
@@ -56,7 +58,14 @@ words! {
         /// Only pairs of stream sockets.
         None = "none",
     }
+
+    /// What a run reaches besides its own loopback.
+    SandboxNetwork {
+        None = "none",
+    }
 }
+
+mod summary;
 
 /// Everything that confines one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

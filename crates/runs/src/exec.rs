@@ -337,15 +337,12 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Value {
         "signal": match outcome.status { RunStatus::Signaled(signal) => Some(signal), _ => None },
         "durationMs": u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         "cwd": cwd,
-        "host": "gateway",
+        "host": shown_host(started),
         "raceFree": started.session.race_free,
         "shield": started.session.shield.map(interlock_plan::PlanShield::words),
         "output": ended.shown,
         "leftovers": leftovers,
     });
-    if started.session.shield == Some(interlock_plan::PlanShield::Sandbox) {
-        result["host"] = "sandbox".into();
-    }
     if let Some(limit) = ended.limit {
         result["limit"] = json!(limit);
     }
@@ -377,8 +374,16 @@ fn running(started: &StartedRun, cwd: &str, client: &SupervisorClient) -> Value 
         "startedAtMs": started.started_ms,
         "tail": tail,
         "cwd": cwd,
-        "host": "gateway",
+        "host": shown_host(started),
     })
+}
+
+/// Where a run of this machine is.
+fn shown_host(started: &StartedRun) -> &'static str {
+    match started.session.shield {
+        Some(interlock_plan::PlanShield::Sandbox) => "sandbox",
+        _ => "gateway",
+    }
 }
 
 fn tell_running(started: &StartedRun, state: &StateArguments) {

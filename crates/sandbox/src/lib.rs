@@ -18,5 +18,5 @@ mod view;
 pub use error::SandboxError;
 pub use probe::probe_script;
 pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
-pub use standing::{SandboxStanding, standing_of, time_limit};
+pub use standing::{SandboxCoverage, SandboxStanding, standing_of, time_limit};
 pub use view::{PreparedSandbox, SandboxRequest, prepare_sandbox};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use interlock_config::types::Sandbox;
-use interlock_config::{Config, LayeredSettings as _, SandboxMode};
+use interlock_config::types::{AgentConfig, Sandbox};
+use interlock_config::{Config, Host, LayeredSettings as _, SandboxMode};
 
 /// What the config says about one conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,13 +25,12 @@ impl SandboxStanding {
     }
 }
 
-/// Whether runs of an agent in a conversation are sandboxed. Only the agent's own main conversation is
-/// the main one: the key of another agent's is not.
+/// Whether runs of an agent in a conversation are sandboxed.
 pub fn standing_of(config: &Config, agent: &str, session_key: &str) -> SandboxStanding {
     let settings = settings_of(config, agent);
     let mode = settings.mode.unwrap_or(SandboxMode::Off);
     let main = format!("agent:{}:main", agent.to_ascii_lowercase());
-    let is_main = session_key.to_ascii_lowercase() == main;
+    let is_main = is_main(agent, session_key);
     // What is required is not left by a mode, either.
     match mode {
         SandboxMode::Off if settings.required == Some(true) => {
@@ -58,6 +57,92 @@ pub(crate) fn settings_of(config: &Config, agent: &str) -> Sandbox {
         Some(own) => own.sandbox.over(defaults),
         None => defaults.clone(),
     }
+}
+
+/// Which conversations of an agent are sandboxed, and the config key that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxCoverage {
+    pub conversations: SandboxMode,
+    /// As the owner would set it: `agents.defaults.sandbox.mode`.
+    pub key: String,
+    pub value: String,
+}
+
+impl SandboxCoverage {
+    /// What the config says of an agent. `None` where no key of it is about a sandbox.
+    pub fn of_agent(config: &Config, agent: &str) -> Option<Self> {
+        let settings = settings_of(config, agent);
+        let is_required = settings.required == Some(true);
+        let mode = settings.mode.unwrap_or(SandboxMode::Off);
+        if settings.mode.is_none() && !is_required {
+            return None;
+        }
+        let host = config.exec_for(agent).host;
+        if let Some(host @ (Host::Gateway | Host::Node)) = host
+            && mode != SandboxMode::Off
+            && !is_required
+        {
+            let is_own = |own: &AgentConfig| own.tools.exec.host.is_some();
+            return Some(Self {
+                conversations: SandboxMode::Off,
+                key: key_of(config, agent, is_own, "", "tools.exec.host"),
+                value: host.as_str().to_owned(),
+            });
+        }
+        // A required sandbox holds every conversation; where the mode does too, the mode says so.
+        if is_required && mode != SandboxMode::All {
+            let is_own = |own: &AgentConfig| own.sandbox.required.is_some();
+            return Some(Self {
+                conversations: SandboxMode::All,
+                key: key_of(
+                    config,
+                    agent,
+                    is_own,
+                    "agents.defaults.",
+                    "sandbox.required",
+                ),
+                value: "true".to_owned(),
+            });
+        }
+        let is_own = |own: &AgentConfig| own.sandbox.mode.is_some();
+        Some(Self {
+            conversations: mode,
+            key: key_of(config, agent, is_own, "agents.defaults.", "sandbox.mode"),
+            value: mode.as_str().to_owned(),
+        })
+    }
+
+    /// Whether it holds a conversation of the agent.
+    pub fn holds(&self, agent: &str, session_key: &str) -> bool {
+        match self.conversations {
+            SandboxMode::Off => false,
+            SandboxMode::NonMain => !is_main(agent, session_key),
+            SandboxMode::All => true,
+        }
+    }
+}
+
+/// The key of a setting: the agent's own where that has a value, else that of all agents.
+fn key_of(
+    config: &Config,
+    agent: &str,
+    is_own: impl Fn(&AgentConfig) -> bool,
+    of_all: &str,
+    key: &str,
+) -> String {
+    let mut list = config.agents.list.iter();
+    let own = config.agent(agent).filter(|own| is_own(own));
+    let index = own.and_then(|own| list.position(|one| one.id == own.id));
+    match index {
+        Some(index) => format!("agents.list[{index}].{key}"),
+        None => format!("{of_all}{key}"),
+    }
+}
+
+/// Only the agent's own main conversation is the main one: the key of another agent's is not.
+fn is_main(agent: &str, session_key: &str) -> bool {
+    let main = format!("agent:{}:main", agent.to_ascii_lowercase());
+    session_key.to_ascii_lowercase() == main
 }
 
 #[cfg(test)]
@@ -101,5 +186,47 @@ mod tests {
         assert_eq!(a.view, Some(interlock_plan::SandboxView::Host));
         assert!(!standing_of(&config, "b", "agent:b:x").is_active());
         assert!(standing_of(&config, "c", "agent:c:main").is_active());
+    }
+
+    #[test]
+    fn the_key_that_decides_is_named() {
+        let config = config(
+            r#"{ "tools": { "exec": { "host": "auto" } },
+                 "agents": { "defaults": { "sandbox": { "mode": "non-main" } },
+                 "list": [{ "id": "a", "sandbox": { "mode": "all" } },
+                          { "id": "b", "sandbox": { "mode": "off" } },
+                          { "id": "c", "sandbox": { "required": true } },
+                          { "id": "d", "tools": { "exec": { "host": "gateway" } } }] } }"#,
+        );
+        for (agent, conversations, key, value) in [
+            (
+                "main",
+                SandboxMode::NonMain,
+                "agents.defaults.sandbox.mode",
+                "non-main",
+            ),
+            ("a", SandboxMode::All, "agents.list[0].sandbox.mode", "all"),
+            ("b", SandboxMode::Off, "agents.list[1].sandbox.mode", "off"),
+            (
+                "c",
+                SandboxMode::All,
+                "agents.list[2].sandbox.required",
+                "true",
+            ),
+            (
+                "d",
+                SandboxMode::Off,
+                "agents.list[3].tools.exec.host",
+                "gateway",
+            ),
+        ] {
+            let expected = SandboxCoverage {
+                conversations,
+                key: key.to_owned(),
+                value: value.to_owned(),
+            };
+            assert_eq!(SandboxCoverage::of_agent(&config, agent), Some(expected));
+        }
+        assert_eq!(SandboxCoverage::of_agent(&Config::default(), "main"), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use rusqlite::{Row, params};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audit::AuditKind;
 use crate::change::Change;
@@ -143,6 +143,17 @@ impl Change<'_> {
         claimer: &str,
         now_ms: i64,
     ) -> Result<Option<GrantUse>, StoreError> {
+        self.use_grant_confined(key, claimer, now_ms, None)
+    }
+
+    /// The same for a run in a sandbox, which the records of its start and end name.
+    pub fn use_grant_confined(
+        &self,
+        key: &GrantKey<'_>,
+        claimer: &str,
+        now_ms: i64,
+        sandbox: Option<&Value>,
+    ) -> Result<Option<GrantUse>, StoreError> {
         limits::CLAIMER.check(claimer)?;
         let statement = format!(
             "SELECT {COLUMNS} FROM run_grant
@@ -177,6 +188,7 @@ impl Change<'_> {
                 node: key.node,
                 claimer,
                 now_ms,
+                sandbox,
             },
         )?;
         Ok(Some(GrantUse {

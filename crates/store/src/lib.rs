@@ -30,6 +30,7 @@ mod pairing;
 mod pending;
 mod recorded;
 mod role_token;
+mod run_sandbox;
 mod runs;
 mod schema;
 mod seal;

@@ -77,6 +77,7 @@ pub(crate) const CLAIMER: InputLimit = limit("claimer", MAX_NAME_BYTES);
 pub(crate) const WAITER: InputLimit = limit("waiter", MAX_NAME_BYTES);
 pub(crate) const RUN_ID: InputLimit = limit("id of the run", MAX_NAME_BYTES);
 pub(crate) const SESSION_NAME: InputLimit = limit("name of the session", MAX_NAME_BYTES);
+pub(crate) const RUN_SANDBOX: InputLimit = limit("sandbox of the run", 16 * KIB);
 pub(crate) const RUN_COMMAND: InputLimit = limit("command of the run", MAX_PREVIEW_BYTES);
 pub(crate) const EVENT_TEXT: InputLimit = limit("text of the event", MAX_EVENT_BYTES);
 pub(crate) const EVENT_PAYLOAD: InputLimit = limit("payload of the event", MAX_EVENT_BYTES);

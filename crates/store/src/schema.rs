@@ -325,6 +325,13 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             seal BLOB NOT NULL
         ) STRICT;",
     ),
+    // Where runs are confined whose end is not recorded yet.
+    M::up(
+        "CREATE TABLE IF NOT EXISTS run_sandbox (
+            id TEXT NOT NULL PRIMARY KEY,
+            sandbox TEXT NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
 
 #[cfg(test)]

@@ -68,6 +68,7 @@ pub fn approval_card(facts: &CardFacts<'_>) -> Markup {
                     span class="muted" { "on " (place(&approval.host, approval.node.as_deref())) }
                     @for value in view.values(ViewLabel::User) { span class="muted" { " as " (value.as_str()) } }
                 }
+                @if let Some(sandbox) = &view.sandbox { dt { "sandbox" } dd { (text::line(&sandbox.to_string())) } }
                 (values(view, ViewLabel::Runs, "runs"))
                 (values(view, ViewLabel::Why, "why asked"))
                 (values(view, ViewLabel::Binding, "bound"))

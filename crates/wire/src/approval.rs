@@ -299,6 +299,10 @@ pub struct ApprovalRecord {
     pub plan_digest: String,
     pub view_text: String,
     pub view: Value,
+    /// Where the run is confined: `backend`, `scope`, `view`, `workspaceAccess` and `network`. Absent
+    /// for a run without a sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Value>,
 }
 
 /// The answer of `exec.approval.get`: an `ApprovalRecord`, or where `inbox` is asked for an object

@@ -2,7 +2,7 @@
 //! is what will run.
 
 use interlock_command::display::{self, Secrets, ShownLine};
-use interlock_plan::{PlanAction, PlanProgram, PlanStdin, RunPlan};
+use interlock_plan::{PlanAction, PlanProgram, PlanStdin, RunPlan, SandboxPlan};
 use interlock_policy::quote;
 
 use super::{ApprovalView, ViewBlock, ViewLabel};
@@ -35,7 +35,14 @@ pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> Appro
     );
     add_time(&mut view, plan.timeout_ms, manner.wait_ms);
     limits(&mut view, manner);
-    view.field(ViewLabel::Sandbox, "none");
+    view.sandbox = plan.sandbox.as_ref().map(SandboxPlan::summary);
+    match &view.sandbox {
+        Some(sandbox) => {
+            let text = sandbox.to_string();
+            view.field(ViewLabel::Sandbox, &text);
+        }
+        None => view.field(ViewLabel::Sandbox, "none"),
+    }
     if plan.shield.is_shielded() {
         view.field(ViewLabel::Shield, plan.shield.words());
     } else {

@@ -1,6 +1,8 @@
 //! `interlock doctor`: how the approvals document stands, what separates runs from Interlock, and what can be
 //! repaired.
 
+mod sandbox;
+
 use std::process::ExitCode;
 
 use interlock_arguments::{DoctorArguments, StateArguments};
@@ -16,6 +18,8 @@ use interlock_host::{Author, DocumentStanding, HostError, LocalHost};
 use interlock_policy::AgentId;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use sandbox::SandboxHealth;
 
 /// Findings about entries that can never match.
 const USELESS_ENTRIES: [&str; 2] = [checks::ENTRY_BROKEN.id, checks::ENTRY_INERT.id];
@@ -90,6 +94,7 @@ fn tell(
         offered.as_ref().copied().map_err(String::as_str),
         rustix::process::geteuid().as_raw(),
     );
+    let sandbox = SandboxHealth::look(host)?;
     let findings = audit(open_options(state));
     let count = |severity: FindingSeverity| {
         let of_it = findings
@@ -119,6 +124,7 @@ fn tell(
         output::print_json(&json!({
             "document": document,
             "separation": separated.iter().map(separation).collect::<Vec<_>>(),
+            "sandbox": sandbox,
             "repairs": report.repairs,
             "notes": notes,
             "audit": { "critical": critical, "warn": warn },
@@ -132,6 +138,7 @@ fn tell(
         let agents = line(&group.agents.join(", "));
         out += &format!("runs of {agents}: {}\n", line(&group.separation.describe()));
     }
+    out += &sandbox.text();
     for repair in &report.repairs {
         let word = if repair.done { "repaired" } else { "to repair" };
         out += &format!("{word} {}: {}\n", repair.id, line(&repair.what));

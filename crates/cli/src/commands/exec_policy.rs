@@ -7,10 +7,12 @@ use interlock_arguments::{
     PresetArgument, StateArguments,
 };
 use interlock_client::{known_scope, open, outside_runs};
+use interlock_config::SandboxMode;
 use interlock_console::output::{self, Paint};
 use interlock_console::{CommandOutcome, Failure, level_row};
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, Levels, Preset, deny_rules};
+use interlock_sandbox::SandboxCoverage;
 use serde_json::{Map, Value, json};
 
 use super::{approvals, nodes};
@@ -75,6 +77,8 @@ struct ShownAgent {
     agent: AgentId,
     exec_host: String,
     levels: Levels,
+    /// Which of its conversations are sandboxed, where the config says anything of that.
+    sandbox: Option<SandboxCoverage>,
     /// Deny rules of this host's document, which hold on nodes too.
     deny_rules: usize,
     /// What the node says, where its commands run on one.
@@ -133,6 +137,7 @@ fn show(
         });
         let deny_rules = deny_rules(&document, &agent).len();
         shown.push(ShownAgent {
+            sandbox: SandboxCoverage::of_agent(config, agent.as_str()),
             agent,
             exec_host,
             levels,
@@ -154,6 +159,9 @@ fn show(
                     "managedBy": managed,
                     "policy": shown.levels,
                 });
+                if let Some(sandbox) = &shown.sandbox {
+                    value["sandbox"] = coverage_json(sandbox);
+                }
                 if shown.node.is_some() {
                     value["gatewayLayer"] = shown.gateway_layer();
                 }
@@ -186,6 +194,9 @@ fn show(
         let separator = if out.is_empty() { "" } else { "\n" };
         out += &format!("{separator}{}\n", paint.strong(&format!("agent {agent}")));
         let mut rows = vec![vec!["host".to_owned(), exec_host.clone()]];
+        if let Some(sandbox) = &one.sandbox {
+            rows.push(vec!["sandbox".to_owned(), coverage_text(agent, sandbox)]);
+        }
         if exec_host == "node" {
             rows.push(vec![
                 "policy".to_owned(),
@@ -218,4 +229,29 @@ fn show(
     }
     output::print(&out);
     Ok(ExitCode::SUCCESS)
+}
+
+fn coverage_json(sandbox: &SandboxCoverage) -> Value {
+    json!({
+        "conversations": match sandbox.conversations {
+            SandboxMode::Off => "none",
+            SandboxMode::NonMain => "non-main",
+            SandboxMode::All => "all",
+        },
+        "key": sandbox.key,
+        "value": sandbox.value,
+    })
+}
+
+fn coverage_text(agent: &AgentId, sandbox: &SandboxCoverage) -> String {
+    let held = match sandbox.conversations {
+        SandboxMode::Off => "no conversation".to_owned(),
+        SandboxMode::NonMain => format!("every conversation but agent:{agent}:main"),
+        SandboxMode::All => "every conversation".to_owned(),
+    };
+    let SandboxCoverage { key, value, .. } = sandbox;
+    match sandbox.conversations {
+        SandboxMode::Off => format!("{held} ({key} is {value})"),
+        _ => format!("{held} ({key} is {value}), by the policy of tools.sandbox.exec"),
+    }
 }

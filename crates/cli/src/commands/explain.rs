@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
+use interlock_approvals::usual_session_key;
 use interlock_arguments::{ExplainArguments, StateArguments, StdinArgument};
 use interlock_client::{agent_id, caller_context, known_agent, open, request, routed};
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
-use interlock_config::UnboundApprovals;
+use interlock_config::{Config, UnboundApprovals};
 use interlock_console::CommandOutcome;
 use interlock_console::output::{self, Paint};
 use interlock_host::{Route, RouteRefusal, plan_shield};
@@ -17,6 +18,7 @@ use interlock_policy::{
     evaluate, quote,
 };
 use interlock_rules::SessionLevels;
+use interlock_sandbox::SandboxCoverage;
 use serde::Serialize;
 
 mod node;
@@ -60,6 +62,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
     let approval = ExplainedApproval::of(&evaluation.verdict, unbound);
     let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
     let elsewhere = elsewhere(routed(&host, &agent, None)?);
+    let sandbox = ExplainedSandbox::of_agent(scope.config().config(), &agent);
     if arguments.json {
         let mut explanation = Explanation::new(
             &shown,
@@ -70,6 +73,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
             approval,
         );
         explanation.elsewhere = elsewhere;
+        explanation.sandbox = sandbox;
         explanation.next_step = next_step;
         explanation.shield = shield;
         output::print_json(&explanation.with_refusal());
@@ -82,6 +86,9 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
         }
         if !shield.starts_with("shielded") {
             output::print(&format!("shield: {shield}\n"));
+        }
+        if let Some(sandbox) = sandbox {
+            output::print(&sandbox.text());
         }
         if let Some(elsewhere) = elsewhere {
             output::note(&format!(
@@ -209,6 +216,42 @@ struct Explanation<'a> {
     /// Why this host does not run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     elsewhere: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sandbox: Option<ExplainedSandbox>,
+}
+
+/// Whether the conversation of the command line is sandboxed, where the config says anything of that.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplainedSandbox {
+    session_key: String,
+    sandboxed: bool,
+    key: String,
+    value: String,
+}
+
+impl ExplainedSandbox {
+    fn of_agent(config: &Config, agent: &AgentId) -> Option<Self> {
+        let coverage = SandboxCoverage::of_agent(config, agent.as_str())?;
+        let session_key = usual_session_key(agent.as_str());
+        Some(Self {
+            sandboxed: coverage.holds(agent.as_str(), &session_key),
+            session_key,
+            key: coverage.key,
+            value: coverage.value,
+        })
+    }
+
+    fn text(&self) -> String {
+        let Self {
+            session_key,
+            key,
+            value,
+            ..
+        } = self;
+        let is = if self.sandboxed { "is" } else { "is not" };
+        format!("sandbox: {session_key} {is} sandboxed ({key} is {value})\n")
+    }
 }
 
 impl<'a> Explanation<'a> {
@@ -248,6 +291,7 @@ impl<'a> Explanation<'a> {
             policy,
             shield: String::new(),
             elsewhere: None,
+            sandbox: None,
         }
     }
 }

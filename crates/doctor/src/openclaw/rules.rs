@@ -48,7 +48,7 @@ const BUILT_IN_SAFE_BINS: &[&str] = interlock_policy::safe_bin::DEFAULT_SAFE_BIN
 /// Keys of the config, and of an agent behind `tools.`.
 #[rustfmt::skip]
 pub const TOOL_RULES: &[KeyRule] = &[
-    rule("tools.exec.host", ImportRule::OnlyWords(&["auto", "gateway", "node", "sandbox"]), "where commands run; `sandbox` refuses every call here"),
+    rule("tools.exec.host", ImportRule::OnlyWords(&["auto", "gateway", "node", "sandbox"]), "where commands run; `sandbox` refuses calls of conversations without one"),
     rule("tools.exec.security", ImportRule::Levels, "the stricter one counts"),
     rule("tools.exec.ask", ImportRule::Levels, "the stricter one counts"),
     rule("tools.exec.mode", ImportRule::Levels, "the stricter one counts"),

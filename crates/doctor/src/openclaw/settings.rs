@@ -1,5 +1,7 @@
 //! The rules on a real config: which edits of Interlock's own config they make, and what is reported.
 
+mod sandbox;
+
 use std::collections::BTreeMap;
 
 use interlock_config::{Config, ExecMode, Json5Text, KeyPath};
@@ -35,7 +37,7 @@ struct SettingPlace<'a> {
     theirs: String,
     ours: KeyPath,
     shown: String,
-    /// The agent that the values are for.
+    /// The agent that the values are for; empty for all of them.
     agent: &'a str,
 }
 
@@ -63,7 +65,7 @@ pub fn plan(current: &Json5Text, theirs: &Value, report: &mut ImportReport) -> V
         shown: String::new(),
         agent: AgentId::MAIN,
     };
-    planner.sandbox(&mut rest);
+    planner.sandbox(&mut rest, &top);
     for rule in TOOL_RULES.iter().chain(CONFIG_RULES) {
         planner.apply(rule, &mut rest, &top);
     }
@@ -108,38 +110,19 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// Commands that ran in a sandbox must not run on the host here: every call is refused instead.
-    fn sandbox(&mut self, rest: &mut Value) {
+    /// The sandbox of all agents.
+    fn sandbox(&mut self, rest: &mut Value, top: &SettingPlace<'_>) {
         let Some(sandbox) = take(rest, "agents.defaults.sandbox") else {
             return;
         };
-        let mode = TheirSandbox::mode_of(&sandbox).unwrap_or_else(|| "off".to_owned());
-        if mode == "off" {
-            let what = "sandboxes are not available in this version";
-            let has_more = sandbox.as_object().is_some_and(|keys| keys.len() > 1);
-            if has_more {
-                let left = ImportedValue::new("agents.defaults.sandbox", what);
-                self.report.left.push(left);
-            }
-            return;
-        }
-        let key = ["tools", "exec", "host"]
-            .iter()
-            .fold(KeyPath::root(), |key, name| key.key(name));
-        let what = format!(
-            "`{mode}`: this version has no sandbox, so tools.exec.host becomes `sandbox`, and every call is refused until you choose another host"
-        );
-        let value = ImportedValue::new("agents.defaults.sandbox.mode", what)
-            .with_command("interlock config set tools.exec.host gateway");
-        match self.set(&key, "tools.exec.host", &json!("sandbox")) {
-            Ok(()) => self.report.changed.push(value),
-            Err(reason) => self
-                .report
-                .left
-                .push(ImportedValue::new(value.path, reason)),
-        }
-        // What the other config says of the host no longer counts.
-        take(rest, "tools.exec.host");
+        let place = SettingPlace {
+            theirs: "agents.defaults.".to_owned(),
+            ours: KeyPath::root().key("agents").key("defaults"),
+            shown: "agents.defaults.".to_owned(),
+            agent: "",
+        };
+        let mut defaults = json!({ "sandbox": sandbox });
+        self.take_sandbox(&mut defaults, &place, (rest, top));
     }
 
     fn apply(&mut self, rule: &KeyRule, rest: &mut Value, place: &SettingPlace<'_>) {
@@ -381,12 +364,9 @@ impl SettingsPlanner<'_> {
             shown: format!("agents.list[{index}]."),
             agent: id.as_str(),
         };
-        if let Some(sandbox) = take(&mut agent, "sandbox")
-            && TheirSandbox::mode_of(&sandbox).is_some_and(|mode| mode != "off")
-        {
-            // As for the defaults: nothing of this agent runs on the host unseen.
-            take(&mut agent, "tools.exec.host");
-            insert_exec_host(&mut agent, "sandbox");
+        if let Some(sandbox) = take(&mut agent, "sandbox") {
+            let mut own = json!({ "sandbox": sandbox });
+            self.take_sandbox(&mut own, &place, (&mut agent, &place));
         }
         for rule in TOOL_RULES.iter().chain(AGENT_RULES) {
             self.apply(rule, &mut agent, &place);
@@ -422,20 +402,6 @@ impl SettingsPlanner<'_> {
     }
 }
 
-/// What is read of a sandbox in the other program's settings.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TheirSandbox {
-    #[serde(deserialize_with = "lenient_field")]
-    mode: Option<String>,
-}
-
-impl TheirSandbox {
-    fn mode_of(sandbox: &Value) -> Option<String> {
-        Self::deserialize(sandbox).unwrap_or_default().mode
-    }
-}
-
 /// What names an agent in the other program's list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -459,19 +425,6 @@ const AGENT_RULES: &[KeyRule] = &[
         reason: "a name for people",
     },
 ];
-
-fn insert_exec_host(agent: &mut Value, host: &str) {
-    let Some(agent) = agent.as_object_mut() else {
-        return;
-    };
-    let own = agent.entry("tools").or_insert_with(|| json!({}));
-    let exec = own
-        .as_object_mut()
-        .map(|own| own.entry("exec").or_insert_with(|| json!({})));
-    if let Some(exec) = exec.and_then(Value::as_object_mut) {
-        exec.insert("host".to_owned(), host.into());
-    }
-}
 
 /// Removes and returns the value of a key.
 fn take(value: &mut Value, path: &str) -> Option<Value> {

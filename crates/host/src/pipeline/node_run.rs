@@ -266,7 +266,7 @@ impl LocalHost {
                         change.forget_issued_plan(digest)?;
                     }
                     let code = Some(error.code());
-                    record_verdict(change, request, verdict, code)
+                    record_verdict(change, request, verdict, code, judged.sandbox.as_ref())
                 })?;
                 return Err(error);
             }
@@ -282,7 +282,7 @@ impl LocalHost {
             is_claimed: true,
         };
         let claim = self.store().change(|change| {
-            record_verdict(change, request, verdict, None)?;
+            record_verdict(change, request, verdict, None, None)?;
             let run = (ticket.run_id.as_str(), agent, session_key.as_str());
             let claim = Claim::of_forwarded(change, run, &plan)?;
             if claim.is_ok() {

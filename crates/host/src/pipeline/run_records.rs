@@ -12,6 +12,7 @@ use interlock_command::display::{self, Secrets};
 use interlock_engine::RunStatus;
 use interlock_plan::RunPlan;
 use interlock_policy::{Verdict, quote};
+use interlock_sandbox::PreparedSandbox;
 use interlock_store::{
     AuditKind, Change, EntryUse, NewRun, RecordedOutcome, RecordedStatus, StoreError,
 };
@@ -41,13 +42,14 @@ impl RunTicket {
     }
 }
 
-/// Writes a verdict, and by which code the run was refused in spite of it; and the use of the
-/// entries that allow it.
+/// Writes a verdict, by which code the run was refused in spite of it, and where it would be confined;
+/// and the use of the entries that allow it.
 pub(crate) fn record_verdict(
     change: &Change<'_>,
     request: &ExecRequest<'_>,
     verdict: &Verdict,
     refused: Option<&str>,
+    sandbox: Option<&PreparedSandbox>,
 ) -> Result<(), StoreError> {
     let agent = request.agent.as_str();
     let shown = RecordedCommand::of(&request.source);
@@ -74,7 +76,7 @@ pub(crate) fn record_verdict(
         })
         .collect();
     let workspace = request.caller.workspace();
-    let record = json!({
+    let mut record = json!({
         "agent": agent,
         "argv": shown.argv,
         "ask": request.ask,
@@ -91,6 +93,9 @@ pub(crate) fn record_verdict(
         "verdict": verdict.outcome,
         "workspace": (!workspace.is_empty()).then_some(workspace),
     });
+    if let Some(sandbox) = sandbox {
+        record["sandbox"] = json!(sandbox.plan.summary());
+    }
     change.append(AuditKind::Verdict, &record, now())?;
     Ok(())
 }
@@ -162,12 +167,17 @@ pub(crate) fn started_record(
     plan: &RunPlan,
     session_key: &str,
 ) -> Result<(), StoreError> {
-    let record = json!({
+    let mut record = json!({
         "agent": ticket.agent,
         "digest": plan.digest().as_str(),
         "shield": plan.shield.words(),
         "runId": ticket.run_id,
     });
+    if let Some(sandbox) = &plan.sandbox {
+        let sandbox = json!(sandbox.summary());
+        change.keep_sandbox(&ticket.run_id, &sandbox)?;
+        record["sandbox"] = sandbox;
+    }
     change.append(AuditKind::RunStarted, &record, now())?;
     open_run(change, ticket, None, plan, session_key)
 }
@@ -224,12 +234,13 @@ pub fn record_outcome(
         (false, Some(_)) => "finished",
         (false, None) => "unknown",
     };
-    let record = json!({
+    let mut record = json!({
         "agent": agent,
         "outcome": outcome,
         "runId": run_id,
         "state": state,
     });
+    change.add_sandbox_of_ended(run_id, &mut record)?;
     change.append(AuditKind::RunEnded, &record, now())?;
     Ok(())
 }

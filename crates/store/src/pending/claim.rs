@@ -1,7 +1,7 @@
 //! The claim: on the disk before the run starts, so that no crash makes it run twice.
 
 use rusqlite::{Row, params};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audit::AuditKind;
 use crate::change::{Change, Sql};
@@ -58,6 +58,8 @@ pub(crate) struct NewClaim<'a> {
     pub(crate) node: Option<&'a str>,
     pub(crate) claimer: &'a str,
     pub(crate) now_ms: i64,
+    /// Where the run is confined.
+    pub(crate) sandbox: Option<&'a Value>,
 }
 
 /// A run that a gateway forwards under an id of its choice. This host has no approval for it.
@@ -162,6 +164,18 @@ impl Change<'_> {
         claimer: &str,
         now_ms: i64,
     ) -> Result<Claiming, StoreError> {
+        self.claim_confined(id, plan_digest, claimer, now_ms, None)
+    }
+
+    /// The same for a run in a sandbox, which the records of its start and end name.
+    pub fn claim_confined(
+        &self,
+        id: &str,
+        plan_digest: &str,
+        claimer: &str,
+        now_ms: i64,
+        sandbox: Option<&Value>,
+    ) -> Result<Claiming, StoreError> {
         limits::CLAIMER.check(claimer)?;
         let approval = state_of(&self.sql, id)?;
         if plan_digest != approval.plan_digest {
@@ -216,6 +230,7 @@ impl Change<'_> {
                 node: approval.node.as_deref(),
                 claimer,
                 now_ms,
+                sandbox,
             },
         )?;
         Ok(Claiming::Claimed)
@@ -244,6 +259,7 @@ impl Change<'_> {
                 node: None,
                 claimer: claim.claimer,
                 now_ms: claim.now_ms,
+                sandbox: None,
             },
         )?;
         Ok(Claiming::Claimed)
@@ -306,13 +322,14 @@ impl Change<'_> {
                 now_ms
             ],
         )?;
-        let record = json!({
+        let mut record = json!({
             "agent": claim.agent,
             "approvalId": claim.approval_id,
             "outcome": outcome,
             "runId": claim.id,
             "state": state,
         });
+        self.add_sandbox_of_ended(&claim.id, &mut record)?;
         self.append(AuditKind::RunEnded, &record, now_ms)?;
         Ok(())
     }
@@ -337,7 +354,7 @@ pub(crate) fn insert(change: &Change<'_>, claim: &NewClaim<'_>) -> Result<(), St
             claim.now_ms,
         ],
     )?;
-    let record = json!({
+    let mut record = json!({
         "agent": claim.agent,
         "approvalId": claim.approval_id,
         "claimer": claim.claimer,
@@ -348,6 +365,10 @@ pub(crate) fn insert(change: &Change<'_>, claim: &NewClaim<'_>) -> Result<(), St
         "runId": claim.id,
         "sessionKey": claim.session_key,
     });
+    if let Some(sandbox) = claim.sandbox {
+        change.keep_sandbox(claim.id, sandbox)?;
+        record["sandbox"] = sandbox.clone();
+    }
     change.append(AuditKind::RunStarted, &record, claim.now_ms)?;
     Ok(())
 }

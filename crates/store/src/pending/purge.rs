@@ -74,6 +74,7 @@ impl Change<'_> {
              WHERE expires_at_ms <= ?1 OR (uses >= max_uses AND created_at_ms <= ?1)",
             [before],
         )?;
+        self.forget_sandboxes()?;
         Ok((claims, grants))
     }
 }

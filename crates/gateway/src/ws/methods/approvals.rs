@@ -374,6 +374,7 @@ pub(super) async fn get(
             expires_at_ms: time(approval.expires_at_ms),
             plan_digest: approval.plan_digest,
             view_text: view.text(ViewDetail::Whole, ""),
+            sandbox: view.sandbox.as_ref().map(|sandbox| json!(sandbox)),
             view: json!(view),
         };
         Ok(ApprovalOpened::Record(Box::new(record)))

@@ -1,0 +1,47 @@
+//! The sandbox of a run in one line: what prompts, answers and audit records say of it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{SandboxBackend, SandboxNetwork, SandboxPlan, SandboxView, WorkspaceAccess};
+
+/// Where a run is confined, for its approvers and for the audit. It is made from the plan only, so that
+/// what is shown is what confines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SandboxSummary {
+    pub backend: SandboxBackend,
+    /// What shares the sandbox, in words. It can hold the key of a conversation, which a caller chose.
+    pub scope: String,
+    pub view: SandboxView,
+    pub workspace_access: WorkspaceAccess,
+    pub network: SandboxNetwork,
+}
+
+impl SandboxPlan {
+    pub fn summary(&self) -> SandboxSummary {
+        SandboxSummary {
+            backend: self.backend,
+            scope: self.scope.clone(),
+            view: self.view,
+            workspace_access: self.workspace_access,
+            network: SandboxNetwork::None,
+        }
+    }
+}
+
+/// The usual view is not named.
+impl fmt::Display for SandboxSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}; ", self.backend, self.scope)?;
+        match self.view {
+            SandboxView::Minimal => {}
+            SandboxView::Host => f.write_str("view host, ")?,
+        }
+        write!(f, "workspace {}, ", self.workspace_access)?;
+        match self.network {
+            SandboxNetwork::None => f.write_str("no network"),
+        }
+    }
+}
