@@ -119,6 +119,20 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "interlock config set {} minimal",
+        &[
+            "interlock config set agents.defaults.sandbox.view minimal",
+            "interlock config set 'agents.list[0].sandbox.view' minimal",
+        ],
+    ),
+    (
+        "interlock config set {shown} gateway",
+        &[
+            "interlock config set tools.exec.host gateway",
+            "interlock config set 'agents.list[0].tools.exec.host' gateway",
+        ],
+    ),
+    (
         "interlock config set {} {}",
         &[
             r#"interlock config set tools.deny '["exec"]'"#,

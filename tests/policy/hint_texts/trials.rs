@@ -115,6 +115,22 @@ const TRIED: &[(&str, Trial)] = &[
         "security audit",
         Trial::Needs("a machine without critical findings"),
     ),
+    ("sandbox explain", Trial::Works),
+    (
+        "sandbox explain --agent ops",
+        Trial::Needs("an agent of that name"),
+    ),
+    (
+        "sandbox explain --verify",
+        Trial::Needs("a sandboxed conversation"),
+    ),
+    ("sandbox list", Trial::Works),
+    ("sandbox prune", Trial::Works),
+    ("sandbox recreate", Trial::Works),
+    (
+        "sandbox recreate --agent ops",
+        Trial::Needs("an agent of that name"),
+    ),
     ("setup", Trial::Needs("an agent program")),
     ("status", Trial::Works),
     ("version", Trial::Works),

@@ -75,7 +75,7 @@ fn invite(invited: &UiPhoneInvited, is_json: bool) {
     }
     output::note(
         "interlock: scan it within 5 minutes; then compare the words and let the phone in: \
-         interlock devices list, interlock devices approve",
+         interlock devices list, interlock devices approve ID",
     );
 }
 

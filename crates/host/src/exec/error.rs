@@ -87,7 +87,7 @@ impl ExecError {
             Self::Sandbox(error) => Some(error.remedy()),
             Self::Workspace(error) => error.remedy(),
             Self::Supervisor(error) if error.code() == "SANDBOX_UNAVAILABLE" => Some(
-                "interlock sandbox explain says what this system lacks; the command was not run anywhere"
+                "see what this system lacks: interlock sandbox explain; the command was not run anywhere"
                     .to_owned(),
             ),
             Self::Denied(verdict) if verdict.reason.code == "shield-setuid" => Some(

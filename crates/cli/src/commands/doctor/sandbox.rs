@@ -82,7 +82,7 @@ const STOPPERS: [(&str, &str, &str); 3] = [
     (
         "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
         "1",
-        "have root load an AppArmor profile for the interlock binary that has the rule `userns,`",
+        "have root load an AppArmor profile for the program of Interlock that has the rule `userns,`",
     ),
 ];
 
