@@ -23,13 +23,17 @@ pub(super) fn foreign_page(html: &str) -> u16 {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { return };
-            let mut request = [0; 4096];
-            let _ = stream.read(&mut request);
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{html}",
-                html.len()
-            );
-            let _ = stream.write_all(answer.as_bytes());
+            let html = html.clone();
+            // Browsers open connections ahead of time, on which nothing comes.
+            std::thread::spawn(move || {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{html}",
+                    html.len()
+                );
+                let _ = stream.write_all(answer.as_bytes());
+            });
         }
     });
     port
