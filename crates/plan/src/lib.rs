@@ -13,6 +13,8 @@
 
 mod account;
 mod binding;
+#[macro_use]
+mod choice;
 mod destination;
 mod directory;
 mod elf;

@@ -5,30 +5,7 @@ use serde::{Deserialize, Serialize};
 
 pub use summary::SandboxSummary;
 
-macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal),+ $(,)? })+) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        pub enum $name { $($(#[$variant_doc])* #[serde(rename = $text)] $variant),+ }
-
-        impl $name {
-            /// Every word, as written in the config.
-            pub const WORDS: &'static [&'static str] = &[$($text),+];
-
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    )+};
-}
-
-words! {
+choice! {
     /// What sets a sandbox up.
     SandboxBackend {
         /// Interlock itself, with namespaces of the kernel.
