@@ -5,6 +5,7 @@
 
 mod attacks;
 mod commands;
+mod holes;
 mod kernel;
 mod limits;
 mod routes;

@@ -26,6 +26,7 @@ mod identity;
 mod kind;
 mod known;
 mod libraries;
+mod mount_table;
 mod ownership;
 mod paths;
 mod race;
@@ -45,6 +46,7 @@ pub use known::{
     known_content, read_content, read_sha256,
 };
 pub use libraries::LoadedFiles;
+pub use mount_table::MountTable;
 pub use ownership::Ownership;
 pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;

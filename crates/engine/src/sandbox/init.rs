@@ -19,12 +19,13 @@ use interlock_plan::{MountOwner, SandboxPlan, SandboxUser};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountPropagationFlags;
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, Resource, WaitOptions};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 use super::link;
 use super::mounts::{self, PreparedTrees};
+use super::sockets::HostSockets;
 use super::unsafe_confine::{
     self, exit, give_up_capabilities, separate, set_host_name, switch_loopback_on, watch_children,
 };
@@ -82,12 +83,14 @@ pub fn become_sandbox_init() -> i32 {
 fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), InitFailure> {
     let order = read_order(order)?;
     let plan = &order.sandbox;
+    // Before the network namespace of the host is left.
+    let sockets = HostSockets::read();
     let user = plan.user;
     let is_other_user = user.host_uid != rustix::process::geteuid().as_raw();
     let trees = if is_other_user {
         // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
-        let trees = PreparedTrees::open(plan, &|owner| id_map(owner, user))?;
+        let trees = PreparedTrees::open(plan, sockets, &|owner| id_map(owner, user))?;
         rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
         enter_user_namespace(user)?;
         separate_mounts(NAMESPACES)?;
@@ -98,7 +101,9 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
         }
         enter_own_user_namespace(user)?;
         separate_mounts(NAMESPACES)?;
-        PreparedTrees::open(plan, &|_| Err(io::ErrorKind::PermissionDenied.into()))?
+        PreparedTrees::open(plan, sockets, &|_| {
+            Err(io::ErrorKind::PermissionDenied.into())
+        })?
     };
     // A process stays in the PID namespace that it was born in.
     match unsafe_confine::fork().step(|| "starting process 1".to_owned())? {
@@ -276,11 +281,8 @@ fn live(
         .step(|| "switching the loopback on".to_owned())?;
     mounts::build(&order.sandbox, trees)?;
     let handed = namespaces(order).step(|| "opening the namespaces".to_owned())?;
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    rustix::process::setrlimit(Resource::Core, none).step(|| "forbidding core files".to_owned())?;
+    rustix::process::setrlimit(Resource::Core, super::NO_CORE_HANDLER)
+        .step(|| "forbidding core files".to_owned())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let null = null.step(|| "opening /dev/null".to_owned())?;
     rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;

@@ -8,6 +8,9 @@ mod filter;
 mod init;
 mod link;
 mod mounts;
+mod sockets;
+#[cfg(debug_assertions)]
+mod test_hook;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -37,6 +40,13 @@ pub const INIT_COMMAND: &str = "sandbox-init";
 
 /// How long a sandbox may take to be made.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// No core file, and no handler of them: the kernel starts one, as root of the host, also under a limit
+/// of 0, and under a limit of 1 it does not. The filter keeps it from being lowered.
+const NO_CORE_HANDLER: Rlimit = Rlimit {
+    current: Some(1),
+    maximum: Some(1),
+};
 
 /// The namespaces of one run, and process 1 in them.
 #[derive(Debug)]
@@ -169,11 +179,7 @@ impl RunSandbox {
     /// In the child that becomes the program, as the last step before that: gives up everything that
     /// entering took. Allocates nothing.
     pub(crate) fn become_run(&self) -> io::Result<()> {
-        let none = Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
-        rustix::process::setrlimit(Resource::Core, none)?;
+        rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if self.most_processes.is_some() {
             let limit = Rlimit {
                 current: self.most_processes,
@@ -239,10 +245,15 @@ fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
 
 /// Executes this binary anew, as [`become_sandbox_init`].
 fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::Result<Pid> {
-    let order = init::InitOrder {
+    #[cfg_attr(not(debug_assertions), allow(unused_mut))]
+    let mut order = init::InitOrder {
         sandbox: sandbox.clone(),
         has_terminal,
     };
+    #[cfg(debug_assertions)]
+    {
+        order.sandbox = test_hook::without_mask(order.sandbox);
+    }
     let order = order_file(&order)?;
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;

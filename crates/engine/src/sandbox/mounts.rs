@@ -14,6 +14,7 @@ use rustix::mount::{
 };
 
 use super::init::{InitFailure, Step as _};
+use super::sockets::HostSockets;
 use super::unsafe_confine::{
     ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY,
     MountReach, set_attributes,
@@ -46,15 +47,22 @@ const COVERED_BELOW_PROC: [&str; 10] = [
 ];
 
 /// The mounts of the host that the plan names, detached and with their attributes, in the order of the
-/// plan.
-pub(super) struct PreparedTrees(Vec<Option<OwnedFd>>);
+/// plan; and the sockets that are covered in them.
+pub(super) struct PreparedTrees {
+    trees: Vec<Option<OwnedFd>>,
+    sockets: HostSockets,
+}
 
 /// Makes the user namespace whose map a mount takes: files of this owner become those of the run.
 pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
 
 impl PreparedTrees {
     /// Opens every source once, and refuses one that is not what was checked.
-    pub fn open(plan: &SandboxPlan, map_ids: MapIds<'_>) -> Result<Self, InitFailure> {
+    pub fn open(
+        plan: &SandboxPlan,
+        sockets: HostSockets,
+        map_ids: MapIds<'_>,
+    ) -> Result<Self, InitFailure> {
         let mut trees = Vec::with_capacity(plan.mounts.len());
         for mount in &plan.mounts {
             let SandboxMount::Bind {
@@ -96,7 +104,7 @@ impl PreparedTrees {
             })?;
             trees.push(Some(tree));
         }
-        Ok(Self(trees))
+        Ok(Self { trees, sockets })
     }
 }
 
@@ -118,9 +126,17 @@ pub(super) fn build(plan: &SandboxPlan, trees: PreparedTrees) -> Result<(), Init
             .step(|| "making the cover of files".to_owned())?,
     );
     let stage = Stage { root, bytes };
-    for (mount, tree) in plan.mounts.iter().zip(trees.0) {
+    for (mount, tree) in plan.mounts.iter().zip(trees.trees) {
         let failed = || format!("showing {}", mount.target());
         stage.put(mount, tree).step(failed)?;
+        if let SandboxMount::Bind { source, target, .. } = mount {
+            // Before anything is copied or held, so that it is covered there too.
+            for rest in trees.sockets.below(Path::new(source)) {
+                stage
+                    .cover_socket(&Path::new(target).join(rest))
+                    .step(failed)?;
+            }
+        }
     }
     rustix::fs::unlinkat(&stage.root, EMPTY, AtFlags::empty())
         .step(|| "removing the cover of files".to_owned())?;
@@ -275,6 +291,20 @@ impl Stage {
         attach(&tree, &place)
     }
 
+    /// Covers a socket of the host, if that is what is shown here.
+    fn cover_socket(&self, target: &Path) -> io::Result<()> {
+        let Some(target) = target.to_str() else {
+            return Err(io::Error::other(format!(
+                "the socket {} has a name that is not text; remove it, or set network.unixSockets to \"none\"",
+                target.display()
+            )));
+        };
+        match self.find(target, MountPoint::Existing) {
+            Ok(place) if file_type(&place)? == FileType::Socket => self.cover(target),
+            _ => Ok(()),
+        }
+    }
+
     /// A list of processes that shows the sandbox alone. Nothing of the outer one is ever shown.
     fn processes(&self) -> io::Result<()> {
         drop(self.find("/proc", MountPoint::Directory)?);
@@ -285,6 +315,7 @@ impl Stage {
         if limit.is_ok() {
             std::fs::write(staged("/proc/sys/user/max_user_namespaces"), "0")?;
         }
+        self.leave_watches_to_the_owner()?;
         for name in READ_ONLY_BELOW_PROC {
             match self.find(&format!("/proc/{name}"), MountPoint::Existing) {
                 Ok(place) => hold(&place, MountAccess::Ro)?,
@@ -294,6 +325,25 @@ impl Stage {
         }
         for name in COVERED_BELOW_PROC {
             self.cover(&format!("/proc/{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// The kernel counts what watches files per user, and a run has the number of its user: half of them
+    /// is left to the owner's own programs.
+    fn leave_watches_to_the_owner(&self) -> io::Result<()> {
+        for (inside, of_host) in [
+            ("max_inotify_instances", "max_user_instances"),
+            ("max_inotify_watches", "max_user_watches"),
+        ] {
+            let place = format!("/proc/sys/user/{inside}");
+            let all = std::fs::read_to_string(format!("/proc/sys/fs/inotify/{of_host}"));
+            let all = all.ok().and_then(|all| all.trim().parse::<u64>().ok());
+            if let Some(all) = all
+                && self.find(&place, MountPoint::Existing).is_ok()
+            {
+                std::fs::write(staged(&place), (all / 2).to_string())?;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const EPERM: u32 = 0x0005_0001;
 const ENOSYS: u32 = 0x0005_0026;
+const EPROTONOSUPPORT: u32 = 0x0005_005d;
 const EAFNOSUPPORT: u32 = 0x0005_0061;
+const IGNORE: u32 = 0x0005_0000;
 
 /// More than any kernel has.
 const NUMBERS: u32 = 2_000;
@@ -144,7 +146,7 @@ fn no_call_sets_a_set_id_bit() {
 
 #[test]
 fn terminals_take_no_input_from_programs() {
-    for request in [0x5412, 0x541c, 0x541d] {
+    for request in [0x5412, 0x541c, 0x541d, 0x5423] {
         assert_eq!(call(libc::SYS_ioctl, &[0, request]), EPERM);
         assert_eq!(call(libc::SYS_ioctl, &[0, request | (1 << 32)]), EPERM);
     }
@@ -165,6 +167,16 @@ fn socket_families_are_few() {
         );
     }
     assert_eq!(call(libc::SYS_socket, &[16, 3, 9]), EAFNOSUPPORT, "audit");
+    for family in [2, 10] {
+        for protocol in 0..300 {
+            let expected = match protocol {
+                0 | 1 | 6 | 17 | 58 => ALLOW,
+                _ => EPROTONOSUPPORT,
+            };
+            let found = call(libc::SYS_socket, &[family, 1, protocol]);
+            assert_eq!(found, expected, "{family} {protocol}");
+        }
+    }
     let socket = u32::try_from(libc::SYS_socket).unwrap();
     let pair = u32::try_from(libc::SYS_socketpair).unwrap();
     let none =
@@ -181,4 +193,16 @@ fn the_program_fits_into_the_kernel() {
     let longest = 4_096;
     assert!(program(UnixSockets::None).unwrap().len() < longest);
     assert_eq!(FilterAction::Refuse(38).encoded(), ENOSYS);
+}
+
+#[test]
+fn the_limit_of_core_files_is_read_and_never_set() {
+    assert_eq!(call(libc::SYS_setrlimit, &[4, 0x1000]), IGNORE);
+    assert_eq!(call(libc::SYS_setrlimit, &[7, 0x1000]), ALLOW);
+    assert_eq!(call(libc::SYS_prlimit64, &[0, 4, 0, 0x1000]), ALLOW);
+    assert_eq!(call(libc::SYS_prlimit64, &[0, 7, 0x1000, 0]), ALLOW);
+    // An address whose low half is zero is an address, too.
+    for new in [0x1000, 1 << 32, u64::MAX] {
+        assert_eq!(call(libc::SYS_prlimit64, &[0, 4, new, 0]), IGNORE);
+    }
 }
