@@ -11,3 +11,4 @@ mod limits;
 mod routes;
 mod shown;
 mod site;
+mod work;
