@@ -367,6 +367,22 @@ impl SupervisorClient {
         }
     }
 
+    /// Ends what keeps a sandbox scope in all supervisors. `false` where a run is in it.
+    pub fn end_scope(&self, scope: &str) -> bool {
+        let versions = self.place.versions();
+        let ended = versions.iter().map(|version| {
+            let scope = scope.to_owned();
+            ask::<bool>(
+                &self.place,
+                version,
+                &hello(version, Purpose::EndScope { scope }),
+            )
+            // One that does not answer is gone, with all that it kept.
+            .unwrap_or(true)
+        });
+        ended.fold(true, |all, one| all && one)
+    }
+
     /// Connects to a running session.
     pub fn session(&self, name: &str) -> Result<SessionLink, ClientError> {
         let mut last = SupervisorRefusal::new(
