@@ -52,7 +52,7 @@ fn a_server_in_one_run_is_reached_by_another_run_of_the_scope() {
         eventually("the server to answer", || {
             site.inside(FETCH).stdout == "hello\n\n"
         });
-        let seen = site.says("cat /var/tmp/v /run/r /dev/shm/s; ls -d /proc/[0-9]* | wc -l; pgrep -f http.server | wc -l; hostname");
+        let seen = site.says("cat /var/tmp/v /run/r /dev/shm/s; ls -d /proc/[0-9]* | wc -l; pgrep -x python3 | wc -l; hostname");
         let lines: Vec<&str> = seen.lines().collect();
         assert_eq!(lines[..3], ["v", "r", "s"], "{seen}");
         assert!(lines[3].parse::<u32>().unwrap() < 8, "{seen}");
@@ -92,7 +92,7 @@ fn agents_reach_nothing_of_each_other() {
         for look in [
             FETCH,
             "cat /tmp/greeting",
-            "pgrep -f http.server",
+            "pgrep -x python3",
             "ls /dev/shm/s",
             "perl -MSocket -e 'socket(S,AF_UNIX,SOCK_STREAM,0); connect(S, sockaddr_un(\"\\0a\")) or exit 1'",
         ] {
@@ -228,7 +228,7 @@ fn many_runs_leave_nothing_behind() {
         for _ in 0..4 {
             threads.spawn(|| {
                 for _ in 0..calls {
-                    let run = site.inside("(setsid sleep 999 &) ; echo x > /tmp/$$; rm /tmp/$$");
+                    let run = site.inside("(setsid sleep 999 &) ; f=$(mktemp); echo x > $f; rm $f");
                     assert_eq!(run.code, 0, "{run:#?}");
                 }
             });
