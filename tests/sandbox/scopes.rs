@@ -62,10 +62,7 @@ fn a_server_in_one_run_is_reached_by_another_run_of_the_scope() {
             "processes of others are not seen: {seen}"
         );
         // What only the first run can end goes on, and signals of another do not reach it.
-        assert_eq!(
-            site.inside("pkill -9 python3; kill -9 -1; true").code,
-            0
-        );
+        assert_eq!(site.inside("pkill -9 python3; kill -9 -1; true").code, 0);
         assert_eq!(site.says(FETCH), "hello\n\n");
         assert_eq!(keepers(&site.machine).len(), 1);
         site.machine.ok(&["process", "kill", &server.id]);
@@ -168,9 +165,16 @@ fn a_keeper_has_nothing_that_it_does_not_need() {
         }
         if testkit::is_root() {
             // The link, nothing and nothing.
-            assert_eq!(names(Path::new(&format!("{directory}/fd"))), ["0", "1", "2"]);
+            assert_eq!(
+                names(Path::new(&format!("{directory}/fd"))),
+                ["0", "1", "2"]
+            );
             let root = names(Path::new(&format!("{directory}/root")));
-            assert_eq!(root, ["0", "1", "2", "3"], "an empty root, with four file systems");
+            assert_eq!(
+                root,
+                ["0", "1", "2", "3"],
+                "an empty root, with four file systems"
+            );
             let switches = |status: &str| -> String {
                 let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
                 lines.collect()
