@@ -369,18 +369,14 @@ impl SupervisorClient {
 
     /// Ends what keeps a sandbox scope in all supervisors. `false` where a run is in it.
     pub fn end_scope(&self, scope: &str) -> bool {
-        let versions = self.place.versions();
-        let ended = versions.iter().map(|version| {
+        let mut is_over = true;
+        for version in self.place.versions() {
             let scope = scope.to_owned();
-            ask::<bool>(
-                &self.place,
-                version,
-                &hello(version, Purpose::EndScope { scope }),
-            )
+            let hello = hello(&version, Purpose::EndScope { scope });
             // One that does not answer is gone, with all that it kept.
-            .unwrap_or(true)
-        });
-        ended.fold(true, |all, one| all && one)
+            is_over &= ask(&self.place, &version, &hello).unwrap_or(true);
+        }
+        is_over
     }
 
     /// Connects to a running session.

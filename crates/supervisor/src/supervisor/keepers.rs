@@ -140,9 +140,11 @@ impl Keepers {
             .map(|(token, _)| *token)
     }
 
-    /// Dropping it closes its link, by which it ends.
+    /// It ends when its link is closed.
     fn let_go_of(&mut self, keeper: Keeper) {
-        self.let_go.push((keeper.started.pid, Instant::now()));
+        let StartedKeeper { pid, link } = keeper.started;
+        drop(link);
+        self.let_go.push((pid, Instant::now()));
     }
 
     pub fn shim_is_gone(&mut self, token: u64) {
