@@ -9,6 +9,7 @@ mod holes;
 mod kernel;
 mod limits;
 mod routes;
+mod scopes;
 mod shown;
 mod site;
 mod work;
