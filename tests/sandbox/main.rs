@@ -12,4 +12,5 @@ mod routes;
 mod scopes;
 mod shown;
 mod site;
+mod tree;
 mod work;

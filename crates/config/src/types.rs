@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
@@ -172,6 +172,7 @@ settings! {
         home: SandboxHome,
         network: SandboxNetwork,
         limits: SandboxLimitSettings,
+        tree: Option<SandboxTree>,
         prune: SandboxPrune,
     }
 

@@ -30,6 +30,7 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
+use crate::executables::list_executables;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
@@ -325,7 +326,7 @@ impl LocalHost {
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
-        let sandbox = self.sandbox_of(request, &scope, &session)?;
+        let mut sandbox = self.sandbox_of(request, &scope, &session)?;
         let place = is_inside(sandbox.as_ref());
         let policy = scope.policy_in(place, session.levels(), request.ask, request.gateway)?;
         let judged = RunRequest {
@@ -345,6 +346,9 @@ impl LocalHost {
         if sandbox.is_some() && policy.levels.security.value() == Security::Full {
             // A login shell of the sandbox finds the programs of the sandbox.
             evaluation.verdict.transport = Transport::Shell;
+        }
+        if let Some(sandbox) = &mut sandbox {
+            list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
         }
         Ok(JudgedRequest {
             scope,

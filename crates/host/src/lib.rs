@@ -14,6 +14,7 @@ mod checked;
 mod config_cache;
 mod elsewhere;
 mod exec;
+mod executables;
 mod local;
 mod login_path;
 pub mod parameters;

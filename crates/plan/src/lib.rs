@@ -19,6 +19,7 @@ mod destination;
 mod directory;
 mod elf;
 mod errors;
+mod executables;
 mod exposure;
 mod git_files;
 mod glob;
@@ -38,6 +39,7 @@ mod walk;
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{PlanBinding, PlanBoundFile};
 pub use destination::PinnedPath;
+pub use executables::executable_closure;
 pub use exposure::Exposure;
 pub use identity::{Drift, PinnedFile, hex};
 pub use interlock_binding::{BindingKind, BoundRole};
@@ -56,5 +58,6 @@ pub use run_plan::{
 };
 pub use sandbox::{
     MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
-    SandboxPlan, SandboxSummary, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, UnixSockets,
+    WorkspaceAccess,
 };

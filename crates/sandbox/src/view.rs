@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use interlock_config::types::Sandbox;
 use interlock_plan::{
     MountAccess, MountOwner, MountTable, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan,
-    SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    SandboxTree, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
 };
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
@@ -220,6 +220,11 @@ impl<'a> Builder<'a> {
                 .unix_sockets
                 .unwrap_or(UnixSockets::Own),
             limits: limits(self.request.settings),
+            // Closed until the judge says what the command names.
+            executables: match self.request.settings.tree {
+                Some(SandboxTree::Enforce) => Some(Vec::new()),
+                None | Some(SandboxTree::Off) => None,
+            },
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
         Ok(PreparedSandbox {

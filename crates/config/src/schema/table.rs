@@ -2,13 +2,13 @@
 
 use super::missing::{
     ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, ELEVATED_DEFAULT, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS, SANDBOX_TREE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
     GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
-use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
 const PATH: ConfigKind = ConfigKind::Text(TextRule::Path);
@@ -169,7 +169,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
     field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and nothing else."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
-    not_available("tree", &SANDBOX),
+    field("tree", ConfigKind::ChoiceWithout(SandboxTree::WORDS, &["log"], &SANDBOX_TREE), "\"off\"", "`enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
     not_available("docker", &SANDBOX),
     not_available("podman", &SANDBOX),

@@ -24,6 +24,7 @@ use rustix::thread::UnshareFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::executables::execution_rules;
 use super::keeper::{KeeperOrder, ScopeNamespaces};
 use super::link;
 use super::mounts::{self, PreparedTrees, SharedTrees};
@@ -282,7 +283,7 @@ fn live(
 ) -> Result<(), InitFailure> {
     rustix::thread::set_name(c"interlock-init").step(|| "naming itself".to_owned())?;
     mounts::build(&order.sandbox, trees, shared)?;
-    let handed = namespaces(order).step(|| "opening the namespaces".to_owned())?;
+    let handed = namespaces(order).step(|| "opening the namespaces and rules".to_owned())?;
     rustix::process::setrlimit(Resource::Core, super::NO_CORE_HANDLER)
         .step(|| "forbidding core files".to_owned())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
@@ -301,8 +302,8 @@ fn live(
     Ok(())
 }
 
-/// What the process of the run gets: user, mounts, processes, network, communication, host name, and
-/// the engine's side of a terminal.
+/// What the process of the run gets: user, mounts, processes, network, communication, host name, the
+/// engine's side of a terminal, and the rules of execution.
 fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open =
@@ -312,6 +313,9 @@ fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     if order.has_terminal {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         handed.push(rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?);
+    }
+    if order.sandbox.executables.is_some() {
+        handed.push(execution_rules(&order.sandbox)?);
     }
     Ok(handed)
 }

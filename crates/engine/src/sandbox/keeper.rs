@@ -22,6 +22,7 @@ use rustix::process::{DumpableBehavior, Pid, Resource, WaitOptions};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
+use super::filter::MemoryFiles;
 use super::init::{
     self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, separate_mounts,
 };
@@ -245,7 +246,7 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
     give_up_capabilities().step(|| "giving up capabilities".to_owned())?;
     let closed = DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(closed).step(|| "closing itself".to_owned())?;
-    let filter = filter::program(UnixSockets::None)
+    let filter = filter::program(UnixSockets::None, MemoryFiles::NeverExecuted)
         .ok_or(io::ErrorKind::Unsupported)
         .step(|| "the table of system calls".to_owned())?;
     install_filter(&filter).step(|| "filtering its system calls".to_owned())?;

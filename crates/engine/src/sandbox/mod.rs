@@ -4,6 +4,7 @@
 //! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
 
+mod executables;
 mod filter;
 mod init;
 mod keeper;
@@ -31,8 +32,10 @@ use rustix::process::{
 use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
-use filter::FilterInstruction;
-use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
+use filter::{FilterInstruction, MemoryFiles};
+use unsafe_confine::{
+    SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
+};
 
 pub use init::become_sandbox_init;
 pub use keeper::{
@@ -71,6 +74,8 @@ pub struct RunSandbox {
     /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
     /// has no control group for it.
     most_processes: Option<u64>,
+    /// What the programs of the run may execute, where that is limited.
+    execution_rules: Option<OwnedFd>,
     /// Keeps the directory of the scope from being removed.
     _scope: OwnedFd,
 }
@@ -107,7 +112,11 @@ impl RunSandbox {
         has_terminal: bool,
         shared: &ScopeNamespaces,
     ) -> Result<Self, String> {
-        let filter = filter::program(sandbox.unix_sockets)
+        let files = match &sandbox.executables {
+            Some(_) => MemoryFiles::NeverExecuted,
+            None => MemoryFiles::Executable,
+        };
+        let filter = filter::program(sandbox.unix_sockets, files)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
         let scope = hold_scope(&sandbox.scope_directory)
@@ -137,6 +146,10 @@ impl RunSandbox {
         } else {
             None
         };
+        let execution_rules = match &sandbox.executables {
+            Some(_) => Some(next()?),
+            None => None,
+        };
         let own = rustix::process::geteuid();
         Ok(Self {
             namespaces,
@@ -150,6 +163,7 @@ impl RunSandbox {
             filter,
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
+            execution_rules,
             _scope: scope,
         })
     }
@@ -201,6 +215,9 @@ impl RunSandbox {
             rustix::process::setrlimit(Resource::Nproc, limit)?;
         }
         give_up_capabilities()?;
+        if let Some(rules) = &self.execution_rules {
+            restrict_execution(rules.as_fd())?;
+        }
         install_filter(&self.filter)
     }
 

@@ -102,7 +102,7 @@ impl PreparedTrees {
                 }
                 None => None,
             };
-            let attributes = attributes(*access);
+            let attributes = attributes(*access) | not_executed(plan, *access);
             let ids = ids.as_ref().map(|ids| ids.as_fd());
             set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
                 if ids.is_some() {
@@ -136,6 +136,7 @@ pub(super) fn build(
         root,
         shared: RefCell::new(shared),
         ways: RefCell::default(),
+        never_executed: not_executed(plan, MountAccess::Rw),
     };
     for (mount, tree) in plan.mounts.iter().zip(trees.trees) {
         let failed = || format!("showing {}", mount.target());
@@ -224,6 +225,8 @@ struct Stage {
     shared: RefCell<SharedTrees>,
     /// Where those are shown that were put, and the directories below that lead to other mounts.
     ways: RefCell<BTreeSet<String>>,
+    /// The attribute of what can be written to, where only listed files are executed.
+    never_executed: u64,
 }
 
 /// What has to be at a place before something is mounted there.
@@ -286,6 +289,9 @@ impl Stage {
     fn put_shared(&self, target: &str) -> io::Result<()> {
         let tree = self.shared.borrow_mut().remove(target);
         let tree = tree.ok_or(io::ErrorKind::NotFound)?;
+        if self.never_executed != 0 {
+            set_attributes(tree.as_fd(), MountReach::Whole, self.never_executed, None)?;
+        }
         attach(&tree, &self.find(target, MountPoint::Directory)?)?;
         self.ways.borrow_mut().insert(target.to_owned());
         Ok(())
@@ -547,6 +553,14 @@ fn hold(place: &OwnedFd, access: MountAccess) -> io::Result<()> {
     let tree = clone_tree(place)?;
     set_attributes(tree.as_fd(), MountReach::Whole, attributes(access), None)?;
     attach(&tree, place)
+}
+
+/// Where only listed files are executed, none of those is one that a run could have written.
+fn not_executed(plan: &SandboxPlan, access: MountAccess) -> u64 {
+    match (&plan.executables, access) {
+        (Some(_), MountAccess::Rw) => ATTRIBUTE_NO_EXECUTE,
+        _ => 0,
+    }
 }
 
 fn attributes(access: MountAccess) -> u64 {

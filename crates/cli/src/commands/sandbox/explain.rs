@@ -131,6 +131,9 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         user.host_uid,
         plan.unix_sockets,
     );
+    if plan.executables.is_some() {
+        text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
+    }
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use interlock_plan::UnixSockets;
 use libc::c_long;
 
+use super::MemoryFiles;
 use super::assembler::{ArgumentTest, CallBlock, FilterAction, FilterRule};
 
 const EPERM: u16 = 1;
+const EACCES: u16 = 13;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
@@ -39,7 +41,7 @@ pub(super) const ALLOWED: &[CallRow] = rows! {
         SYS_lremovexattr SYS_fremovexattr SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch;
     "memory of the caller":
         SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_brk SYS_madvise SYS_mlock SYS_mlock2 SYS_munlock
-        SYS_mlockall SYS_munlockall SYS_msync SYS_mincore SYS_membarrier SYS_memfd_create SYS_pkey_mprotect
+        SYS_mlockall SYS_munlockall SYS_msync SYS_mincore SYS_membarrier SYS_pkey_mprotect
         SYS_pkey_alloc SYS_pkey_free SYS_remap_file_pages SYS_mbind SYS_get_mempolicy SYS_set_mempolicy;
     "processes of the sandbox, which has a PID namespace of its own":
         SYS_execve SYS_execveat SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_kill SYS_tkill SYS_tgkill
@@ -177,8 +179,9 @@ const SOCK_KINDS: [u32; 4] = [0, 0o4000, 0o2_000_000, 0o2_004_000];
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
 /// One block per call, sorted by number.
-pub(super) fn blocks(sockets: UnixSockets) -> Vec<CallBlock> {
+pub(super) fn blocks(sockets: UnixSockets, files: MemoryFiles) -> Vec<CallBlock> {
     let mut blocks = by_argument(sockets);
+    blocks.push(memory_files(files));
     let mut known: BTreeSet<u32> = blocks.iter().map(|block| block.number).collect();
     let allowed = calls(&[ALLOWED, ALLOWED_OLD], ALLOWED_BY_NUMBER);
     let refused = calls(&[REFUSED, REFUSED_HERE], REFUSED_BY_NUMBER);
@@ -276,6 +279,23 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
     ];
     blocks.extend(old_modes());
     blocks
+}
+
+/// `MFD_NOEXEC_SEAL`
+const SEALED: u32 = 8;
+
+fn memory_files(files: MemoryFiles) -> CallBlock {
+    CallBlock {
+        number: number(libc::SYS_memfd_create),
+        rules: vec![rule(
+            &[ArgumentTest::HasAny(1, SEALED)],
+            FilterAction::Allow,
+        )],
+        otherwise: match files {
+            MemoryFiles::Executable => FilterAction::Allow,
+            MemoryFiles::NeverExecuted => FilterAction::Refuse(EACCES),
+        },
+    }
 }
 
 const RLIMIT_CORE: u32 = 4;
