@@ -99,6 +99,8 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                elevated: parameters.elevated,
+                sender: self.call.sender.clone(),
             },
         }
     }
@@ -203,6 +205,7 @@ fn finish(dispatcher: &Dispatcher, running: Running, cwd: &str, receiver: Outcom
     let Running {
         conversation,
         ticket,
+        elevation,
     } = running;
     let waited = conversation.wait();
     let started = conversation.started();
@@ -217,7 +220,11 @@ fn finish(dispatcher: &Dispatcher, running: Running, cwd: &str, receiver: Outcom
                 let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
-            ToolOutcome::Ended(Box::new(RunEndReport::local(started, ended, cwd)))
+            let report = RunEndReport::local(started, ended, cwd);
+            ToolOutcome::Ended(Box::new(RunEndReport {
+                elevation,
+                ..report
+            }))
         }
         Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
