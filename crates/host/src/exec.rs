@@ -34,7 +34,8 @@ use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
 use crate::pipeline::{
-    Confinement, RunTicket, record_closed, record_verdict, resume_facts, started_record, use_grant,
+    RecordedConfinement, RunTicket, record_closed, record_verdict, resume_facts, started_record,
+    use_grant,
 };
 use crate::prepare::{PreparedRun, RunSettings};
 use crate::route::RouteRefusal;
@@ -405,8 +406,8 @@ impl LocalHost {
 
 impl JudgedRequest<'_> {
     /// Where it runs, for the records.
-    pub(crate) fn confinement(&self) -> Confinement<'_> {
-        Confinement {
+    pub(crate) fn confinement(&self) -> RecordedConfinement<'_> {
+        RecordedConfinement {
             sandbox: self.sandbox.as_ref(),
             elevation: self.elevation,
         }

@@ -46,7 +46,6 @@ impl Elevation {
     }
 
     /// The same as serde wants it.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
     pub fn is_off(&self) -> bool {
         *self == Self::Off
     }

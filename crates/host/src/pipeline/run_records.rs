@@ -45,7 +45,7 @@ impl RunTicket {
 
 /// Where a run is confined, and how far it leaves that, as its records say it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Confinement<'a> {
+pub(crate) struct RecordedConfinement<'a> {
     pub(crate) sandbox: Option<&'a PreparedSandbox>,
     pub(crate) elevation: Elevation,
 }
@@ -57,7 +57,7 @@ pub(crate) fn record_verdict(
     request: &ExecRequest<'_>,
     verdict: &Verdict,
     refused: Option<&str>,
-    place: Confinement<'_>,
+    place: RecordedConfinement<'_>,
 ) -> Result<(), StoreError> {
     let agent = request.agent.as_str();
     let shown = RecordedCommand::of(&request.source);
