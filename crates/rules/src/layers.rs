@@ -67,13 +67,13 @@ pub fn layers_without_config_prompts(
     let asks = |ask: &Sourced<Ask>| ask.value != Ask::Off;
     if let Some(ask) = of_config.ask.as_mut().filter(|ask| asks(ask)) {
         ask.value = Ask::Off;
-        ask.path = "elevated full".to_owned();
+        "elevated full".clone_into(&mut ask.path);
         // A miss of this allowlist would have been a prompt.
         if let Some(security) = &mut of_config.security
             && security.value == Security::Allowlist
         {
             security.value = Security::Full;
-            security.path = "elevated full".to_owned();
+            "elevated full".clone_into(&mut security.path);
         }
     }
     layers

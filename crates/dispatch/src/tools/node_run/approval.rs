@@ -255,8 +255,8 @@ impl NodeRun {
         Ok(Self {
             node,
             levels,
-            elevation,
             keeps_transcripts,
+            elevation,
             ..self.clone()
         })
     }
