@@ -9,5 +9,6 @@ mod kernel;
 mod leave;
 mod limits;
 mod routes;
+mod scopes;
 mod shown;
 mod site;
