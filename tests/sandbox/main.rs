@@ -7,6 +7,7 @@ mod attacks;
 mod commands;
 mod holes;
 mod kernel;
+mod leave;
 mod limits;
 mod routes;
 mod scopes;
