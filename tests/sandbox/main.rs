@@ -5,6 +5,7 @@
 
 mod attacks;
 mod commands;
+mod crash;
 mod holes;
 mod kernel;
 mod leave;
