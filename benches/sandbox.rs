@@ -123,10 +123,10 @@ impl Bench {
     }
 
     fn compare_with_others(&self, name: &str) {
-        let plain = testkit::plans::plan(TRUE, &self.work);
+        let program = testkit::plans::plan(TRUE, &self.work);
         let sandbox = self.sandbox(r#"{ "workspaceAccess": "rw" }"#, "agent:main:main");
         let bwrap = bwrap(&sandbox);
-        let plan = Self::inside(&plain, sandbox);
+        let plan = Self::inside(&program, sandbox);
         let times = in_turns(
             60,
             &mut [
@@ -210,9 +210,9 @@ impl Bench {
     /// From the end of the first process to the result, with 500 more that are left.
     fn end(&self) {
         let text = "i=0; while [ $i -lt 500 ]; do sleep 600 & i=$((i+1)); done; exec date +%s%N";
-        let plain = testkit::plans::shell_plan("/bin/sh", &[], text, &self.work);
+        let program = testkit::plans::shell_plan("/bin/sh", &[], text, &self.work);
         let sandbox = self.sandbox(r#"{ "workspaceAccess": "rw" }"#, "agent:main:main");
-        let plan = Self::inside(&plain, sandbox);
+        let plan = Self::inside(&program, sandbox);
         let mut times: Vec<Duration> = (0..10)
             .map(|_| {
                 let said = self.run(&plan);
@@ -270,7 +270,7 @@ fn bwrap(plan: &SandboxPlan) -> Vec<String> {
                 add(&[bind_word(*access), target, target]);
             }
             SandboxMount::Cover { target, .. } if Path::new(target).is_dir() => {
-                add(&["--tmpfs", target])
+                add(&["--tmpfs", target]);
             }
             SandboxMount::Cover { target, .. } if Path::new(target).exists() => {
                 add(&["--ro-bind", "/dev/null", target]);

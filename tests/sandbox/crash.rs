@@ -27,8 +27,8 @@ fn namespace(pid: &str, kind: &str) -> Option<String> {
     Some(link.display().to_string())
 }
 
-fn kill(pid: impl ToString) {
-    let run = testkit::finish(Command::new("/usr/bin/kill").args(["-9", &pid.to_string()]));
+fn kill(pid: &str) {
+    let run = testkit::finish(Command::new("/usr/bin/kill").args(["-9", pid]));
     assert_eq!(run.code, 0, "{run:#?}");
 }
 
@@ -66,8 +66,12 @@ fn a_run_ends_with_its_supervisor_and_with_its_process_1() {
                 .map(|kind| (kind, namespace(&inside, kind).unwrap()))
                 .to_vec();
             match victim {
-                "supervisor" => site.machine.supervisors().into_iter().for_each(kill),
-                _ => kill(init_of(&inside)),
+                "supervisor" => site
+                    .machine
+                    .supervisors()
+                    .iter()
+                    .for_each(|pid| kill(&pid.to_string())),
+                _ => kill(&init_of(&inside)),
             }
             eventually("the end of all", || processes_with(&sleeping).is_empty());
             eventually("the end of its namespaces", || {

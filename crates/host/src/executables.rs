@@ -36,9 +36,9 @@ pub(crate) fn list_executables(
     };
     add(SANDBOX_SHELL, "/");
     for command in analysis.sight().commands {
-        let name = command.argv.first().map(|word| word.to_string());
+        let name = command.argv.first();
         if let Some(name) = name.filter(|name| !name.contains(DYNAMIC) && !command.is_operand) {
-            add(&name, command.cwd.as_deref().unwrap_or(&analysis.cwd));
+            add(name, command.cwd.as_deref().unwrap_or(&analysis.cwd));
         }
     }
     for pattern in allowlist.patterns() {

@@ -23,13 +23,13 @@ pub fn executable_closure(
 ) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for program in programs {
-        add(program, resolver, &mut all, MAX_DEPTH);
+        add(&program, resolver, &mut all, MAX_DEPTH);
     }
     all
 }
 
-fn add(program: String, resolver: &impl Resolver, all: &mut BTreeSet<String>, depth: usize) {
-    let Ok(canonical) = std::fs::canonicalize(&program) else {
+fn add(program: &str, resolver: &impl Resolver, all: &mut BTreeSet<String>, depth: usize) {
+    let Ok(canonical) = std::fs::canonicalize(program) else {
         return;
     };
     let Some(canonical) = canonical.to_str().map(str::to_owned) else {
@@ -52,7 +52,7 @@ fn add(program: String, resolver: &impl Resolver, all: &mut BTreeSet<String>, de
         }
     };
     for program in next {
-        add(program, resolver, all, depth - 1);
+        add(&program, resolver, all, depth - 1);
     }
 }
 
