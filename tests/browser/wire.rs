@@ -49,6 +49,7 @@ const PAGES: &[&str] = &[
     "/nodes",
     "/policy",
     "/audit",
+    "/sandbox",
     "/settings",
     "/health",
 ];

@@ -11,7 +11,9 @@ mod node_pairing;
 mod node_presence;
 mod nodes;
 mod pairing;
+mod policy;
 mod processes;
+mod sandbox;
 mod sessions;
 mod system;
 mod tools;
@@ -41,7 +43,9 @@ pub(crate) use config::get as config_get;
 pub(crate) use node_pairing::list as node_pair_list;
 pub(crate) use nodes::{explain as node_explain, list as node_list};
 pub(crate) use pairing::device_list;
+pub(crate) use policy::read_draft;
 pub(crate) use processes::{list as process_list, log as process_log, perform as process_perform};
+pub(crate) use sandbox::scopes as sandbox_scopes;
 pub(crate) use system::{audit_head, audit_list, logs, status};
 
 /// Presence is published at most so often, however many clients come and go.
@@ -150,6 +154,10 @@ pub(crate) async fn call(
         SessionsDirective => sessions::directive,
         ExecApprovalsGet => documents::get,
         ExecApprovalsSet => documents::set,
+        PolicyReplay => policy::replay,
+        SandboxExplain => sandbox::explain,
+        SandboxRecreate => sandbox::recreate,
+        SandboxPrune => sandbox::prune,
         DevicePairList => pairing::device_list,
         DevicePairApprove => pairing::device_approve,
         DevicePairReject => pairing::device_reject,
