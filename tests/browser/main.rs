@@ -62,6 +62,35 @@ fn approval_id(answer: &Value) -> String {
         .to_owned()
 }
 
+/// The audit records of what was refused.
+fn refusals(machine: &Machine) -> Vec<Value> {
+    let log = machine.ok(&[
+        "audit", "log", "--kind", "refusal", "--limit", "500", "--json",
+    ]);
+    let records = log.json()["records"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    records
+        .iter()
+        .map(|record| record["body"].clone())
+        .collect()
+}
+
+/// Waits until the audit has a refusal with this code, and returns it.
+fn refused_with(machine: &Machine, code: &str) -> Value {
+    let mut found = Value::Null;
+    testkit::eventually(code, || {
+        let all = refusals(machine);
+        found = all
+            .into_iter()
+            .find(|one| one["code"] == code)
+            .unwrap_or_default();
+        !found.is_null()
+    });
+    found
+}
+
 /// The file that a command makes, and the command.
 fn marker(machine: &Machine, name: &str) -> (std::path::PathBuf, String) {
     let path = machine.work().join(name);

@@ -256,7 +256,10 @@ mod tests {
         let strict = json!({ "defaults": { "security": "deny" } });
         let one = json!({ "defaults": { "security": "deny" }, "agents": { "ops": { "security": "full" } } });
         let found = loosens(&strict, &one, &none).unwrap();
-        assert_eq!(found, "security and ask deny/off → full/off for the agent ops");
+        assert_eq!(
+            found,
+            "security and ask deny/off → full/off for the agent ops"
+        );
         assert_eq!(loosens(&one, &strict, &none), None);
     }
 }

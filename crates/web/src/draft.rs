@@ -77,7 +77,7 @@ pub fn replay_result(replayed: &PolicyReplayed) -> Markup {
 fn changed(change: &ReplayedVerdict) -> Markup {
     html! {
         tr {
-            td { @if change.looser { span class="warn" { "looser" } } @else { span class="muted" { "stricter" } } }
+            td class="kindcell" { @if change.looser { span class="warn" { "looser" } } @else { span class="muted" { "stricter" } } }
             td { code { (text::command(&text::line(&change.command))) } span class="sub small muted" { " " (text::line(&change.agent)) " in " (text::line(&change.cwd)) } }
             td { b { (text::line(&change.before)) } " " span class="muted small" { (text::line(&change.before_reason)) } }
             td { b { (text::line(&change.after)) } " " span class="muted small" { (text::line(&change.after_reason)) } }

@@ -1,6 +1,6 @@
 //! Which conversations are sandboxed, what that leaves open, and the directories of sandboxes.
 
-use interlock_wire::results::SandboxExplained;
+use interlock_wire::results::{SandboxExplained, SandboxMountShown};
 use maud::{Markup, html};
 
 use crate::text;
@@ -135,6 +135,8 @@ fn workspace_words(access: &str) -> String {
 
 /// What runs of one conversation see.
 pub fn sandbox_explained(explained: &SandboxExplained) -> Markup {
+    let is_hidden = |mount: &&SandboxMountShown| mount.access == "hidden";
+    let (hidden, seen): (Vec<_>, Vec<_>) = explained.mounts.iter().partition(is_hidden);
     html! {
         section class="block" id="explained" tabindex="-1" {
             header { h2 class="grow" { (text::line(&explained.session_key)) } }
@@ -153,15 +155,27 @@ pub fn sandbox_explained(explained: &SandboxExplained) -> Markup {
                     }
                 }
                 @if !explained.mounts.is_empty() {
-                    div class="scroll" {
-                        table {
-                            thead { tr { th { "path" } th { "access" } th { "why" } } }
-                            tbody {
-                                @for mount in &explained.mounts {
-                                    tr { td { code { (text::line(&mount.target)) } } td { (text::line(&mount.access)) } td class="muted" { (text::line(&mount.reason)) } }
-                                }
-                            }
+                    (mount_table(&seen))
+                    @if !hidden.is_empty() {
+                        details class="pad" {
+                            summary { (hidden.len()) " hidden paths" }
+                            (mount_table(&hidden))
                         }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn mount_table(mounts: &[&SandboxMountShown]) -> Markup {
+    html! {
+        div class="scroll" {
+            table {
+                thead { tr { th { "path" } th { "access" } th { "why" } } }
+                tbody {
+                    @for mount in mounts {
+                        tr { td { code { (text::line(&mount.target)) } } td class="kindcell" { (text::line(&mount.access)) } td class="muted" { (text::line(&mount.reason)) } }
                     }
                 }
             }

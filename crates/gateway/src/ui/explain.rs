@@ -113,7 +113,9 @@ pub(super) fn judge_cases(
             cases.len()
         ));
     }
-    let results = cases.run(Some(&gateway.dispatcher.host), draft.as_ref()).into_iter();
+    let results = cases
+        .run(Some(&gateway.dispatcher.host), draft.as_ref())
+        .into_iter();
     let judged = results.map(|result| ShownCase {
         passed: result.skipped.is_none().then_some(result.pass),
         command: result.command,

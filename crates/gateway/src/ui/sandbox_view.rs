@@ -43,13 +43,15 @@ fn covered(config: &Config, agent: &str) -> SandboxAgent {
         ..SandboxAgent::default()
     };
     let Some(coverage) = coverage else {
-        row.open.push("every run has the rights of this account".to_owned());
+        row.open
+            .push("every run has the rights of this account".to_owned());
         return row;
     };
     row.key = format!("{} is {}", coverage.key, coverage.value);
     match coverage.conversations {
         SandboxMode::Off => {
-            row.open.push("every run has the rights of this account".to_owned());
+            row.open
+                .push("every run has the rights of this account".to_owned());
             return row;
         }
         SandboxMode::NonMain => {
@@ -78,27 +80,34 @@ fn describe(row: &mut SandboxAgent, settings: &Sandbox) {
     row.scope = word("scope", "agent");
     row.workspace = word("workspaceAccess", "none");
     let network = words.get("network").and_then(|network| network.as_object());
-    row.network = match network.filter(|keys| !keys.is_empty()) {
-        Some(keys) => {
-            let keys = keys.iter().map(|(key, value)| match value.as_str() {
-                Some(text) => format!("{key} {text}"),
-                None => format!("{key} {value}"),
-            });
-            keys.collect::<Vec<_>>().join(", ")
-        }
-        None => "none".to_owned(),
+    let keys = network.into_iter().flatten();
+    // What is not set says nothing.
+    let keys = keys
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| {
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
+            format!("{key} {text}")
+        });
+    let keys: Vec<String> = keys.collect();
+    row.network = match keys.is_empty() {
+        true => "none".to_owned(),
+        false => keys.join(", "),
     };
     if row.workspace == "rw" {
         row.open.push("the workspace is written to".to_owned());
     }
     if word("view", "minimal") == "host" {
-        row.open.push("the whole file system is read (view: host)".to_owned());
+        row.open
+            .push("the whole file system is read (view: host)".to_owned());
     }
     for bind in settings.binds.iter().flatten() {
         row.open.push(format!("bind {bind}"));
     }
     if settings.allow_host_root == Some(true) {
-        row.open.push("runs may be root of the host (allowHostRoot)".to_owned());
+        row.open
+            .push("runs may be root of the host (allowHostRoot)".to_owned());
     }
 }
 

@@ -36,6 +36,7 @@ use serde::Serialize;
 use super::connection::ping_interval;
 use crate::gateway::Gateway;
 use crate::push;
+use crate::refused_attempts::{is_decision, named_approval};
 use crate::ui::open as ui;
 
 pub(crate) use approvals::{find_with as find_approval, show as show_approval};
@@ -131,7 +132,7 @@ pub(crate) async fn call(
     request: &Request,
 ) -> Option<Response> {
     let context = Context { gateway, client };
-    Some(dispatch!(context, request, {
+    let response = dispatch!(context, request, {
         Health => now(|context, _| Ok(health(context.gateway))),
         Status => system::status,
         SystemPresence => now(|context, params| Ok(system::who_is_there(context, params))),
@@ -213,7 +214,15 @@ pub(crate) async fn call(
         PushSubscribe => push::subscribe,
         PushUnsubscribe => push::unsubscribe,
         PushTest => push::test,
-    } else call_self_answering(context, request).await?))
+    } else call_self_answering(context, request).await?);
+    if let Some(error) = &response.error
+        && is_decision(&request.method)
+    {
+        let approval = named_approval(request);
+        let refused = &gateway.refused;
+        refused.note_call(client, &request.method, error, approval.as_deref());
+    }
+    Some(response)
 }
 
 /// A method whose handler may send the answer by itself: then there is none here.

@@ -56,7 +56,8 @@ fn judge(
     };
     // The document that was read is the one that the hash names, whatever is written meanwhile.
     let judged = draft.unwrap_or(&document);
-    let replay = replay_history(host, &filter, Some(judged)).map_err(|error| unavailable(&error))?;
+    let replay =
+        replay_history(host, &filter, Some(judged)).map_err(|error| unavailable(&error))?;
     let config = host.config().map_err(|error| unavailable(&error))?;
     let mut replayed = answer(replay);
     replayed.base_hash = stored.hash;

@@ -76,7 +76,10 @@ fn explained(
         ("workspace", plan.workspace.clone()),
         (
             "user",
-            format!("{} inside, {} on the host", plan.user.uid, plan.user.host_uid),
+            format!(
+                "{} inside, {} on the host",
+                plan.user.uid, plan.user.host_uid
+            ),
         ),
         ("unix sockets", plan.unix_sockets.to_string()),
     ];
@@ -147,8 +150,6 @@ fn removed(
             removed: count(removed),
             busy: count(busy),
         }),
-        Err(error) => {
-            Err(WireError::unavailable(error.to_string()).with("code", "SANDBOX_SCOPE"))
-        }
+        Err(error) => Err(WireError::unavailable(error.to_string()).with("code", "SANDBOX_SCOPE")),
     }
 }
