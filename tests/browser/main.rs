@@ -43,6 +43,18 @@ impl Agent {
         self.ask_with(machine, &json!({ "command": command }))
     }
 
+    /// Sends the call and waits for nothing.
+    fn ask_later(&mut self, machine: &Machine, command: &str) -> String {
+        let args = json!({ "command": command, "workdir": machine.work() });
+        let call = json!({ "name": "exec", "args": args, "approvalWaitMs": 0 });
+        self.client.send("tools.invoke", &call).unwrap()
+    }
+
+    /// The approval that such a call waits for.
+    fn asked(&mut self, call: &str) -> String {
+        approval_id(&self.client.answer(call).unwrap().unwrap())
+    }
+
     fn ask_with(&mut self, machine: &Machine, args: &Value) -> String {
         let mut args = args.clone();
         if args["workdir"].is_null() {

@@ -8,5 +8,6 @@ mod commands;
 mod kernel;
 mod limits;
 mod routes;
+mod scopes;
 mod shown;
 mod site;

@@ -40,10 +40,11 @@ pub struct ScopeRemovalError {
 }
 
 impl ScopeStore {
-    /// Removes these scopes.
+    /// Removes these scopes. `end` ends what keeps a scope, and says whether nothing runs in it.
     pub fn recreate(
         &self,
         selection: ScopeSelection<'_>,
+        end: impl Fn(&str) -> bool,
     ) -> Result<RemovedScopes, ScopeRemovalError> {
         let (scopes, unusable) = self.list();
         let is_meant = |scope: &ScopeRecord| match selection {
@@ -56,11 +57,16 @@ impl ScopeStore {
         if selection == ScopeSelection::All {
             ids.extend(unusable.into_iter().map(|scope| scope.id));
         }
-        self.remove_all(&ids)
+        self.remove_all(&ids, end)
     }
 
-    /// Removes the scopes that were not used for as long as the owner's settings say.
-    pub fn prune(&self, settings: &SandboxPrune) -> Result<RemovedScopes, ScopeRemovalError> {
+    /// Removes the scopes that were not used for as long as the owner's settings say. `end` is as for
+    /// [`Self::recreate`].
+    pub fn prune(
+        &self,
+        settings: &SandboxPrune,
+        end: impl Fn(&str) -> bool,
+    ) -> Result<RemovedScopes, ScopeRemovalError> {
         let count = |set: Option<u64>, usual: u32| {
             set.map_or(usual, |set| u32::try_from(set).unwrap_or(u32::MAX))
         };
@@ -69,12 +75,21 @@ impl ScopeStore {
         let (scopes, _) = self.list();
         let due = scopes.iter().filter(|scope| self.is_due(scope, idle, age));
         let ids: Vec<String> = due.map(|scope| scope.id.clone()).collect();
-        self.remove_all(&ids)
+        self.remove_all(&ids, end)
     }
 
-    fn remove_all(&self, ids: &[String]) -> Result<RemovedScopes, ScopeRemovalError> {
+    fn remove_all(
+        &self,
+        ids: &[String],
+        end: impl Fn(&str) -> bool,
+    ) -> Result<RemovedScopes, ScopeRemovalError> {
         let mut all = RemovedScopes::default();
         for id in ids {
+            // What its runs left in `/tmp` goes with it. A run that begins meanwhile keeps the directory.
+            if !end(id) {
+                all.busy += 1;
+                continue;
+            }
             let is_removed = self.remove(id).map_err(|source| ScopeRemovalError {
                 id: id.clone(),
                 source,

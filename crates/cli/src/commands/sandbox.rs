@@ -1,4 +1,4 @@
-//! `interlock sandbox`, and the hidden command that becomes the init of a sandbox.
+//! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
 
 mod explain;
 
@@ -6,21 +6,27 @@ use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
 
 use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArguments};
-use interlock_client::open;
+use interlock_client::{open, supervisor};
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_engine::sandbox::{INIT_COMMAND, become_sandbox_init};
+use interlock_engine::sandbox::{
+    INIT_COMMAND, KEEPER_COMMAND, become_sandbox_init, become_scope_keeper,
+};
 use interlock_sandbox::{
     RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore,
 };
 use serde_json::json;
 
-/// The hidden command. `None` where something else was asked for. Only the process of a run calls it; it
-/// reads no config and no policy.
-pub fn become_init() -> Option<ExitCode> {
-    if std::env::args_os().nth(1)? != INIT_COMMAND {
+/// The hidden commands. `None` where something else was asked for. Only the process of a run and the
+/// supervisor call them; they read no config and no policy.
+pub fn become_part() -> Option<ExitCode> {
+    let command = std::env::args_os().nth(1)?;
+    let code = if command == INIT_COMMAND {
+        become_sandbox_init()
+    } else if command == KEEPER_COMMAND {
+        become_scope_keeper()
+    } else {
         return None;
-    }
-    let code = become_sandbox_init();
+    };
     Some(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
@@ -85,24 +91,25 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
 
 fn recreate(state: &StateArguments, arguments: &SandboxRecreateArguments) -> CommandOutcome {
     let host = open(state)?;
+    // The command line takes exactly one of the three.
     let selection = match (&arguments.agent, &arguments.session) {
-        _ if arguments.all => Some(ScopeSelection::All),
-        (Some(agent), _) => Some(ScopeSelection::Agent(agent)),
-        (None, Some(key)) => Some(ScopeSelection::Session(key)),
-        (None, None) => None,
+        (Some(agent), _) => ScopeSelection::Agent(agent),
+        (None, Some(key)) => ScopeSelection::Session(key),
+        (None, None) if arguments.all => ScopeSelection::All,
+        (None, None) => return say_removed(Ok(RemovedScopes::default())),
     };
+    let supervisor = supervisor(&host)?;
     let store = ScopeStore::new(host.state_dir());
-    match selection {
-        Some(selection) => say_removed(store.recreate(selection)),
-        None => say_removed(Ok(RemovedScopes::default())),
-    }
+    say_removed(store.recreate(selection, |id| supervisor.end_scope(id)))
 }
 
 fn prune(state: &StateArguments) -> CommandOutcome {
     let host = open(state)?;
     let config = host.config()?;
     let settings = &config.config().agents.defaults.sandbox.prune;
-    say_removed(ScopeStore::new(host.state_dir()).prune(settings))
+    let supervisor = supervisor(&host)?;
+    let store = ScopeStore::new(host.state_dir());
+    say_removed(store.prune(settings, |id| supervisor.end_scope(id)))
 }
 
 fn say_removed(removed: Result<RemovedScopes, ScopeRemovalError>) -> CommandOutcome {

@@ -117,7 +117,8 @@ pub(super) async fn recreate(
                 return Err(WireError::invalid(message));
             }
         };
-        removed(scopes(gateway).recreate(selection))
+        let end = |id: &str| gateway.dispatcher.supervisor.end_scope(id);
+        removed(scopes(gateway).recreate(selection, end))
     })
     .await
 }
@@ -131,7 +132,8 @@ pub(super) async fn prune(
         let config = gateway.dispatcher.host.config();
         let config = config.map_err(|error| unavailable(&error))?;
         let settings = &config.config().agents.defaults.sandbox.prune;
-        removed(scopes(gateway).prune(settings))
+        let end = |id: &str| gateway.dispatcher.supervisor.end_scope(id);
+        removed(scopes(gateway).prune(settings, end))
     })
     .await
 }
