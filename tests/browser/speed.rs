@@ -75,7 +75,7 @@ impl Viewer {
     fn open(gateway: &Gateway) -> Self {
         let socket = TcpStream::connect(("127.0.0.1", gateway.port)).unwrap();
         socket
-            .set_read_timeout(Some(Duration::from_secs(60)))
+            .set_read_timeout(Some(Duration::from_mins(1)))
             .unwrap();
         let stream = Box::new(socket.try_clone().unwrap());
         let mut page = gateway.join(stream, EVERYTHING);

@@ -77,12 +77,11 @@ fn receipts(pages: &[Arc<Client>], at_ms: i64) -> Vec<Delivery> {
     let mut receipts: Vec<Delivery> = named
         .map(|(surface, (is_reached, name))| {
             let name: String = name.chars().take(100).collect();
-            let (state, detail) = match is_reached {
-                true => (DeliveryState::Sent, name),
-                false => (
-                    DeliveryState::Failed,
-                    format!("{name}: it reads too slowly, or has gone"),
-                ),
+            let (state, detail) = if is_reached {
+                (DeliveryState::Sent, name)
+            } else {
+                let why = format!("{name}: it reads too slowly, or has gone");
+                (DeliveryState::Failed, why)
             };
             Delivery {
                 surface,

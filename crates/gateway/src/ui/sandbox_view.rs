@@ -55,10 +55,10 @@ fn covered(config: &Config, agent: &str) -> SandboxAgent {
             return row;
         }
         SandboxMode::NonMain => {
-            row.conversations = "all but the main one".to_owned();
+            "all but the main one".clone_into(&mut row.conversations);
             row.open.push(format!("agent:{agent}:main"));
         }
-        SandboxMode::All => row.conversations = "all".to_owned(),
+        SandboxMode::All => "all".clone_into(&mut row.conversations),
     }
     // A conversation that every mode but `off` holds.
     let other = format!("agent:{agent}:any-other");
@@ -91,9 +91,10 @@ fn describe(row: &mut SandboxAgent, settings: &Sandbox) {
             format!("{key} {text}")
         });
     let keys: Vec<String> = keys.collect();
-    row.network = match keys.is_empty() {
-        true => "none".to_owned(),
-        false => keys.join(", "),
+    row.network = if keys.is_empty() {
+        "none".to_owned()
+    } else {
+        keys.join(", ")
     };
     if row.workspace == "rw" {
         row.open.push("the workspace is written to".to_owned());
