@@ -100,6 +100,8 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                elevated: parameters.elevated,
+                sender: self.call.sender.clone(),
             },
         }
     }
@@ -214,6 +216,7 @@ fn finish(
     let Running {
         conversation,
         ticket,
+        elevation,
     } = running;
     let started = conversation.started();
     let name = started.session.name.as_str();
@@ -227,7 +230,11 @@ fn finish(
                 let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
-            ToolOutcome::Ended(Box::new(RunEndReport::local(started, ended, cwd)))
+            let report = RunEndReport::local(started, ended, cwd);
+            ToolOutcome::Ended(Box::new(RunEndReport {
+                elevation,
+                ..report
+            }))
         }
         Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
