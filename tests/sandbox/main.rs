@@ -5,6 +5,7 @@
 
 mod attacks;
 mod commands;
+mod cow;
 mod kernel;
 mod limits;
 mod routes;

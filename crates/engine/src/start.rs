@@ -59,7 +59,7 @@ pub fn start(
         )));
     }
     let dedicated = tree::claim_process(shield.as_ref())?;
-    let confinement = match confine(plan, shield, dedicated) {
+    let confinement = match confine(plan, shield, dedicated, settings) {
         Ok(confinement) => confinement,
         Err(error) => {
             if dedicated {
@@ -81,6 +81,7 @@ fn confine(
     plan: &RunPlan,
     shield: Option<Arc<RunShield>>,
     dedicated: bool,
+    settings: &Settings,
 ) -> Result<RunConfinement, StartError> {
     let is_marked = plan.shield == PlanShield::Sandbox;
     let Some(value) = &plan.sandbox else {
@@ -101,7 +102,7 @@ fn confine(
         let why = "a sandboxed run needs a process of its own".to_owned();
         return Err(StartError::Sandbox(why));
     }
-    let sandbox = RunSandbox::make(plan, value)?;
+    let sandbox = RunSandbox::make(plan, value, settings.run_id.as_deref())?;
     tree::claim_sandbox(&sandbox);
     Ok(RunConfinement {
         shield: None,

@@ -2,7 +2,7 @@
 //!
 //! Read `local` (the state of this host), `route` (whether a call is for it), `exec` (judge, prepare,
 //! ask, start) with `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and
-//! from a run to its end), `patch`, then [`parameters`] (the JSON of a call). Background sessions are
+//! from a run to its end), `patch`, `effects` (what a run under `cow` did), then [`parameters`] (the JSON of a call). Background sessions are
 //! in `interlock_sessions`.
 
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod agent_tokens;
 mod caller_context;
 mod checked;
 mod config_cache;
+mod effects;
 mod elsewhere;
 mod exec;
 mod local;
@@ -32,6 +33,7 @@ mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
+pub use effects::{EffectReport, EffectState, LayerDescription, LayerError};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, RequestedPlace, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, Starter, now_ms, policy};

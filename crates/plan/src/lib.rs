@@ -53,6 +53,7 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
-    SandboxPlan, SandboxSummary, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
+    SandboxNetwork, SandboxPlan, SandboxSummary, SandboxUser, SandboxView, UnixSockets,
+    WorkspaceAccess, layer_directory,
 };

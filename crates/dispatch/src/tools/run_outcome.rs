@@ -6,7 +6,7 @@ use std::time::Duration;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{ExecError, PatchError};
+use interlock_host::{EffectReport, ExecError, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
 use interlock_sessions::{Followed, SessionStatus};
@@ -121,6 +121,8 @@ pub struct RunEndReport {
     pub counts_output: bool,
     /// Environment variables of the call that the host did not pass to the command.
     pub dropped_variables: Vec<String>,
+    /// What became of its changes, where they were made in a layer.
+    pub effect: Option<EffectReport>,
 }
 
 /// Lines that say what is left out do not count against the limit of an Interlock node.
@@ -158,6 +160,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -194,6 +197,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -245,6 +249,7 @@ impl RunEndReport {
             ends_whole_tree: false,
             counts_output: false,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 }

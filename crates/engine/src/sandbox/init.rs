@@ -43,6 +43,9 @@ pub(super) const NUMBER: &str = "init ";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct InitOrder {
     pub sandbox: SandboxPlan,
+    /// The directory of the run's layer, where the plan has one.
+    #[serde(default)]
+    pub layer: Option<std::path::PathBuf>,
     /// The run has a terminal, which is one of the sandbox's own.
     pub has_terminal: bool,
 }
@@ -87,7 +90,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
     let trees = if is_other_user {
         // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
-        let trees = PreparedTrees::open(plan, &|owner| id_map(owner, user))?;
+        let trees = PreparedTrees::open(&order, &|owner| id_map(owner, user))?;
         rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
         enter_user_namespace(user)?;
         separate_mounts(NAMESPACES)?;
@@ -98,7 +101,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
         }
         enter_own_user_namespace(user)?;
         separate_mounts(NAMESPACES)?;
-        PreparedTrees::open(plan, &|_| Err(io::ErrorKind::PermissionDenied.into()))?
+        PreparedTrees::open(&order, &|_| Err(io::ErrorKind::PermissionDenied.into()))?
     };
     // A process stays in the PID namespace that it was born in.
     match unsafe_confine::fork().step(|| "starting process 1".to_owned())? {

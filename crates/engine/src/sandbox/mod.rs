@@ -8,6 +8,7 @@ mod filter;
 mod init;
 mod link;
 mod mounts;
+mod overlay;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -28,6 +29,7 @@ use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
 use filter::FilterInstruction;
+use overlay::RunLayer;
 use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
 
 pub use init::become_sandbox_init;
@@ -57,6 +59,8 @@ pub struct RunSandbox {
     /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
     /// has no control group for it.
     most_processes: Option<u64>,
+    /// What the run changes of its workspace, where that is not the workspace itself.
+    layer: Option<RunLayer>,
     /// Keeps the directory of the scope from being removed.
     _scope: OwnedFd,
 }
@@ -74,24 +78,45 @@ struct SandboxNamespaces {
 impl RunSandbox {
     /// Makes the sandbox of a plan. Nothing of the plan runs by this. For a process whose children are
     /// all the run's.
-    pub(crate) fn make(plan: &RunPlan, sandbox: &SandboxPlan) -> Result<Arc<Self>, StartError> {
+    pub(crate) fn make(
+        plan: &RunPlan,
+        sandbox: &SandboxPlan,
+        run_id: Option<&str>,
+    ) -> Result<Arc<Self>, StartError> {
         if plan.account.is_some() {
             return Err(StartError::Sandbox(
                 "tools.exec.runAs and a sandbox exclude each other in this version".to_owned(),
             ));
         }
-        let made = Self::start(sandbox, plan.pty.is_some());
+        let layer = RunLayer::make(plan, run_id).map_err(|error| {
+            StartError::Sandbox(format!("making the layer of the run: {error}"))
+        })?;
+        let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
+        let made = Self::start(sandbox, layer, plan.pty.is_some());
+        if let (Err(_), Some(directory)) = (&made, directory) {
+            // Nothing ran in it.
+            let _ = std::fs::remove_dir_all(directory);
+        }
         made.map(Arc::new).map_err(StartError::Sandbox)
     }
 
-    fn start(sandbox: &SandboxPlan, has_terminal: bool) -> Result<Self, String> {
+    fn start(
+        sandbox: &SandboxPlan,
+        layer: Option<RunLayer>,
+        has_terminal: bool,
+    ) -> Result<Self, String> {
         let filter = filter::program(sandbox.unix_sockets)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
-        let maker = start_maker(sandbox, has_terminal, of_maker)
+        let order = init::InitOrder {
+            sandbox: sandbox.clone(),
+            layer: layer.as_ref().map(|layer| layer.directory().to_owned()),
+            has_terminal,
+        };
+        let maker = start_maker(&order, of_maker)
             .map_err(|error| format!("starting its first process: {error}"))?;
         let received = receive(&link);
         // Its only work is done, and its child is this process's own: this process is a subreaper.
@@ -114,6 +139,9 @@ impl RunSandbox {
         } else {
             None
         };
+        if let Some(layer) = &layer {
+            layer.wait_for_later_file_times();
+        }
         let own = rustix::process::geteuid();
         Ok(Self {
             namespaces,
@@ -127,6 +155,7 @@ impl RunSandbox {
             filter,
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
+            layer,
             _scope: scope,
         })
     }
@@ -134,6 +163,11 @@ impl RunSandbox {
     /// Process 1, by its number outside.
     pub(crate) fn init(&self) -> Pid {
         self.init
+    }
+
+    /// Whether the run changes a layer over its workspace.
+    pub(crate) fn has_layer(&self) -> bool {
+        self.layer.is_some()
     }
 
     /// The engine's side of the terminal that was made in the sandbox; once.
@@ -193,8 +227,11 @@ impl RunSandbox {
             let id = WaitId::PidFd(self.init_process.as_fd());
             match rustix::process::waitid(id, WaitIdOptions::EXITED) {
                 Err(rustix::io::Errno::INTR) => {}
-                _ => return,
+                _ => break,
             }
+        }
+        if let Some(layer) = &self.layer {
+            layer.mark_ended();
         }
     }
 }
@@ -238,12 +275,8 @@ fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
 }
 
 /// Executes this binary anew, as [`become_sandbox_init`].
-fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::Result<Pid> {
-    let order = init::InitOrder {
-        sandbox: sandbox.clone(),
-        has_terminal,
-    };
-    let order = order_file(&order)?;
+fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
+    let order = order_file(order)?;
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
     let root = rustix::fs::open("/", path | OFlags::DIRECTORY, Mode::empty())?;
@@ -290,5 +323,12 @@ pub fn filter_reasons() -> Vec<&'static str> {
 /// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
 /// says which step failed, and why. For a process that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
-    RunSandbox::start(sandbox, false).map(drop)
+    let layer = RunLayer::make_for_trial(sandbox)
+        .map_err(|error| format!("making the layer of the run: {error}"))?;
+    let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
+    let tried = RunSandbox::start(sandbox, layer, false).map(drop);
+    if let Some(directory) = directory {
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    tried
 }

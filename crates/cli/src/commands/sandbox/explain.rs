@@ -162,6 +162,7 @@ fn row(mount: &SandboxMount) -> Vec<String> {
             };
             (access.as_str(), format!("{reason}{from}"))
         }
+        SandboxMount::Overlay { reason, .. } => ("cow", reason.clone()),
         SandboxMount::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
         SandboxMount::Hold { access, reason, .. } => match access {
             interlock_plan::MountAccess::Ro => ("protected", reason.clone()),
@@ -244,6 +245,8 @@ fn verify(
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
+    // The probe changes nothing that stays.
+    let _ = host.settle_effect(&ticket.run_id, process_name());
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {
