@@ -218,7 +218,7 @@ fn a_denied_effect_changes_nothing_and_an_allowed_one_everything() {
             let effect = effect(&result).clone();
             assert_eq!(effect["state"], "approval-pending", "{result:#}");
             let id = effect["shortId"].as_str().unwrap();
-            let shown = site.machine.run(&["approvals", "show", id]);
+            let shown = site.machine.run(&["approvals", "pending", "--json"]);
             assert!(shown.stdout.contains("post-commit"), "{shown:#?}");
             assert!(
                 shown.stdout.contains("gone/deep/y"),
@@ -247,6 +247,7 @@ fn a_path_that_the_host_changed_meanwhile_is_a_conflict() {
             ("rm a", "a"),
             ("echo run > new", "new"),
             ("rm -r gone", "gone/x"),
+            ("mv gone/x a", "a"),
         ] {
             let begun = Waiting::begin(site, text);
             site.owned(&work.join(change), "host\n");
@@ -326,7 +327,7 @@ fn hostile_layers_reach_nothing_else() {
         // A link of the workspace that leads out, as a parent of what a run writes.
         symlink(&outside, site.work().join("out")).unwrap();
         let result = site.result(
-            "rm out; mkdir out; echo x > out/secret; ln a hard; mv sub moved 2>/dev/null; \
+            "rm out; mkdir out; echo x > out/secret; ln a hard; mv gone/x renamed; mv sub moved 2>/dev/null; \
              mkdir \"$(printf 'new\\nline')\"; echo n > \"$(printf 'new\\nline')/f\"; \
              python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")' 2>/dev/null; \
              setfattr -n user.overlay.opaque -v y sub 2>/dev/null; mknod dev c 0 0 2>/dev/null; \
@@ -341,6 +342,8 @@ fn hostile_layers_reach_nothing_else() {
         assert_eq!(after["out/secret"].3, b"x\n");
         assert!(after.contains_key("new\nline/f"), "{:?}", after.keys());
         assert_eq!(after["hard"].3, b"old a\n");
+        assert_eq!(after["renamed"].3, b"x\n");
+        assert!(!after.contains_key("gone/x"));
         assert!(!after.contains_key("sock") && !after.contains_key("dev"));
         assert!(after.values().all(|(_, mode, ..)| mode & 0o7000 == 0));
         // Renaming a directory works as a copy in programs such as mv.

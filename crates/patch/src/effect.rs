@@ -224,8 +224,11 @@ pub(crate) fn scan(
         hashes,
         effect: Effect::default(),
         drift: Vec::new(),
+        moved: Vec::new(),
+        copied: Vec::new(),
     };
     scan.directory(Path::new(""), &top)?;
+    scan.check_moved();
     if scan.drift.is_empty() {
         Ok(scan.effect)
     } else {
@@ -254,6 +257,11 @@ struct Scan<'a> {
     effect: Effect,
     /// Paths that changed in the workspace since the run started.
     drift: Vec<String>,
+    /// Copies of files that the workspace does not have under their names, in directories that changed:
+    /// the run renamed or linked the files, or the host removed them.
+    moved: Vec<(String, LayerOrigin)>,
+    /// Inodes of the workspace that the run changed under their own names.
+    copied: Vec<u64>,
 }
 
 impl Scan<'_> {
@@ -309,14 +317,39 @@ impl Scan<'_> {
             {
                 self.drifted(&relative);
             }
-            (_, None) if entry.origin != LayerOrigin::None => self.drifted(&relative),
+            // A directory that was copied from the workspace is never renamed: the host removed it.
+            (LayerKind::Directory { .. }, None) if entry.origin != LayerOrigin::None => {
+                self.drifted(&relative);
+            }
             (_, None) => {
+                if entry.origin != LayerOrigin::None && self.is_later(host)? {
+                    self.moved.push((shown(&relative), entry.origin.clone()));
+                }
                 self.new_entry(&relative, &entry, EffectChange::Created, None)?;
                 self.step(place, EffectAction::Create);
             }
             (_, Some(old)) => self.replaced(&relative, place, &entry, old, (host, before))?,
         }
         Ok(())
+    }
+
+    /// Whether names in a directory changed since the run started.
+    fn is_later(&self, directory: &Directory) -> Result<bool, EffectError> {
+        let stat = rustix::fs::fstat(directory)
+            .map_err(|error| unreadable(Path::new("."), error.into()))?;
+        Ok(found::changed_ns(&stat) > self.source.started_ns)
+    }
+
+    /// A file that the run renamed or linked has its original among what the run removed or changed.
+    fn check_moved(&mut self) {
+        let mut originals = std::mem::take(&mut self.copied);
+        let before = self.effect.paths.iter().filter_map(|path| path.before.as_ref());
+        originals.extend(before.map(|before| before.inode));
+        for (shown, origin) in std::mem::take(&mut self.moved) {
+            if !originals.iter().any(|inode| origin.can_be(*inode)) {
+                self.drift.push(shown);
+            }
+        }
     }
 
     fn merged(
@@ -369,10 +402,10 @@ impl Scan<'_> {
     ) -> Result<(), EffectError> {
         let in_place = entry.kind == LayerKind::File
             && old.kind == FoundKind::File
-            && entry.origin != LayerOrigin::None;
-        if in_place && !entry.origin.can_be(old.identity.inode) {
-            self.drifted(relative);
-            return Ok(());
+            && entry.origin != LayerOrigin::None
+            && entry.origin.can_be(old.identity.inode);
+        if in_place {
+            self.copied.push(old.identity.inode);
         }
         if in_place && is_untouched(entry, before.as_ref()) {
             return Ok(());

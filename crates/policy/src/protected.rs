@@ -89,6 +89,10 @@ impl RepositoryPath {
                 "it makes a directory a repository, whose config and hooks are obeyed",
             );
         }
+        // Written for clients that read a repository as plain files.
+        if below[1..] == ["info", "refs"] {
+            return Self::Ordinary;
+        }
         for (row, reason) in IN_REPOSITORY {
             let row: Vec<&str> = row.split('/').collect();
             let is_row = below.len() >= row.len() && row.iter().zip(below).all(|(a, b)| a == b);
