@@ -322,7 +322,7 @@ fn without_an_approver_the_layer_is_the_owners() {
 fn hostile_layers_reach_nothing_else() {
     everywhere(COW, |site| {
         fill(site);
-        let outside = site.machine.root().join("outside");
+        let outside = site.home().join("outside");
         site.owned(&outside.join("secret"), "SECRET\n");
         // A link of the workspace that leads out, as a parent of what a run writes.
         symlink(&outside, site.work().join("out")).unwrap();

@@ -14,9 +14,10 @@ use interlock_host::{
     Yield,
 };
 use interlock_plan::{PlanShield, PlanStdin, PtySize};
-use interlock_supervisor::{StartedRun, Waited};
+use interlock_supervisor::{ClientError, StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
 use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
 use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
@@ -108,6 +109,8 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                elevated: parameters.elevated,
+                sender: self.call.sender.clone(),
             },
         }
     }
@@ -169,29 +172,26 @@ impl LocalRun {
             if let Some(progress) = self.call.progress.clone() {
                 follow(&self.dispatcher, &started.session.name, progress);
             }
-            cancelling = Some(Handle::current().spawn(end_when_cancelled(
-                Arc::clone(&self.dispatcher),
-                self.call.cancelled.clone(),
-                started.session.name.clone(),
+            cancelling = Some(AbortOnDropHandle::new(Handle::current().spawn(
+                end_when_cancelled(
+                    Arc::clone(&self.dispatcher),
+                    self.call.cancelled.clone(),
+                    started.session.name.clone(),
+                ),
             )));
         }
+        let waited = running.conversation.wait();
+        // Before the caller has its result: a client that leaves with it cancels nothing any more.
+        // A run that went to the background would end with its call otherwise.
+        drop(cancelling);
+        let exec = self.config.config().exec_for(self.call.agent.as_str());
         let waiting = EffectWait {
-            patience: self
-                .call
-                .patience(&self.config.config().exec_for(self.call.agent.as_str())),
+            patience: self.call.patience(&exec),
             progress: self.call.progress.clone(),
             requester: &self.call.requester,
         };
-        finish(
-            &self.dispatcher,
-            running,
-            &self.cwd,
-            receiver,
-            Some(waiting),
-        );
-        if let Some(cancelling) = cancelling {
-            cancelling.abort();
-        }
+        let receiver = (receiver, Some(waiting));
+        finish(&self.dispatcher, running, &waited, &self.cwd, receiver);
     }
 }
 
@@ -210,7 +210,8 @@ pub(super) fn resume(
     match begun {
         Ok(running) => {
             let cwd = running.conversation.started().session.cwd.clone();
-            finish(dispatcher, running, &cwd, receiver, None);
+            let waited = running.conversation.wait();
+            finish(dispatcher, running, &waited, &cwd, (receiver, None));
         }
         Err(error) => {
             let refusal = refusal(dispatcher, &error);
@@ -219,24 +220,24 @@ pub(super) fn resume(
     }
 }
 
-/// Waits for the end, delivers the outcome, and then records it: the caller does not wait for the
-/// record.
+/// Delivers the outcome of a run that was waited for, and then records it: the caller does not wait
+/// for the record.
 fn finish(
     dispatcher: &Dispatcher,
     running: Running,
+    waited: &Result<Waited, ClientError>,
     cwd: &str,
-    receiver: OutcomeReceiver,
-    waiting: Option<EffectWait<'_>>,
+    (receiver, waiting): (OutcomeReceiver, Option<EffectWait<'_>>),
 ) {
     let Running {
         conversation,
         ticket,
+        elevation,
     } = running;
-    let waited = conversation.wait();
     let started = conversation.started();
     let name = started.session.name.as_str();
     let mut is_whole = false;
-    let outcome = match &waited {
+    let outcome = match waited {
         Ok(Waited::Ended(ended)) => {
             is_whole = ended.shown.omitted_bytes == 0;
             if !is_whole {
@@ -246,6 +247,7 @@ fn finish(
                 let _ = session.and_then(|session| session.to_background());
             }
             let mut report = RunEndReport::local(started, ended, cwd);
+            report.elevation = elevation;
             if started.session.shield == Some(PlanShield::Sandbox) {
                 let waiting = waiting.filter(|_| !receiver.is_absent());
                 report.effect = settle_effect(dispatcher, &ticket.run_id, waiting);

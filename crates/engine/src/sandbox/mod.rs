@@ -1,11 +1,12 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! Read [`init`] (who makes it and in which order), `mounts` (what a run sees), `filter` (what a run may
-//! ask of the kernel). Here the sandbox is started, entered and ended.
+//! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
+//! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
 
 mod filter;
 mod init;
+mod keeper;
 mod link;
 mod mounts;
 mod overlay;
@@ -33,6 +34,9 @@ use overlay::RunLayer;
 use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
 
 pub use init::become_sandbox_init;
+pub use keeper::{
+    KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
+};
 
 /// The argument by which the binary becomes the init of a sandbox.
 pub const INIT_COMMAND: &str = "sandbox-init";
@@ -76,11 +80,12 @@ struct SandboxNamespaces {
 }
 
 impl RunSandbox {
-    /// Makes the sandbox of a plan. Nothing of the plan runs by this. For a process whose children are
-    /// all the run's.
+    /// Makes the sandbox of a plan, in what the keeper of its scope holds. Nothing of the plan runs by
+    /// this. For a process whose children are all the run's.
     pub(crate) fn make(
         plan: &RunPlan,
         sandbox: &SandboxPlan,
+        scope: &ScopeNamespaces,
         run_id: Option<&str>,
     ) -> Result<Arc<Self>, StartError> {
         if plan.account.is_some() {
@@ -92,7 +97,7 @@ impl RunSandbox {
             StartError::Sandbox(format!("making the layer of the run: {error}"))
         })?;
         let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
-        let made = Self::start(sandbox, layer, plan.pty.is_some());
+        let made = Self::start(sandbox, layer, plan.pty.is_some(), scope);
         if let (Err(_), Some(directory)) = (&made, directory) {
             // Nothing ran in it.
             let _ = std::fs::remove_dir_all(directory);
@@ -104,6 +109,7 @@ impl RunSandbox {
         sandbox: &SandboxPlan,
         layer: Option<RunLayer>,
         has_terminal: bool,
+        shared: &ScopeNamespaces,
     ) -> Result<Self, String> {
         let filter = filter::program(sandbox.unix_sockets)
             .ok_or("there is no table of system calls for this architecture")?;
@@ -111,6 +117,7 @@ impl RunSandbox {
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
+        shared.send(&link).map_err(words)?;
         let order = init::InitOrder {
             sandbox: sandbox.clone(),
             layer: layer.as_ref().map(|layer| layer.directory().to_owned()),
@@ -276,13 +283,18 @@ fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
 
 /// Executes this binary anew, as [`become_sandbox_init`].
 fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
-    let order = order_file(order)?;
+    start_self(INIT_COMMAND, order_file(order)?, link)
+}
+
+/// Executes this binary anew: with this hidden command, the link as standard input, the order as standard
+/// output, and no environment.
+fn start_self(command: &str, order: OwnedFd, link: OwnedFd) -> io::Result<Pid> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
     let root = rustix::fs::open("/", path | OFlags::DIRECTORY, Mode::empty())?;
     let launch = Launch {
         program: ChildProgram::Descriptor(Arc::new(above_standard(program)?)),
-        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(INIT_COMMAND)?]),
+        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(command)?]),
         envp: Rc::new(CStrings::new(Vec::new())),
         cwd: Arc::new(above_standard(root)?),
         view: None,
@@ -307,7 +319,7 @@ fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
 }
 
 /// The order, as a file in memory that is read from its start.
-fn order_file(order: &init::InitOrder) -> io::Result<OwnedFd> {
+fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("interlock-sandbox", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(file);
     file.write_all(&serde_json::to_vec(order)?)?;
@@ -326,9 +338,17 @@ pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
     let layer = RunLayer::make_for_trial(sandbox)
         .map_err(|error| format!("making the layer of the run: {error}"))?;
     let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
-    let tried = RunSandbox::start(sandbox, layer, false).map(drop);
+    let keeper = StartedKeeper::start(&KeeperOrder::of(sandbox))
+        .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
+    let made = keeper
+        .receive()
+        .and_then(|scope| RunSandbox::start(sandbox, layer, false, &scope).map(drop));
+    let StartedKeeper { pid, link } = keeper;
+    // It ends by this.
+    drop(link);
+    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
     if let Some(directory) = directory {
         let _ = std::fs::remove_dir_all(directory);
     }
-    tried
+    made
 }
