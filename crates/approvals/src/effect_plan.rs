@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use interlock_command::display::{Secrets, ShownLine, ShownText, visible};
-use interlock_patch::{Effect, EffectChange, EffectKind, EffectPath, EffectSource, sha256};
+use interlock_patch::{EffectChange, EffectKind, EffectPath, EffectSource, RunEffect, sha256};
 use interlock_policy::AlwaysForm;
 use interlock_store::{Approval, ApprovalDecision};
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl EffectPlan {
     pub fn new(
         origin: EffectOrigin<'_>,
         source: &EffectSource,
-        effect: &Effect,
+        effect: &RunEffect,
         protected: Vec<ProtectedFile>,
     ) -> Self {
         let mut diff = EffectDiff::default();
@@ -143,13 +143,13 @@ impl Default for EffectDiff {
 }
 
 impl EffectDiff {
-    pub fn new(source: &EffectSource, effect: &Effect, protected: &[ProtectedFile]) -> Self {
+    pub fn new(source: &EffectSource, effect: &RunEffect, protected: &[ProtectedFile]) -> Self {
         let mut diff = Self::default();
         diff.add_all(source, effect, protected);
         diff
     }
 
-    fn add_all(&mut self, source: &EffectSource, effect: &Effect, protected: &[ProtectedFile]) {
+    fn add_all(&mut self, source: &EffectSource, effect: &RunEffect, protected: &[ProtectedFile]) {
         // Every deletion is listed, whatever else there is room for.
         for path in &effect.paths {
             if path.change == EffectChange::Deleted {

@@ -19,7 +19,7 @@ use interlock_approvals::{
     stored_effect_plan, usual_session_key,
 };
 use interlock_patch::{
-    Effect, EffectChange, EffectError, EffectHashes, EffectSource, EffectTarget, ReservedPaths,
+    EffectChange, EffectError, EffectHashes, EffectSource, EffectTarget, ReservedPaths, RunEffect,
     commit_effect, describe_effect,
 };
 use interlock_plan::LayerRecord;
@@ -101,7 +101,7 @@ impl EffectReport {
         }
     }
 
-    fn of_effect(run_id: &str, state: EffectState, effect: &Effect) -> Self {
+    fn of_effect(run_id: &str, state: EffectState, effect: &RunEffect) -> Self {
         Self {
             created: effect.count(EffectChange::Created),
             changed: effect.count(EffectChange::Changed) + effect.count(EffectChange::Mode),
@@ -220,7 +220,7 @@ enum CommittedBy<'a> {
 }
 
 /// Why a commit stopped before anything changed.
-enum Stopped {
+enum CommitStop {
     Protected(Vec<ProtectedFile>),
     Drift,
     Refused(ApprovalRefusal),
@@ -360,11 +360,11 @@ impl LocalHost {
             match &by {
                 CommittedBy::Owner => Continue(()),
                 CommittedBy::RunEnd if protected.is_empty() => Continue(()),
-                CommittedBy::RunEnd => Break(Stopped::Protected(protected.clone())),
+                CommittedBy::RunEnd => Break(CommitStop::Protected(protected.clone())),
                 CommittedBy::Approval(_, plan)
                     if plan.effect_digest != effect.digest(&plan_digest) =>
                 {
-                    Break(Stopped::Drift)
+                    Break(CommitStop::Drift)
                 }
                 CommittedBy::Approval(approval, _) => {
                     match self.claim_effect(&held.layer, approval) {
@@ -372,7 +372,7 @@ impl LocalHost {
                             claimed = true;
                             Continue(())
                         }
-                        Err(error) => Break(Stopped::Refused(error)),
+                        Err(error) => Break(CommitStop::Refused(error)),
                     }
                 }
             }
@@ -392,14 +392,14 @@ impl LocalHost {
                 let _ = held.remove();
                 report
             }
-            Ok(Break(Stopped::Protected(protected))) => {
+            Ok(Break(CommitStop::Protected(protected))) => {
                 self.ask_for_effect(&mut held, &source, protected, requester)
             }
-            Ok(Break(Stopped::Drift)) => {
+            Ok(Break(CommitStop::Drift)) => {
                 let words = "the changes are not those that the approver was shown";
                 self.keep(&mut held, ("EFFECT_DRIFT", words), approval_id)
             }
-            Ok(Break(Stopped::Refused(error))) => {
+            Ok(Break(CommitStop::Refused(error))) => {
                 self.keep(&mut held, (error.code(), &error.to_string()), approval_id)
             }
             Err(error) => {
@@ -741,7 +741,7 @@ fn named(protected: &[ProtectedFile]) -> String {
 }
 
 /// Every path, for the audit record.
-fn effect_files(effect: &Effect) -> Vec<serde_json::Value> {
+fn effect_files(effect: &RunEffect) -> Vec<serde_json::Value> {
     let one = |path: &interlock_patch::EffectPath| json!({ "change": path.change.as_str(), "path": path.path.display().to_string() });
     effect.paths.iter().map(one).collect()
 }

@@ -48,7 +48,7 @@ pub struct EffectSource {
 
 /// What a run changed.
 #[derive(Debug, Default)]
-pub struct Effect {
+pub struct RunEffect {
     /// Every path, those in new and removed directories included, parents first.
     pub paths: Vec<EffectPath>,
     /// Pipes, sockets and devices, which are left out.
@@ -165,7 +165,7 @@ pub enum EffectHashes {
     None,
 }
 
-impl Effect {
+impl RunEffect {
     pub fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
@@ -204,7 +204,7 @@ pub(crate) fn scan(
     tree: &mut DirectoryTree,
     reserved: &Reserved,
     hashes: EffectHashes,
-) -> Result<Effect, EffectError> {
+) -> Result<RunEffect, EffectError> {
     let ahead =
         nanoseconds(rustix::time::ClockId::Realtime) - nanoseconds(rustix::time::ClockId::Boottime);
     if ahead < source.clock_ahead_ns - CLOCK_TOLERANCE_NS {
@@ -217,12 +217,12 @@ pub(crate) fn scan(
     if found != (source.device, source.inode) {
         return Err(root_drift());
     }
-    let mut scan = Scan {
+    let mut scan = EffectScan {
         source,
         tree,
         reserved,
         hashes,
-        effect: Effect::default(),
+        effect: RunEffect::default(),
         drift: Vec::new(),
         moved: Vec::new(),
         copied: Vec::new(),
@@ -249,12 +249,12 @@ pub(crate) fn nanoseconds(clock: rustix::time::ClockId) -> i64 {
         .saturating_add(now.tv_nsec)
 }
 
-struct Scan<'a> {
+struct EffectScan<'a> {
     source: &'a EffectSource,
     tree: &'a mut DirectoryTree,
     reserved: &'a Reserved,
     hashes: EffectHashes,
-    effect: Effect,
+    effect: RunEffect,
     /// Paths that changed in the workspace since the run started.
     drift: Vec<String>,
     /// Copies of files that the workspace does not have under their names, in directories that changed:
@@ -264,7 +264,7 @@ struct Scan<'a> {
     copied: Vec<u64>,
 }
 
-impl Scan<'_> {
+impl EffectScan<'_> {
     /// A directory that both have.
     fn directory(&mut self, relative: &Path, host: &Directory) -> Result<(), EffectError> {
         let upper = self.source.upper.join(relative);
@@ -343,7 +343,11 @@ impl Scan<'_> {
     /// A file that the run renamed or linked has its original among what the run removed or changed.
     fn check_moved(&mut self) {
         let mut originals = std::mem::take(&mut self.copied);
-        let before = self.effect.paths.iter().filter_map(|path| path.before.as_ref());
+        let before = self
+            .effect
+            .paths
+            .iter()
+            .filter_map(|path| path.before.as_ref());
         originals.extend(before.map(|before| before.inode));
         for (shown, origin) in std::mem::take(&mut self.moved) {
             if !originals.iter().any(|inode| origin.can_be(*inode)) {

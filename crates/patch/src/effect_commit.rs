@@ -18,7 +18,7 @@ use crate::commit::{
     CommitStep, Observer, move_to_free_name, remove, replace, take_extended_attributes,
 };
 use crate::effect::{
-    self, Effect, EffectAction, EffectHashes, EffectSource, EffectStep, shown, unreadable,
+    self, EffectAction, EffectHashes, EffectSource, EffectStep, RunEffect, shown, unreadable,
 };
 use crate::effect_error::EffectError;
 use crate::error::ApplyError;
@@ -50,7 +50,7 @@ pub fn describe_effect(
     source: &EffectSource,
     target: &EffectTarget,
     hashes: EffectHashes,
-) -> Result<Effect, EffectError> {
+) -> Result<RunEffect, EffectError> {
     let mut tree = source.tree()?;
     effect::scan(source, &mut tree, &target.reserved()?, hashes)
 }
@@ -61,8 +61,8 @@ pub fn commit_effect<T>(
     source: &EffectSource,
     target: &EffectTarget,
     hashes: EffectHashes,
-    judge: impl FnOnce(&Effect) -> ControlFlow<T>,
-) -> Result<ControlFlow<T, Effect>, EffectError> {
+    judge: impl FnOnce(&RunEffect) -> ControlFlow<T>,
+) -> Result<ControlFlow<T, RunEffect>, EffectError> {
     commit_observed(source, target, hashes, judge, &|_| Ok(()))
 }
 
@@ -72,8 +72,8 @@ pub fn commit_effect_observed(
     source: &EffectSource,
     target: &EffectTarget,
     observer: &Observer<'_>,
-) -> Result<Effect, EffectError> {
-    let judge = |_: &Effect| Continue::<Infallible>(());
+) -> Result<RunEffect, EffectError> {
+    let judge = |_: &RunEffect| Continue::<Infallible>(());
     match commit_observed(source, target, EffectHashes::None, judge, observer)? {
         Continue(effect) => Ok(effect),
         Break(never) => match never {},
@@ -84,9 +84,9 @@ fn commit_observed<T>(
     source: &EffectSource,
     target: &EffectTarget,
     hashes: EffectHashes,
-    judge: impl FnOnce(&Effect) -> ControlFlow<T>,
+    judge: impl FnOnce(&RunEffect) -> ControlFlow<T>,
     observer: &Observer<'_>,
-) -> Result<ControlFlow<T, Effect>, EffectError> {
+) -> Result<ControlFlow<T, RunEffect>, EffectError> {
     let journals = JournalDirectory::open(&target.journal_dir)?;
     let key = WorkspaceKey::new(&source.root);
     let fail = |error| {
@@ -102,7 +102,7 @@ fn commit_observed<T>(
     }
     // The interrupted commit may have been the one of this layer.
     if source.committed.exists() {
-        return Ok(Continue(Effect::default()));
+        return Ok(Continue(RunEffect::default()));
     }
     let mut tree = source.tree()?;
     let effect = effect::scan(source, &mut tree, &target.reserved()?, hashes)?;
@@ -142,7 +142,7 @@ impl EffectTarget {
 struct EffectWork<'a> {
     source: &'a EffectSource,
     tree: &'a mut DirectoryTree,
-    effect: &'a Effect,
+    effect: &'a RunEffect,
     /// What must be found in the layer, where an approval binds it.
     hashes: HashMap<PathBuf, String>,
     observer: &'a Observer<'a>,

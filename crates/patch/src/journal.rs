@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::changes::{ChangeAction, Plan};
-use crate::effect::{Effect, EffectAction, EffectSource};
+use crate::effect::{EffectAction, EffectSource, RunEffect};
 use crate::error::ApplyError;
 use crate::found::FileIdentity;
 use crate::path_text::PathText;
@@ -123,7 +123,7 @@ impl JournalRecord {
         })
     }
 
-    pub(crate) fn of_effect(source: &EffectSource, effect: &Effect) -> Self {
+    pub(crate) fn of_effect(source: &EffectSource, effect: &RunEffect) -> Self {
         let changes = effect.steps.iter().map(|step| RecordedChange {
             directory: PathText(step.place.directory.clone()),
             name: PathText(PathBuf::from(&step.place.name)),

@@ -106,8 +106,8 @@ mod workspace;
 
 pub use apply::{apply, apply_judged, check, check_judged};
 pub use effect::{
-    Effect, EffectAfter, EffectBefore, EffectChange, EffectHashes, EffectKind, EffectPath,
-    EffectSource, MAX_EFFECT_BYTES, MAX_EFFECT_PATHS,
+    EffectAfter, EffectBefore, EffectChange, EffectHashes, EffectKind, EffectPath, EffectSource,
+    MAX_EFFECT_BYTES, MAX_EFFECT_PATHS, RunEffect,
 };
 pub use effect_commit::{EffectTarget, commit_effect, describe_effect};
 pub use effect_error::EffectError;

@@ -36,7 +36,7 @@ impl RunLayer {
             return Ok(None);
         };
         let run_id = run_id.ok_or_else(|| io::Error::other("the run has no name"))?;
-        let started_ns = nanoseconds(ClockId::RealtimeCoarse);
+        let started_ns = nanoseconds(ClockId::Realtime);
         let ahead = nanoseconds(ClockId::Realtime) - nanoseconds(ClockId::Boottime);
         let record = LayerRecord::new(plan, run_id, started_ns, ahead);
         let record = record
@@ -108,9 +108,10 @@ impl RunLayer {
         &self.directory
     }
 
-    /// Returns when a change of a file from now on has a later time than the start of the run.
+    /// Returns when a change of a file from now on has a later time than the start of the run. The kernel
+    /// takes the times of files from a clock that stands still for some milliseconds, or from the exact one.
     pub fn wait_for_later_file_times(&self) {
-        while nanoseconds(ClockId::RealtimeCoarse) == self.started_ns {
+        while nanoseconds(ClockId::RealtimeCoarse) <= self.started_ns {
             std::thread::sleep(std::time::Duration::from_micros(500));
         }
     }

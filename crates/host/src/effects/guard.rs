@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use interlock_approvals::ProtectedFile;
-use interlock_patch::{Effect, EffectKind, EffectPath, FileAfter, FileBefore, FileChange};
+use interlock_patch::{EffectKind, EffectPath, FileAfter, FileBefore, FileChange, RunEffect};
 use interlock_plan::LayerRecord;
 use interlock_policy::{AgentId, RepositoryPath};
 
@@ -44,7 +44,7 @@ impl EffectGuard {
     }
 
     /// The paths that need an approver.
-    pub(super) fn protected(&self, effect: &Effect) -> Vec<ProtectedFile> {
+    pub(super) fn protected(&self, effect: &RunEffect) -> Vec<ProtectedFile> {
         let protected = effect.paths.iter().filter_map(|path| {
             let reason = self.reason(path)?;
             Some(ProtectedFile {
