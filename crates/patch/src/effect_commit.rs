@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -250,11 +250,7 @@ impl EffectWork<'_> {
         let directory = self.directory(step)?;
         let (path, name) = (step.path(), record.new_name(index));
         let fail = |error| EffectError::from(ApplyError::io(shown(&path), "write", error));
-        self.copy(
-            directory.as_fd().try_clone_to_owned().map_err(fail)?,
-            Path::new(&name),
-            &path,
-        )?;
+        self.copy(directory.as_fd(), Path::new(&name), &path)?;
         if let Some(like) = like {
             // The run changed the file itself: it stays that of its owner.
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -277,33 +273,32 @@ impl EffectWork<'_> {
     }
 
     /// Copies one node of the layer to a name in an open directory of the workspace.
-    fn copy(&self, directory: OwnedFd, name: &Path, path: &Path) -> Result<(), EffectError> {
+    fn copy(&self, directory: BorrowedFd<'_>, name: &Path, path: &Path) -> Result<(), EffectError> {
         let from = self.source.upper.join(path);
         let fail = |error| EffectError::from(ApplyError::io(shown(path), "write", error));
         let entry = LayerEntry::read(&from).map_err(|error| unreadable(path, error))?;
         match entry.kind {
-            LayerKind::File => self.copy_file(&directory, name, path, &entry),
+            LayerKind::File => self.copy_file(directory, name, path, &entry),
             LayerKind::Link => {
                 let target = std::fs::read_link(&from).map_err(|error| unreadable(path, error))?;
-                rustix::fs::symlinkat(&target, &directory, name).map_err(|e| fail(e.into()))?;
+                rustix::fs::symlinkat(&target, directory, name).map_err(|e| fail(e.into()))?;
                 if let Some((uid, gid)) = self.source.owner {
                     let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-                    rustix::fs::chownat(&directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+                    rustix::fs::chownat(directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
                         .map_err(|error| fail(error.into()))?;
                 }
                 Ok(())
             }
             LayerKind::Directory { .. } => {
                 let made = || -> io::Result<OwnedFd> {
-                    rustix::fs::mkdirat(&directory, name, Mode::from_raw_mode(0o700))?;
+                    rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(0o700))?;
                     let flags =
                         OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    Ok(rustix::fs::openat(&directory, name, flags, Mode::empty())?)
+                    Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
                 };
                 let made = made().map_err(fail)?;
                 for below in layer::names(&from).map_err(|error| unreadable(path, error))? {
-                    let inside = made.try_clone().map_err(fail)?;
-                    self.copy(inside, &below, &path.join(&below))?;
+                    self.copy(made.as_fd(), &below, &path.join(&below))?;
                 }
                 self.own(&made).map_err(fail)?;
                 rustix::fs::fchmod(&made, Mode::from_raw_mode(entry.permissions()))
@@ -316,7 +311,7 @@ impl EffectWork<'_> {
 
     fn copy_file(
         &self,
-        directory: &OwnedFd,
+        directory: BorrowedFd<'_>,
         name: &Path,
         path: &Path,
         entry: &LayerEntry,
