@@ -36,6 +36,8 @@ pub enum AuditKind {
     Effect,
     /// Old records were moved to a file.
     Archive,
+    /// An attempt was turned away before policy or an approver could answer.
+    Refusal,
 }
 
 impl AuditKind {
@@ -51,6 +53,7 @@ impl AuditKind {
         Self::Patch,
         Self::Effect,
         Self::Archive,
+        Self::Refusal,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -66,6 +69,7 @@ impl AuditKind {
             Self::Patch => "patch",
             Self::Effect => "effect",
             Self::Archive => "archive",
+            Self::Refusal => "refusal",
         }
     }
 
