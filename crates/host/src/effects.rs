@@ -5,6 +5,8 @@
 //! caller that waited, the gateway that comes back, the owner's command.
 
 mod guard;
+mod owner;
+mod report;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow::{Break, Continue};
@@ -14,13 +16,13 @@ use std::time::Duration;
 use guard::EffectGuard;
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    ApprovalRefusal, ApprovalSettings, EFFECT_BINDING, EXPIRES_AFTER_MS, EffectDiff, EffectOrigin,
-    EffectPlan, OutsideRuns, ProtectedFile, THIS_HOST, check_allowed, check_claim, process_name,
-    stored_effect_plan, usual_session_key,
+    ApprovalRefusal, ApprovalSettings, EFFECT_BINDING, EXPIRES_AFTER_MS, EffectOrigin, EffectPlan,
+    ProtectedFile, THIS_HOST, check_allowed, check_claim, process_name, stored_effect_plan,
+    usual_session_key,
 };
 use interlock_patch::{
-    EffectChange, EffectError, EffectHashes, EffectSource, EffectTarget, ReservedPaths, RunEffect,
-    commit_effect, describe_effect,
+    EffectHashes, EffectSource, EffectTarget, ReservedPaths, RunEffect, commit_effect,
+    describe_effect,
 };
 use interlock_plan::LayerRecord;
 use interlock_policy::{AgentId, Ask, Security};
@@ -29,185 +31,17 @@ use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, AuditKind, Claiming,
     CreatedApproval, NullableField, RecordedOutcome, RecordedStatus, StoreError,
 };
-use serde::Serialize;
+use report::MAX_LISTED;
 use serde_json::json;
 
 use crate::local::{HostError, LocalHost};
 use crate::patch::shorten;
 use crate::pipeline::is_unattended;
 
+pub use report::{EffectReport, EffectState, LayerDescription, LayerError};
+
 /// How long the end of a run waits for everything inside to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Names that one list of a report has; the counts are complete.
-const MAX_LISTED: usize = 50;
-
-/// What became of the changes of one run, as results and records say it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EffectReport {
-    pub run_id: String,
-    pub state: EffectState,
-    pub created: usize,
-    pub changed: usize,
-    pub deleted: usize,
-    /// Paths among them that are executed or obeyed later.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub protected: Vec<String>,
-    /// Paths that changed in the workspace since the run started.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conflicts: Vec<String>,
-    /// Pipes, sockets and devices, which are never committed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub skipped: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub approval_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub short_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub code: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EffectState {
-    /// All of it is in the workspace.
-    Committed,
-    /// Nothing is, until an approver allows it.
-    ApprovalPending,
-    /// Nothing is, and the layer is kept.
-    Kept,
-    /// Nothing is, and the layer is gone.
-    Discarded,
-}
-
-impl EffectReport {
-    fn new(run_id: &str, state: EffectState) -> Self {
-        Self {
-            run_id: run_id.to_owned(),
-            state,
-            created: 0,
-            changed: 0,
-            deleted: 0,
-            protected: Vec::new(),
-            conflicts: Vec::new(),
-            skipped: Vec::new(),
-            approval_id: None,
-            short_id: None,
-            code: None,
-            message: None,
-        }
-    }
-
-    fn of_effect(run_id: &str, state: EffectState, effect: &RunEffect) -> Self {
-        Self {
-            created: effect.count(EffectChange::Created),
-            changed: effect.count(EffectChange::Changed) + effect.count(EffectChange::Mode),
-            deleted: effect.count(EffectChange::Deleted),
-            skipped: effect.skipped.iter().take(MAX_LISTED).cloned().collect(),
-            ..Self::new(run_id, state)
-        }
-    }
-
-    fn with_protected(mut self, protected: &[ProtectedFile]) -> Self {
-        let paths = protected.iter().take(MAX_LISTED);
-        self.protected = paths.map(|file| file.path.clone()).collect();
-        self
-    }
-
-    /// Whether it says anything to a reader: not where a run changed nothing.
-    pub fn is_noteworthy(&self) -> bool {
-        self.state != EffectState::Committed
-            || self.created + self.changed + self.deleted > 0
-            || !self.skipped.is_empty()
-    }
-
-    /// On one line, for results.
-    pub fn words(&self) -> String {
-        let counts = format!(
-            "{} created, {} changed, {} deleted",
-            self.created, self.changed, self.deleted
-        );
-        let id = &self.run_id;
-        let mut words = match self.state {
-            EffectState::Committed => format!("committed to the workspace: {counts}"),
-            EffectState::ApprovalPending => format!(
-                "nothing was committed yet: {counts}, and protected paths among them ({}) need approval {}: interlock approvals approve {}",
-                self.protected.join(", "),
-                self.short_id.as_deref().unwrap_or_default(),
-                self.short_id.as_deref().unwrap_or_default(),
-            ),
-            EffectState::Kept => format!(
-                "nothing was committed: {}: {}; the changes are kept: interlock sandbox diff|commit|discard {id}",
-                self.code.unwrap_or_default(),
-                self.message.as_deref().unwrap_or_default(),
-            ),
-            EffectState::Discarded => {
-                "nothing was committed: the changes were discarded".to_owned()
-            }
-        };
-        if !self.skipped.is_empty() {
-            words += &format!(
-                "; left out, since they are not files: {}",
-                self.skipped.join(", ")
-            );
-        }
-        words
-    }
-}
-
-/// A layer for its owner.
-#[derive(Debug)]
-pub struct LayerDescription {
-    pub layer: RunLayerState,
-    pub report: EffectReport,
-    pub diff: EffectDiff,
-}
-
-/// Why a command about a layer is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum LayerError {
-    #[error("there is no run with kept changes whose id is `{0}`, or several are")]
-    Unknown(String),
-    #[error("the run `{0}` has not ended, or another process has its changes")]
-    Busy(String),
-    #[error(transparent)]
-    Effect(#[from] EffectError),
-    #[error(transparent)]
-    Host(#[from] HostError),
-    #[error("{what}: {source}")]
-    File {
-        what: &'static str,
-        source: std::io::Error,
-    },
-}
-
-impl LayerError {
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unknown(_) => "LAYER_UNKNOWN",
-            Self::Busy(_) => "LAYER_BUSY",
-            Self::Effect(error) => error.code(),
-            Self::Host(error) => error.code(),
-            Self::File { .. } => "LAYER_UNUSABLE",
-        }
-    }
-
-    pub fn remedy(&self) -> Option<String> {
-        match self {
-            Self::Unknown(_) => Some("interlock sandbox list".to_owned()),
-            Self::Busy(_) => Some("end the run, or try again".to_owned()),
-            Self::Effect(_) => Some(
-                "look at the changes: interlock sandbox diff ID; copy what you need, then discard them: interlock sandbox discard ID"
-                    .to_owned(),
-            ),
-            Self::Host(error) => error.remedy(),
-            Self::File { .. } => None,
-        }
-    }
-}
 
 /// Who lets protected paths pass.
 enum CommittedBy<'a> {
@@ -261,8 +95,6 @@ impl LocalHost {
             }
             let waits = layer.kept.as_ref().map(|kept| kept.approval_id.clone());
             match waits {
-                // It is the owner's.
-                Some(None) => {}
                 Some(Some(approval)) => self.settle_decided(&layer, &approval),
                 None if layer.is_ended() => {
                     if let Ok(Some(held)) = layer.hold(Duration::ZERO) {
@@ -271,7 +103,8 @@ impl LocalHost {
                         self.note_effect(&record, &report);
                     }
                 }
-                None => {}
+                // It is the owner's, or its run goes on.
+                Some(None) | None => {}
             }
         }
         scopes.sweep_layers();
@@ -333,15 +166,19 @@ impl LocalHost {
                 return Some(self.keep(&mut held, (error.code(), &error.to_string()), None));
             }
         };
-        Some(self.commit(held, CommittedBy::Approval(&approval, plan), process_name()))
+        Some(self.commit(
+            held,
+            &CommittedBy::Approval(&approval, plan),
+            process_name(),
+        ))
     }
 
     fn settle_held(&self, held: HeldLayer, requester: &str) -> EffectReport {
-        self.commit(held, CommittedBy::RunEnd, requester)
+        self.commit(held, &CommittedBy::RunEnd, requester)
     }
 
     /// The one way into the workspace.
-    fn commit(&self, mut held: HeldLayer, by: CommittedBy<'_>, requester: &str) -> EffectReport {
+    fn commit(&self, mut held: HeldLayer, by: &CommittedBy<'_>, requester: &str) -> EffectReport {
         let run_id = held.layer.record.run_id.clone();
         let (source, guard) = match self.effect_source(&held.layer) {
             Ok(found) => found,
@@ -357,7 +194,7 @@ impl LocalHost {
         let mut claimed = false;
         let committed = commit_effect(&source, &target, hashes, |effect| {
             protected = guard.protected(effect);
-            match &by {
+            match by {
                 CommittedBy::Owner => Continue(()),
                 CommittedBy::RunEnd if protected.is_empty() => Continue(()),
                 CommittedBy::RunEnd => Break(CommitStop::Protected(protected.clone())),
@@ -377,7 +214,7 @@ impl LocalHost {
                 }
             }
         });
-        let approval_id = match &by {
+        let approval_id = match by {
             CommittedBy::Approval(approval, _) => Some(approval.id.as_str()),
             _ => None,
         };
@@ -409,7 +246,7 @@ impl LocalHost {
                 report
             }
         };
-        if let (true, CommittedBy::Approval(approval, _)) = (claimed, &by) {
+        if let (true, CommittedBy::Approval(approval, _)) = (claimed, by) {
             self.finish_effect_claim(approval, &report);
         }
         report
@@ -653,76 +490,6 @@ impl LocalHost {
                 files: vec![self.config_path().to_owned()],
             },
         }
-    }
-
-    /// The layers that wait for their owner or an approver.
-    pub fn kept_layers(&self) -> Vec<RunLayerState> {
-        self.scopes().layers()
-    }
-
-    /// What a run changed, and why that is not in the workspace.
-    pub fn describe_layer(&self, id: &str) -> Result<LayerDescription, LayerError> {
-        let held = self.held_layer(id)?;
-        let (source, guard) = self.effect_source(&held.layer)?;
-        let effect = describe_effect(&source, &self.effect_target(), EffectHashes::None)?;
-        let protected = guard.protected(&effect);
-        let diff = EffectDiff::new(&source, &effect, &protected);
-        let run_id = &held.layer.record.run_id;
-        let mut report =
-            EffectReport::of_effect(run_id, EffectState::Kept, &effect).with_protected(&protected);
-        if let Some(kept) = &held.layer.kept {
-            report.message = Some(format!("{}: {}", kept.code, kept.reason));
-            report.approval_id.clone_from(&kept.approval_id);
-        }
-        Ok(LayerDescription {
-            layer: held.layer.clone(),
-            report,
-            diff,
-        })
-    }
-
-    /// Commits the changes of a run as their owner wants it, protected paths included. Only a process
-    /// outside of every run does.
-    pub fn commit_layer(&self, id: &str, _: OutsideRuns) -> Result<EffectReport, LayerError> {
-        let held = self.held_layer(id)?;
-        self.withdraw_approval(&held.layer);
-        Ok(self.commit(held, CommittedBy::Owner, process_name()))
-    }
-
-    /// Throws the changes of a run away.
-    pub fn discard_layer(&self, id: &str, _: OutsideRuns) -> Result<EffectReport, LayerError> {
-        let held = self.held_layer(id)?;
-        self.withdraw_approval(&held.layer);
-        self.record_effect(&held.layer, "discarded", None, None, None);
-        let run_id = held.layer.record.run_id.clone();
-        held.remove().map_err(|source| LayerError::File {
-            what: "the layer cannot be removed",
-            source,
-        })?;
-        Ok(EffectReport::new(&run_id, EffectState::Discarded))
-    }
-
-    /// The owner decides by what is done with the layer.
-    fn withdraw_approval(&self, layer: &RunLayerState) {
-        let approval = layer
-            .kept
-            .as_ref()
-            .and_then(|kept| kept.approval_id.as_deref());
-        if let Some(approval) = approval {
-            let _ = self.approvals().withdraw(approval);
-        }
-    }
-
-    fn held_layer(&self, id: &str) -> Result<HeldLayer, LayerError> {
-        let layer = self.scopes().layer(id);
-        let layer = layer.ok_or_else(|| LayerError::Unknown(id.to_owned()))?;
-        let held = layer
-            .hold(Duration::ZERO)
-            .map_err(|source| LayerError::File {
-                what: "the layer cannot be opened",
-                source,
-            })?;
-        held.ok_or_else(|| LayerError::Busy(layer.record.run_id.clone()))
     }
 }
 

@@ -17,10 +17,9 @@ use sha2::{Digest as _, Sha256};
 use crate::commit::{
     CommitStep, Observer, move_to_free_name, remove, replace, take_extended_attributes,
 };
-use crate::effect::{
-    self, EffectAction, EffectHashes, EffectSource, EffectStep, RunEffect, shown, unreadable,
-};
+use crate::effect::{EffectAction, EffectHashes, EffectSource, EffectStep, RunEffect};
 use crate::effect_error::EffectError;
+use crate::effect_scan::{self, shown, unreadable};
 use crate::error::ApplyError;
 use crate::found::{self, FileIdentity, FoundKind};
 use crate::journal::{
@@ -52,7 +51,7 @@ pub fn describe_effect(
     hashes: EffectHashes,
 ) -> Result<RunEffect, EffectError> {
     let mut tree = source.tree()?;
-    effect::scan(source, &mut tree, &target.reserved()?, hashes)
+    effect_scan::scan(source, &mut tree, &target.reserved()?, hashes)
 }
 
 /// Commits an effect, unless `judge`, which sees exactly what is about to be done, stops it. Waits for
@@ -105,7 +104,7 @@ fn commit_observed<T>(
         return Ok(Continue(RunEffect::default()));
     }
     let mut tree = source.tree()?;
-    let effect = effect::scan(source, &mut tree, &target.reserved()?, hashes)?;
+    let effect = effect_scan::scan(source, &mut tree, &target.reserved()?, hashes)?;
     if let Break(stopped) = judge(&effect) {
         return Ok(Break(stopped));
     }
@@ -211,7 +210,7 @@ impl EffectWork<'_> {
             staged.nodes.push(node);
             self.observe(CommitStep::Staged)?;
         }
-        staged.at_ns = effect::nanoseconds(rustix::time::ClockId::Realtime);
+        staged.at_ns = effect_scan::nanoseconds(rustix::time::ClockId::Realtime);
         // From here on undoing has to know which of the nodes are those of the commit.
         journal
             .note_staged(staged)

@@ -72,7 +72,7 @@
 //! 4. `plan`, `changes`, `preview`, `summary`: what will happen
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
-//! 7. `layer`, `effect`, `effect_commit`, `effect_error`: what a run did in a layer over the workspace,
+//! 7. `layer`, `effect`, `effect_scan`, `effect_commit`, `effect_error`: what a run did in a layer over the workspace,
 //!    and committing that with the same journal
 
 #![forbid(unsafe_code)]
@@ -84,6 +84,7 @@ mod edit;
 mod effect;
 mod effect_commit;
 mod effect_error;
+mod effect_scan;
 mod error;
 mod found;
 mod journal;

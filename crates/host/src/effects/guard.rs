@@ -1,12 +1,12 @@
 //! Which paths of an effect are executed or obeyed later. Patches of an agent are judged by the same
 //! tables; a run may use a repository, so that only what is obeyed in there counts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use interlock_approvals::ProtectedFile;
 use interlock_patch::{EffectKind, EffectPath, FileAfter, FileBefore, FileChange, RunEffect};
 use interlock_plan::LayerRecord;
-use interlock_policy::{AgentId, RepositoryPath};
+use interlock_policy::{AgentId, ProtectedPath, RepositoryPath};
 
 use crate::caller_context::NO_CALLER_CONTEXT;
 use crate::local::{HostError, LocalHost};
@@ -76,15 +76,10 @@ impl EffectGuard {
             .map(|after| after.kind)
             .or(path.before.as_ref().map(|before| before.kind))
             == Some(EffectKind::Directory);
-        if is_directory && !self.holds_protected(&absolute) {
+        if is_directory && ProtectedPath::find(&absolute).is_none() {
             return None;
         }
         self.patch.reason(&file_change(path, absolute))
-    }
-
-    /// Whether something directly in a directory of this name would be protected.
-    fn holds_protected(&self, directory: &Path) -> bool {
-        interlock_policy::ProtectedPath::find(directory).is_some()
     }
 }
 

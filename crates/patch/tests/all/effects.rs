@@ -382,7 +382,7 @@ fn changes_of_the_host_during_the_commit_stop_it() {
         assert!(
             !["dir/new", "file/inside", "swap/other"]
                 .iter()
-                .any(|name| is_new(name)),
+                .any(is_new),
             "{what}: {after:?}"
         );
         assert!(

@@ -41,7 +41,7 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
