@@ -5,6 +5,7 @@
 
 mod attacks;
 mod commands;
+mod cow;
 mod crash;
 mod holes;
 mod kernel;

@@ -86,7 +86,8 @@ pub struct ExecRequest<'a> {
 pub struct RequestedPlace {
     /// The `host` of the call.
     pub host: Option<Host>,
-    /// A sandbox also where the config has none: the usual one, with the workspace read-only.
+    /// A sandbox also where the config has none: the usual one, in which changes of the workspace
+    /// are committed when the run ends.
     pub needs_sandbox: bool,
     /// The `elevated` of the call.
     pub elevated: Option<bool>,
@@ -191,6 +192,8 @@ impl LocalHost {
         supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
+        // A run sees what earlier ones changed, also those that ended in the background a moment ago.
+        self.settle_layers()?;
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
                 let recorded = self.store().change(|change| record_closed(change, request));

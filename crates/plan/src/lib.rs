@@ -59,7 +59,7 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
-    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, UnixSockets,
-    WorkspaceAccess,
+    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
+    SandboxNetwork, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
+    UnixSockets, WorkspaceAccess, layer_directory,
 };

@@ -252,6 +252,8 @@ fn verify(
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
+    // The probe changes nothing that stays.
+    let _ = host.settle_effect(&ticket.run_id, process_name());
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {
