@@ -5,9 +5,11 @@
 
 mod attacks;
 mod commands;
+mod denials;
 mod kernel;
 mod leave;
 mod limits;
+mod nodes;
 mod routes;
 mod scopes;
 mod shown;

@@ -17,7 +17,9 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
-use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
+use super::run_outcome::{
+    InsideReport, RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome,
+};
 use super::{Progress, ToolCall};
 use crate::dispatcher::Dispatcher;
 use crate::work::{blocking, waiting};
@@ -100,8 +102,10 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                is_cwd_usual: false,
                 elevated: parameters.elevated,
                 sender: self.call.sender.clone(),
+                retry: parameters.retry.clone(),
             },
         }
     }
@@ -217,6 +221,7 @@ fn finish(
         conversation,
         ticket,
         elevation,
+        inside,
     } = running;
     let started = conversation.started();
     let name = started.session.name.as_str();
@@ -231,8 +236,18 @@ fn finish(
                 let _ = session.and_then(|session| session.to_background());
             }
             let report = RunEndReport::local(started, ended, cwd);
+            let inside = inside.as_ref().and_then(|inside| {
+                let noted = dispatcher.host.note_denials(inside, &ticket, name, ended);
+                noted
+                    .inspect_err(|error| tracing::error!(run = ticket.run_id, %error, "what a sandbox denied is not noted"))
+                    .ok()
+            });
             ToolOutcome::Ended(Box::new(RunEndReport {
                 elevation,
+                inside: inside.map(|noted| InsideReport {
+                    may_ask: may_ask_to_leave(dispatcher),
+                    noted,
+                }),
                 ..report
             }))
         }
@@ -250,6 +265,12 @@ fn finish(
     if is_whole && listener == EndListener::Caller {
         let _ = conversation.taken();
     }
+}
+
+/// Whether a model is told how to ask: where the owner lets runs leave their sandbox.
+fn may_ask_to_leave(dispatcher: &Dispatcher) -> bool {
+    let config = dispatcher.host.config();
+    config.is_ok_and(|config| config.config().tools.elevated.enabled == Some(true))
 }
 
 fn running_report(dispatcher: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {
