@@ -7,7 +7,7 @@ use std::path::Path;
 use interlock_approvals::usual_session_key;
 use interlock_command::Source;
 use interlock_engine::RunStatus;
-use interlock_plan::{MountAccess, PlanRetry, RunPlan, SandboxPlan, hex};
+use interlock_plan::{PlanRetry, RunPlan, SandboxPlan, hex};
 use interlock_policy::AgentId;
 use interlock_programs::{Lookup, Resolver as _};
 use interlock_sandbox::{DenialPlace, EndedInside, SandboxDenial, denials_of};
@@ -212,7 +212,10 @@ impl LocalHost {
             run: retry.run.clone(),
             justification: retry.justification.clone(),
             denied: denials.iter().map(ToString::to_string).collect(),
-            binds: denials.iter().filter_map(offered_bind).collect(),
+            binds: denials
+                .into_iter()
+                .filter_map(|denial| denial.bind)
+                .collect(),
         }))
     }
 
@@ -230,13 +233,6 @@ impl LocalHost {
             change.change_session_bind(conversation, bind, is_added, author, now)
         })?)
     }
-}
-
-/// What would have let the run go on inside.
-fn offered_bind(denial: &SandboxDenial) -> Option<String> {
-    let path = denial.path.as_deref().filter(|path| !path.contains(':'))?;
-    let access = denial.access.unwrap_or(MountAccess::Ro);
-    Some(format!("{path}:{}", access.as_str()))
 }
 
 fn sha256(text: &str) -> String {

@@ -134,6 +134,12 @@ impl LocalHost {
             .store()
             .session_binds(caller.session_key, caller.agent.as_str())
             .map_err(HostError::from)?;
+        // One whose path is gone shows nothing, and is no reason to refuse every run.
+        let is_there = |bind: &String| {
+            let source = bind.split(':').next().unwrap_or_default();
+            std::fs::symlink_metadata(source).is_ok()
+        };
+        let own: Vec<String> = own.into_iter().filter(is_there).collect();
         let mut settings = settings.clone();
         if !own.is_empty() {
             settings.binds.get_or_insert_default().extend(own);

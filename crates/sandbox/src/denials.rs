@@ -78,6 +78,9 @@ pub struct SandboxDenial {
     /// What the run would have needed of the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<MountAccess>,
+    /// The bind that would have kept the run going inside, as `PATH:ro` or `PATH:rw`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bind: Option<String>,
 }
 
 impl SandboxDenial {
@@ -88,6 +91,7 @@ impl SandboxDenial {
             name: None,
             path: None,
             access: None,
+            bind: None,
         }
     }
 }
@@ -146,6 +150,17 @@ impl DenialPlace<'_> {
         };
         rules.may_show(path)
     }
+
+    /// The bind of a path at its own place, if the rules let it be one.
+    fn bind_of(self, plan: &SandboxPlan, path: &str, access: MountAccess) -> Option<String> {
+        let rules = BindRules {
+            home: self.home,
+            state_dir: self.state_dir,
+            workspace: Path::new(&plan.workspace),
+        };
+        let bind = rules.check(&format!("{path}:{path}:{}", access.as_str()));
+        bind.ok().map(|_| format!("{path}:{}", access.as_str()))
+    }
 }
 
 /// The signal of a system call that the filter does not let a process survive.
@@ -196,6 +211,7 @@ fn denied_program(
     let is_named = place.may_be_shown(plan, Path::new(&path));
     let is_hidden = view_of(plan, Path::new(&path)) == PathView::Hidden;
     (is_hidden && is_named).then(|| SandboxDenial {
+        bind: place.bind_of(plan, &path, MountAccess::Ro),
         name: Some(name.to_owned()),
         path: Some(path),
         access: Some(MountAccess::Ro),
@@ -248,7 +264,15 @@ fn add_paths(
 fn named_paths(line: &str) -> impl Iterator<Item = &str> {
     let is_end =
         |letter: char| letter.is_whitespace() || "'\"`\u{2018}\u{2019}()[]<>,;:=".contains(letter);
-    line.split(is_end)
+    // The program that speaks stands in front, and is not what it speaks of.
+    let speaker = line.split_once(": ").map_or("", |(speaker, _)| speaker);
+    let is_speaker = !speaker.contains(char::is_whitespace);
+    let said = if is_speaker {
+        &line[speaker.len()..]
+    } else {
+        line
+    };
+    said.split(is_end)
         .map(|word| word.trim_end_matches('.'))
         .filter(|word| word.len() > 1 && word.starts_with('/') && !word.contains('\0'))
 }
@@ -286,6 +310,7 @@ fn denied_path(
         kind: DenialSubject::Path,
         certainty: DenialCertainty::Probable,
         name: None,
+        bind: place.bind_of(plan, path.to_str()?, access),
         path: Some(path.to_str()?.to_owned()),
         access: Some(access),
     })

@@ -6,6 +6,7 @@ use interlock_plan::{PlanAction, PlanProgram, PlanRetry, PlanStdin, RunPlan, San
 use interlock_policy::quote;
 
 use super::{ApprovalView, ViewBlock, ViewLabel};
+use crate::events::usual_session_key;
 use crate::stored_verdict::RunManner;
 
 /// The sentence that stands wherever input of the caller reaches the program.
@@ -66,11 +67,12 @@ fn add_retry(view: &mut ApprovalView, plan: &RunPlan, retry: &PlanRetry) {
     for denied in &retry.denied {
         view.field(ViewLabel::Denied, denied);
     }
-    let session = plan.session_key.as_deref().unwrap_or_default();
+    let session = plan.session_key.clone();
+    let session = session.unwrap_or_else(|| usual_session_key(&plan.agent_id));
     for bind in &retry.binds {
         let words = ["interlock", "sandbox", "bind", "--agent", &plan.agent_id];
         let mut words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        words.extend(["--session".to_owned(), session.to_owned(), bind.clone()]);
+        words.extend(["--session".to_owned(), session.clone(), bind.clone()]);
         let text = format!(
             "deny this, and keep the sandbox with one more bind: {}",
             quoted(&words)

@@ -318,6 +318,10 @@ fn body(approval: &PendingApproval, detail: PushDetail) -> String {
         ShownLine::new(&approval.agent),
         ShownLine::new(place)
     );
+    let who = match approval.view.elevated.leaves() {
+        true => format!("{who} (elevated)"),
+        false => who,
+    };
     let is_short = command.left_out == 0 && command.text.chars().count() <= COMMAND_CHARACTERS;
     let text = match detail {
         PushDetail::None => "An approval waits.".to_owned(),

@@ -176,6 +176,7 @@ fn words_alone_prove_nothing_and_secrets_are_not_named() {
     for output in [
         "@/data/file",
         "permission denied",
+        "@/data/file: Permission denied",
         "cat: @/data/missing: No such file or directory",
         "cat: @/ro/missing: No such file or directory",
         "cat: @/w/missing: No such file or directory",
