@@ -34,10 +34,12 @@ pub enum AuditKind {
     Patch,
     /// Old records were moved to a file.
     Archive,
+    /// An attempt was turned away before policy or an approver could answer.
+    Refusal,
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -48,6 +50,7 @@ impl AuditKind {
         Self::Pairing,
         Self::Patch,
         Self::Archive,
+        Self::Refusal,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -62,6 +65,7 @@ impl AuditKind {
             Self::Pairing => "pairing",
             Self::Patch => "patch",
             Self::Archive => "archive",
+            Self::Refusal => "refusal",
         }
     }
 
