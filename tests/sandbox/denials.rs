@@ -186,8 +186,8 @@ fn a_retry_is_for_the_same_command_of_the_same_conversation() {
         refused("main", &denied, "touch trace");
         refused("main", "no-such-run", &read);
         // A run that was denied nothing.
-        let fine = run_id(site.result("true"));
-        refused("main", &fine, "true");
+        let undenied = run_id(site.result("true"));
+        refused("main", &undenied, "true");
         // A run outside has nothing to repeat.
         let words = ["exec", "--elevated", "--json", "--", "true"];
         let outside = site.machine.ok(&words).json();

@@ -318,9 +318,10 @@ fn body(approval: &PendingApproval, detail: PushDetail) -> String {
         ShownLine::new(&approval.agent),
         ShownLine::new(place)
     );
-    let who = match approval.view.elevated.leaves() {
-        true => format!("{who} (elevated)"),
-        false => who,
+    let who = if approval.view.elevated.leaves() {
+        format!("{who} (elevated)")
+    } else {
+        who
     };
     let is_short = command.left_out == 0 && command.text.chars().count() <= COMMAND_CHARACTERS;
     let text = match detail {
