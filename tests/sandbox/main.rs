@@ -5,6 +5,8 @@
 
 mod attacks;
 mod commands;
+mod crash;
+mod holes;
 mod kernel;
 mod leave;
 mod limits;
@@ -12,3 +14,5 @@ mod routes;
 mod scopes;
 mod shown;
 mod site;
+mod tree;
+mod work;

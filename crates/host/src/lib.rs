@@ -15,6 +15,7 @@ mod config_cache;
 mod elevation;
 mod elsewhere;
 mod exec;
+mod executables;
 mod local;
 mod login_path;
 pub mod parameters;
