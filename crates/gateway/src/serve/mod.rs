@@ -126,6 +126,7 @@ pub async fn serve_offering<S: ServerHandler>(
     )));
     tokio::spawn(crate::audit_retention::follow(Arc::clone(&gateway)));
     let pushing = tokio::spawn(crate::push::follow(Arc::clone(&gateway)));
+    let chatting = tokio::spawn(crate::channels::follow(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
@@ -143,6 +144,7 @@ pub async fn serve_offering<S: ServerHandler>(
     telling.abort();
     waking.abort();
     pushing.abort();
+    chatting.abort();
     resting.abort();
     gateway.dispatcher.host.store().flush();
     drop(lock);

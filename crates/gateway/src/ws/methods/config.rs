@@ -225,6 +225,14 @@ fn local_change(old: &Json5Text, new: &Json5Text) -> Option<(&'static str, &'sta
         let what = "moves audit records out of sight";
         return Some(("audit.retention", what));
     }
+    let channels = |config: &Value| {
+        let part = |pointer: &str| config.pointer(pointer).cloned();
+        (part("/channels"), part("/approvals"))
+    };
+    if channels(&old) != channels(&new) {
+        let what = "says who decides in chats, and where tokens are sent";
+        return Some(("channels", what));
+    }
     let what = "names the user that commands run as";
     (run_users(&old) != run_users(&new)).then_some(("tools.exec.runAs", what))
 }
