@@ -1,10 +1,10 @@
 //! S-27: addresses that are never called, and config that is not taken.
 
 use serde_json::{Value, json};
-use testkit::chat::HttpsServer;
-use testkit::{Machine, eventually};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use testkit::chat::HttpsServer;
+use testkit::{Machine, eventually};
 
 use super::{ADA, Chatting, ROOM, merge, secret_file};
 
@@ -30,7 +30,9 @@ fn private_addresses_are_not_called_by_number_name_or_redirect() {
     let (_, id) = chat.ask_marker("by-name");
     eventually("it failed", || {
         let receipts = chat.receipts(&id);
-        receipts.iter().any(|one| one.2.contains("allowPrivateNetwork"))
+        receipts
+            .iter()
+            .any(|one| one.2.contains("allowPrivateNetwork"))
     });
     assert_eq!(server.accepted.load(Ordering::SeqCst), 0);
     drop(chat);
@@ -77,22 +79,47 @@ fn keys_are_refused_with_their_names() {
     let machine = Machine::new();
     machine.start();
     for (key, value, code) in [
-        ("channels.matrix.homeserver", "\"http://matrix.example.org\"", "BAD_VALUE"),
+        (
+            "channels.matrix.homeserver",
+            "\"http://matrix.example.org\"",
+            "BAD_VALUE",
+        ),
         ("channels.slack", "{}", "KEY_NOT_AVAILABLE"),
         ("channels.discord", "{}", "KEY_NOT_AVAILABLE"),
         ("channels.matrix.botToken", "\"x\"", "UNKNOWN_KEY"),
-        ("channels.matrix.accessToken", "{ source: 'file', id: 'x' }", "BAD_VALUE"),
-        ("channels.matrix.execApprovals.enabled", "\"maybe\"", "BAD_VALUE"),
-        ("channels.matrix.execApprovals.decisions", "[\"allow\"]", "BAD_VALUE"),
+        (
+            "channels.matrix.accessToken",
+            "{ source: 'file', id: 'x' }",
+            "BAD_VALUE",
+        ),
+        (
+            "channels.matrix.execApprovals.enabled",
+            "\"maybe\"",
+            "BAD_VALUE",
+        ),
+        (
+            "channels.matrix.execApprovals.decisions",
+            "[\"allow\"]",
+            "BAD_VALUE",
+        ),
         ("approvals.exec.mode", "\"session\"", "KEY_NOT_AVAILABLE"),
-        ("approvals.exec.targets", "[{ channel: 'slack', to: 'U1' }]", "BAD_VALUE"),
+        (
+            "approvals.exec.targets",
+            "[{ channel: 'slack', to: 'U1' }]",
+            "BAD_VALUE",
+        ),
     ] {
         let run = machine.run(&["config", "set", key, value, "--json"]);
         assert_ne!(run.code, 0, "{key}");
         let said = format!("{}{}", run.stdout, run.stderr);
         assert!(said.contains(code), "{key}: {said}");
     }
-    machine.ok(&["config", "set", "channels.matrix.execApprovals.enabled", "auto"]);
+    machine.ok(&[
+        "config",
+        "set",
+        "channels.matrix.execApprovals.enabled",
+        "auto",
+    ]);
 }
 
 #[test]
@@ -110,6 +137,9 @@ fn channels_are_changed_on_their_own_machine_only() {
             "config.patch",
             &json!({ "raw": raw, "baseHash": present["hash"] }),
         );
-        assert!(refused.to_string().contains("CONFIG_LOCAL_ONLY"), "{refused}");
+        assert!(
+            refused.to_string().contains("CONFIG_LOCAL_ONLY"),
+            "{refused}"
+        );
     }
 }

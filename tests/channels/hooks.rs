@@ -73,7 +73,10 @@ fn send(chat: &Chatting, time: &str, id: &str, signature: &str, body: &str) -> R
 
 fn code(reply: &Reply) -> String {
     let body: Value = serde_json::from_str(&reply.body).unwrap_or_default();
-    body["error"]["code"].as_str().unwrap_or_default().to_owned()
+    body["error"]["code"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[test]
@@ -81,12 +84,21 @@ fn a_program_gets_signed_calls_and_decides_by_its_own_secret() {
     let (chat, calls) = chatting(&json!({}));
     let (file, id) = chat.ask_marker("hooked");
     let call = call_about(&calls, &id, "approval.requested");
-    assert_eq!((call.method.as_str(), call.path.as_str()), ("POST", "/hook"));
-    let (time, call_id) = (call.header("x-interlock-timestamp"), call.header("x-interlock-id"));
+    assert_eq!(
+        (call.method.as_str(), call.path.as_str()),
+        ("POST", "/hook")
+    );
+    let (time, call_id) = (
+        call.header("x-interlock-timestamp"),
+        call.header("x-interlock-id"),
+    );
     let signed = signature(OUT, time, call_id, &call.body);
     assert_eq!(call.header("x-interlock-signature"), signed);
     let asked = call.json();
-    assert_eq!(asked["decisions"], json!(["allow-once", "allow-session", "allow-always", "deny"]));
+    assert_eq!(
+        asked["decisions"],
+        json!(["allow-once", "allow-session", "allow-always", "deny"])
+    );
     assert!(asked["text"].as_str().unwrap().contains("/usr/bin/touch"));
     let digest = asked["digest"].as_str().unwrap().to_owned();
     let now = now_ms();
@@ -97,11 +109,20 @@ fn a_program_gets_signed_calls_and_decides_by_its_own_secret() {
     let time = now.to_string();
     assert_eq!(code(&decide(&chat, IN, &old, "a1", &body)), "HOOK_TIME");
     assert_eq!(code(&decide(&chat, IN, &ahead, "a2", &body)), "HOOK_TIME");
-    assert_eq!(code(&decide(&chat, OUT, &time, "a3", &body)), "HOOK_SIGNATURE");
+    assert_eq!(
+        code(&decide(&chat, OUT, &time, "a3", &body)),
+        "HOOK_SIGNATURE"
+    );
     let signed = signature(IN, &time, "a4", &body);
     let altered = body.replace("allow-once", "allow-always");
-    assert_eq!(code(&send(&chat, &time, "a4", &signed, &altered)), "HOOK_SIGNATURE");
-    assert_eq!(code(&send(&chat, &time, "a5", &signed, &body)), "HOOK_SIGNATURE");
+    assert_eq!(
+        code(&send(&chat, &time, "a4", &signed, &altered)),
+        "HOOK_SIGNATURE"
+    );
+    assert_eq!(
+        code(&send(&chat, &time, "a5", &signed, &body)),
+        "HOOK_SIGNATURE"
+    );
     // Interlock's own call, sent back as it was.
     let own = send(
         &chat,
@@ -125,20 +146,39 @@ fn a_signed_decision_counts_once_and_for_its_approval_only() {
     let other_asked = call_about(&calls, &other, "approval.requested").json();
     let time = now_ms().to_string();
     // The digest of another approval.
-    let mixed = json!({ "id": id, "digest": other_asked["digest"], "decision": "deny" }).to_string();
-    assert_eq!(code(&decide(&chat, IN, &time, "b1", &mixed)), "APPROVAL_REQUEST_MISMATCH");
+    let mixed =
+        json!({ "id": id, "digest": other_asked["digest"], "decision": "deny" }).to_string();
+    assert_eq!(
+        code(&decide(&chat, IN, &time, "b1", &mixed)),
+        "APPROVAL_REQUEST_MISMATCH"
+    );
     let unknown = json!({ "id": "no", "digest": "x", "decision": "deny" }).to_string();
-    assert_eq!(code(&decide(&chat, IN, &time, "b2", &unknown)), "APPROVAL_NOT_FOUND");
+    assert_eq!(
+        code(&decide(&chat, IN, &time, "b2", &unknown)),
+        "APPROVAL_NOT_FOUND"
+    );
     let lease = json!({ "id": id, "digest": asked["digest"], "decision": "lease" }).to_string();
-    assert_eq!(code(&decide(&chat, IN, &time, "b3", &lease)), "INVALID_REQUEST");
+    assert_eq!(
+        code(&decide(&chat, IN, &time, "b3", &lease)),
+        "INVALID_REQUEST"
+    );
     let body = json!({ "id": id, "digest": asked["digest"], "decision": "allow-once" }).to_string();
     let allowed = decide(&chat, IN, &time, "b4", &body);
     assert_eq!(allowed.status, 200, "{allowed:?}");
-    assert_eq!(chat.until_ended(&id), ("allow-once".to_owned(), "webhook".to_owned()));
+    assert_eq!(
+        chat.until_ended(&id),
+        ("allow-once".to_owned(), "webhook".to_owned())
+    );
     eventually("it runs", || file.exists());
-    assert_eq!(code(&decide(&chat, IN, &time, "b4", &body)), "HOOK_REPLAYED");
+    assert_eq!(
+        code(&decide(&chat, IN, &time, "b4", &body)),
+        "HOOK_REPLAYED"
+    );
     let late = json!({ "id": id, "digest": asked["digest"], "decision": "deny" }).to_string();
-    assert_eq!(code(&decide(&chat, IN, &time, "b5", &late)), "APPROVAL_ALREADY_DECIDED");
+    assert_eq!(
+        code(&decide(&chat, IN, &time, "b5", &late)),
+        "APPROVAL_ALREADY_DECIDED"
+    );
     // The end is a call, too.
     let ended = call_about(&calls, &id, "approval.ended").json();
     assert_eq!(ended["ended"]["ending"], "allow-once");
@@ -150,11 +190,22 @@ fn hooks_of_other_sites_names_and_methods_are_refused() {
     let (chat, _) = chatting(&json!({}));
     for path in ["/hooks/approvals", "/hooks/ticket/deny.a.b"] {
         for host in ["evil.example", "127.0.0.1.evil.example"] {
-            assert_eq!(chat.post(path, &[("Host", host)], "{}").status, 403, "{path} {host}");
+            assert_eq!(
+                chat.post(path, &[("Host", host)], "{}").status,
+                403,
+                "{path} {host}"
+            );
         }
-        let origin = [("Origin", "http://evil.example"), ("Content-Type", "text/plain")];
+        let origin = [
+            ("Origin", "http://evil.example"),
+            ("Content-Type", "text/plain"),
+        ];
         assert_eq!(chat.post(path, &origin, "{}").status, 403, "{path}");
-        assert_eq!(chat.post(path, &[("Origin", "null")], "{}").status, 403, "{path}");
+        assert_eq!(
+            chat.post(path, &[("Origin", "null")], "{}").status,
+            403,
+            "{path}"
+        );
         let get = format!(
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nConnection: close\r\n\r\n",
             chat.gateway.port
@@ -162,7 +213,11 @@ fn hooks_of_other_sites_names_and_methods_are_refused() {
         let reply = testkit::mcp::raw(chat.gateway.port, get.as_bytes());
         assert_eq!(reply.status, 405, "{path}: {reply:?}");
     }
-    assert_eq!(chat.refusals(), Vec::<String>::new(), "nothing is recorded as an attempt");
+    assert_eq!(
+        chat.refusals(),
+        Vec::<String>::new(),
+        "nothing is recorded as an attempt"
+    );
 }
 
 #[test]
@@ -198,7 +253,10 @@ fn a_notification_denies_by_a_ticket_that_is_good_once_and_allows_only_if_switch
     let (file, id) = chat.ask_marker("ntfy");
     let body = published(&id);
     let actions = body["actions"].as_array().unwrap();
-    let labels: Vec<&str> = actions.iter().map(|one| one["label"].as_str().unwrap()).collect();
+    let labels: Vec<&str> = actions
+        .iter()
+        .map(|one| one["label"].as_str().unwrap())
+        .collect();
     assert_eq!(labels, ["Review", "Deny"]);
     assert_eq!(actions[1]["method"], "POST");
     let url = actions[1]["url"].as_str().unwrap();
@@ -210,10 +268,14 @@ fn a_notification_denies_by_a_ticket_that_is_good_once_and_allows_only_if_switch
     let denied = chat.post(path, &[], "");
     assert_eq!(denied.status, 200, "{denied:?}");
     let ended = chat.until_ended(&id);
-    assert_eq!(ended, ("deny".to_owned(), "ntfy:long-secret-topic".to_owned()));
+    assert_eq!(
+        ended,
+        ("deny".to_owned(), "ntfy:long-secret-topic".to_owned())
+    );
     assert_eq!(code(&chat.post(path, &[], "")), "TICKET_USED");
     assert!(!file.exists());
-    chat.machine.ok(&["config", "set", "channels.ntfy.allow", "true"]);
+    chat.machine
+        .ok(&["config", "set", "channels.ntfy.allow", "true"]);
     let (file, id) = chat.ask_marker("ntfy-allow");
     let body = published(&id);
     let allow = &body["actions"][1];

@@ -9,6 +9,7 @@ mod hooks;
 mod hostile;
 mod matrix;
 mod matrix_refusals;
+mod synapse;
 mod telegram;
 
 use std::path::PathBuf;
@@ -87,7 +88,8 @@ impl Chatting {
         assert_eq!(reply.status, 200, "{reply:?}");
         let answer: Value = serde_json::from_str(&reply.body).unwrap();
         let id = answer["result"]["details"]["approvalId"].as_str();
-        id.unwrap_or_else(|| panic!("not asked: {answer:#}")).to_owned()
+        id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
+            .to_owned()
     }
 
     /// The file that a command makes, and the approval of it.
@@ -100,7 +102,8 @@ impl Chatting {
     /// How an approval ended: the word and who decided it. Not decided: none.
     fn ending(&self, id: &str) -> Option<(String, String)> {
         let database = self.machine.database();
-        let statement = "SELECT coalesce(ending, ''), coalesce(decider, '') FROM approval WHERE id = ?1";
+        let statement =
+            "SELECT coalesce(ending, ''), coalesce(decider, '') FROM approval WHERE id = ?1";
         let (ending, decider): (String, String) = database
             .query_row(statement, [id], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap();
@@ -115,7 +118,9 @@ impl Chatting {
     fn short_id(&self, id: &str) -> String {
         let database = self.machine.database();
         let statement = "SELECT short_id FROM approval WHERE id = ?1";
-        database.query_row(statement, [id], |row| row.get(0)).unwrap()
+        database
+            .query_row(statement, [id], |row| row.get(0))
+            .unwrap()
     }
 
     /// The receipts of an approval: surface, state, detail.

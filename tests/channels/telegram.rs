@@ -50,10 +50,16 @@ fn a_button_allows_the_run_and_the_buttons_are_gone() {
     assert_eq!(buttons(&message), ["allow-once", "allow-always", "deny"]);
     // A stranger's tap, a bot's, one on another message and one with other data.
     telegram.press(666, number, "allow-once");
-    telegram.update("callback_query", json!({ "id": "b", "from": { "id": ADA, "is_bot": true },
-        "message": { "message_id": number, "chat": { "id": ADA } }, "data": "allow-once" }));
-    telegram.update("callback_query", json!({ "id": "c", "from": { "id": ADA, "is_bot": false },
-        "message": { "message_id": 777, "chat": { "id": ADA } }, "data": "allow-once" }));
+    telegram.update(
+        "callback_query",
+        json!({ "id": "b", "from": { "id": ADA, "is_bot": true },
+        "message": { "message_id": number, "chat": { "id": ADA } }, "data": "allow-once" }),
+    );
+    telegram.update(
+        "callback_query",
+        json!({ "id": "c", "from": { "id": ADA, "is_bot": false },
+        "message": { "message_id": 777, "chat": { "id": ADA } }, "data": "allow-once" }),
+    );
     telegram.press(ADA, number, "allow-everything");
     eventually("the stranger is refused", || {
         let refused = chat.refusals();
@@ -62,7 +68,12 @@ fn a_button_allows_the_run_and_the_buttons_are_gone() {
     telegram.press(ADA, number, "allow-always");
     eventually("always takes a second step", || {
         let answers = telegram.calls("answerCallbackQuery");
-        answers.iter().any(|answer| answer["text"].as_str().unwrap_or_default().starts_with("To store it for good"))
+        answers.iter().any(|answer| {
+            answer["text"]
+                .as_str()
+                .unwrap_or_default()
+                .starts_with("To store it for good")
+        })
     });
     assert_eq!(chat.ending(&id), None);
     telegram.press(ADA, number, "allow-once");
@@ -79,7 +90,12 @@ fn a_button_allows_the_run_and_the_buttons_are_gone() {
     telegram.press(ADA, number, "deny");
     eventually("the winner is named", || {
         let answers = telegram.calls("answerCallbackQuery");
-        answers.iter().any(|answer| answer["text"].as_str().unwrap_or_default().contains("✅ Allowed once by"))
+        answers.iter().any(|answer| {
+            answer["text"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("✅ Allowed once by")
+        })
     });
 }
 
@@ -98,7 +114,10 @@ fn typed_decisions_count_from_persons_and_new_messages_only() {
         message
     };
     telegram.update("edited_message", message(json!({ "edit_date": 2 })));
-    telegram.update("message", message(json!({ "forward_origin": { "type": "user" } })));
+    telegram.update(
+        "message",
+        message(json!({ "forward_origin": { "type": "user" } })),
+    );
     telegram.update("message", message(json!({ "via_bot": { "id": 5 } })));
     telegram.update("message", message(json!({ "sender_chat": { "id": -5 } })));
     telegram.update("message", message(json!({ "quote": { "text": text } })));
@@ -108,7 +127,8 @@ fn typed_decisions_count_from_persons_and_new_messages_only() {
     telegram.say(ADA, -100, &text);
     eventually("another chat is told nothing of it", || {
         let said = telegram.calls("sendMessage");
-        said.iter().any(|one| one["text"] == format!("{short_id}: no such approval was sent to this chat"))
+        said.iter()
+            .any(|one| one["text"] == format!("{short_id}: no such approval was sent to this chat"))
     });
     assert_eq!(chat.ending(&id), None);
     assert!(!file.exists());
@@ -131,7 +151,12 @@ fn a_text_that_does_not_fit_has_no_allow_and_a_chat_gets_one_message_a_second() 
     telegram.press(ADA, number, "allow-once");
     eventually("it is refused", || {
         let answers = telegram.calls("answerCallbackQuery");
-        answers.iter().any(|one| one["text"].as_str().unwrap_or_default().contains("allow-once is refused"))
+        answers.iter().any(|one| {
+            one["text"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("allow-once is refused")
+        })
     });
     assert_eq!(chat.ending(&id), None);
     for number in 0..2 {
@@ -155,11 +180,15 @@ fn a_token_in_a_variable_is_used_and_no_run_inherits_it() {
     } } });
     let chat = Chatting::start_with(machine, &config, &[("CHAT_TOKEN", "telegram-token")]);
     let file = chat.machine.work().join("environment");
-    let id = chat.ask(&format!("/usr/bin/env > {}", file.display()));
+    let id = chat.ask(&format!("/usr/bin/printenv > {}", file.display()));
     prompt(&telegram, &chat.short_id(&id));
     chat.machine.ok(&["approvals", "approve", &id]);
     eventually("it runs", || {
         std::fs::read_to_string(&file).is_ok_and(|text| text.contains("PATH="))
     });
-    assert!(!std::fs::read_to_string(&file).unwrap().contains("telegram-token"));
+    assert!(
+        !std::fs::read_to_string(&file)
+            .unwrap()
+            .contains("telegram-token")
+    );
 }

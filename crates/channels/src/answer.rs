@@ -93,13 +93,30 @@ fn tapped(
             "To store it for good, type: /approve {} allow-always",
             approval.short_id
         )),
-        ChatTap::AllowAlways => {
-            decide(context, sender, &row, &approval, ApprovalDecision::AllowAlways, None)
-        }
-        ChatTap::AllowOnce => {
-            decide(context, sender, &row, &approval, ApprovalDecision::AllowOnce, None)
-        }
-        ChatTap::Deny => decide(context, sender, &row, &approval, ApprovalDecision::Deny, None),
+        ChatTap::AllowAlways => decide(
+            context,
+            sender,
+            &row,
+            &approval,
+            ApprovalDecision::AllowAlways,
+            None,
+        ),
+        ChatTap::AllowOnce => decide(
+            context,
+            sender,
+            &row,
+            &approval,
+            ApprovalDecision::AllowOnce,
+            None,
+        ),
+        ChatTap::Deny => decide(
+            context,
+            sender,
+            &row,
+            &approval,
+            ApprovalDecision::Deny,
+            None,
+        ),
     }
 }
 
@@ -203,7 +220,9 @@ fn check_sender(
     let config = config.as_ref().map(|file| file.config());
     let is_approver = config.is_some_and(|config| {
         takes_decisions(config, context.kind)
-            && approvers(config, context.kind).iter().any(|id| id == sender)
+            && approvers(config, context.kind)
+                .iter()
+                .any(|id| id == sender)
     });
     if is_approver {
         return Ok(());
@@ -236,7 +255,10 @@ fn decide(
     if !rights.has(decision) {
         let why = rights.no_allow.unwrap_or("it is not offered here");
         record_refusal(context, &who, Some(&approval.id), why);
-        return Some(format!("{short_id}: {} is refused: {why}", decision.as_str()));
+        return Some(format!(
+            "{short_id}: {} is refused: {why}",
+            decision.as_str()
+        ));
     }
     let decided = context.desk.decide(ChatDecision {
         id: &approval.id,

@@ -29,11 +29,13 @@ mod typed;
 mod webhook;
 
 pub use address::{AddressRefusal, ServiceAddress, is_private_address};
-pub use channel::{Channel, ChannelKind, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef};
+pub use channel::{
+    Channel, ChannelKind, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+};
 pub use desk::{ApprovalDesk, ChatDecision};
 pub use message::{ChatButton, ChatMessage};
-pub use rights::chat_offers;
 pub use ntfy::{NTFY_TICKET_PATH, NtfyTickets};
+pub use rights::chat_offers;
 pub use service::{ChatService, open_channel};
 pub use settings::{AccountSetup, ChatSetup, ChatTarget, secret_variables, webhook_secret};
 pub use signature::{SIGNATURE_HEADER, SignatureRefusal, SignedCall, sign};

@@ -269,7 +269,9 @@ impl Channel for MatrixAccountChannel {
             if let Some(thread) = &target.thread {
                 content["m.relates_to"] = json!({ "rel_type": "m.thread", "event_id": thread });
             }
-            let event = self.put_event(&room, "m.room.message", key, content).await?;
+            let event = self
+                .put_event(&room, "m.room.message", key, content)
+                .await?;
             for (number, (tap, seed)) in SEEDS.into_iter().enumerate() {
                 if !message.buttons.iter().any(|button| button.tap == tap) {
                     continue;
@@ -377,9 +379,8 @@ impl Channel for MatrixAccountChannel {
                 "m.mentions": {},
                 "m.relates_to": { "m.in_reply_to": { "event_id": to.message } },
             });
-            let key = Secret::generate().map_err(|_| {
-                ChatFailure::Passing("the system has no random numbers".to_owned())
-            })?;
+            let key = Secret::generate()
+                .map_err(|_| ChatFailure::Passing("the system has no random numbers".to_owned()))?;
             self.check_plain(&to.chat).await?;
             self.put_event(&to.chat, "m.room.message", key.expose(), content)
                 .await?;

@@ -94,8 +94,16 @@ fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatR
         rights.has(decision).then_some(ChatButton { tap, label })
     };
     let buttons = [
-        button(ApprovalDecision::AllowOnce, ChatTap::AllowOnce, "Allow once"),
-        button(ApprovalDecision::AllowAlways, ChatTap::AllowAlways, "Always"),
+        button(
+            ApprovalDecision::AllowOnce,
+            ChatTap::AllowOnce,
+            "Allow once",
+        ),
+        button(
+            ApprovalDecision::AllowAlways,
+            ChatTap::AllowAlways,
+            "Always",
+        ),
         button(ApprovalDecision::Deny, ChatTap::Deny, "Deny"),
     ];
     message.buttons = buttons.into_iter().flatten().collect();
@@ -156,19 +164,23 @@ pub(crate) fn group(
     const MOST_LINES: usize = 20;
     const MOST_CHARACTERS: usize = 100;
     let waiting = approvals.iter().filter(|one| one.0.ended.is_none()).count();
-    let lines = approvals.iter().rev().take(MOST_LINES).map(|(one, outcome)| {
-        let state = match &one.ended {
-            None => "⏳".to_owned(),
-            Some(ended) => end_text(ended, outcome.as_ref()),
-        };
-        let command = &one.command.text;
-        let end = command
-            .char_indices()
-            .nth(MOST_CHARACTERS)
-            .map_or(command.len(), |(at, _)| at);
-        let mark = if end < command.len() { "…" } else { "" };
-        format!("{state} {} {}{mark}", short_title(one), &command[..end])
-    });
+    let lines = approvals
+        .iter()
+        .rev()
+        .take(MOST_LINES)
+        .map(|(one, outcome)| {
+            let state = match &one.ended {
+                None => "⏳".to_owned(),
+                Some(ended) => end_text(ended, outcome.as_ref()),
+            };
+            let command = &one.command.text;
+            let end = command
+                .char_indices()
+                .nth(MOST_CHARACTERS)
+                .map_or(command.len(), |(at, _)| at);
+            let mark = if end < command.len() { "…" } else { "" };
+            format!("{state} {} {}{mark}", short_title(one), &command[..end])
+        });
     let mut lines: Vec<String> = lines.collect();
     if approvals.len() > MOST_LINES {
         lines.push(format!("… and {} more", approvals.len() - MOST_LINES));

@@ -12,9 +12,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::address::ServiceAddress;
-use crate::channel::{
-    Channel, ChatFailure, ChatPlace, ChatTap, ChatUpdates, MessageRef,
-};
+use crate::channel::{Channel, ChatFailure, ChatPlace, ChatTap, ChatUpdates, MessageRef};
 use crate::http::{ServiceCall, USUAL_TIME, call};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
@@ -55,7 +53,10 @@ impl NtfyTickets {
         let mut parts = ticket.split('.');
         let (word, id, _seal) = (parts.next()?, parts.next()?, parts.next()?);
         let decision = ApprovalDecision::from_word(word, None)?;
-        let is_known = matches!(decision, ApprovalDecision::AllowOnce | ApprovalDecision::Deny);
+        let is_known = matches!(
+            decision,
+            ApprovalDecision::AllowOnce | ApprovalDecision::Deny
+        );
         (parts.next().is_none() && is_known).then_some((id, decision))
     }
 
@@ -222,13 +223,23 @@ mod tests {
     fn a_ticket_is_good_for_its_approval_plan_and_decision() {
         let tickets = NtfyTickets::new(Secret::new("k"));
         let deny = tickets.ticket("a-1", "d", ApprovalDecision::Deny);
-        assert_eq!(NtfyTickets::read(&deny), Some(("a-1", ApprovalDecision::Deny)));
+        assert_eq!(
+            NtfyTickets::read(&deny),
+            Some(("a-1", ApprovalDecision::Deny))
+        );
         assert!(tickets.is_good(&deny, "d"));
         assert!(!tickets.is_good(&deny, "other"));
         assert!(!tickets.is_good(&deny.replace("deny", "allow-once"), "d"));
         assert!(!tickets.is_good(&deny.replace("a-1", "a-2"), "d"));
         assert!(!NtfyTickets::new(Secret::new("l")).is_good(&deny, "d"));
-        for bad in ["", "deny", "deny.a", "allow-always.a.b", "deny.a.b.c", "x.y.z"] {
+        for bad in [
+            "",
+            "deny",
+            "deny.a",
+            "allow-always.a.b",
+            "deny.a.b.c",
+            "x.y.z",
+        ] {
             assert_eq!(NtfyTickets::read(bad), None, "{bad}");
         }
     }

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_approvals::{PendingApproval, RecordedOutcome};
-use interlock_store::{
-    ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError,
-};
+use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
 use sha2::{Digest as _, Sha256};
 
 use crate::channel::{Channel, ChannelKind, ChatFailure, MessageRef};
@@ -99,6 +97,8 @@ pub(crate) struct ChatSender {
     pub(crate) channel: Arc<dyn Channel>,
     pub(crate) target: ChatTarget,
     pub(crate) memory: Arc<ChatMemory>,
+    /// Under which the account's place in its stream is kept; none where nothing is read.
+    pub(crate) cursor_name: Option<String>,
 }
 
 impl ChatSender {
@@ -148,9 +148,28 @@ impl ChatSender {
         };
         self.memory.until_free(&self.target.name).await;
         let key = key(&id, &self.target.name, "asked");
-        let sent = self.channel.send(&self.target, &message, &key).await;
+        let sent = match self.begin_reading().await {
+            Ok(()) => self.channel.send(&self.target, &message, &key).await,
+            Err(failure) => Err(failure),
+        };
         self.memory.pause(&self.target.name, self.channel.pause());
         self.note_sent(&work, sent, is_whole, false).await
+    }
+
+    /// The account has a place in its stream before its first prompt, so that no answer to it is older.
+    async fn begin_reading(&self) -> Result<(), ChatFailure> {
+        let Some(name) = self.cursor_name.clone() else {
+            return Ok(());
+        };
+        let (desk, known) = (Arc::clone(&self.desk), name.clone());
+        let known = blocking(move || desk.store().chat_cursor(&known)).await;
+        if !matches!(known, Some(Ok(None))) {
+            return Ok(());
+        }
+        let begun = self.channel.updates(None, &[]).await?.cursor;
+        let desk = Arc::clone(&self.desk);
+        blocking(move || begun.map(|begun| desk.store().begin_chat_cursor(&name, &begun))).await;
+        Ok(())
     }
 
     /// The approval of a queued message, if it is still to be sent.
@@ -392,11 +411,7 @@ impl ChatSender {
         done
     }
 
-    fn write_end(
-        &self,
-        work: &ChatWork,
-        done: &Result<(), ChatFailure>,
-    ) -> Result<(), StoreError> {
+    fn write_end(&self, work: &ChatWork, done: &Result<(), ChatFailure>) -> Result<(), StoreError> {
         let store = self.desk.store();
         let (id, name) = (&work.approval_id, &self.target.name);
         match done {
@@ -426,7 +441,9 @@ impl ChatSender {
 }
 
 fn pause_ms(tries: u32) -> i64 {
-    let doubled = FIRST_PAUSE_MS.checked_shl(tries.min(16)).unwrap_or(LONGEST_PAUSE_MS);
+    let doubled = FIRST_PAUSE_MS
+        .checked_shl(tries.min(16))
+        .unwrap_or(LONGEST_PAUSE_MS);
     doubled.min(LONGEST_PAUSE_MS)
 }
 
@@ -479,7 +496,11 @@ mod tests {
     fn keys_differ_by_what_they_are_for() {
         let one = key("a", "b", "asked");
         assert_eq!(one, key("a", "b", "asked"));
-        for other in [key("ab", "", "asked"), key("a", "b", "end1"), key("a", "c", "asked")] {
+        for other in [
+            key("ab", "", "asked"),
+            key("a", "b", "end1"),
+            key("a", "c", "asked"),
+        ] {
             assert_ne!(one, other);
         }
     }

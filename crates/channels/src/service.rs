@@ -59,6 +59,11 @@ struct OpenAccount {
     stop: CancellationToken,
 }
 
+/// Whether a platform is asked for what happened. The others call by themselves.
+fn is_read(kind: ChannelKind) -> bool {
+    matches!(kind, ChannelKind::Matrix | ChannelKind::Telegram)
+}
+
 /// The channel of one account.
 pub fn open_channel(setup: &AccountSetup, tickets: &NtfyTickets) -> Arc<dyn Channel> {
     match setup.kind {
@@ -184,7 +189,7 @@ impl ChatService {
                 stop: ending.clone(),
             };
             state.channels.insert(key, open);
-            if matches!(account.kind, ChannelKind::Matrix | ChannelKind::Telegram) {
+            if is_read(account.kind) {
                 let listening = Arc::clone(self).listen(account.clone(), channel);
                 tokio::runtime::Handle::current().spawn(async move {
                     tokio::select! {
@@ -212,19 +217,22 @@ impl ChatService {
             let target = state.setup.target(&name).cloned();
             let open = target.as_ref().and_then(|target| {
                 let key = (target.kind, target.account.clone());
-                Some(Arc::clone(&state.channels.get(&key)?.channel))
+                let open = state.channels.get(&key)?;
+                let cursor_name = is_read(target.kind).then(|| open.setup.cursor_name());
+                Some((Arc::clone(&open.channel), cursor_name))
             });
             state.busy.insert(name.clone());
             drop(state);
             let service = Arc::clone(self);
             tokio::spawn(async move {
                 match (target, open) {
-                    (Some(target), Some(channel)) => {
+                    (Some(target), Some((channel, cursor_name))) => {
                         let sender = ChatSender {
                             desk: Arc::clone(&service.desk),
                             channel,
                             target,
                             memory: Arc::clone(&service.memory),
+                            cursor_name,
                         };
                         sender.work(work).await;
                     }
@@ -245,7 +253,13 @@ impl ChatService {
             for one in work {
                 let (id, name) = (&one.approval_id, &one.target);
                 let noted = if one.is_queued && !one.has_ended {
-                    store.chat_not_sent(id, name, None, "the target is not configured any more", now)
+                    store.chat_not_sent(
+                        id,
+                        name,
+                        None,
+                        "the target is not configured any more",
+                        now,
+                    )
                 } else if one.is_queued {
                     store.chat_dropped(id, name)
                 } else {
@@ -268,8 +282,7 @@ impl ChatService {
             let known = blocking(move || {
                 let cursor = service.desk.store().chat_cursor(&name).ok().flatten();
                 let config = service.desk.config();
-                let approvers =
-                    config.map_or_else(Vec::new, |file| approvers(file.config(), kind));
+                let approvers = config.map_or_else(Vec::new, |file| approvers(file.config(), kind));
                 (cursor, approvers)
             });
             let Some((cursor, approvers)) = known.await else {
@@ -284,8 +297,13 @@ impl ChatService {
                     let next = found.cursor.filter(|next| Some(next) != cursor.as_ref());
                     if let Some(next) = next {
                         let (service, name) = (Arc::clone(&self), account.cursor_name());
+                        let is_first = cursor.is_none();
                         blocking(move || {
-                            let stored = service.desk.store().set_chat_cursor(&name, &next);
+                            let store = service.desk.store();
+                            let stored = match is_first {
+                                true => store.begin_chat_cursor(&name, &next),
+                                false => store.set_chat_cursor(&name, &next),
+                            };
                             if let Err(error) = stored {
                                 tracing::warn!(%error, "the place in a chat was not stored");
                             }

@@ -208,7 +208,15 @@ impl ChatSetup {
             };
             let file = ("tokenFile", ntfy.token_file.as_deref());
             let private = ntfy.allow_private_network;
-            self.add_account(desk, key, ("url", url), private, ("accessToken", token), file, None);
+            self.add_account(
+                desk,
+                key,
+                ("url", url),
+                private,
+                ("accessToken", token),
+                file,
+                None,
+            );
             if let Some(account) = self.accounts.last_mut()
                 && account.kind == ChannelKind::Ntfy
             {
@@ -232,7 +240,10 @@ impl ChatSetup {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the keys of an account, each with its name")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keys of an account, each with its name"
+    )]
     fn add_account(
         &mut self,
         desk: &dyn ApprovalDesk,
@@ -306,10 +317,7 @@ impl ChatSetup {
             let Some(own) = chat_approvals(config, kind) else {
                 continue;
             };
-            let is_wanted = matches!(
-                own.target,
-                None | Some(ChatTargets::Dm | ChatTargets::Both)
-            );
+            let is_wanted = matches!(own.target, None | Some(ChatTargets::Dm | ChatTargets::Both));
             if !is_wanted || own.enabled == Some(ChatSwitch::Off) {
                 continue;
             }
@@ -336,7 +344,10 @@ impl ChatSetup {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a target is, from two places of the config")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a target is, from two places of the config"
+    )]
     fn add_target(
         &mut self,
         kind: ChannelKind,

@@ -111,14 +111,26 @@ mod tests {
         // An empty secret proves nothing, whatever was signed with it.
         let none = Secret::new("");
         let signature = sign(&none, &time, "a", b"{}");
-        let unsecured = SignedCall { signature: &signature, ..call };
+        let unsecured = SignedCall {
+            signature: &signature,
+            ..call
+        };
         assert_eq!(unsecured.check(&none, now), Err(SignatureRefusal::Wrong));
-        let altered = SignedCall { body: b"{ }", ..call };
+        let altered = SignedCall {
+            body: b"{ }",
+            ..call
+        };
         assert_eq!(altered.check(&own, now), Err(SignatureRefusal::Wrong));
         let renamed = SignedCall { id: "b", ..call };
         assert_eq!(renamed.check(&own, now), Err(SignatureRefusal::Wrong));
-        assert_eq!(call.check(&own, now + OLDEST_MS + 1), Err(SignatureRefusal::Old));
-        assert_eq!(call.check(&own, now - AHEAD_MS - 1), Err(SignatureRefusal::Ahead));
+        assert_eq!(
+            call.check(&own, now + OLDEST_MS + 1),
+            Err(SignatureRefusal::Old)
+        );
+        assert_eq!(
+            call.check(&own, now - AHEAD_MS - 1),
+            Err(SignatureRefusal::Ahead)
+        );
         let unnamed = SignedCall { id: "", ..call };
         assert_eq!(unnamed.check(&own, now), Err(SignatureRefusal::BadId));
     }

@@ -36,12 +36,7 @@ impl TelegramBot {
         }
     }
 
-    async fn ask(
-        &self,
-        method: &str,
-        body: Value,
-        time: Duration,
-    ) -> Result<Value, ChatFailure> {
+    async fn ask(&self, method: &str, body: Value, time: Duration) -> Result<Value, ChatFailure> {
         let path = format!("/bot{}/{method}", self.token.expose());
         let mut reply = call(
             &self.address,
@@ -109,7 +104,8 @@ fn keyboard(message: &ChatMessage) -> Value {
 
 /// Ids of chats are numbers; names of channels begin with `@`.
 fn chat_id(text: &str) -> Value {
-    text.parse::<i64>().map_or_else(|_| json!(text), |id| json!(id))
+    text.parse::<i64>()
+        .map_or_else(|_| json!(text), |id| json!(id))
 }
 
 impl Channel for TelegramBot {
@@ -145,7 +141,9 @@ impl Channel for TelegramBot {
             let (chat, message) = (&sent["chat"]["id"], &sent["message_id"]);
             match (id_text(chat), id_text(message)) {
                 (Some(chat), Some(message)) => Ok(MessageRef { chat, message }),
-                _ => Err(ChatFailure::Passing("the server named no message".to_owned())),
+                _ => Err(ChatFailure::Passing(
+                    "the server named no message".to_owned(),
+                )),
             }
         })
     }
@@ -202,7 +200,10 @@ impl Channel for TelegramBot {
             let time = USUAL_TIME + Duration::from_secs(POLL_SECONDS);
             let found = self.ask("getUpdates", body, time).await?;
             let found = found.as_array().cloned().unwrap_or_default();
-            let last = found.iter().filter_map(|one| one["update_id"].as_i64()).max();
+            let last = found
+                .iter()
+                .filter_map(|one| one["update_id"].as_i64())
+                .max();
             let next = last.map_or(offset.unwrap_or(0), |last| last + 1);
             let updates = match offset {
                 Some(_) => found.iter().filter_map(read_update).collect(),

@@ -46,8 +46,7 @@ pub(crate) fn parse(text: &str) -> Option<TypedCommand> {
     }
 }
 
-const USAGE: &str =
-    "/approve ID allow-once|allow-session|allow-always|lease 30m|deny [reason]";
+const USAGE: &str = "/approve ID allow-once|allow-session|allow-always|lease 30m|deny [reason]";
 
 fn decision(rest: &str) -> TypedCommand {
     let mut words = rest.split_whitespace();
@@ -68,7 +67,13 @@ fn decision(rest: &str) -> TypedCommand {
         ("lease", [time]) => match duration(time) {
             Some(expires_in) => {
                 let max_uses = None;
-                decided(ApprovalDecision::Lease(Lease { expires_in, max_uses }), None)
+                decided(
+                    ApprovalDecision::Lease(Lease {
+                        expires_in,
+                        max_uses,
+                    }),
+                    None,
+                )
             }
             None => TypedCommand::Unclear("a lease has a time such as 30m, 8h or 7d".to_owned()),
         },
@@ -126,11 +131,23 @@ mod tests {
     fn decisions_are_read_with_and_without_the_slash() {
         use ApprovalDecision::{AllowAlways, AllowOnce, AllowSession, Deny};
         for (text, expected) in [
-            ("/approve kmnpz allow-once", decide("kmnpz", AllowOnce, None)),
-            ("approve kmnpz allow-session", decide("kmnpz", AllowSession, None)),
-            (" /approve@bot kmnpz allow-always ", decide("kmnpz", AllowAlways, None)),
+            (
+                "/approve kmnpz allow-once",
+                decide("kmnpz", AllowOnce, None),
+            ),
+            (
+                "approve kmnpz allow-session",
+                decide("kmnpz", AllowSession, None),
+            ),
+            (
+                " /approve@bot kmnpz allow-always ",
+                decide("kmnpz", AllowAlways, None),
+            ),
             ("/approve kmnpz deny", decide("kmnpz", Deny, None)),
-            ("/approve kmnpz deny not now", decide("kmnpz", Deny, Some("not now"))),
+            (
+                "/approve kmnpz deny not now",
+                decide("kmnpz", Deny, Some("not now")),
+            ),
         ] {
             assert_eq!(parse(text), Some(expected), "{text}");
         }
@@ -173,7 +190,10 @@ mod tests {
             "/approve kmnpz lease 30m again",
             "/approve kmnpz ALLOW-ONCE",
         ] {
-            assert!(matches!(parse(text), Some(TypedCommand::Unclear(_))), "{text}");
+            assert!(
+                matches!(parse(text), Some(TypedCommand::Unclear(_))),
+                "{text}"
+            );
         }
     }
 
@@ -187,7 +207,10 @@ mod tests {
             ("/exec", directive(None, "/exec")),
             ("/exec host=node", directive(None, "/exec host=node")),
             ("/elev on", directive(None, "/elevated on")),
-            ("/exec agent:main:x ask=always", directive(Some("agent:main:x"), "/exec ask=always")),
+            (
+                "/exec agent:main:x ask=always",
+                directive(Some("agent:main:x"), "/exec ask=always"),
+            ),
         ] {
             assert_eq!(parse(text), Some(expected), "{text}");
         }

@@ -57,7 +57,11 @@ impl WebhookTarget {
             (TIME_HEADER, time),
             (SIGNATURE_HEADER, signature),
         ];
-        let path = if self.address.base().is_empty() { "/" } else { "" };
+        let path = if self.address.base().is_empty() {
+            "/"
+        } else {
+            ""
+        };
         let reply = call(
             &self.address,
             ServiceCall {

@@ -100,7 +100,11 @@ impl<'de> Deserialize<'de> for ChatSwitch {
             }
 
             fn visit_bool<E: de::Error>(self, is_on: bool) -> Result<ChatSwitch, E> {
-                Ok(if is_on { ChatSwitch::On } else { ChatSwitch::Off })
+                Ok(if is_on {
+                    ChatSwitch::On
+                } else {
+                    ChatSwitch::Off
+                })
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<ChatSwitch, E> {

@@ -22,8 +22,8 @@ pub mod types;
 
 pub use chat::{ChatSecret, ChatSwitch};
 pub use choice::{
-    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
-    SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
+    RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::chat::{ChatSecret, ChatSwitch};
 use crate::choice::{
-    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
-    SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
+    RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use crate::layer::LayeredSettings;
 pub use crate::schema::byte_size;

@@ -359,6 +359,19 @@ impl Store {
         })
     }
 
+    /// Stores where an account begins to read, unless it has begun.
+    pub fn begin_chat_cursor(&self, account: &str, cursor: &str) -> Result<(), StoreError> {
+        limits::SURFACE.check(account)?;
+        limits::CHAT_CURSOR.check(cursor)?;
+        self.change(|change| {
+            change.sql.execute(
+                "INSERT INTO chat_cursor (account, cursor) VALUES (?1, ?2) ON CONFLICT DO NOTHING",
+                [account, cursor],
+            )?;
+            Ok(())
+        })
+    }
+
     pub fn set_chat_cursor(&self, account: &str, cursor: &str) -> Result<(), StoreError> {
         limits::SURFACE.check(account)?;
         limits::CHAT_CURSOR.check(cursor)?;

@@ -209,7 +209,12 @@ impl MatrixStandIn {
     /// A person reacts.
     pub fn react(&self, room: &str, sender: &str, event: &str, key: &str) -> String {
         let relation = json!({ "rel_type": "m.annotation", "event_id": event, "key": key });
-        self.add(room, sender, "m.reaction", json!({ "m.relates_to": relation }))
+        self.add(
+            room,
+            sender,
+            "m.reaction",
+            json!({ "m.relates_to": relation }),
+        )
     }
 
     /// A person types.
@@ -276,8 +281,13 @@ impl MatrixStandIn {
                 && one["content"]["m.relates_to"]["event_id"] == event
                 && !state.redacted.contains(id)
         });
-        own.map(|(_, one)| one["content"]["m.relates_to"]["key"].as_str().unwrap().to_owned())
-            .collect()
+        own.map(|(_, one)| {
+            one["content"]["m.relates_to"]["key"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect()
     }
 }
 
@@ -312,33 +322,51 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let parameter = |name: &str| {
         let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(key, _)| *key == name).map(|(_, value)| percent_decoded(value))
+        pairs
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| percent_decoded(value))
     };
     if call.header("authorization") != "Bearer matrix-token" {
         return (401, json!({ "errcode": "M_UNKNOWN_TOKEN", "error": "no" }));
     }
-    let gone = (404, json!({ "errcode": "M_NOT_FOUND", "error": "not found" }));
+    let gone = (
+        404,
+        json!({ "errcode": "M_NOT_FOUND", "error": "not found" }),
+    );
     if parts.get(3) == Some(&"sync") {
-        let wait = parameter("timeout").and_then(|ms| ms.parse().ok()).unwrap_or(0);
+        let wait = parameter("timeout")
+            .and_then(|ms| ms.parse().ok())
+            .unwrap_or(0);
         let from = parameter("since").and_then(|at| at.strip_prefix('s')?.parse().ok());
         let from: usize = from.unwrap_or_else(|| shared.lock().events.len());
         let find = |state: &MatrixState| (state.events.len() > from).then(|| state.events.len());
-        let until = shared.wait(Duration::from_millis(wait), find).unwrap_or(from);
+        let until = shared
+            .wait(Duration::from_millis(wait), find)
+            .unwrap_or(from);
         let state = shared.lock();
         let mut rooms = serde_json::Map::new();
         for (room, event) in &state.events[from..until] {
             let room = rooms
                 .entry(room.clone())
                 .or_insert_with(|| json!({ "timeline": { "events": [] } }));
-            room["timeline"]["events"].as_array_mut().unwrap().push(event.clone());
+            room["timeline"]["events"]
+                .as_array_mut()
+                .unwrap()
+                .push(event.clone());
         }
-        return (200, json!({ "next_batch": format!("s{until}"), "rooms": { "join": rooms } }));
+        return (
+            200,
+            json!({ "next_batch": format!("s{until}"), "rooms": { "join": rooms } }),
+        );
     }
     shared.change(|state| {
         state.calls.push(call.clone());
         let forbidden = parts.iter().any(|part| state.forbidden.contains(*part));
         if forbidden {
-            return (403, json!({ "errcode": "M_FORBIDDEN", "error": "not in the room" }));
+            return (
+                403,
+                json!({ "errcode": "M_FORBIDDEN", "error": "not in the room" }),
+            );
         }
         match (call.method.as_str(), &parts[3..]) {
             ("GET", ["account", "whoami"]) => (200, json!({ "user_id": MATRIX_BOT })),
@@ -385,7 +413,8 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
             }
             ("GET", ["rooms", room, "relations", event, ..]) => {
                 let found = state.events.iter().filter(|(at, one)| {
-                    at == room && one["content"]["m.relates_to"]["event_id"] == *event
+                    at == room
+                        && one["content"]["m.relates_to"]["event_id"] == *event
                         && one["type"] == "m.reaction"
                 });
                 let chunk: Vec<&Value> = found.map(|(_, one)| one).collect();
@@ -438,7 +467,8 @@ impl TelegramStandIn {
         let chat = self.state.lock().messages[&message]["chat"].clone();
         let from = json!({ "id": person, "is_bot": false });
         let message = json!({ "message_id": message, "chat": { "id": chat }, "date": 1 });
-        let query = json!({ "id": format!("q{person}"), "from": from, "message": message, "data": data });
+        let query =
+            json!({ "id": format!("q{person}"), "from": from, "message": message, "data": data });
         self.update("callback_query", query);
     }
 
@@ -450,7 +480,11 @@ impl TelegramStandIn {
 
     pub fn prompts(&self) -> Vec<(i64, Value)> {
         let state = self.state.lock();
-        state.messages.iter().map(|(id, one)| (*id, one.clone())).collect()
+        state
+            .messages
+            .iter()
+            .map(|(id, one)| (*id, one.clone()))
+            .collect()
     }
 
     /// The calls of one method.

@@ -29,7 +29,10 @@ fn reactions_of_others_are_read_with_and_without_the_variation_selector() {
         .into_iter()
         .map(|update| match update {
             ChatUpdate::Tapped { sender, place, tap } => {
-                assert_eq!((sender.as_str(), place.message.as_str()), ("@ada:x", "$prompt"));
+                assert_eq!(
+                    (sender.as_str(), place.message.as_str()),
+                    ("@ada:x", "$prompt")
+                );
                 tap
             }
             ChatUpdate::Typed { .. } => panic!("{update:?}"),

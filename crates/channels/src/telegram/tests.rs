@@ -28,9 +28,18 @@ fn nothing_else_is_read() {
         with("sender_chat", json!({ "id": 42 })),
         with("quote", json!({ "text": "x" })),
         with("edit_date", json!(5)),
-        with("entities", json!([{ "type": "code", "offset": 0, "length": 8 }])),
-        with("entities", json!([{ "type": "pre", "offset": 0, "length": 8 }])),
-        with("entities", json!([{ "type": "blockquote", "offset": 0, "length": 8 }])),
+        with(
+            "entities",
+            json!([{ "type": "code", "offset": 0, "length": 8 }]),
+        ),
+        with(
+            "entities",
+            json!([{ "type": "pre", "offset": 0, "length": 8 }]),
+        ),
+        with(
+            "entities",
+            json!([{ "type": "blockquote", "offset": 0, "length": 8 }]),
+        ),
         json!({ "update_id": 1, "edited_message": message(|_| {})["message"] }),
         json!({ "update_id": 1, "channel_post": message(|_| {})["message"] }),
         json!({ "update_id": 1, "inline_query": {} }),
@@ -62,11 +71,12 @@ fn the_text_is_literal_and_its_places_are_counted_in_units_of_utf_16() {
     };
     let (text, entities) = text(&message);
     let units: Vec<u16> = text.encode_utf16().collect();
-    for (entity, part) in entities
-        .as_array()
-        .unwrap()
-        .iter()
-        .zip([&message.title, &message.block, &message.note])
+    for (entity, part) in
+        entities
+            .as_array()
+            .unwrap()
+            .iter()
+            .zip([&message.title, &message.block, &message.note])
     {
         let offset = usize::try_from(entity["offset"].as_u64().unwrap()).unwrap();
         let length = usize::try_from(entity["length"].as_u64().unwrap()).unwrap();

@@ -165,7 +165,8 @@ fn by_webhook(
     }
     let host = &gateway.dispatcher.host;
     let config = host.config();
-    let config = config.map_err(|error| refused(StatusCode::SERVICE_UNAVAILABLE, error.code(), &error))?;
+    let config =
+        config.map_err(|error| refused(StatusCode::SERVICE_UNAVAILABLE, error.code(), &error))?;
     let service = gateway.channels.service();
     let secret = service.and_then(|service| webhook_secret(config.config(), service.desk()));
     let Some(secret) = secret else {
@@ -197,7 +198,11 @@ fn by_webhook(
     let (approval, row) = sent(gateway, kind, &answer.id)?;
     if approval.plan_digest != answer.digest {
         let message = "digest is not that of the plan that was sent";
-        return Err(refused(StatusCode::CONFLICT, "APPROVAL_REQUEST_MISMATCH", message));
+        return Err(refused(
+            StatusCode::CONFLICT,
+            "APPROVAL_REQUEST_MISMATCH",
+            message,
+        ));
     }
     let used = host.store().use_chat_id(
         &format!("hook:{}", call.id),
@@ -207,7 +212,11 @@ fn by_webhook(
         Ok(true) => {}
         Ok(false) => return Err(suspect("HOOK_REPLAYED", "this id was used before")),
         Err(error) => {
-            return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "UNAVAILABLE", error));
+            return Err(refused(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "UNAVAILABLE",
+                error,
+            ));
         }
     }
     let reason = answer.reason.as_deref();
@@ -228,7 +237,10 @@ fn by_ticket(gateway: &Gateway, ticket: &str) -> Result<StoredDecision, RefusedH
     }
     let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
     let store = gateway.dispatcher.host.store();
-    if !matches!(store.use_chat_id(&format!("ticket:{ticket}"), now), Ok(true)) {
+    if !matches!(
+        store.use_chat_id(&format!("ticket:{ticket}"), now),
+        Ok(true)
+    ) {
         let message = "this ticket was used before";
         return Err(refused(StatusCode::CONFLICT, "TICKET_USED", message));
     }
@@ -275,7 +287,11 @@ fn hand_over(
     });
     if approval.ended.is_none() && !is_offered {
         let message = format!("{} is not offered there", decision.as_str());
-        return Err(refused(StatusCode::CONFLICT, "APPROVAL_NOT_OFFERED", message));
+        return Err(refused(
+            StatusCode::CONFLICT,
+            "APPROVAL_NOT_OFFERED",
+            message,
+        ));
     }
     let decided = decide(
         gateway,

@@ -6,9 +6,7 @@ mod hooks;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 
-use interlock_approvals::{
-    ApprovalRefusal, DecisionBy, PendingApproval, StoredDecision,
-};
+use interlock_approvals::{ApprovalRefusal, DecisionBy, PendingApproval, StoredDecision};
 use interlock_channels::{ApprovalDesk, ChatDecision, ChatService, NtfyTickets};
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
@@ -54,7 +52,10 @@ impl ChannelHub {
 
 /// Sends, edits and listens until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
-    let desk = Arc::new(ChatDesk(Arc::downgrade(&gateway), Arc::clone(&gateway.dispatcher)));
+    let desk = Arc::new(ChatDesk(
+        Arc::downgrade(&gateway),
+        Arc::clone(&gateway.dispatcher),
+    ));
     let tickets = gateway.channels.tickets.clone();
     let service = Arc::new(ChatService::new(desk, tickets));
     let _ = gateway.channels.service.set(Arc::clone(&service));

@@ -41,8 +41,8 @@ pub(crate) use config::get as config_get;
 pub(crate) use node_pairing::list as node_pair_list;
 pub(crate) use nodes::{explain as node_explain, list as node_list};
 pub(crate) use pairing::device_list;
-pub(crate) use sessions::direct_session;
 pub(crate) use processes::{list as process_list, log as process_log, perform as process_perform};
+pub(crate) use sessions::direct_session;
 pub(crate) use system::{audit_head, audit_list, logs, status};
 
 /// Presence is published at most so often, however many clients come and go.
