@@ -332,6 +332,10 @@ fn a_real_homeserver_shows_and_decides_approvals() {
     synapse.say(&ada, &at, &format!("/approve {short_id} allow-always"));
     assert_eq!(chat.until_ended(&always).0, "allow-always");
 
+    // A gateway that was restarted counts the approvals of a chat anew: the next ones have messages of
+    // their own.
+    chat.restart();
+
     // Killed in the middle: the answer that came meanwhile counts, and nothing is sent twice.
     let (_, restarted) = chat.ask_marker("restarted");
     let event = synapse.prompt(&ada, &at, &chat.short_id(&restarted));

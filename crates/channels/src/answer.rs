@@ -53,8 +53,42 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) strangers: &'a Strangers,
 }
 
-/// Handles one update. The text is for the chat; none says nothing.
-pub(crate) fn handle(context: AnswerContext<'_>, update: &ChatUpdate) -> Option<String> {
+/// What became of an update.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Handled {
+    /// The text is for the chat; none says nothing.
+    Done(Option<String>),
+    /// An approver answers a message that the store does not know, while one is being sent: it may be that
+    /// one. The text is for the chat if it is not.
+    NotYet(Option<String>),
+}
+
+/// Handles one update.
+pub(crate) fn handle(context: AnswerContext<'_>, update: &ChatUpdate) -> Handled {
+    match handle_known(context, update) {
+        Ok(said) => Handled::Done(said),
+        Err(unknown) => {
+            let now = interlock_approvals::clock::now();
+            let approval = unknown.approval.as_deref();
+            match context.desk.store().has_chat_queued(approval, now) {
+                Ok(true) => Handled::NotYet(unknown.said),
+                _ => Handled::Done(unknown.said),
+            }
+        }
+    }
+}
+
+/// An answer to a message that the store does not know.
+struct UnknownMessage {
+    /// The approval that the answer names, if it names one.
+    approval: Option<String>,
+    said: Option<String>,
+}
+
+fn handle_known(
+    context: AnswerContext<'_>,
+    update: &ChatUpdate,
+) -> Result<Option<String>, UnknownMessage> {
     match update {
         ChatUpdate::Tapped { sender, place, tap } => tapped(context, sender, place, *tap),
         ChatUpdate::Typed {
@@ -63,7 +97,9 @@ pub(crate) fn handle(context: AnswerContext<'_>, update: &ChatUpdate) -> Option<
             text,
             replies_to,
         } => {
-            let command = parse(text)?;
+            let Some(command) = parse(text) else {
+                return Ok(None);
+            };
             typed(context, sender, place, replies_to.as_deref(), command)
         }
     }
@@ -74,20 +110,27 @@ fn tapped(
     sender: &str,
     place: &ChatPlace,
     tap: ChatTap,
-) -> Option<String> {
-    let rows = context
-        .desk
-        .store()
-        .chat_messages_at(&place.chat, &place.message);
-    let [row] = rows.ok()?.try_into().ok()?;
-    if row.is_group {
-        return None;
-    }
+) -> Result<Option<String>, UnknownMessage> {
+    let store = context.desk.store();
+    let rows = store.chat_messages_at(&place.chat, &place.message);
+    let rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
+    let row = match rows.as_slice() {
+        [] if is_approver(context, sender) => {
+            return Err(UnknownMessage {
+                approval: None,
+                said: None,
+            });
+        }
+        [row] if !row.is_group => row,
+        _ => return Ok(None),
+    };
     if let Err(refused) = check_sender(context, sender, Some(&row.approval_id)) {
-        return refused;
+        return Ok(refused);
     }
-    let approval = context.desk.approval(&row.approval_id).ok()?;
-    match tap {
+    let Ok(approval) = context.desk.approval(&row.approval_id) else {
+        return Ok(None);
+    };
+    Ok(match tap {
         // The decision stays: it is repeated in words, where what is stored can be read once more.
         ChatTap::AllowAlways if approval.ended.is_none() && row.offers_allow => Some(format!(
             "To store it for good, type: /approve {} allow-always",
@@ -96,7 +139,7 @@ fn tapped(
         ChatTap::AllowAlways => decide(
             context,
             sender,
-            &row,
+            row,
             &approval,
             ApprovalDecision::AllowAlways,
             None,
@@ -104,7 +147,7 @@ fn tapped(
         ChatTap::AllowOnce => decide(
             context,
             sender,
-            &row,
+            row,
             &approval,
             ApprovalDecision::AllowOnce,
             None,
@@ -112,12 +155,12 @@ fn tapped(
         ChatTap::Deny => decide(
             context,
             sender,
-            &row,
+            row,
             &approval,
             ApprovalDecision::Deny,
             None,
         ),
-    }
+    })
 }
 
 fn typed(
@@ -126,8 +169,8 @@ fn typed(
     place: &ChatPlace,
     replies_to: Option<&str>,
     command: TypedCommand,
-) -> Option<String> {
-    match command {
+) -> Result<Option<String>, UnknownMessage> {
+    Ok(match command {
         TypedCommand::Directive { session_key, text } => {
             directive(context, sender, place, replies_to, session_key, &text)
         }
@@ -140,18 +183,18 @@ fn typed(
             reason,
         } => {
             if let Err(refused) = check_sender(context, sender, None) {
-                return refused;
+                return Ok(refused);
             }
             // The same words for an approval that there is not and for one of another chat.
             let shown = ShownLine::new(&reference);
             let shown: String = shown.as_str().chars().take(40).collect();
-            let unknown = || Some(format!("{shown}: no such approval was sent to this chat"));
+            let unknown = Some(format!("{shown}: no such approval was sent to this chat"));
             let Ok(approval) = context.desk.approval(&reference) else {
-                return unknown();
+                return Ok(unknown);
             };
             // A prefix of an id is for programs; people have the whole short id.
             if reference != approval.short_id && reference != approval.id {
-                return unknown();
+                return Ok(unknown);
             }
             let store = context.desk.store();
             let rows = store.chat_message_in(&approval.id, &place.chat);
@@ -160,10 +203,15 @@ fn typed(
                     let reason = reason.as_deref();
                     decide(context, sender, &row, &approval, decision, reason)
                 }
-                None => unknown(),
+                None => {
+                    return Err(UnknownMessage {
+                        approval: Some(approval.id),
+                        said: unknown,
+                    });
+                }
             }
         }
-    }
+    })
 }
 
 /// `/exec` and `/elevated`. In reply to a prompt they are for its conversation.
@@ -216,15 +264,7 @@ fn check_sender(
     if context.setup.is_own(context.kind, sender) {
         return Err(None);
     }
-    let config = context.desk.config();
-    let config = config.as_ref().map(|file| file.config());
-    let is_approver = config.is_some_and(|config| {
-        takes_decisions(config, context.kind)
-            && approvers(config, context.kind)
-                .iter()
-                .any(|id| id == sender)
-    });
-    if is_approver {
+    if is_approver(context, sender) {
         return Ok(());
     }
     let who = named(context.kind, sender);
@@ -233,6 +273,17 @@ fn check_sender(
     }
     record_refusal(context, &who, approval, "is not an approver");
     Err(Some("You are not an approver.".to_owned()))
+}
+
+/// Whether a sender is an approver now, by the exact id, and none of Interlock's own accounts.
+fn is_approver(context: AnswerContext<'_>, sender: &str) -> bool {
+    let config = context.desk.config();
+    let config = config.as_ref().map(|file| file.config());
+    !context.setup.is_own(context.kind, sender)
+        && config.is_some_and(|config| {
+            let approvers = approvers(config, context.kind);
+            takes_decisions(config, context.kind) && approvers.iter().any(|id| id == sender)
+        })
 }
 
 fn decide(

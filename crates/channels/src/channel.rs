@@ -121,6 +121,17 @@ pub trait Channel: fmt::Debug + Send + Sync {
         key: &'a str,
     ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>>;
 
+    /// What belongs to a message and is sent behind it, once the message is marked. It may fail: the
+    /// message can be decided without it.
+    fn send_buttons<'a>(
+        &'a self,
+        _at: &'a MessageRef,
+        _message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
     /// Replaces a message that was sent, with its buttons.
     fn edit<'a>(
         &'a self,

@@ -272,24 +272,33 @@ impl Channel for MatrixAccountChannel {
             let event = self
                 .put_event(&room, "m.room.message", key, content)
                 .await?;
+            Ok(MessageRef {
+                chat: room,
+                message: event,
+            })
+        })
+    }
+
+    fn send_buttons<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
             for (number, (tap, seed)) in SEEDS.into_iter().enumerate() {
                 if !message.buttons.iter().any(|button| button.tap == tap) {
                     continue;
                 }
                 let relation = json!({ "m.relates_to": {
-                    "rel_type": "m.annotation", "event_id": event, "key": seed,
+                    "rel_type": "m.annotation", "event_id": at.message, "key": seed,
                 } });
                 let key = format!("{key}s{number}");
-                // The prompt can be decided without its seeds.
-                if let Err(failure) = self.put_event(&room, "m.reaction", &key, relation).await {
+                if let Err(failure) = self.put_event(&at.chat, "m.reaction", &key, relation).await {
                     tracing::debug!(%failure, "a prompt has no seeds");
                     break;
                 }
             }
-            Ok(MessageRef {
-                chat: room,
-                message: event,
-            })
         })
     }
 

@@ -153,7 +153,12 @@ impl ChatSender {
             Err(failure) => Err(failure),
         };
         self.memory.pause(&self.target.name, self.channel.pause());
-        self.note_sent(&work, sent, is_whole, false).await
+        let at = sent.as_ref().ok().cloned();
+        let went_on = self.note_sent(&work, sent, is_whole, false).await;
+        if let Some(at) = at {
+            self.channel.send_buttons(&at, &message, &key).await;
+        }
+        went_on
     }
 
     /// The account has a place in its stream before its first prompt, so that no answer to it is older.

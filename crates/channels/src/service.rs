@@ -2,15 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use interlock_config::Config;
 use interlock_store::ChatWork;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{AnswerContext, Strangers, handle};
-use crate::channel::{Channel, ChannelKind};
+use crate::answer::{AnswerContext, Handled, Strangers, handle};
+use crate::channel::{Channel, ChannelKind, ChatUpdate};
 use crate::desk::ApprovalDesk;
 use crate::matrix::MatrixAccountChannel;
 use crate::ntfy::{NtfyTickets, NtfyTopic};
@@ -29,6 +29,10 @@ const AT_ONCE: usize = 500;
 /// Between two tries to listen: doubling from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// How long an answer waits for the mark of the message that it may be for, and how often it is looked for.
+const MARK_WAIT: Duration = Duration::from_secs(30);
+const MARK_LOOK: Duration = Duration::from_millis(50);
 
 /// All channels of one gateway.
 #[derive(Debug)]
@@ -325,22 +329,10 @@ impl ChatService {
         self: &Arc<Self>,
         account: &AccountSetup,
         channel: &Arc<dyn Channel>,
-        update: crate::channel::ChatUpdate,
+        update: ChatUpdate,
     ) {
-        let (service, kind, handled) = (Arc::clone(self), account.kind, update.clone());
-        let said = blocking(move || {
-            let setup = service.setup();
-            let context = AnswerContext {
-                desk: service.desk.as_ref(),
-                setup: &setup,
-                kind,
-                strangers: &service.strangers,
-            };
-            handle(context, &handled)
-        });
-        let said = said.await.flatten();
-        let (crate::channel::ChatUpdate::Tapped { place, .. }
-        | crate::channel::ChatUpdate::Typed { place, .. }) = &update;
+        let said = self.handle(account.kind, &update).await;
+        let (ChatUpdate::Tapped { place, .. } | ChatUpdate::Typed { place, .. }) = &update;
         // A button waits for its answer, also for an empty one.
         let is_owed = place.interaction.is_some();
         if said.is_some() || is_owed {
@@ -350,5 +342,28 @@ impl ChatService {
             }
         }
         self.look_now();
+    }
+    /// Handles an update. The answer to a message that is being sent waits until it is marked.
+    async fn handle(self: &Arc<Self>, kind: ChannelKind, update: &ChatUpdate) -> Option<String> {
+        let until = Instant::now() + MARK_WAIT;
+        loop {
+            let (service, update) = (Arc::clone(self), update.clone());
+            let handled = blocking(move || {
+                let setup = service.setup();
+                let context = AnswerContext {
+                    desk: service.desk.as_ref(),
+                    setup: &setup,
+                    kind,
+                    strangers: &service.strangers,
+                };
+                handle(context, &update)
+            });
+            match handled.await? {
+                Handled::NotYet(_) if Instant::now() < until => {
+                    tokio::time::sleep(MARK_LOOK).await;
+                }
+                Handled::Done(said) | Handled::NotYet(said) => return said,
+            }
+        }
     }
 }

@@ -319,6 +319,24 @@ impl Store {
         })
     }
 
+    /// Whether a message is about to be sent, of one approval or of any: its platform may know it before
+    /// the store does.
+    pub fn has_chat_queued(
+        &self,
+        approval_id: Option<&str>,
+        now_ms: i64,
+    ) -> Result<bool, StoreError> {
+        self.read(|sql| {
+            sql.one(
+                "SELECT EXISTS (SELECT 1 FROM chat_message JOIN approval USING (number)
+                    WHERE state = 'queued' AND due_at_ms <= ?2 AND ending IS NULL
+                        AND (?1 IS NULL OR approval.id = ?1))",
+                params![approval_id, now_ms],
+                |row| row.get(0),
+            )
+        })
+    }
+
     /// Whether every target of an approval failed. One without targets has none that failed.
     pub fn has_chat_failed(&self, approval_id: &str) -> Result<bool, StoreError> {
         self.read(|sql| {
