@@ -2,7 +2,8 @@
 # `version`, `packages`, `javascript` and `openclaw`.
 #
 # Everything lies in one temporary directory, which is removed. Set INTEROP_DIR to keep the installed packages between
-# two runs. INTEROP_VERSIONS says which versions are tried, by default both. INTEROP_SHORT=1 leaves out what takes long.
+# two runs. INTEROP_VERSIONS says which versions are tried, by default both. INTEROP_SHORT=1 leaves out what takes long, and
+# other accounts than the one that runs the script.
 
 interlock=$(realpath "${1:-$here/../../target/debug/interlock}")
 work=$(mktemp -d /tmp/interlock-interop-XXXXXX)
@@ -65,7 +66,10 @@ await() { # NAME COMMAND…
 first() { grep -o "\"$1\": *\"[^\"]*\"" | head -1 | cut -d'"' -f4; }
 
 # The accounts that commands are tried under: the seed's defect depends on who owns the programs.
-accounts() { if [ "$(id -u)" = 0 ]; then echo root nobody; else id -un; fi; }
+accounts() { if [ "$(id -u)" = 0 ] && [ -z "$is_short" ]; then echo root nobody; else id -un; fi; }
+
+# A port that was free a moment ago.
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 # Sets `as`, the words in front of a command that an account runs.
 become() { # ACCOUNT

@@ -7,8 +7,8 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
-port=${INTEROP_PORT:-28790}
-proxy_port=$((port + 1))
+port=$(free_port)
+proxy_port=$(free_port)
 
 ours() { env -i HOME="$base/own" PATH=/usr/bin:/bin INTERLOCK_BASE=none "$interlock" --state-dir "$base/state" "$@"; }
 quietly() { "$@" >>"$work/config.log" 2>&1; }

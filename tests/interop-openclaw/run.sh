@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A node of this program with a gateway of another one, OpenClaw 2026.5.19 and 2026.9.6, whose own tool `exec` runs commands
-# on it. Needs npm and the network, so it is no part of the usual tests.
+# on it. Needs npm and the network, so it is no part of the usual tests; `.ci/run` runs a short form where npm is reachable.
 #
 #   cargo build && tests/interop-openclaw/run.sh [target/debug/interlock]
 set -euo pipefail
@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
 token=interop-token-$$
-port=${INTEROP_PORT:-28789}
+port=$(free_port)
 
 call() { "$javascript" "$here/call.mjs" "$port" "$token" "$1" "$2"; }
 invoke() { call node.invoke "{\"nodeId\":\"$device\",\"command\":\"$1\",\"params\":$2,\"idempotencyKey\":\"$RANDOM$RANDOM\"}" 2>&1 || true; }

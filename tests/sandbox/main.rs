@@ -6,7 +6,9 @@
 mod attacks;
 mod commands;
 mod kernel;
+mod leave;
 mod limits;
 mod routes;
+mod scopes;
 mod shown;
 mod site;

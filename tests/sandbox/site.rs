@@ -15,7 +15,7 @@ pub struct Site {
 
 impl Site {
     /// With these settings of `agents.defaults.sandbox`.
-    fn of(machine: Machine, settings: &str) -> Self {
+    pub fn started(machine: Machine, settings: &str) -> Self {
         let site = Self { machine };
         site.machine.start();
         site.configure(settings);
@@ -75,11 +75,11 @@ impl Site {
 
 /// Runs a test on a machine of this user and, where this is root, on one of an ordinary user.
 pub fn everywhere(settings: &str, test: impl Fn(&Site)) {
-    test(&Site::of(Machine::new(), settings));
+    test(&Site::started(Machine::new(), settings));
     if testkit::is_root()
         && let Some(machine) = Machine::of_ordinary_user()
     {
-        test(&Site::of(machine, settings));
+        test(&Site::started(machine, settings));
     }
 }
 

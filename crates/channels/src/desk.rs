@@ -32,9 +32,6 @@ pub trait ApprovalDesk: fmt::Debug + Send + Sync {
 
     fn decide(&self, decision: ChatDecision<'_>) -> Result<StoredDecision, ApprovalRefusal>;
 
-    /// Whether runs of this conversation may leave their sandbox.
-    fn is_elevated(&self, session_key: &str) -> bool;
-
     /// Carries out `/exec` or `/elevated` of a sender, if that sender may; the text is the answer.
     fn directive(&self, sender: &str, session_key: &str, text: &str) -> Result<String, String>;
 

@@ -47,8 +47,8 @@ fn rights(approval: &PendingApproval, taken: Option<&[String]>, is_elevated: boo
     let view = &approval.view;
     if approval.binding == "unbound" {
         rights.deny_only("it is unbound: open it to allow it");
-    } else if is_elevated {
-        rights.deny_only("its conversation is elevated: open it to allow it");
+    } else if view.elevated.leaves() {
+        rights.deny_only("it leaves its sandbox: open it to allow it");
     } else if view.masked_secrets > 0 {
         rights.deny_only("secrets are masked here: open it to allow it");
     } else if view.left_out_lines() > 0 || approval.command.left_out > 0 {
@@ -82,8 +82,7 @@ pub(crate) fn target_rights(
     if !takes {
         return none;
     }
-    let is_elevated = desk.is_elevated(&approval.session_key);
-    let mut rights = rights(approval, taken_decisions(config, kind), is_elevated);
+    let mut rights = rights(approval, taken_decisions(config, kind));
     match kind {
         ChannelKind::Ntfy => {
             let allows = config.channels.ntfy.allow == Some(true);

@@ -27,7 +27,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = guard::run() {
         return code;
     }
-    if let Some(code) = commands::sandbox::become_init() {
+    if let Some(code) = commands::sandbox::become_part() {
         return code;
     }
     quiet_describer();

@@ -13,7 +13,7 @@ use crate::output_sink::OutputSink;
 #[cfg(feature = "race-hook")]
 use crate::race_hook;
 use crate::run::Run;
-use crate::sandbox::RunSandbox;
+use crate::sandbox::{RunSandbox, ScopeNamespaces};
 use crate::settings::Settings;
 use crate::shield::RunShield;
 use crate::tree;
@@ -29,6 +29,7 @@ pub fn start(
         plan,
         checked,
         shield,
+        scope,
     }: OpenedPlan,
     authorization: &Authorization,
     key: &AuthorizationKey,
@@ -59,7 +60,7 @@ pub fn start(
         )));
     }
     let dedicated = tree::claim_process(shield.as_ref())?;
-    let confinement = match confine(plan, shield, dedicated) {
+    let confinement = match confine(plan, (shield, scope), dedicated) {
         Ok(confinement) => confinement,
         Err(error) => {
             if dedicated {
@@ -79,7 +80,7 @@ pub fn start(
 /// Makes the sandbox that the plan says. Without one that it says, nothing runs.
 fn confine(
     plan: &RunPlan,
-    shield: Option<Arc<RunShield>>,
+    (shield, scope): (Option<Arc<RunShield>>, Option<ScopeNamespaces>),
     dedicated: bool,
 ) -> Result<RunConfinement, StartError> {
     let is_marked = plan.shield == PlanShield::Sandbox;
@@ -101,7 +102,11 @@ fn confine(
         let why = "a sandboxed run needs a process of its own".to_owned();
         return Err(StartError::Sandbox(why));
     }
-    let sandbox = RunSandbox::make(plan, value)?;
+    let Some(scope) = scope else {
+        let why = "the process of the run has no namespaces of its scope".to_owned();
+        return Err(StartError::Sandbox(why));
+    };
+    let sandbox = RunSandbox::make(plan, value, &scope)?;
     tree::claim_sandbox(&sandbox);
     Ok(RunConfinement {
         shield: None,
@@ -117,6 +122,7 @@ pub struct OpenedPlan {
     /// Only a caller with an authorization for the plan learns the result.
     checked: Result<Checked, StartError>,
     shield: Option<Arc<RunShield>>,
+    scope: Option<ScopeNamespaces>,
 }
 
 impl OpenedPlan {
@@ -132,7 +138,15 @@ impl OpenedPlan {
             plan,
             checked,
             shield,
+            scope: None,
         }
+    }
+
+    /// A sandboxed run shares these with the other runs of its scope.
+    #[must_use]
+    pub fn in_scope(mut self, scope: Option<ScopeNamespaces>) -> Self {
+        self.scope = scope;
+        self
     }
 
     pub fn plan(&self) -> &RunPlan {

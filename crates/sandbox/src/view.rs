@@ -166,7 +166,7 @@ impl<'a> Builder<'a> {
             self.mounts.push(SandboxMount::Memory {
                 target: target.to_owned(),
                 mode,
-                reason: "private to the run".to_owned(),
+                reason: "private to the scope, and shared by its runs".to_owned(),
             });
         }
         if Path::new(PROCESSORS).is_dir() {

@@ -367,6 +367,18 @@ impl SupervisorClient {
         }
     }
 
+    /// Ends what keeps a sandbox scope in all supervisors. `false` where a run is in it.
+    pub fn end_scope(&self, scope: &str) -> bool {
+        let mut is_over = true;
+        for version in self.place.versions() {
+            let scope = scope.to_owned();
+            let hello = hello(&version, Purpose::EndScope { scope });
+            // One that does not answer is gone, with all that it kept.
+            is_over &= ask(&self.place, &version, &hello).unwrap_or(true);
+        }
+        is_over
+    }
+
     /// Connects to a running session.
     pub fn session(&self, name: &str) -> Result<SessionLink, ClientError> {
         let mut last = SupervisorRefusal::new(

@@ -13,11 +13,11 @@ use rustix::net::{
 use super::message::ShimReport;
 
 /// A report is short.
-const MAX_REPORT: usize = 1024;
+const MAX_REPORT: usize = 4096;
 
 /// So is a note.
 const MAX_NOTE: usize = 512;
-const MOST_DESCRIPTORS: usize = 4;
+const MOST_DESCRIPTORS: usize = 6;
 
 /// What the supervisor tells the process of a run.
 #[derive(Debug)]
@@ -36,10 +36,20 @@ pub(super) enum Note {
     Shield(Vec<OwnedFd>, i32),
     /// Why there are none.
     ShieldFailed(String),
+    /// What the runs of a scope share, in the order of
+    /// [`ScopeNamespaces::from_descriptors`](interlock_engine::sandbox::ScopeNamespaces).
+    Scope(Vec<OwnedFd>),
+    /// Why that is not to be had.
+    ScopeFailed(String),
+    /// The keeper of the run's scope is gone.
+    ScopeGone,
 }
 
 const SHIELD: u8 = b'n';
 const SHIELD_FAILED: u8 = b'f';
+const SCOPE: u8 = b'k';
+const SCOPE_FAILED: u8 = b'x';
+const SCOPE_GONE: u8 = b'g';
 const START: u8 = b's';
 const CONNECTION: u8 = b'c';
 const QUOTA: u8 = b'q';
@@ -64,6 +74,9 @@ pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
         Note::Drain => (DRAIN, 0, &[], ""),
         Note::Shield(namespaces, init) => (SHIELD, (*init).cast_unsigned().into(), namespaces, ""),
         Note::ShieldFailed(why) => (SHIELD_FAILED, 0, &[], why),
+        Note::Scope(namespaces) => (SCOPE, 0, namespaces, ""),
+        Note::ScopeFailed(why) => (SCOPE_FAILED, 0, &[], why),
+        Note::ScopeGone => (SCOPE_GONE, 0, &[], ""),
     };
     let mut message = vec![kind];
     message.extend(number.to_le_bytes());
@@ -120,6 +133,9 @@ pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
             return Ok(Some(Note::Shield(descriptors, init)));
         }
         (SHIELD_FAILED, 0) => return Ok(Some(Note::ShieldFailed(text()))),
+        (SCOPE, 3..) => return Ok(Some(Note::Scope(descriptors))),
+        (SCOPE_FAILED, 0) => return Ok(Some(Note::ScopeFailed(text()))),
+        (SCOPE_GONE, 0) => return Ok(Some(Note::ScopeGone)),
         _ => {}
     }
     match (kind, descriptors.pop()) {

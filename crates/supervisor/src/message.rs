@@ -1,5 +1,6 @@
 //! What clients, the supervisor and a run's own process say to each other.
 
+use interlock_engine::sandbox::KeeperOrder;
 use interlock_engine::{Authorization, Leftover, Leftovers, RunOutcome};
 use interlock_plan::PtySize;
 use interlock_transcript::screen::Picture;
@@ -46,6 +47,8 @@ pub(super) enum Purpose {
     Session { name: String },
     /// Answered with [`About`].
     About,
+    /// Ends what keeps a sandbox scope, unless a run is in it. Answered with whether nothing keeps it.
+    EndScope { scope: String },
     /// No further runs: it ends when its last session has. Answered with [`About`].
     Drain,
 }
@@ -323,6 +326,10 @@ pub(super) enum ShimReport {
     /// The process waits for the namespaces of this agent.
     Shield {
         agent: String,
+    },
+    /// The process waits for what the runs of this scope share.
+    Scope {
+        order: KeeperOrder,
     },
     /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
     /// be left alone. The transcript is kept under this name. The process waits for another order

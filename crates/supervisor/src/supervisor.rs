@@ -3,6 +3,7 @@
 
 mod admission;
 mod agents;
+mod keepers;
 mod stopped;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,6 +29,7 @@ use super::unsafe_process;
 use crate::cgroup::{self, Group, Hierarchies, RunLimits};
 use admission::{HELLO_TIME, NewConnection};
 use agents::Agents;
+use keepers::Keepers;
 
 /// Without any running session for so long, it ends. A shim that waits for the next run of its client
 /// counts as one for ten seconds, so that all are gone one minute after the last run.
@@ -93,6 +95,7 @@ struct Supervisor {
     /// Groups of shims that are gone, to be removed.
     groups: Vec<Group>,
     agents: Agents,
+    keepers: Keepers,
     /// When the last shim went.
     last_burial: Instant,
     /// When it was last looked whether a group is frozen.
@@ -151,6 +154,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         left_alone: Vec::new(),
         groups: Vec::new(),
         agents: Agents::default(),
+        keepers: Keepers::default(),
         last_burial: Instant::now(),
         last_look: Instant::now(),
         quota: u64::MAX,
@@ -220,6 +224,7 @@ impl Supervisor {
             }
             self.tidy_up();
             if self.is_done() {
+                self.keepers.end_all();
                 continue_parent();
                 // A client that connected before the socket was moved learns that the supervisor
                 // closes.
@@ -257,6 +262,7 @@ impl Supervisor {
             }
             CHILDREN => self.look_after_stopped(),
             token if self.shims.contains_key(&token) => self.hear(token),
+            token if self.is_keeper(token) => self.hear_keeper(token),
             token => self.read_hello(token),
         }
     }
@@ -271,6 +277,7 @@ impl Supervisor {
                 Ok(None) => return,
                 Ok(Some(ShimReport::Limits { limits })) => self.parent.limits = limits,
                 Ok(Some(ShimReport::Shield { agent })) => self.shield_shim(token, agent),
+                Ok(Some(ShimReport::Scope { order })) => self.join_scope(token, order),
                 Ok(Some(ShimReport::Begun { name })) => {
                     shim.name = Some(name.clone());
                     self.sessions.insert(name, token);
@@ -334,6 +341,7 @@ impl Supervisor {
         // It has closed its end, so that this is a matter of microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
         self.agents.shim_is_gone(token);
+        self.keepers.shim_is_gone(token);
         if let Some(name) = shim.name
             && !shim.over
         {
@@ -348,6 +356,7 @@ impl Supervisor {
         let mut kept = self.shim_pids();
         kept.extend(&self.left_alone);
         kept.extend(self.agents.inits());
+        kept.extend(self.keepers.pids());
         self.strays = tree::kill_children_except(&kept);
         self.strays |= self.agents.kill_strays();
     }
@@ -374,6 +383,7 @@ impl Supervisor {
             .retain(|group| group.remove(Duration::ZERO).is_err());
         self.look_after_frozen();
         self.agents.tidy_up();
+        self.keepers.tidy_up();
         let now = Instant::now();
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;
@@ -501,7 +511,8 @@ impl Supervisor {
             let (shortest, longest) = STRAY_PAUSES;
             pause = pause.min((self.last_burial.elapsed() / 4).clamp(shortest, longest));
         }
-        if let Some(due) = self.agents.next_due() {
+        let dues = [self.agents.next_due(), self.keepers.next_due()];
+        for due in dues.into_iter().flatten() {
             pause = pause.min(due);
         }
         if let Some(due) = self.kept.next_due() {

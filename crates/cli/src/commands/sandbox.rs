@@ -1,4 +1,4 @@
-//! `interlock sandbox`, and the hidden command that becomes the init of a sandbox.
+//! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
 
 mod explain;
 
@@ -6,9 +6,12 @@ use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
 
 use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArguments};
-use interlock_client::open;
+use interlock_client::{open, supervisor};
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_engine::sandbox::{INIT_COMMAND, become_sandbox_init};
+use interlock_engine::sandbox::{
+    INIT_COMMAND, KEEPER_COMMAND, become_sandbox_init, become_scope_keeper,
+};
+use interlock_host::LocalHost;
 use interlock_sandbox::{ScopeRecord, ScopeStore};
 use serde_json::json;
 
@@ -19,13 +22,17 @@ const DAY: Duration = Duration::from_hours(24);
 const IDLE_HOURS: u32 = 24;
 const MAX_AGE_DAYS: u32 = 7;
 
-/// The hidden command. `None` where something else was asked for. Only the process of a run calls it; it
-/// reads no config and no policy.
-pub fn become_init() -> Option<ExitCode> {
-    if std::env::args_os().nth(1)? != INIT_COMMAND {
+/// The hidden commands. `None` where something else was asked for. Only the process of a run and the
+/// supervisor call them; they read no config and no policy.
+pub fn become_part() -> Option<ExitCode> {
+    let command = std::env::args_os().nth(1)?;
+    let code = if command == INIT_COMMAND {
+        become_sandbox_init()
+    } else if command == KEEPER_COMMAND {
+        become_scope_keeper()
+    } else {
         return None;
-    }
-    let code = become_sandbox_init();
+    };
     Some(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
@@ -108,7 +115,7 @@ fn recreate(state: &StateArguments, arguments: &SandboxRecreateArguments) -> Com
     if arguments.all {
         ids.extend(unusable.into_iter().map(|scope| scope.id));
     }
-    remove(&store, &ids)
+    remove(&host, &store, &ids)
 }
 
 fn prune(state: &StateArguments) -> CommandOutcome {
@@ -124,12 +131,18 @@ fn prune(state: &StateArguments) -> CommandOutcome {
     let (scopes, _) = store.list();
     let due = scopes.iter().filter(|scope| store.is_due(scope, idle, age));
     let ids: Vec<String> = due.map(|scope| scope.id.clone()).collect();
-    remove(&store, &ids)
+    remove(&host, &store, &ids)
 }
 
-fn remove(store: &ScopeStore, ids: &[String]) -> CommandOutcome {
+fn remove(host: &LocalHost, store: &ScopeStore, ids: &[String]) -> CommandOutcome {
     let (mut removed, mut busy) = (0_usize, 0_usize);
+    let supervisor = supervisor(host)?;
     for id in ids {
+        // What its runs left in `/tmp` goes with it. A run that begins meanwhile keeps the directory.
+        if !supervisor.end_scope(id) {
+            busy += 1;
+            continue;
+        }
         let is_removed = store.remove(id).map_err(|error| {
             Failure::refused("SANDBOX_SCOPE", format!("{id} cannot be removed: {error}"))
         })?;

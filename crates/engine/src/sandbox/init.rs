@@ -1,9 +1,9 @@
-//! The init of a sandbox: process 1 of its PID namespace. It makes the namespaces, builds what the run
-//! sees, hands the namespaces to the process of the run, and then collects what ends. When it ends, the
-//! kernel ends everything inside.
+//! The init of a sandbox: process 1 of its PID namespace. It enters what the runs of its scope share, makes
+//! the namespaces that are the run's own, builds what the run sees, hands all of them to the process of the
+//! run, and then collects what ends. When it ends, the kernel ends everything inside.
 //!
 //! ```text
-//! shim ─┬─► maker        namespaces, id maps, opened sources; starts the init and is over
+//! shim ─┬─► maker        opened sources, the scope's namespaces, its own; starts the init and is over
 //!       ├─► init         process 1: the view, then waiting
 //!       ├─► entrant      enters the namespaces, starts the program, is over
 //!       └─► program      a child of the shim, inside the sandbox
@@ -21,16 +21,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountPropagationFlags;
 use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
 use rustix::thread::UnshareFlags;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::keeper::{KeeperOrder, ScopeNamespaces};
 use super::link;
-use super::mounts::{self, PreparedTrees};
-use super::unsafe_confine::{
-    self, exit, give_up_capabilities, separate, set_host_name, switch_loopback_on, watch_children,
-};
-
-/// What the machine is called inside.
-const HOST_NAME: &str = "sandbox";
+use super::mounts::{self, PreparedTrees, SharedTrees};
+use super::unsafe_confine::{self, exit, give_up_capabilities, separate, watch_children};
 
 /// Says that the sandbox is there. Any other message says why it is not.
 pub(super) const MADE: &[u8] = b"made";
@@ -49,7 +46,7 @@ pub(super) struct InitOrder {
 
 /// Which step failed, and why.
 #[derive(Debug)]
-pub(super) struct InitFailure(String);
+pub(super) struct InitFailure(pub(super) String);
 
 impl InitFailure {
     pub fn new(message: String) -> Self {
@@ -80,26 +77,38 @@ pub fn become_sandbox_init() -> i32 {
 }
 
 fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), InitFailure> {
-    let order = read_order(order)?;
+    let order: InitOrder = read_order(order)?;
     let plan = &order.sandbox;
     let user = plan.user;
+    let scope = ScopeNamespaces::receive(link).step(|| "receiving the scope".to_owned())?;
+    let shared = scope.take_memory(&KeeperOrder::of(plan));
+    let shared = shared.step(|| "taking the file systems of the scope".to_owned())?;
+    let is_root = rustix::process::geteuid().is_root();
     let is_other_user = user.host_uid != rustix::process::geteuid().as_raw();
+    if is_root {
+        rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
+    }
+    let enter = |scope: &ScopeNamespaces| -> Result<(), InitFailure> {
+        let entered = scope.enter_user();
+        entered.step(|| "entering the user namespace of the scope".to_owned())?;
+        if is_other_user {
+            become_user(user).step(|| "becoming the user of the scope".to_owned())?;
+        }
+        separate_mounts(NAMESPACES)?;
+        let entered = scope.enter_shared();
+        entered.step(|| "entering the namespaces of the scope".to_owned())
+    };
     let trees = if is_other_user {
         // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
         let trees = PreparedTrees::open(plan, &|owner| id_map(owner, user))?;
-        rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
-        enter_user_namespace(user)?;
-        separate_mounts(NAMESPACES)?;
+        enter(&scope)?;
         trees
     } else {
-        if rustix::process::geteuid().is_root() {
-            rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
-        }
-        enter_own_user_namespace(user)?;
-        separate_mounts(NAMESPACES)?;
+        enter(&scope)?;
         PreparedTrees::open(plan, &|_| Err(io::ErrorKind::PermissionDenied.into()))?
     };
+    drop(scope);
     // A process stays in the PID namespace that it was born in.
     match unsafe_confine::fork().step(|| "starting process 1".to_owned())? {
         Some(init) => {
@@ -107,7 +116,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
             link::send(link, number.as_bytes(), &[]).step(|| "naming process 1".to_owned())
         }
         None => {
-            let code = match live(link, &order, trees) {
+            let code = match live(link, &order, trees, shared) {
                 Ok(()) => 0,
                 Err(InitFailure(why)) => {
                     let _ = link::send(link, why.as_bytes(), &[]);
@@ -119,16 +128,13 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
     }
 }
 
-/// All but the user namespace, which owns these.
+/// What each run has of its own. The scope's user namespace owns these.
 const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
     .union(UnshareFlags::NEWPID)
-    .union(UnshareFlags::NEWNET)
-    .union(UnshareFlags::NEWIPC)
-    .union(UnshareFlags::NEWUTS)
     .union(UnshareFlags::NEWCGROUP);
 
-fn read_order(order: BorrowedFd<'_>) -> Result<InitOrder, InitFailure> {
-    let read = || -> io::Result<InitOrder> {
+pub(super) fn read_order<T: DeserializeOwned>(order: BorrowedFd<'_>) -> Result<T, InitFailure> {
+    let read = || -> io::Result<T> {
         let mut text = Vec::new();
         std::fs::File::from(order.try_clone_to_owned()?).read_to_end(&mut text)?;
         Ok(serde_json::from_slice(&text)?)
@@ -136,14 +142,14 @@ fn read_order(order: BorrowedFd<'_>) -> Result<InitOrder, InitFailure> {
     read().step(|| "reading the order".to_owned())
 }
 
-fn separate_mounts(flags: UnshareFlags) -> Result<(), InitFailure> {
+pub(super) fn separate_mounts(flags: UnshareFlags) -> Result<(), InitFailure> {
     separate(flags).step(|| "making namespaces".to_owned())?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", private).step(|| "separating mounts".to_owned())
 }
 
 /// A user namespace in which this user has its own number, and all others are unknown.
-fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
+pub(super) fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
     let enter = || -> io::Result<()> {
         separate(UnshareFlags::NEWUSER)?;
         // The files of a non-dumpable process belong to root.
@@ -165,20 +171,25 @@ fn enter_own_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
 
 /// A user namespace in which only the user of this sandbox is known, whom nothing on the host belongs
 /// to. The caller is root, and is that user afterwards.
-fn enter_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
+pub(super) fn enter_user_namespace(user: SandboxUser) -> Result<(), InitFailure> {
     let enter = || -> io::Result<()> {
         let uids = format!("{} {} 1", user.uid, user.host_uid);
         let gids = format!("{} {} 1", user.gid, user.host_gid);
         be_mapped(&uids, &gids)?;
-        let (gid, uid) = (
-            Some(rustix::process::Gid::from_raw(user.gid)),
-            Some(rustix::process::Uid::from_raw(user.uid)),
-        );
-        rustix::thread::set_thread_res_gid(gid, gid, gid)?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid)?;
-        Ok(())
+        become_user(user)
     };
     enter().step(|| "making a user namespace".to_owned())
+}
+
+/// In a user namespace of the scope, which the calling process came to from outside.
+fn become_user(user: SandboxUser) -> io::Result<()> {
+    let (gid, uid) = (
+        Some(rustix::process::Gid::from_raw(user.gid)),
+        Some(rustix::process::Uid::from_raw(user.uid)),
+    );
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)?;
+    Ok(())
 }
 
 /// Moves the calling process, which is root, into a new user namespace. Another process writes its maps:
@@ -262,19 +273,10 @@ fn live(
     link: BorrowedFd<'static>,
     order: &InitOrder,
     trees: PreparedTrees,
+    shared: SharedTrees,
 ) -> Result<(), InitFailure> {
     rustix::thread::set_name(c"interlock-init").step(|| "naming itself".to_owned())?;
-    set_host_name(HOST_NAME).step(|| "naming the machine".to_owned())?;
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        None,
-    );
-    socket
-        .map_err(io::Error::from)
-        .and_then(|socket| switch_loopback_on(socket.as_fd()))
-        .step(|| "switching the loopback on".to_owned())?;
-    mounts::build(&order.sandbox, trees)?;
+    mounts::build(&order.sandbox, trees, shared)?;
     let handed = namespaces(order).step(|| "opening the namespaces".to_owned())?;
     let none = Rlimit {
         current: Some(0),

@@ -1,11 +1,12 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! Read [`init`] (who makes it and in which order), `mounts` (what a run sees), `filter` (what a run may
-//! ask of the kernel). Here the sandbox is started, entered and ended.
+//! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
+//! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
 
 mod filter;
 mod init;
+mod keeper;
 mod link;
 mod mounts;
 mod unsafe_confine;
@@ -31,6 +32,9 @@ use filter::FilterInstruction;
 use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
 
 pub use init::become_sandbox_init;
+pub use keeper::{
+    KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
+};
 
 /// The argument by which the binary becomes the init of a sandbox.
 pub const INIT_COMMAND: &str = "sandbox-init";
@@ -72,25 +76,34 @@ struct SandboxNamespaces {
 }
 
 impl RunSandbox {
-    /// Makes the sandbox of a plan. Nothing of the plan runs by this. For a process whose children are
-    /// all the run's.
-    pub(crate) fn make(plan: &RunPlan, sandbox: &SandboxPlan) -> Result<Arc<Self>, StartError> {
+    /// Makes the sandbox of a plan, in what the keeper of its scope holds. Nothing of the plan runs by
+    /// this. For a process whose children are all the run's.
+    pub(crate) fn make(
+        plan: &RunPlan,
+        sandbox: &SandboxPlan,
+        scope: &ScopeNamespaces,
+    ) -> Result<Arc<Self>, StartError> {
         if plan.account.is_some() {
             return Err(StartError::Sandbox(
                 "tools.exec.runAs and a sandbox exclude each other in this version".to_owned(),
             ));
         }
-        let made = Self::start(sandbox, plan.pty.is_some());
+        let made = Self::start(sandbox, plan.pty.is_some(), scope);
         made.map(Arc::new).map_err(StartError::Sandbox)
     }
 
-    fn start(sandbox: &SandboxPlan, has_terminal: bool) -> Result<Self, String> {
+    fn start(
+        sandbox: &SandboxPlan,
+        has_terminal: bool,
+        shared: &ScopeNamespaces,
+    ) -> Result<Self, String> {
         let filter = filter::program(sandbox.unix_sockets)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
+        shared.send(&link).map_err(words)?;
         let maker = start_maker(sandbox, has_terminal, of_maker)
             .map_err(|error| format!("starting its first process: {error}"))?;
         let received = receive(&link);
@@ -243,13 +256,18 @@ fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::
         sandbox: sandbox.clone(),
         has_terminal,
     };
-    let order = order_file(&order)?;
+    start_self(INIT_COMMAND, order_file(&order)?, link)
+}
+
+/// Executes this binary anew: with this hidden command, the link as standard input, the order as standard
+/// output, and no environment.
+fn start_self(command: &str, order: OwnedFd, link: OwnedFd) -> io::Result<Pid> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
     let root = rustix::fs::open("/", path | OFlags::DIRECTORY, Mode::empty())?;
     let launch = Launch {
         program: ChildProgram::Descriptor(Arc::new(above_standard(program)?)),
-        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(INIT_COMMAND)?]),
+        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(command)?]),
         envp: Rc::new(CStrings::new(Vec::new())),
         cwd: Arc::new(above_standard(root)?),
         view: None,
@@ -274,7 +292,7 @@ fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::
 }
 
 /// The order, as a file in memory that is read from its start.
-fn order_file(order: &init::InitOrder) -> io::Result<OwnedFd> {
+fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create("interlock-sandbox", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(file);
     file.write_all(&serde_json::to_vec(order)?)?;
@@ -290,5 +308,14 @@ pub fn filter_reasons() -> Vec<&'static str> {
 /// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
 /// says which step failed, and why. For a process that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
-    RunSandbox::start(sandbox, false).map(drop)
+    let keeper = StartedKeeper::start(&KeeperOrder::of(sandbox))
+        .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
+    let made = keeper
+        .receive()
+        .and_then(|scope| RunSandbox::start(sandbox, false, &scope).map(drop));
+    let StartedKeeper { pid, link } = keeper;
+    // It ends by this.
+    drop(link);
+    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+    made
 }

@@ -1,6 +1,8 @@
 //! What a sandboxed run sees: built from descriptors that were opened once and compared with the plan.
 //! No path of the host is resolved twice, and no mount point is ever made on the host.
 
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path};
@@ -25,6 +27,12 @@ const STAGE: &str = "/usr";
 /// An empty file that covers files. It lies in the new root only until that is complete.
 const EMPTY: &str = ".interlock-empty";
 
+/// Where programs share memory by name. The scope's own.
+pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The root of a keeper holds a few directories.
+const KEEPER_ROOT_BYTES: u64 = 64 << 10;
+
 /// Devices that every program may use.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
@@ -48,6 +56,9 @@ const COVERED_BELOW_PROC: [&str; 10] = [
 /// The mounts of the host that the plan names, detached and with their attributes, in the order of the
 /// plan.
 pub(super) struct PreparedTrees(Vec<Option<OwnedFd>>);
+
+/// The file systems in memory that the keeper of the scope holds, detached, by where a run sees them.
+pub(super) type SharedTrees = BTreeMap<String, OwnedFd>;
 
 /// Makes the user namespace whose map a mount takes: files of this owner become those of the run.
 pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
@@ -102,29 +113,82 @@ impl PreparedTrees {
 
 /// Builds the new root, makes it the root of the calling process, which is process 1 of its namespace,
 /// and detaches everything else.
-pub(super) fn build(plan: &SandboxPlan, trees: PreparedTrees) -> Result<(), InitFailure> {
-    let bytes = plan.limits.tmp_bytes;
-    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let place =
-        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| format!("opening {STAGE}"))?;
-    memory(0o755, bytes)
-        .and_then(|root| attach(&root, &place))
-        .step(|| "making the root".to_owned())?;
-    let root =
-        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| "opening the root".to_owned())?;
+pub(super) fn build(
+    plan: &SandboxPlan,
+    trees: PreparedTrees,
+    shared: SharedTrees,
+) -> Result<(), InitFailure> {
+    let root = new_root(plan.limits.tmp_bytes)?;
     let new_file = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     drop(
         rustix::fs::openat(&root, EMPTY, new_file, Mode::from_raw_mode(0o444))
             .step(|| "making the cover of files".to_owned())?,
     );
-    let stage = Stage { root, bytes };
+    let stage = Stage {
+        root,
+        shared: RefCell::new(shared),
+        ways: RefCell::default(),
+    };
     for (mount, tree) in plan.mounts.iter().zip(trees.0) {
         let failed = || format!("showing {}", mount.target());
         stage.put(mount, tree).step(failed)?;
     }
     rustix::fs::unlinkat(&stage.root, EMPTY, AtFlags::empty())
         .step(|| "removing the cover of files".to_owned())?;
-    rustix::process::fchdir(&stage.root).step(|| "entering the root".to_owned())?;
+    enter_root(&stage.root)
+}
+
+/// Where the file systems of a scope lie in the root of its keeper, by their number.
+fn kept_path(number: usize) -> String {
+    format!("/{number}")
+}
+
+/// In the keeper of a scope: an empty root that holds the file systems of the scope and nothing else.
+pub(super) fn build_kept(modes: &[u32], bytes: u64) -> Result<(), InitFailure> {
+    let root = new_root(KEEPER_ROOT_BYTES)?;
+    for (number, mode) in modes.iter().enumerate() {
+        let path = kept_path(number);
+        let name = path.trim_start_matches('/');
+        let make = || -> io::Result<()> {
+            rustix::fs::mkdirat(&root, name, Mode::from_raw_mode(0o700))?;
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let place = rustix::fs::openat(&root, name, flags, Mode::empty())?;
+            attach(&memory(*mode, bytes)?, &place)
+        };
+        make().step(|| "making a file system of the scope".to_owned())?;
+    }
+    enter_root(&root)
+}
+
+/// In a child that has entered the mounts of a keeper: one of its file systems, to be attached elsewhere.
+pub(super) fn take_kept(number: usize) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::open(kept_path(number), flags, Mode::empty())?;
+    let tree = clone_tree(&place)?;
+    set_attributes(
+        tree.as_fd(),
+        MountReach::TopOnly,
+        attributes(MountAccess::Rw),
+        None,
+    )?;
+    Ok(tree)
+}
+
+/// A file system in memory over [`STAGE`], to become the root.
+fn new_root(bytes: u64) -> Result<OwnedFd, InitFailure> {
+    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let place =
+        rustix::fs::open(STAGE, directory, Mode::empty()).step(|| format!("opening {STAGE}"))?;
+    memory(0o755, bytes)
+        .and_then(|root| attach(&root, &place))
+        .step(|| "making the root".to_owned())?;
+    rustix::fs::open(STAGE, directory, Mode::empty()).step(|| "opening the root".to_owned())
+}
+
+/// Makes it the root of the calling process, read-only, and detaches everything else.
+fn enter_root(root: &OwnedFd) -> Result<(), InitFailure> {
+    let directory = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::process::fchdir(root).step(|| "entering the root".to_owned())?;
     // The old root lies over the new one for a moment, and is then detached.
     rustix::process::pivot_root(".", ".").step(|| "changing the root".to_owned())?;
     rustix::mount::unmount(".", UnmountFlags::DETACH)
@@ -141,7 +205,9 @@ pub(super) fn build(plan: &SandboxPlan, trees: PreparedTrees) -> Result<(), Init
 /// The root that is being built.
 struct Stage {
     root: OwnedFd,
-    bytes: u64,
+    shared: RefCell<SharedTrees>,
+    /// Where those are shown that were put, and the directories below that lead to other mounts.
+    ways: RefCell<BTreeSet<String>>,
 }
 
 /// What has to be at a place before something is mounted there.
@@ -162,6 +228,7 @@ impl Stage {
                     FileType::Directory => MountPoint::Directory,
                     _ => MountPoint::File,
                 };
+                self.hold_way(target)?;
                 attach(&tree, &self.find(target, point)?)
             }
             SandboxMount::Copy {
@@ -177,6 +244,7 @@ impl Stage {
                 };
                 let tree = clone_tree(&from)?;
                 set_attributes(tree.as_fd(), MountReach::Whole, attributes(*access), None)?;
+                self.hold_way(target)?;
                 attach(&tree, &self.find(target, point)?)
             }
             SandboxMount::Hold { target, access, .. } => {
@@ -188,10 +256,7 @@ impl Stage {
                 }
             }
             SandboxMount::Cover { target, .. } => self.cover(target),
-            SandboxMount::Memory { target, mode, .. } => {
-                let place = self.find(target, MountPoint::Directory)?;
-                attach(&memory(*mode, self.bytes)?, &place)
-            }
+            SandboxMount::Memory { target, .. } => self.put_shared(target),
             SandboxMount::Link { target, to } => {
                 let (parent, name) = self.parent_of(target)?;
                 Ok(rustix::fs::symlinkat(to, &parent, name)?)
@@ -199,6 +264,49 @@ impl Stage {
             SandboxMount::Processes => self.processes(),
             SandboxMount::Devices => self.devices(),
         }
+    }
+
+    /// What the runs of the scope share at this path.
+    fn put_shared(&self, target: &str) -> io::Result<()> {
+        let tree = self.shared.borrow_mut().remove(target);
+        let tree = tree.ok_or(io::ErrorKind::NotFound)?;
+        attach(&tree, &self.find(target, MountPoint::Directory)?)?;
+        self.ways.borrow_mut().insert(target.to_owned());
+        Ok(())
+    }
+
+    /// Every directory of a shared file system that leads to a mount becomes a mount too. Otherwise
+    /// another run of the scope could rename it while this one is set up, and what is to be covered or
+    /// held below would not be found there. All runs of a scope have the same ways, and no run can rename
+    /// a directory that is a mount in its own view.
+    fn hold_way(&self, target: &str) -> io::Result<()> {
+        let ends = target.match_indices('/').skip(1).map(|(end, _)| end);
+        for way in ends.filter_map(|end| target.get(..end)) {
+            let parent = way.rsplit_once('/').map_or("", |(parent, _)| parent);
+            let is_way = {
+                let ways = self.ways.borrow();
+                ways.contains(parent) && !ways.contains(way)
+            };
+            if is_way && !self.is_other_mount(way)? {
+                hold(&self.find(way, MountPoint::Directory)?, MountAccess::Rw)?;
+                self.ways.borrow_mut().insert(way.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something else is mounted at a path already.
+    fn is_other_mount(&self, path: &str) -> io::Result<bool> {
+        let Some((parent, _)) = path.rsplit_once('/') else {
+            return Ok(false);
+        };
+        let (parent, place) = match self.find(path, MountPoint::Existing) {
+            Ok(place) => (self.find(parent, MountPoint::Existing)?, place),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let (parent, place) = (rustix::fs::fstat(&parent)?, rustix::fs::fstat(&place)?);
+        Ok(parent.st_dev != place.st_dev)
     }
 
     /// The place of a path in the new root. No link is followed on the way: what is inside may have been
@@ -329,8 +437,7 @@ impl Stage {
         let options = c"newinstance,ptmxmode=0666,mode=0620";
         let terminals = MountFlags::NOSUID | MountFlags::NOEXEC;
         rustix::mount::mount("devpts", staged("/dev/pts"), "devpts", terminals, options)?;
-        let shared = self.find("/dev/shm", MountPoint::Directory)?;
-        attach(&memory(0o1777, self.bytes)?, &shared)?;
+        self.put_shared(SHARED_MEMORY)?;
         for (name, to) in [
             ("ptmx", "pts/ptmx"),
             ("fd", "/proc/self/fd"),

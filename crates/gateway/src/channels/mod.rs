@@ -10,7 +10,6 @@ use interlock_approvals::{ApprovalRefusal, DecisionBy, PendingApproval, StoredDe
 use interlock_channels::{ApprovalDesk, ChatDecision, ChatService, NtfyTickets};
 use interlock_command::display::Secrets;
 use interlock_config::ConfigFile;
-use interlock_host::Elevation;
 use interlock_store::{Delivery, DeliveryState, Store};
 use interlock_wire::Secret;
 use tokio::sync::broadcast::error::RecvError;
@@ -95,14 +94,6 @@ impl ApprovalDesk for ChatDesk {
             return Err(ApprovalRefusal::FromRun("the gateway stops".to_owned()));
         };
         decide(&gateway, decision)
-    }
-
-    fn is_elevated(&self, session_key: &str) -> bool {
-        let session = self.1.host.session(session_key);
-        // A conversation that cannot be read may be elevated.
-        session.map_or(true, |values| {
-            matches!(values.elevated, Some(Elevation::On | Elevation::Full))
-        })
     }
 
     fn directive(&self, sender: &str, session_key: &str, text: &str) -> Result<String, String> {

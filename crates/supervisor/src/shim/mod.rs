@@ -14,6 +14,7 @@ mod conversation;
 mod inherited;
 mod live;
 mod runs;
+mod scoping;
 mod shielding;
 
 use std::io;
@@ -269,7 +270,8 @@ fn carry_out(
     let plan = runs::read_plan(birth, connection)?;
     served.bind_to(&plan.agent_id)?;
     let shield = AgentShield::of(&mut served.shield, birth, &plan)?;
-    let opened = OpenedPlan::open_in(plan, shield);
+    let scope = scoping::join_scope(birth, &plan)?;
+    let opened = OpenedPlan::open_in(plan, shield).in_scope(scope);
     let plan = opened.plan().clone();
     let Go {
         authorization,
@@ -514,9 +516,20 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
             live.drain();
             true
         }
+        // Others that join the scope from now on would share nothing with this run.
+        Ok(Some(Note::ScopeGone)) => {
+            live.run().request_end(Signal::KILL);
+            true
+        }
         // A second order is not for this process; its sender sees the connection close. Nor does a
         // run that is started need another shield.
-        Ok(Some(Note::Start(_) | Note::Shield(..) | Note::ShieldFailed(_))) => true,
+        Ok(Some(
+            Note::Start(_)
+            | Note::Shield(..)
+            | Note::ShieldFailed(_)
+            | Note::Scope(_)
+            | Note::ScopeFailed(_),
+        )) => true,
         Ok(None) | Err(_) => false,
     }
 }

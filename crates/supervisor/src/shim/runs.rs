@@ -107,7 +107,14 @@ fn take_note(birth: &Birth) -> IdleMessage {
             let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
             IdleMessage::Nothing
         }
-        Ok(Some(Note::Quota(_) | Note::Shield(..) | Note::ShieldFailed(_))) => IdleMessage::Nothing,
+        Ok(Some(
+            Note::Quota(_)
+            | Note::Shield(..)
+            | Note::ShieldFailed(_)
+            | Note::Scope(_)
+            | Note::ScopeFailed(_)
+            | Note::ScopeGone,
+        )) => IdleMessage::Nothing,
         Ok(Some(Note::Drain) | None) | Err(_) => IdleMessage::End,
     }
 }

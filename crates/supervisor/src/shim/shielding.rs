@@ -58,7 +58,13 @@ fn ask(birth: &Birth, agent: &str) -> Result<RunShield, SupervisorRefusal> {
                     SupervisorRefusal::new("SESSION_NOT_RUNNING", "the session has just ended");
                 let _ = frame::send(&UnixStream::from(connection), &Err::<(), _>(gone));
             }
-            Ok(Some(Note::Quota(_) | Note::Start(_))) => {}
+            Ok(Some(
+                Note::Quota(_)
+                | Note::Start(_)
+                | Note::Scope(_)
+                | Note::ScopeFailed(_)
+                | Note::ScopeGone,
+            )) => {}
             Ok(Some(Note::Drain) | None) | Err(_) => {
                 let message = "this supervisor takes no further runs";
                 return Err(SupervisorRefusal::new("DRAINING", message));

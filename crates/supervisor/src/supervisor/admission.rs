@@ -131,6 +131,10 @@ impl Supervisor {
                 }
             },
             Purpose::About => self.tell(&connection),
+            Purpose::EndScope { scope } => {
+                let is_over = self.keepers.end_scope(&scope);
+                reply(&connection, &Ok::<_, SupervisorRefusal>(is_over));
+            }
             Purpose::Drain => {
                 self.drain();
                 self.tell(&connection);

@@ -1,0 +1,283 @@
+//! The keeper of a scope: a process that does nothing but hold what the runs of a scope share. These are
+//! the user, network, IPC and UTS namespaces, and the file systems in memory at `/tmp` and the like.
+//!
+//! ```text
+//! supervisor ─┬─► keeper      namespaces and file systems of the scope, then waiting
+//!             ├─► shim ──► run of the scope: own processes, own view, the keeper's network and /tmp
+//!             └─► shim ──► another run of the scope
+//! ```
+//!
+//! It is this binary, executed anew. It sees an empty root, has no capability, is filtered like a run, and
+//! cannot be traced. It ends when the process that started it closes the link.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use interlock_plan::{SandboxMount, SandboxPlan, SandboxUser, UnixSockets};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
+use rustix::thread::UnshareFlags;
+use serde::{Deserialize, Serialize};
+
+use super::init::{
+    self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, separate_mounts,
+};
+use super::unsafe_confine::{
+    self, SeparatedPart, enter, exit, give_up_capabilities, install_filter, set_host_name,
+    switch_loopback_on,
+};
+use super::{filter, link, mounts};
+
+/// The argument by which the binary becomes the keeper of a scope.
+pub const KEEPER_COMMAND: &str = "sandbox-keeper";
+
+/// How long a keeper may take to be made.
+pub const KEEPER_PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the machine is called inside.
+const HOST_NAME: &str = "sandbox";
+
+/// In front of the namespaces that the process of a run hands to the maker of its sandbox.
+const SCOPE: &[u8] = b"scope";
+
+/// What a keeper is made of. Two runs with equal orders share one keeper.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeeperOrder {
+    /// The name of the scope's directory.
+    pub scope_id: String,
+    user: SandboxUser,
+    tmp_bytes: u64,
+    /// The file systems in memory: where a run sees each, and its mode.
+    memory: BTreeMap<String, u32>,
+}
+
+impl KeeperOrder {
+    /// The keeper that a run of this plan needs.
+    pub fn of(sandbox: &SandboxPlan) -> Self {
+        let mut memory = BTreeMap::new();
+        for mount in &sandbox.mounts {
+            match mount {
+                SandboxMount::Memory { target, mode, .. } => {
+                    memory.insert(target.clone(), *mode);
+                }
+                SandboxMount::Devices => {
+                    memory.insert(mounts::SHARED_MEMORY.to_owned(), 0o1777);
+                }
+                _ => {}
+            }
+        }
+        Self {
+            scope_id: sandbox.scope_id.clone(),
+            user: sandbox.user,
+            tmp_bytes: sandbox.limits.tmp_bytes,
+            memory,
+        }
+    }
+}
+
+/// What a keeper holds, as descriptors. They stay usable for as long as they are open, so a run that has
+/// begun does not depend on them being held elsewhere.
+#[derive(Debug)]
+pub struct ScopeNamespaces {
+    user: OwnedFd,
+    mounts: OwnedFd,
+    network: OwnedFd,
+    communication: OwnedFd,
+    host_name: OwnedFd,
+}
+
+impl ScopeNamespaces {
+    /// As many descriptors as it consists of.
+    pub const COUNT: usize = 5;
+
+    /// In the order of [`ScopeNamespaces::descriptors`].
+    pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let all: [OwnedFd; Self::COUNT] = descriptors
+            .try_into()
+            .map_err(|_| io::Error::other("a namespace of the scope is missing"))?;
+        let [user, mounts, network, communication, host_name] = all;
+        Ok(Self {
+            user,
+            mounts,
+            network,
+            communication,
+            host_name,
+        })
+    }
+
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; Self::COUNT] {
+        [
+            self.user.as_fd(),
+            self.mounts.as_fd(),
+            self.network.as_fd(),
+            self.communication.as_fd(),
+            self.host_name.as_fd(),
+        ]
+    }
+
+    /// The process of a run hands them to the maker of its sandbox.
+    pub(super) fn send(&self, link: &OwnedFd) -> io::Result<()> {
+        link::send(link, SCOPE, &self.descriptors())
+    }
+
+    pub(super) fn receive(link: BorrowedFd<'_>) -> io::Result<Self> {
+        let (word, descriptors) = link::receive(link, KEEPER_PATIENCE)?;
+        if word != SCOPE {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Self::from_descriptors(descriptors)
+    }
+
+    /// Moves the calling process, which has one thread, into the scope's user namespace.
+    pub(super) fn enter_user(&self) -> io::Result<()> {
+        enter(self.user.as_fd(), SeparatedPart::User)
+    }
+
+    /// Moves the calling process, which is in the user namespace, into the rest that runs share.
+    pub(super) fn enter_shared(&self) -> io::Result<()> {
+        enter(self.network.as_fd(), SeparatedPart::Network)?;
+        enter(self.communication.as_fd(), SeparatedPart::Communication)?;
+        enter(self.host_name.as_fd(), SeparatedPart::HostName)
+    }
+
+    /// The file systems in memory, each as a mount that can be attached once. A child takes them: no
+    /// process of an ordinary user comes back from another mount namespace.
+    pub(super) fn take_memory(&self, order: &KeeperOrder) -> io::Result<BTreeMap<String, OwnedFd>> {
+        let (own, of_child) = link::pair()?;
+        match unsafe_confine::fork()? {
+            None => {
+                drop(own);
+                let take = || -> io::Result<Vec<OwnedFd>> {
+                    self.enter_user()?;
+                    enter(self.mounts.as_fd(), SeparatedPart::Mounts)?;
+                    let taken = (0..order.memory.len()).map(mounts::take_kept);
+                    taken.collect()
+                };
+                let sent = take().and_then(|trees| {
+                    let trees: Vec<BorrowedFd<'_>> = trees.iter().map(|one| one.as_fd()).collect();
+                    link::send(&of_child, init::MADE, &trees)
+                });
+                exit(i32::from(sent.is_err()))
+            }
+            Some(child) => {
+                drop(of_child);
+                let received = link::receive(&own, KEEPER_PATIENCE);
+                let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
+                let (_, trees) = received?;
+                if trees.len() != order.memory.len() {
+                    return Err(io::Error::other("a file system of the scope is missing"));
+                }
+                Ok(order.memory.keys().cloned().zip(trees).collect())
+            }
+        }
+    }
+}
+
+/// A keeper that was started and has to say that it is there.
+#[derive(Debug)]
+pub struct StartedKeeper {
+    pub pid: Pid,
+    /// Readable when the keeper has something to say or is gone. The keeper ends when this is closed.
+    pub link: OwnedFd,
+}
+
+impl StartedKeeper {
+    /// Executes this binary anew. For a process with one thread, or one that no thread of its own forks.
+    pub fn start(order: &KeeperOrder) -> io::Result<Self> {
+        let (link, of_keeper) = link::pair()?;
+        let pid = super::start_self(KEEPER_COMMAND, super::order_file(order)?, of_keeper)?;
+        Ok(Self { pid, link })
+    }
+
+    /// What it holds, once it is there. The error says which step failed.
+    pub fn receive(&self) -> Result<ScopeNamespaces, String> {
+        let (text, descriptors) = link::receive(&self.link, KEEPER_PATIENCE)
+            .map_err(|error| format!("the keeper of its scope said nothing: {error}"))?;
+        if text != init::MADE {
+            return Err(String::from_utf8_lossy(&text).into_owned());
+        }
+        ScopeNamespaces::from_descriptors(descriptors).map_err(|error| error.to_string())
+    }
+}
+
+/// The whole life of the process. Its standard input is the link to the process that started it, and its
+/// standard output the order, as a file in memory. Only [`StartedKeeper::start`] starts it.
+pub fn become_scope_keeper() -> i32 {
+    let link = rustix::stdio::stdin();
+    let Err(InitFailure(why)) = keep(link) else {
+        return 0;
+    };
+    let _ = link::send(link, why.as_bytes(), &[]);
+    1
+}
+
+fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
+    let order: KeeperOrder = init::read_order(rustix::stdio::stdout())?;
+    rustix::thread::set_name(c"interlock-keep").step(|| "naming itself".to_owned())?;
+    let own = rustix::process::geteuid();
+    if own.is_root() {
+        rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
+    }
+    if order.user.host_uid == own.as_raw() {
+        enter_own_user_namespace(order.user)?;
+    } else {
+        enter_user_namespace(order.user)?;
+    }
+    separate_mounts(
+        UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS,
+    )?;
+    set_host_name(HOST_NAME).step(|| "naming the machine".to_owned())?;
+    switch_on_loopback().step(|| "switching the loopback on".to_owned())?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    let null = null.step(|| "opening /dev/null".to_owned())?;
+    let handed = open_namespaces().step(|| "opening the namespaces".to_owned())?;
+    let modes: Vec<u32> = order.memory.values().copied().collect();
+    mounts::build_kept(&modes, order.tmp_bytes)?;
+    rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;
+    rustix::stdio::dup2_stderr(&null).step(|| "closing the order".to_owned())?;
+    drop(null);
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    rustix::process::setrlimit(Resource::Core, none).step(|| "forbidding core files".to_owned())?;
+    give_up_capabilities().step(|| "giving up capabilities".to_owned())?;
+    let closed = DumpableBehavior::NotDumpable;
+    rustix::process::set_dumpable_behavior(closed).step(|| "closing itself".to_owned())?;
+    let filter = filter::program(UnixSockets::None)
+        .ok_or(io::ErrorKind::Unsupported)
+        .step(|| "the table of system calls".to_owned())?;
+    install_filter(&filter).step(|| "filtering its system calls".to_owned())?;
+    let borrowed: Vec<BorrowedFd<'_>> = handed.iter().map(|one| one.as_fd()).collect();
+    link::send(link, init::MADE, &borrowed).step(|| "handing over the namespaces".to_owned())?;
+    drop(handed);
+    // Nothing is ever said to it: the only event is that the other end is gone.
+    loop {
+        let mut polled = [PollFd::from_borrowed_fd(link, PollFlags::IN)];
+        let _ = rustix::event::poll(&mut polled, None);
+        if !polled[0].revents().is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+fn switch_on_loopback() -> io::Result<()> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    switch_loopback_on(socket.as_fd())
+}
+
+/// In the order of [`ScopeNamespaces::descriptors`].
+fn open_namespaces() -> io::Result<Vec<OwnedFd>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let open = |kind| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());
+    let kinds = ["user", "mnt", "net", "ipc", "uts"];
+    Ok(kinds.into_iter().map(open).collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,215 @@
+//! The keepers of sandbox scopes: started when a shim first asks, shared by the runs of their scope, and
+//! let go when no run has been in their scope for a while.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use interlock_engine::sandbox::{KeeperOrder, ScopeNamespaces, StartedKeeper};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::{Supervisor, add};
+use crate::handover::{self, Note};
+
+/// Without a run for so long, a keeper is let go, and what the runs of its scope left in `/tmp` is gone.
+const UNUSED_TIME: Duration = Duration::from_mins(1);
+
+/// How long a keeper that was let go may take to end.
+const END_TIME: Duration = Duration::from_secs(5);
+
+/// How often keepers that were let go are looked after.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the supervisor knows of all scopes that had runs lately.
+#[derive(Debug, Default)]
+pub(super) struct Keepers {
+    by_token: HashMap<u64, Keeper>,
+    /// Those that were let go, and when. Each ends by itself.
+    let_go: Vec<(Pid, Instant)>,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    order: KeeperOrder,
+    started: StartedKeeper,
+    /// `None` until the keeper says that it is there.
+    namespaces: Option<ScopeNamespaces>,
+    /// The shims whose runs are in the scope, or wait for it.
+    shims: HashSet<u64>,
+    unused_since: Instant,
+}
+
+impl Keeper {
+    /// What a shim gets of a keeper that is there.
+    fn note(&self) -> Option<Note> {
+        let namespaces = self.namespaces.as_ref()?;
+        let copy = |one: BorrowedFd<'_>| one.try_clone_to_owned();
+        let copies: io::Result<Vec<OwnedFd>> =
+            namespaces.descriptors().into_iter().map(copy).collect();
+        Some(match copies {
+            Ok(copies) => Note::Scope(copies),
+            Err(error) => Note::ScopeFailed(error.to_string()),
+        })
+    }
+}
+
+impl Supervisor {
+    /// Gives a shim what the runs of a scope share, now or as soon as its keeper is there.
+    pub(super) fn join_scope(&mut self, token: u64, order: KeeperOrder) {
+        let known = self.keepers.of_order(&order);
+        let keeper = match known.map_or_else(|| self.start_keeper(order), Ok) {
+            Ok(keeper) => keeper,
+            Err(error) => {
+                let why = format!("starting the keeper of its scope: {error}");
+                return self.answer_shim(token, &Note::ScopeFailed(why));
+            }
+        };
+        let Some(keeper) = self.keepers.by_token.get_mut(&keeper) else {
+            return;
+        };
+        keeper.shims.insert(token);
+        if let Some(note) = keeper.note() {
+            self.answer_shim(token, &note);
+        }
+    }
+
+    fn answer_shim(&self, token: u64, note: &Note) {
+        if let Some(shim) = self.shims.get(&token) {
+            let _ = handover::send_note(&shim.control, note);
+        }
+    }
+
+    fn start_keeper(&mut self, order: KeeperOrder) -> io::Result<u64> {
+        let started = StartedKeeper::start(&order)?;
+        let token = self.token();
+        let watched = add(&self.events, &started.link, token);
+        let keeper = Keeper {
+            order,
+            started,
+            namespaces: None,
+            shims: HashSet::new(),
+            unused_since: Instant::now(),
+        };
+        if let Err(error) = watched {
+            self.keepers.let_go_of(keeper);
+            return Err(error);
+        }
+        self.keepers.by_token.insert(token, keeper);
+        Ok(token)
+    }
+
+    pub(super) fn is_keeper(&self, token: u64) -> bool {
+        self.keepers.by_token.contains_key(&token)
+    }
+
+    /// A keeper says that it is there or why it is not, or it is gone. A keeper cannot be ended from
+    /// inside its scope. What runs there then is ended: further runs would share nothing with it.
+    pub(super) fn hear_keeper(&mut self, token: u64) {
+        let Some(keeper) = self.keepers.by_token.get_mut(&token) else {
+            return;
+        };
+        let is_new = keeper.namespaces.is_none();
+        let note = match keeper.started.receive() {
+            Ok(namespaces) if is_new => {
+                keeper.namespaces = Some(namespaces);
+                let shims: Vec<u64> = keeper.shims.iter().copied().collect();
+                return shims.into_iter().for_each(|shim| {
+                    let keeper = self.keepers.by_token.get(&token);
+                    if let Some(note) = keeper.and_then(Keeper::note) {
+                        self.answer_shim(shim, &note);
+                    }
+                });
+            }
+            Err(why) if is_new => Note::ScopeFailed(why),
+            _ => Note::ScopeGone,
+        };
+        if let Some(keeper) = self.keepers.by_token.remove(&token) {
+            for shim in &keeper.shims {
+                self.answer_shim(*shim, &note);
+            }
+            self.keepers.let_go_of(keeper);
+        }
+    }
+}
+
+impl Keepers {
+    fn of_order(&self, order: &KeeperOrder) -> Option<u64> {
+        let mut all = self.by_token.iter();
+        all.find(|(_, keeper)| keeper.order == *order)
+            .map(|(token, _)| *token)
+    }
+
+    /// It ends when its link is closed.
+    fn let_go_of(&mut self, keeper: Keeper) {
+        let StartedKeeper { pid, link } = keeper.started;
+        drop(link);
+        self.let_go.push((pid, Instant::now()));
+    }
+
+    pub fn shim_is_gone(&mut self, token: u64) {
+        for keeper in self.by_token.values_mut() {
+            if keeper.shims.remove(&token) {
+                keeper.unused_since = Instant::now();
+            }
+        }
+    }
+
+    /// Ends the keepers of a scope that no run is in. Says whether none is left.
+    pub fn end_scope(&mut self, scope_id: &str) -> bool {
+        self.let_go_if(|keeper| keeper.order.scope_id == scope_id && keeper.shims.is_empty());
+        let mut rest = self.by_token.values();
+        !rest.any(|keeper| keeper.order.scope_id == scope_id)
+    }
+
+    fn let_go_if(&mut self, is_over: impl Fn(&Keeper) -> bool) {
+        let over: Vec<u64> = self
+            .by_token
+            .iter()
+            .filter(|(_, keeper)| is_over(keeper))
+            .map(|(token, _)| *token)
+            .collect();
+        for token in over {
+            if let Some(keeper) = self.by_token.remove(&token) {
+                self.let_go_of(keeper);
+            }
+        }
+    }
+
+    /// Children of the supervisor that are no strays.
+    pub fn pids(&self) -> impl Iterator<Item = Pid> {
+        let living = self.by_token.values().map(|keeper| keeper.started.pid);
+        living.chain(self.let_go.iter().map(|(pid, _)| *pid))
+    }
+
+    /// Lets go of what is not used, and collects what has ended.
+    pub fn tidy_up(&mut self) {
+        self.let_go_if(|keeper| {
+            keeper.shims.is_empty() && keeper.unused_since.elapsed() >= UNUSED_TIME
+        });
+        self.let_go.retain(|(pid, since)| {
+            if since.elapsed() >= END_TIME {
+                let _ = rustix::process::kill_process(*pid, Signal::KILL);
+            }
+            let ended = rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG);
+            matches!(ended, Ok(None))
+        });
+    }
+
+    /// Ends all of them. For a supervisor that ends, when no run is left.
+    pub fn end_all(&mut self) {
+        self.let_go_if(|_| true);
+        for (pid, _) in self.let_go.drain(..) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+
+    /// Until something is to be tidied up.
+    pub fn next_due(&self) -> Option<Duration> {
+        let unused = self.by_token.values().filter(|one| one.shims.is_empty());
+        let due = unused.map(|one| UNUSED_TIME.saturating_sub(one.unused_since.elapsed()));
+        let look = (!self.let_go.is_empty()).then_some(LOOK);
+        due.chain(look).min()
+    }
+}
