@@ -35,7 +35,7 @@ fn hidden_characters_are_spelled_out_as_on_every_surface() {
 }
 
 #[test]
-fn markup_of_every_platform_is_shown_literally_and_pings_no_one() {
+fn markup_of_every_platform_is_shown_literally_and_pings_no_account() {
     let (chat, matrix) = chatting(&json!({}));
     let words = "``` *x* [a](http://evil) <@U1> <!channel> @everyone @room </pre></code><b>x</b>";
     let id = chat.ask(&format!("/usr/bin/printf %s '{words}'"));

@@ -27,8 +27,8 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
     ("tools.exec.mode", "auto"),
     ("tools.exec.reviewer.model", "m"),
     ("channels.slack.enabled", "true"),
-    ("channels.telegram.execApprovals.approvers", "['U1']"),
-    ("approvals.exec.enabled", "true"),
+    ("channels.discord.token", "'x'"),
+    ("approvals.exec.mode", "session"),
     ("approvals.exec.mode", "both"),
     ("commands.useAccessGroups", "true"),
 ];

@@ -107,7 +107,7 @@ pub struct ChatUpdates {
 
 /// A platform account. `send` and `edit` are called again after a failure or a crash: where the platform
 /// has an idempotency key, `key` makes that one message.
-pub trait Channel: fmt::Debug + Send + Sync {
+pub trait ChatChannel: fmt::Debug + Send + Sync {
     /// Whether the platform shows this text unaltered.
     fn fits(&self, message: &ChatMessage) -> bool;
 

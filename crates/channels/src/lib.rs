@@ -30,7 +30,7 @@ mod webhook;
 
 pub use address::{AddressRefusal, ServiceAddress, is_private_address};
 pub use channel::{
-    Channel, ChannelKind, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChannelKind, ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
 };
 pub use desk::{ApprovalDesk, ChatDecision};
 pub use message::{ChatButton, ChatMessage};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::address::ServiceAddress;
 use crate::channel::{
-    Channel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
 };
 use crate::http::{ServiceCall, ServiceReply, USUAL_TIME, call, escaped};
 use crate::message::ChatMessage;
@@ -246,7 +246,7 @@ fn html_text(text: &str) -> String {
     escaped
 }
 
-impl Channel for MatrixAccountChannel {
+impl ChatChannel for MatrixAccountChannel {
     fn fits(&self, message: &ChatMessage) -> bool {
         // An edit holds it twice.
         content(message).to_string().len() <= MOST_BYTES

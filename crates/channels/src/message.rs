@@ -7,7 +7,7 @@ use interlock_approvals::{ApprovalEnding, PendingApproval, RecordedOutcome, View
 use interlock_command::display::ShownLine;
 use interlock_store::{ApprovalDecision, ApprovalEnd};
 
-use crate::channel::{Channel, ChatTap};
+use crate::channel::{ChatChannel, ChatTap};
 use crate::rights::ChatRights;
 
 /// A decision that can be tapped.
@@ -44,7 +44,7 @@ pub struct ChatSubject {
 
 /// The message that asks, and whether it shows the whole view.
 pub(crate) fn prompt(
-    channel: &dyn Channel,
+    channel: &dyn ChatChannel,
     approval: &PendingApproval,
     mut rights: ChatRights,
     link: Option<String>,
@@ -110,7 +110,7 @@ fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatR
 }
 
 /// Cuts the block until the platform takes the message. What is left says so.
-fn cut(channel: &dyn Channel, message: &mut ChatMessage) {
+fn cut(channel: &dyn ChatChannel, message: &mut ChatMessage) {
     const MARK: &str = "\n… cut";
     let whole = std::mem::take(&mut message.block);
     let (mut least, mut most) = (0, whole.len());
@@ -132,7 +132,7 @@ fn cut(channel: &dyn Channel, message: &mut ChatMessage) {
 
 /// The message when the approval has ended: who decided, and what became of the run.
 pub(crate) fn ended(
-    channel: &dyn Channel,
+    channel: &dyn ChatChannel,
     approval: &PendingApproval,
     ended: &ApprovalEnd,
     outcome: Option<&RecordedOutcome>,
@@ -157,7 +157,7 @@ pub(crate) fn ended(
 
 /// One message for several approvals. It shows none of them whole, so nothing can be allowed by it.
 pub(crate) fn group(
-    channel: &dyn Channel,
+    channel: &dyn ChatChannel,
     approvals: &[(PendingApproval, Option<RecordedOutcome>)],
     link: Option<String>,
 ) -> ChatMessage {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::address::ServiceAddress;
-use crate::channel::{Channel, ChatFailure, ChatPlace, ChatTap, ChatUpdates, MessageRef};
+use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdates, MessageRef};
 use crate::http::{ServiceCall, USUAL_TIME, call};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
@@ -133,7 +133,7 @@ fn shown(message: &ChatMessage) -> String {
     }
 }
 
-impl Channel for NtfyTopic {
+impl ChatChannel for NtfyTopic {
     fn fits(&self, message: &ChatMessage) -> bool {
         shown(message).len() <= MOST_BYTES && message.title.len() <= 250
     }

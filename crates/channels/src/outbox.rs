@@ -12,7 +12,7 @@ use interlock_approvals::{PendingApproval, RecordedOutcome};
 use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
 use sha2::{Digest as _, Sha256};
 
-use crate::channel::{Channel, ChannelKind, ChatFailure, MessageRef};
+use crate::channel::{ChannelKind, ChatChannel, ChatFailure, MessageRef};
 use crate::desk::ApprovalDesk;
 use crate::message::{self, ChatMessage};
 use crate::rights::target_rights;
@@ -94,7 +94,7 @@ impl ChatMemory {
 #[derive(Debug, Clone)]
 pub(crate) struct ChatSender {
     pub(crate) desk: Arc<dyn ApprovalDesk>,
-    pub(crate) channel: Arc<dyn Channel>,
+    pub(crate) channel: Arc<dyn ChatChannel>,
     pub(crate) target: ChatTarget,
     pub(crate) memory: Arc<ChatMemory>,
     /// Under which the account's place in its stream is kept; none where nothing is read.
@@ -287,7 +287,7 @@ impl ChatSender {
         Ok(())
     }
 
-    /// Every chat failed. Where no other surface shows the approval, it would wait for no one.
+    /// Every chat failed. Where no other surface shows the approval, it would wait for no approver.
     fn fall_back(&self, id: &str) {
         let Ok(approval) = self.desk.approval(id) else {
             return;

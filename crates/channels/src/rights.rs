@@ -35,7 +35,7 @@ impl ChatRights {
 
 /// What may be decided about an approval where its whole view is shown. `taken` are the words that the
 /// owner lets a channel take; none is all.
-fn rights(approval: &PendingApproval, taken: Option<&[String]>, is_elevated: bool) -> ChatRights {
+fn rights(approval: &PendingApproval, taken: Option<&[String]>) -> ChatRights {
     let offered = approval.offered.iter().map(|one| one.as_str());
     let is_taken = |word: &&'static str| {
         taken.is_none_or(|taken| taken.iter().any(|one| one.as_str() == *word))

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{AnswerContext, Handled, Strangers, handle};
-use crate::channel::{Channel, ChannelKind, ChatUpdate};
+use crate::channel::{ChannelKind, ChatChannel, ChatUpdate};
 use crate::desk::ApprovalDesk;
 use crate::matrix::MatrixAccountChannel;
 use crate::ntfy::{NtfyTickets, NtfyTopic};
@@ -59,7 +59,7 @@ struct ServiceState {
 #[derive(Debug)]
 struct OpenAccount {
     setup: AccountSetup,
-    channel: Arc<dyn Channel>,
+    channel: Arc<dyn ChatChannel>,
     stop: CancellationToken,
 }
 
@@ -69,7 +69,7 @@ fn is_read(kind: ChannelKind) -> bool {
 }
 
 /// The channel of one account.
-pub fn open_channel(setup: &AccountSetup, tickets: &NtfyTickets) -> Arc<dyn Channel> {
+pub fn open_channel(setup: &AccountSetup, tickets: &NtfyTickets) -> Arc<dyn ChatChannel> {
     match setup.kind {
         ChannelKind::Matrix => Arc::new(MatrixAccountChannel::new(setup)),
         ChannelKind::Telegram => Arc::new(TelegramBot::new(setup)),
@@ -278,7 +278,7 @@ impl ChatService {
     }
 
     /// Listens to one account until it is closed.
-    async fn listen(self: Arc<Self>, account: AccountSetup, channel: Arc<dyn Channel>) {
+    async fn listen(self: Arc<Self>, account: AccountSetup, channel: Arc<dyn ChatChannel>) {
         let mut pause = FIRST_PAUSE;
         loop {
             let (service, name) = (Arc::clone(&self), account.cursor_name());
@@ -328,7 +328,7 @@ impl ChatService {
     async fn answer(
         self: &Arc<Self>,
         account: &AccountSetup,
-        channel: &Arc<dyn Channel>,
+        channel: &Arc<dyn ChatChannel>,
         update: ChatUpdate,
     ) {
         let said = self.handle(account.kind, &update).await;

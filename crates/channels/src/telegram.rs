@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::address::ServiceAddress;
 use crate::channel::{
-    Channel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
 };
 use crate::http::{ServiceCall, USUAL_TIME, call};
 use crate::message::ChatMessage;
@@ -108,7 +108,7 @@ fn chat_id(text: &str) -> Value {
         .map_or_else(|_| json!(text), |id| json!(id))
 }
 
-impl Channel for TelegramBot {
+impl ChatChannel for TelegramBot {
     fn fits(&self, message: &ChatMessage) -> bool {
         text(message).0.encode_utf16().count() <= MOST_UNITS
     }

@@ -9,7 +9,7 @@ use interlock_wire::Secret;
 use serde::Deserialize;
 
 use crate::address::ServiceAddress;
-use crate::channel::{Channel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
+use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
 use crate::http::{ServiceCall, USUAL_TIME, call};
 use crate::message::{ChatMessage, ChatSubject};
 use crate::settings::{AccountSetup, ChatTarget};
@@ -91,7 +91,7 @@ fn body(message: &ChatMessage, subject: &ChatSubject) -> String {
     body.to_string()
 }
 
-impl Channel for WebhookTarget {
+impl ChatChannel for WebhookTarget {
     fn fits(&self, message: &ChatMessage) -> bool {
         message
             .subject

@@ -44,8 +44,8 @@ impl Serialize for ChatSecret {
 
 impl<'de> Deserialize<'de> for ChatSecret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Forms;
-        impl<'de> Visitor<'de> for Forms {
+        struct ChatSecretForms;
+        impl<'de> Visitor<'de> for ChatSecretForms {
             type Value = ChatSecret;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,7 +65,7 @@ impl<'de> Deserialize<'de> for ChatSecret {
                 }
             }
         }
-        deserializer.deserialize_any(Forms)
+        deserializer.deserialize_any(ChatSecretForms)
     }
 }
 
@@ -91,8 +91,8 @@ impl Serialize for ChatSwitch {
 
 impl<'de> Deserialize<'de> for ChatSwitch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Forms;
-        impl Visitor<'_> for Forms {
+        struct ChatSwitchForms;
+        impl Visitor<'_> for ChatSwitchForms {
             type Value = ChatSwitch;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,6 +114,6 @@ impl<'de> Deserialize<'de> for ChatSwitch {
                 }
             }
         }
-        deserializer.deserialize_any(Forms)
+        deserializer.deserialize_any(ChatSwitchForms)
     }
 }

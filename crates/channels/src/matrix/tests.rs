@@ -82,7 +82,7 @@ fn invitations_are_taken_from_approvers_only() {
 }
 
 #[test]
-fn nothing_in_a_command_is_markup_and_no_one_is_mentioned() {
+fn nothing_in_a_command_is_markup_and_no_account_is_mentioned() {
     let message = ChatMessage {
         title: "⏳ kmnpz · main @ <b>x</b>".to_owned(),
         block: "command   echo '</pre></code><a href=\"http://evil\">x</a>' @room &amp;".to_owned(),

@@ -183,11 +183,11 @@ async fn write(
                     _ => {}
                 }
                 let (new, changed) = make(text)?;
+                // Before it replaces the old one, so that its mistakes are reported as such.
+                Config::from_text(&new).map_err(ConfigFailure::Invalid)?;
                 if let Some((key, what)) = local_change(text, &new) {
                     return Err(ConfigFailure::LocalOnly { key, what }.into());
                 }
-                // Before it replaces the old one, so that its mistakes are reported as such.
-                Config::from_text(&new).map_err(ConfigFailure::Invalid)?;
                 *text = new;
                 keys = changed;
                 Ok(())
