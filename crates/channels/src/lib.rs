@@ -36,7 +36,7 @@ pub use desk::{ApprovalDesk, ChatDecision};
 pub use message::{ChatButton, ChatMessage};
 pub use ntfy::{NTFY_TICKET_PATH, NtfyTickets};
 pub use rights::chat_offers;
-pub use service::{ChatService, open_channel};
+pub use service::{ChatService, TestedTarget, open_channel};
 pub use settings::{AccountSetup, ChatSetup, ChatTarget, secret_variables, webhook_secret};
 pub use signature::{SIGNATURE_HEADER, SignatureRefusal, SignedCall, sign};
 pub use webhook::WebhookAnswer;

@@ -13,6 +13,7 @@ use crate::answer::{AnswerContext, Handled, Strangers, handle};
 use crate::channel::{ChannelKind, ChatChannel, ChatUpdate};
 use crate::desk::ApprovalDesk;
 use crate::matrix::MatrixAccountChannel;
+use crate::message::ChatMessage;
 use crate::ntfy::{NtfyTickets, NtfyTopic};
 use crate::outbox::{ChatMemory, ChatSender, blocking};
 use crate::settings::{AccountSetup, ChatSetup, approvers};
@@ -63,6 +64,16 @@ struct OpenAccount {
     stop: CancellationToken,
 }
 
+/// A target that got a message to see whether it arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestedTarget {
+    pub target: String,
+    /// Who the account is, by the platform's word.
+    pub account: String,
+    /// Why the platform did not take it.
+    pub problem: Option<String>,
+}
+
 /// Whether a platform is asked for what happened. The others call by themselves.
 fn is_read(kind: ChannelKind) -> bool {
     matches!(kind, ChannelKind::Matrix | ChannelKind::Telegram)
@@ -97,6 +108,41 @@ impl ChatService {
     /// The setup in force.
     pub fn setup(&self) -> Arc<ChatSetup> {
         Arc::clone(&self.state().setup)
+    }
+
+    /// Sends a message that is about no approval to one target, or to all.
+    pub async fn test(&self, name: Option<&str>) -> Vec<TestedTarget> {
+        let wanted: Vec<_> = {
+            let state = self.state();
+            let targets = state.setup.targets.iter();
+            let chosen = targets.filter(|target| name.is_none_or(|name| target.name == name));
+            let opened = chosen.filter_map(|target| {
+                let open = state.channels.get(&(target.kind, target.account.clone()))?;
+                Some((target.clone(), Arc::clone(&open.channel)))
+            });
+            opened.collect()
+        };
+        let mut tested = Vec::new();
+        for (target, channel) in wanted {
+            let message = ChatMessage {
+                title: "Interlock".to_owned(),
+                block: "This chat gets approvals. Nothing is to be decided now.".to_owned(),
+                link: self.desk.page(""),
+                ..ChatMessage::default()
+            };
+            let key = format!("test-{}", interlock_approvals::clock::now());
+            let known = channel.whoami().await;
+            let sent = match &known {
+                Ok(_) => channel.send(&target, &message, &key).await.map(|_| ()),
+                Err(failure) => Err(failure.clone()),
+            };
+            tested.push(TestedTarget {
+                target: target.name,
+                account: known.unwrap_or_default(),
+                problem: sent.err().map(|failure| failure.to_string()),
+            });
+        }
+        tested
     }
 
     /// An approval was asked or has ended.

@@ -34,6 +34,14 @@ pub struct AccountSetup {
 }
 
 impl AccountSetup {
+    /// As lists name it.
+    pub fn shown(&self) -> String {
+        match self.name.as_str() {
+            DEFAULT => self.kind.as_str().to_owned(),
+            name => format!("{}/{name}", self.kind.as_str()),
+        }
+    }
+
     /// Under which its place in the platform's stream is kept.
     pub fn cursor_name(&self) -> String {
         let own = self.own_id.as_deref().unwrap_or_default();

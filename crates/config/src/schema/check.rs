@@ -31,7 +31,7 @@ impl Checker<'_> {
     fn value(&mut self, node: &Json5Node, kind: &ConfigKind, path: &KeyPath) {
         match (kind, &node.content) {
             // A refused key is reported where it stands.
-            (ConfigKind::Bool, Json5Content::Bool(_))
+            (ConfigKind::Bool | ConfigKind::BoolOr(_), Json5Content::Bool(_))
             | (ConfigKind::Refused(_) | ConfigKind::NotAvailable(_), _) => {}
             (ConfigKind::Integer(least, most), Json5Content::Number(number))
                 if !number.is_f64() =>
@@ -72,13 +72,11 @@ impl Checker<'_> {
                     Some(feature.remedy.to_owned());
             }
             (
-                ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..),
+                ConfigKind::Choice(words)
+                | ConfigKind::ChoiceWithout(words, ..)
+                | ConfigKind::BoolOr(words),
                 Json5Content::String(word),
             ) => {
-                self.choice(node, words, word, path);
-            }
-            (ConfigKind::BoolOr(_), Json5Content::Bool(_)) => {}
-            (ConfigKind::BoolOr(words), Json5Content::String(word)) => {
                 self.choice(node, words, word, path);
             }
             (ConfigKind::SecretText, Json5Content::String(text)) => {

@@ -1,7 +1,8 @@
 //! Chats: what the gateway offers to channels (`ChatDesk`), and the calls that come back by HTTP
-//! (`hooks`). The channels themselves are in `interlock_channels`.
+//! (`hooks`), and the methods that operators call (`methods`). The channels themselves are in `interlock_channels`.
 
 mod hooks;
+mod methods;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
@@ -18,6 +19,7 @@ use crate::gateway::Gateway;
 use crate::ws::methods::direct_session;
 
 pub(crate) use hooks::routes;
+pub(crate) use methods::{list, test};
 
 /// What the gateway keeps of its channels.
 #[derive(Debug)]

@@ -32,6 +32,7 @@ use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
 
 use super::connection::ping_interval;
+use crate::channels;
 use crate::gateway::Gateway;
 use crate::push;
 use crate::ui::open as ui;
@@ -206,6 +207,8 @@ pub(crate) async fn call(
         PushSubscribe => push::subscribe,
         PushUnsubscribe => push::unsubscribe,
         PushTest => push::test,
+        ChannelsList => channels::list,
+        ChannelsTest => channels::test,
     } else call_self_answering(context, request).await?))
 }
 
