@@ -241,7 +241,7 @@ fn directives_of_owners_set_the_conversation_of_a_prompt_or_the_one_they_name() 
     let (event, _) = prompt_of(&chat, &matrix, &id);
     let reply = json!({ "m.in_reply_to": { "event_id": event } });
     let content = json!({ "msgtype": "m.text", "body": "/exec ask=always", "m.relates_to": reply });
-    matrix.say_with(ROOM, ADA, content);
+    matrix.say_with(ROOM, ADA, &content);
     let said = "agent:main:main exec: host=default security=default ask=always node=default; elevated=default";
     eventually("it is set", || {
         matrix.notices(ROOM).iter().any(|notice| notice == said)

@@ -49,7 +49,7 @@ fn edits_quotes_code_and_other_chats_do_not_count() {
     matrix.say_with(
         ROOM,
         ADA,
-        json!({
+        &json!({
             "msgtype": "m.text", "body": format!("* {text}"),
             "m.new_content": { "msgtype": "m.text", "body": text },
             "m.relates_to": { "rel_type": "m.replace", "event_id": hello },
@@ -61,12 +61,12 @@ fn edits_quotes_code_and_other_chats_do_not_count() {
     matrix.say_with(
         ROOM,
         ADA,
-        json!({
+        &json!({
             "msgtype": "m.text", "body": text, "format": "org.matrix.custom.html",
             "formatted_body": format!("<pre><code>{text}</code></pre>"),
         }),
     );
-    matrix.say_with(ROOM, ADA, json!({ "msgtype": "m.notice", "body": text }));
+    matrix.say_with(ROOM, ADA, &json!({ "msgtype": "m.notice", "body": text }));
     // A chat that did not get it gets the same words as for an approval that there is not.
     matrix.say("!elsewhere:test", ADA, &text);
     matrix.say("!elsewhere:test", ADA, "/approve zzzzz allow-once");
@@ -93,8 +93,8 @@ fn only_the_message_that_the_gateway_sent_counts_and_only_for_its_approval() {
     // S-21: its own seeds came by sync already; its account reacts once more.
     matrix.react(ROOM, MATRIX_BOT, &event, "✅");
     // S-22: a copy, by another account and by the same one; the approver reacts to both.
-    let copy = matrix.say_with(ROOM, EVE, content.clone());
-    let own_copy = matrix.say_with(ROOM, MATRIX_BOT, content);
+    let copy = matrix.say_with(ROOM, EVE, &content);
+    let own_copy = matrix.say_with(ROOM, MATRIX_BOT, &content);
     matrix.react(ROOM, ADA, &copy, "✅");
     matrix.react(ROOM, ADA, &own_copy, "✅");
     // The right message in another room.

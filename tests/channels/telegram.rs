@@ -52,12 +52,12 @@ fn a_button_allows_the_run_and_the_buttons_are_gone() {
     telegram.press(666, number, "allow-once");
     telegram.update(
         "callback_query",
-        json!({ "id": "b", "from": { "id": ADA, "is_bot": true },
+        &json!({ "id": "b", "from": { "id": ADA, "is_bot": true },
         "message": { "message_id": number, "chat": { "id": ADA } }, "data": "allow-once" }),
     );
     telegram.update(
         "callback_query",
-        json!({ "id": "c", "from": { "id": ADA, "is_bot": false },
+        &json!({ "id": "c", "from": { "id": ADA, "is_bot": false },
         "message": { "message_id": 777, "chat": { "id": ADA } }, "data": "allow-once" }),
     );
     telegram.press(ADA, number, "allow-everything");
@@ -113,17 +113,17 @@ fn typed_decisions_count_from_persons_and_new_messages_only() {
         merge(&mut message, &extra);
         message
     };
-    telegram.update("edited_message", message(json!({ "edit_date": 2 })));
+    telegram.update("edited_message", &message(json!({ "edit_date": 2 })));
     telegram.update(
         "message",
-        message(json!({ "forward_origin": { "type": "user" } })),
+        &message(json!({ "forward_origin": { "type": "user" } })),
     );
-    telegram.update("message", message(json!({ "via_bot": { "id": 5 } })));
-    telegram.update("message", message(json!({ "sender_chat": { "id": -5 } })));
-    telegram.update("message", message(json!({ "quote": { "text": text } })));
-    telegram.update("message", message(json!({ "from": { "is_bot": true } })));
+    telegram.update("message", &message(json!({ "via_bot": { "id": 5 } })));
+    telegram.update("message", &message(json!({ "sender_chat": { "id": -5 } })));
+    telegram.update("message", &message(json!({ "quote": { "text": text } })));
+    telegram.update("message", &message(json!({ "from": { "is_bot": true } })));
     let code = json!({ "entities": [{ "type": "code", "offset": 0, "length": 5 }] });
-    telegram.update("message", message(code));
+    telegram.update("message", &message(code));
     telegram.say(ADA, -100, &text);
     eventually("another chat is told nothing of it", || {
         let said = telegram.calls("sendMessage");

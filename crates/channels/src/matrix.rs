@@ -419,10 +419,10 @@ fn invitations(synced: &Value, approvers: &[String]) -> Vec<String> {
         let events = room["invite_state"]["events"].as_array();
         let mut events = events.into_iter().flatten();
         events.any(|event| {
-            let inviter = event["sender"].as_str().unwrap_or_default();
+            let sender = event["sender"].as_str().unwrap_or_default();
             event["type"] == "m.room.member"
                 && event["content"]["membership"] == "invite"
-                && approvers.iter().any(|id| id == inviter)
+                && approvers.iter().any(|id| id == sender)
         })
     });
     wanted.map(|(room, _)| room.clone()).collect()

@@ -149,9 +149,10 @@ impl ChatChannel for NtfyTopic {
         _key: &'a str,
     ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
         Box::pin(async move {
-            let headers = match self.token.is_empty() {
-                true => Vec::new(),
-                false => vec![("authorization", format!("Bearer {}", self.token.expose()))],
+            let headers = if self.token.is_empty() {
+                Vec::new()
+            } else {
+                vec![("authorization", format!("Bearer {}", self.token.expose()))]
             };
             let reply = call(
                 &self.address,

@@ -350,9 +350,10 @@ impl ChatService {
                         let is_first = cursor.is_none();
                         blocking(move || {
                             let store = service.desk.store();
-                            let stored = match is_first {
-                                true => store.begin_chat_cursor(&name, &next),
-                                false => store.set_chat_cursor(&name, &next),
+                            let stored = if is_first {
+                                store.begin_chat_cursor(&name, &next)
+                            } else {
+                                store.set_chat_cursor(&name, &next)
                             };
                             if let Err(error) = stored {
                                 tracing::warn!(%error, "the place in a chat was not stored");

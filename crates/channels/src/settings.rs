@@ -131,8 +131,8 @@ impl ChatSetup {
         accounts.any(|one| one.kind == kind && one.own_id.as_deref() == Some(id))
     }
 
-    fn problem(&mut self, key: &str, why: impl ToString) {
-        self.problems.push((key.to_owned(), why.to_string()));
+    fn problem(&mut self, key: &str, why: &str) {
+        self.problems.push((key.to_owned(), why.to_owned()));
     }
 
     fn read_accounts(&mut self, config: &Config, desk: &dyn ApprovalDesk) {
@@ -209,10 +209,11 @@ impl ChatSetup {
             let url = ntfy.url.as_deref().or(Some(NTFY));
             let has_token = ntfy.access_token.is_some() || ntfy.token_file.is_some();
             let none = ChatSecret::Inline(String::new());
-            let token = match has_token {
-                true => ntfy.access_token.as_ref(),
+            let token = if has_token {
+                ntfy.access_token.as_ref()
+            } else {
                 // Topics of a server that asks for none.
-                false => Some(&none),
+                Some(&none)
             };
             let file = ("tokenFile", ntfy.token_file.as_deref());
             let private = ntfy.allow_private_network;
@@ -267,14 +268,14 @@ impl ChatSetup {
         };
         let address = match ServiceAddress::check(url, allows_private == Some(true)) {
             Ok(address) => address,
-            Err(refused) => return self.problem(&format!("{key}.{url_key}"), refused),
+            Err(refused) => return self.problem(&format!("{key}.{url_key}"), &refused.to_string()),
         };
         let token = match read_secret(desk, token, file) {
             Ok(Some(token)) => token,
             Ok(None) => return self.problem(&format!("{key}.{token_key}"), "is not set"),
             Err(why) => {
                 let at = if file.is_some() { file_key } else { token_key };
-                return self.problem(&format!("{key}.{at}"), why);
+                return self.problem(&format!("{key}.{at}"), &why);
             }
         };
         self.accounts.push(AccountSetup {
@@ -304,7 +305,7 @@ impl ChatSetup {
                         "is not used: channels.{}.execApprovals.target is dm",
                         kind.as_str()
                     );
-                    self.problem(&key, why);
+                    self.problem(&key, &why);
                     continue;
                 }
                 let account = target.account_id.as_deref().unwrap_or(DEFAULT);
@@ -368,7 +369,7 @@ impl ChatSetup {
     ) {
         let Some(known) = self.account(kind, account) else {
             let why = format!("has no account: channels.{}.{account}", kind.as_str());
-            return self.problem(key, why);
+            return self.problem(key, &why);
         };
         let to = match &known.topic {
             Some(topic) => topic.clone(),

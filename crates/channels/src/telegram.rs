@@ -95,10 +95,11 @@ fn keyboard(message: &ChatMessage) -> Value {
         json!({ "text": button.label, "callback_data": data })
     });
     let row: Vec<Value> = buttons.collect();
-    match row.is_empty() {
+    if row.is_empty() {
         // Explicitly empty: a message that is edited without this keeps its buttons.
-        true => json!({ "inline_keyboard": [] }),
-        false => json!({ "inline_keyboard": [row] }),
+        json!({ "inline_keyboard": [] })
+    } else {
+        json!({ "inline_keyboard": [row] })
     }
 }
 

@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(parse(text), Some(expected), "{text}");
         }
         let lease = Lease {
-            expires_in: Duration::from_secs(1800),
+            expires_in: Duration::from_mins(30),
             max_uses: None,
         };
         let leased = decide("kmnpz", ApprovalDecision::Lease(lease), None);

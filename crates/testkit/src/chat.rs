@@ -201,7 +201,7 @@ impl MatrixStandIn {
         Self { server, state }
     }
 
-    fn add(&self, room: &str, sender: &str, kind: &str, content: Value) -> String {
+    fn add(&self, room: &str, sender: &str, kind: &str, content: &Value) -> String {
         self.state
             .change(|state| state.add(room, sender, kind, content))
     }
@@ -213,16 +213,16 @@ impl MatrixStandIn {
             room,
             sender,
             "m.reaction",
-            json!({ "m.relates_to": relation }),
+            &json!({ "m.relates_to": relation }),
         )
     }
 
     /// A person types.
     pub fn say(&self, room: &str, sender: &str, text: &str) -> String {
-        self.say_with(room, sender, json!({ "msgtype": "m.text", "body": text }))
+        self.say_with(room, sender, &json!({ "msgtype": "m.text", "body": text }))
     }
 
-    pub fn say_with(&self, room: &str, sender: &str, content: Value) -> String {
+    pub fn say_with(&self, room: &str, sender: &str, content: &Value) -> String {
         self.add(room, sender, "m.room.message", content)
     }
 
@@ -292,7 +292,7 @@ impl MatrixStandIn {
 }
 
 impl MatrixState {
-    fn add(&mut self, room: &str, sender: &str, kind: &str, content: Value) -> String {
+    fn add(&mut self, room: &str, sender: &str, kind: &str, content: &Value) -> String {
         let id = format!("$event{}", self.events.len());
         let event = json!({ "event_id": id, "sender": sender, "type": kind, "content": content,
             "origin_server_ts": 1 });
@@ -339,7 +339,7 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
             .unwrap_or(0);
         let from = parameter("since").and_then(|at| at.strip_prefix('s')?.parse().ok());
         let from: usize = from.unwrap_or_else(|| shared.lock().events.len());
-        let find = |state: &MatrixState| (state.events.len() > from).then(|| state.events.len());
+        let find = |state: &MatrixState| (state.events.len() > from).then_some(state.events.len());
         let until = shared
             .wait(Duration::from_millis(wait), find)
             .unwrap_or(from);
@@ -380,18 +380,22 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
                 state.rooms.push(room.clone());
                 (200, json!({ "room_id": room }))
             }
-            ("GET", ["user", _, "account_data", "m.direct"]) => match state.direct.is_null() {
-                true => gone,
-                false => (200, state.direct.clone()),
-            },
+            ("GET", ["user", _, "account_data", "m.direct"]) => {
+                if state.direct.is_null() {
+                    gone
+                } else {
+                    (200, state.direct.clone())
+                }
+            }
             ("PUT", ["user", _, "account_data", "m.direct"]) => {
                 state.direct = call.json();
                 (200, json!({}))
             }
             ("GET", ["rooms", room, "state", "m.room.encryption"]) => {
-                match state.encrypted.contains(*room) {
-                    true => (200, json!({ "algorithm": "m.megolm.v1.aes-sha2" })),
-                    false => gone,
+                if state.encrypted.contains(*room) {
+                    (200, json!({ "algorithm": "m.megolm.v1.aes-sha2" }))
+                } else {
+                    gone
                 }
             }
             ("PUT", ["rooms", room, "send", kind, key]) => {
@@ -404,7 +408,7 @@ fn matrix_answer(shared: &Shared<MatrixState>, call: &ChatCall) -> (u16, Value) 
                 let id = match state.transactions.get(&key) {
                     Some(id) => id.clone(),
                     None => {
-                        let id = state.add(room, MATRIX_BOT, kind, call.json());
+                        let id = state.add(room, MATRIX_BOT, kind, &call.json());
                         state.transactions.insert(key, id.clone());
                         id
                     }
@@ -453,11 +457,11 @@ impl TelegramStandIn {
         Self { server, state }
     }
 
-    pub fn update(&self, kind: &str, body: Value) {
+    pub fn update(&self, kind: &str, body: &Value) {
         self.state.change(|state| {
             let number = state.updates.len() + 1;
             let mut update = json!({ "update_id": number });
-            update[kind] = body;
+            update[kind] = body.clone();
             state.updates.push(update);
         });
     }
@@ -469,13 +473,13 @@ impl TelegramStandIn {
         let message = json!({ "message_id": message, "chat": { "id": chat }, "date": 1 });
         let query =
             json!({ "id": format!("q{person}"), "from": from, "message": message, "data": data });
-        self.update("callback_query", query);
+        self.update("callback_query", &query);
     }
 
     pub fn say(&self, person: i64, chat: i64, text: &str) {
         let message = json!({ "message_id": 9_000, "date": 1, "chat": { "id": chat },
             "from": { "id": person, "is_bot": false }, "text": text });
-        self.update("message", message);
+        self.update("message", &message);
     }
 
     pub fn prompts(&self) -> Vec<(i64, Value)> {

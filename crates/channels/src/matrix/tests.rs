@@ -1,17 +1,18 @@
 use super::*;
+use ChatTap::{AllowAlways, AllowOnce, Deny};
 
-fn event(kind: &str, sender: &str, content: Value) -> Value {
+fn event(kind: &str, sender: &str, content: &Value) -> Value {
     json!({ "type": kind, "sender": sender, "event_id": "$e", "content": content })
 }
 
-fn read(events: Value) -> Vec<ChatUpdate> {
+fn read(events: &Value) -> Vec<ChatUpdate> {
     let synced = json!({ "rooms": { "join": { "!r:x": { "timeline": { "events": events } } } } });
     read_updates(&synced, "@bot:x")
 }
 
 fn reaction(sender: &str, key: &str) -> Value {
     let relation = json!({ "rel_type": "m.annotation", "event_id": "$prompt", "key": key });
-    event("m.reaction", sender, json!({ "m.relates_to": relation }))
+    event("m.reaction", sender, &json!({ "m.relates_to": relation }))
 }
 
 #[test]
@@ -25,7 +26,7 @@ fn reactions_of_others_are_read_with_and_without_the_variation_selector() {
         reaction("@ada:x", "👍"),
         reaction("@bot:x", "✅"),
     ]);
-    let taps: Vec<ChatTap> = read(events)
+    let taps: Vec<ChatTap> = read(&events)
         .into_iter()
         .map(|update| match update {
             ChatUpdate::Tapped { sender, place, tap } => {
@@ -38,14 +39,13 @@ fn reactions_of_others_are_read_with_and_without_the_variation_selector() {
             ChatUpdate::Typed { .. } => panic!("{update:?}"),
         })
         .collect();
-    use ChatTap::{AllowAlways, AllowOnce, Deny};
     assert_eq!(taps, [AllowOnce, AllowOnce, Deny, AllowAlways, AllowAlways]);
 }
 
 #[test]
 fn only_plainly_typed_new_texts_are_read() {
     let text = "/approve kmnpz allow-once";
-    let typed = |content: Value| read(json!([event("m.room.message", "@ada:x", content)])).len();
+    let typed = |content: Value| read(&json!([event("m.room.message", "@ada:x", &content)])).len();
     assert_eq!(typed(json!({ "msgtype": "m.text", "body": text })), 1);
     for content in [
         json!({ "msgtype": "m.notice", "body": text }),
@@ -67,15 +67,12 @@ fn only_plainly_typed_new_texts_are_read() {
 fn a_reaction_that_was_taken_back_is_none() {
     let redacted = json!({ "type": "m.reaction", "sender": "@ada:x", "event_id": "$e",
         "content": {}, "unsigned": { "redacted_because": {} } });
-    assert_eq!(read(json!([redacted])), []);
+    assert_eq!(read(&json!([redacted])), []);
 }
 
 #[test]
 fn invitations_are_taken_from_approvers_only() {
-    let invite = |sender: &str| {
-        json!({ "invite_state": { "events": [event("m.room.member", sender,
-            json!({ "membership": "invite" }))] } })
-    };
+    let invite = |sender: &str| json!({ "invite_state": { "events": [event("m.room.member", sender, &json!({ "membership": "invite" }))] } });
     let synced = json!({ "rooms": { "invite": {
         "!good:x": invite("@ada:x"), "!bad:x": invite("@eve:x") } } });
     assert_eq!(invitations(&synced, &["@ada:x".to_owned()]), ["!good:x"]);

@@ -46,20 +46,20 @@ struct RefusedHook {
     is_suspect: bool,
 }
 
-fn suspect(code: &'static str, message: impl ToString) -> RefusedHook {
+fn suspect(code: &'static str, message: impl Into<String>) -> RefusedHook {
     RefusedHook {
         status: StatusCode::FORBIDDEN,
         code,
-        message: message.to_string(),
+        message: message.into(),
         is_suspect: true,
     }
 }
 
-fn refused(status: StatusCode, code: &'static str, message: impl ToString) -> RefusedHook {
+fn refused(status: StatusCode, code: &'static str, message: impl Into<String>) -> RefusedHook {
     RefusedHook {
         status,
         code,
-        message: message.to_string(),
+        message: message.into(),
         is_suspect: false,
     }
 }
@@ -165,8 +165,13 @@ fn by_webhook(
     }
     let host = &gateway.dispatcher.host;
     let config = host.config();
-    let config =
-        config.map_err(|error| refused(StatusCode::SERVICE_UNAVAILABLE, error.code(), &error))?;
+    let config = config.map_err(|error| {
+        refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error.code(),
+            error.to_string(),
+        )
+    })?;
     let service = gateway.channels.service();
     let secret = service.and_then(|service| webhook_secret(config.config(), service.desk()));
     let Some(secret) = secret else {
@@ -187,7 +192,7 @@ fn by_webhook(
         body: bytes,
     };
     call.check(&secret, now_ms())
-        .map_err(|why| suspect(why.code(), why))?;
+        .map_err(|why| suspect(why.code(), why.to_string()))?;
     let answer: WebhookAnswer =
         serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
     let decision = ApprovalDecision::from_word(&answer.decision, None);
@@ -215,7 +220,7 @@ fn by_webhook(
             return Err(refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "UNAVAILABLE",
-                error,
+                error.to_string(),
             ));
         }
     }
@@ -304,5 +309,5 @@ fn hand_over(
             reason,
         },
     );
-    decided.map_err(|error| refused(StatusCode::CONFLICT, error.code(), &error))
+    decided.map_err(|error| refused(StatusCode::CONFLICT, error.code(), error.to_string()))
 }

@@ -64,12 +64,9 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
     drop(gateway);
     let running = tokio::spawn(Arc::clone(&service).run(stop));
-    loop {
-        match changes.recv().await {
-            // The store says what is to be done; what was missed is found there too.
-            Ok(_) | Err(RecvError::Lagged(_)) => service.look_now(),
-            Err(RecvError::Closed) => break,
-        }
+    // The store says what is to be done; what was missed is found there too.
+    while let Ok(_) | Err(RecvError::Lagged(_)) = changes.recv().await {
+        service.look_now();
     }
     running.abort();
 }
