@@ -8,6 +8,7 @@ mod commands;
 mod failures;
 mod hooks;
 mod hostile;
+mod kills;
 mod matrix;
 mod matrix_refusals;
 mod synapse;
