@@ -19,6 +19,7 @@ use crate::channels::ChannelHub;
 use crate::limit::Writes;
 use crate::logs::LogLines;
 use crate::push::PushService;
+use crate::refused_attempts::RefusedAttempts;
 use crate::ui::ControlUi;
 use crate::ws::methods::show_approval;
 use crate::ws::subscriptions::Subscriptions;
@@ -132,6 +133,8 @@ pub struct Gateway {
     pub(crate) ui: ControlUi,
     pub(crate) push: PushService,
     pub(crate) channels: ChannelHub,
+    /// Who was turned away, for the audit.
+    pub(crate) refused: RefusedAttempts,
     /// Changes of the config, by who makes them.
     pub(crate) writes: Writes,
     /// This process is no run; its peers are looked at one by one.
@@ -169,6 +172,7 @@ impl Gateway {
             ui: ControlUi::new(&device_key)?,
             push: PushService::default(),
             channels: ChannelHub::new(&device_key),
+            refused: RefusedAttempts::default(),
             access: Arc::new(access),
             logs: options.logs,
             subscriptions: Subscriptions::default(),

@@ -153,7 +153,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
     };
     let user = plan.user;
     let mut text = format!(
-        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n",
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
         output::line(session_key),
         output::line(&plan.scope),
         plan.scope_id,
@@ -165,6 +165,9 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         user.host_uid,
         plan.unix_sockets,
     );
+    if plan.executables.is_some() {
+        text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
+    }
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(
@@ -181,38 +184,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
 }
 
 fn row(mount: &SandboxMount) -> Vec<String> {
-    let (how, reason) = match mount {
-        SandboxMount::Bind {
-            access,
-            source,
-            target,
-            reason,
-            ..
-        } => {
-            let from = if source == target {
-                String::new()
-            } else {
-                format!("; {source} on the host")
-            };
-            (access.as_str(), format!("{reason}{from}"))
-        }
-        SandboxMount::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
-        SandboxMount::Hold { access, reason, .. } => match access {
-            interlock_plan::MountAccess::Ro => ("protected", reason.clone()),
-            interlock_plan::MountAccess::Rw => ("held", reason.clone()),
-        },
-        SandboxMount::Cover { reason, .. } => ("hidden", reason.clone()),
-        SandboxMount::Memory { reason, .. } => ("memory", reason.clone()),
-        SandboxMount::Link { to, .. } => ("link", format!("to {to}")),
-        SandboxMount::Processes => (
-            "own",
-            "its own processes; paths that reach the system are closed".to_owned(),
-        ),
-        SandboxMount::Devices => (
-            "own",
-            "null zero full random urandom tty, own terminals".to_owned(),
-        ),
-    };
+    let (how, reason) = mount.words();
     vec![
         output::line(mount.target()),
         how.to_owned(),
@@ -280,6 +252,8 @@ fn verify(
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
+    // The probe changes nothing that stays.
+    let _ = host.settle_effect(&ticket.run_id, process_name());
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {
