@@ -278,6 +278,26 @@ fn the_shield_and_the_account_of_runs() {
 }
 
 #[test]
+fn secrets_of_chats_in_the_config_and_decisions_without_an_approver() {
+    let machine = Machine::new();
+    machine.start();
+    machine.ok(&["config", "set", "channels.telegram.botToken", "\"123:abc\""]);
+    let run = audit(&machine);
+    assert!(!run.stdout.contains("123:abc"), "{run:#?}");
+    found_and_fixed(&machine, "channels.inline_secret", "warn");
+    let everyone = [
+        "config",
+        "set",
+        "channels.matrix.execApprovals.approvers",
+        "[\"*\"]",
+    ];
+    machine.ok(&everyone);
+    found_and_fixed(&machine, "channels.approver_wildcard", "warn");
+    machine.ok(&["config", "set", "channels.ntfy.allow", "true"]);
+    found_and_fixed(&machine, "channels.allow_without_approver", "warn");
+}
+
+#[test]
 fn the_gateway_without_credentials_or_encryption() {
     let machine = Machine::new();
     machine.start();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod approvals;
+mod channels;
 mod config;
 mod dashboard;
 mod decisions;
@@ -26,6 +27,7 @@ mod setup;
 mod tools;
 
 pub use approvals::*;
+pub use channels::*;
 pub use config::*;
 pub use dashboard::*;
 pub use deny::*;
@@ -210,6 +212,9 @@ pub enum CliCommand {
     /// Machines that run commands for the gateway
     #[command(subcommand)]
     Nodes(NodesCommand),
+    /// Chats that show approvals and take decisions
+    #[command(subcommand)]
+    Channels(ChannelsCommand),
     /// Show on one screen what runs, what waits and what holds
     Status(StatusArguments),
     /// Open the pages of the gateway in a browser
@@ -259,6 +264,7 @@ impl Arguments {
             CliCommand::Agents(agents) => agents.wants_json(),
             CliCommand::Devices(devices) => devices.wants_json(),
             CliCommand::Nodes(nodes) => nodes.wants_json(),
+            CliCommand::Channels(channels) => channels.wants_json(),
             CliCommand::Setup(setup) => setup.json,
             CliCommand::Status(status) => status.json,
             CliCommand::Dashboard(dashboard) => dashboard.json,

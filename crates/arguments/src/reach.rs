@@ -181,6 +181,10 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("nodes reject"),
     gateway("nodes invoke"),
     refused("nodes enroll", "the node tokens of this machine"),
+    // Tokens and rooms belong to the machine of the gateway.
+    refused("channels list", "the chats of this machine"),
+    refused("channels test", "the chats of this machine"),
+    machine("channels login"),
     gateway("status"),
     // The code that lets a browser in is given to the owner of the machine only.
     refused("dashboard", "the gateway of this machine"),

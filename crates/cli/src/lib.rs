@@ -57,6 +57,7 @@ pub fn main() -> ExitCode {
         CliCommand::Agents(agents) => commands::agents::run(&arguments.state, &agents),
         CliCommand::Devices(devices) => commands::devices::run(&arguments.state, &devices),
         CliCommand::Nodes(nodes) => commands::nodes::run(&arguments.state, &nodes),
+        CliCommand::Channels(channels) => commands::channels::run(&arguments.state, &channels),
         CliCommand::Status(status) => commands::status::run(&arguments.state, &status),
         CliCommand::Dashboard(dashboard) => commands::dashboard::run(&arguments.state, &dashboard),
         CliCommand::Completion(shell) => Ok(commands::generate::completion(&shell)),

@@ -35,6 +35,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-access", 8),
     ("interlock-doctor", 8),
     ("interlock-web", 8),
+    ("interlock-channels", 8),
     ("interlock-dispatch", 9),
     ("interlock-node", 9),
     ("interlock-console", 9),

@@ -60,6 +60,15 @@ choice! {
     /// How much a notification says.
     PushDetail { None = "none", Summary = "summary", Command = "command" }
 
+    /// Where a channel shows approvals.
+    ChatTargets {
+        /// To each approver alone.
+        Dm = "dm",
+        /// In the chats that the owner named.
+        Channel = "channel",
+        Both = "both",
+    }
+
     /// How callers of the gateway prove themselves.
     GatewayAuthMode { None = "none", Token = "token", Password = "password" }
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chat;
 mod choice;
 mod diagnostic;
 mod excerpt;
@@ -19,9 +20,10 @@ pub mod schema;
 mod state;
 pub mod types;
 
+pub use chat::{ChatSecret, ChatSwitch};
 pub use choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
-    SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
+    RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;

@@ -9,9 +9,10 @@ use interlock_plan::{
 use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
+use crate::chat::{ChatSecret, ChatSwitch};
 use crate::choice::{
-    ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument,
-    SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
+    RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use crate::layer::LayeredSettings;
 pub use crate::schema::byte_size;
@@ -43,6 +44,119 @@ settings! {
         node: Node,
         audit: Audit,
         push: PushConfig,
+        approvals: ApprovalsConfig,
+        channels: ChannelsConfig,
+    }
+
+    /// Where approvals are sent.
+    ApprovalsConfig {
+        exec: ExecForwarding,
+    }
+
+    /// `approvals.exec`: approvals of commands go to these chats.
+    ExecForwarding {
+        enabled: Option<bool>,
+        mode: Option<String>,
+        agent_filter: Option<Vec<String>>,
+        session_filter: Option<Vec<String>>,
+        targets: Vec<ChatTargetConfig>,
+    }
+
+    /// One chat.
+    ChatTargetConfig {
+        channel: String,
+        to: Option<String>,
+        account_id: Option<String>,
+        thread_id: Option<String>,
+        after_sec: Option<u64>,
+    }
+
+    ChannelsConfig {
+        matrix: MatrixChannel,
+        telegram: TelegramChannel,
+        ntfy: NtfyChannel,
+        webhook: WebhookChannel,
+    }
+
+    /// The keys of the account `default`, further accounts, and who decides.
+    MatrixChannel {
+        enabled: Option<bool>,
+        homeserver: Option<String>,
+        user_id: Option<String>,
+        access_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        allow_private_network: Option<bool>,
+        accounts: BTreeMap<String, MatrixAccount>,
+        exec_approvals: ChatApprovals,
+    }
+
+    MatrixAccount {
+        enabled: Option<bool>,
+        homeserver: Option<String>,
+        user_id: Option<String>,
+        access_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        allow_private_network: Option<bool>,
+    }
+
+    TelegramChannel {
+        enabled: Option<bool>,
+        bot_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        api_root: Option<String>,
+        allow_private_network: Option<bool>,
+        accounts: BTreeMap<String, TelegramAccount>,
+        exec_approvals: ChatApprovals,
+    }
+
+    TelegramAccount {
+        enabled: Option<bool>,
+        bot_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        api_root: Option<String>,
+        allow_private_network: Option<bool>,
+    }
+
+    NtfyChannel {
+        enabled: Option<bool>,
+        url: Option<String>,
+        topic: Option<String>,
+        access_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        allow: Option<bool>,
+        allow_private_network: Option<bool>,
+        exec_approvals: MachineApprovals,
+    }
+
+    WebhookChannel {
+        enabled: Option<bool>,
+        url: Option<String>,
+        secret: Option<ChatSecret>,
+        secret_file: Option<String>,
+        decision_secret: Option<ChatSecret>,
+        decision_secret_file: Option<String>,
+        allow_private_network: Option<bool>,
+        exec_approvals: MachineApprovals,
+    }
+
+    /// Who decides in a chat, and what.
+    ChatApprovals {
+        enabled: Option<ChatSwitch>,
+        approvers: Option<Vec<String>>,
+        target: Option<ChatTargets>,
+        agent_filter: Option<Vec<String>>,
+        session_filter: Option<Vec<String>>,
+        after_sec: Option<u64>,
+        cleanup_after_resolve: Option<bool>,
+        decisions: Option<Vec<String>>,
+    }
+
+    /// What is sent to a channel that identifies no approver, and what it may decide.
+    MachineApprovals {
+        agent_filter: Option<Vec<String>>,
+        session_filter: Option<Vec<String>>,
+        after_sec: Option<u64>,
+        decisions: Option<Vec<String>>,
     }
 
     Audit {

@@ -15,6 +15,7 @@ use interlock_wire::hello::TICK_INTERVAL_MS;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::channels::ChannelHub;
 use crate::limit::Writes;
 use crate::logs::LogLines;
 use crate::push::PushService;
@@ -131,6 +132,7 @@ pub struct Gateway {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) ui: ControlUi,
     pub(crate) push: PushService,
+    pub(crate) channels: ChannelHub,
     /// Who was turned away, for the audit.
     pub(crate) refused: RefusedAttempts,
     /// Changes of the config, by who makes them.
@@ -162,13 +164,14 @@ impl Gateway {
             device_key: device_key.clone(),
             wake_key: access.wake_key.clone(),
             stop,
-            environment: without_secrets(options.environment),
+            environment: without_secrets(options.environment, &config),
             show_approval,
         };
         let gateway = Self {
             dispatcher: Arc::new(Dispatcher::new(parts, &config)),
             ui: ControlUi::new(&device_key)?,
             push: PushService::default(),
+            channels: ChannelHub::new(&device_key),
             refused: RefusedAttempts::default(),
             access: Arc::new(access),
             logs: options.logs,
@@ -193,10 +196,17 @@ impl Gateway {
     }
 }
 
-/// Runs get the environment of the service, without the variables that prove an operator.
-fn without_secrets(mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// Runs get the environment of the service, without the variables that prove an operator or hold a token
+/// of a chat.
+fn without_secrets(
+    mut environment: BTreeMap<String, String>,
+    config: &Config,
+) -> BTreeMap<String, String> {
     for name in token::VARIABLES {
         environment.remove(*name);
+    }
+    for name in interlock_channels::secret_variables(config) {
+        environment.remove(&name);
     }
     environment
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod audit_retention;
+mod channels;
 mod config_secrets;
 mod directives;
 mod gateway;

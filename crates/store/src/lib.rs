@@ -4,7 +4,7 @@
 //! policy document, `pending` for pending approvals, `grant` for what a decision allows beyond
 //! one run, `contents` for scripts as they were allowed, `runs` for runs whose end is not recorded
 //! yet, `events` for undelivered events of sessions, `session` for settings of sessions, `stale`
-//! for results that they must not rely on any more, `audit` for the chain of audit records. Then
+//! for results that they must not rely on any more, `chat` for messages about approvals, `audit` for the chain of audit records. Then
 //! read `change` for how several of these are done at once, `writer` for how changes share a
 //! commit, `database` and `schema` for where it all lies, `limits` and `error` for what is refused.
 
@@ -15,6 +15,7 @@ mod agent_token;
 mod approvals;
 mod audit;
 mod change;
+mod chat;
 mod contents;
 mod database;
 mod disk;
@@ -47,6 +48,7 @@ pub use audit::{
     ChainBreak, ChainProblem,
 };
 pub use change::Change;
+pub use chat::{ChatMessageRow, ChatTargetStatus, ChatWork, SentChatMessage};
 pub use contents::ApprovedContent;
 pub use database::{DATABASE_NAME, Store, StoreMark};
 pub use document::DocumentStanding;

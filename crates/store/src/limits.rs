@@ -86,6 +86,9 @@ pub(crate) const AUTHOR: InputLimit = limit("author", MAX_NAME_BYTES);
 pub(crate) const SESSION_SETTING: InputLimit = limit("setting of the session", MAX_NAME_BYTES);
 pub(crate) const ENTRY: InputLimit = limit("name of the entry", MAX_NAME_BYTES);
 
+pub(crate) const CHAT_PLACE: InputLimit = limit("place of the chat message", MAX_NAME_BYTES);
+pub(crate) const CHAT_CURSOR: InputLimit = limit("place in the chat", 8 * KIB);
+
 const fn limit(what: &'static str, most: usize) -> InputLimit {
     InputLimit { what, most }
 }

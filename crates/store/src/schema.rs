@@ -349,6 +349,37 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             PRIMARY KEY (session_key, agent, bind)
         ) STRICT, WITHOUT ROWID;",
     ),
+    // Where approvals are sent by chat, the messages that were sent or wait, how far each account has
+    // read, and ids that count once; see `chat`.
+    M::up(
+        "CREATE TABLE chat_target (
+            name TEXT NOT NULL PRIMARY KEY,
+            after_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE chat_message (
+            number INTEGER NOT NULL REFERENCES approval (number) ON DELETE CASCADE,
+            target TEXT NOT NULL,
+            state TEXT NOT NULL CHECK (state IN ('queued', 'sent', 'failed')),
+            due_at_ms INTEGER,
+            tries INTEGER NOT NULL DEFAULT 0,
+            shown INTEGER NOT NULL DEFAULT 0,
+            chat TEXT,
+            message TEXT,
+            offers_allow INTEGER NOT NULL DEFAULT 0 CHECK (offers_allow IN (0, 1)),
+            is_group INTEGER NOT NULL DEFAULT 0 CHECK (is_group IN (0, 1)),
+            PRIMARY KEY (number, target)
+        ) STRICT, WITHOUT ROWID;
+        CREATE INDEX chat_message_due ON chat_message (due_at_ms) WHERE due_at_ms IS NOT NULL;
+        CREATE INDEX chat_message_at ON chat_message (message, chat) WHERE message IS NOT NULL;
+        CREATE TABLE chat_cursor (
+            account TEXT NOT NULL PRIMARY KEY,
+            cursor TEXT NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE chat_once (
+            id TEXT NOT NULL PRIMARY KEY,
+            at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
 
 #[cfg(test)]

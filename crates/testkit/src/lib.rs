@@ -12,6 +12,7 @@
 
 pub mod asking;
 pub mod browser;
+pub mod chat;
 pub mod companion;
 pub mod fleet;
 pub mod gateway_stand_in;

@@ -141,6 +141,9 @@ pub const METHODS: &[Method] = &[
     operator::<params::SystemEvent>(OperatorScope::Admin),
     // Lets a browser in.
     operator::<params::UiCode>(OperatorScope::Admin),
+    // Names accounts and rooms, and writes to them.
+    operator::<params::ChannelsList>(OperatorScope::Admin),
+    operator::<params::ChannelsTest>(OperatorScope::Admin),
     node::<params::NodeEvent>(),
     node::<params::NodeInvokeResult>(),
     node::<params::SkillsBins>(),

@@ -84,6 +84,7 @@ macro_rules! params {
 
 mod approval_records;
 mod approvals;
+mod channels;
 mod connect;
 mod control;
 mod nodes;
@@ -94,6 +95,7 @@ mod ui;
 
 pub use approval_records::*;
 pub use approvals::*;
+pub use channels::*;
 pub use connect::*;
 pub use control::*;
 pub use nodes::*;

@@ -3,6 +3,7 @@
 //! The order of fields is the order on the wire. Every field has a default, because a client may
 //! read the result of a gateway of another version; fields that it does not know are ignored.
 
+mod channels;
 mod config;
 mod exec;
 mod nodes;
@@ -16,6 +17,9 @@ mod system;
 mod tools;
 mod ui;
 
+pub use channels::{
+    ChannelListing, ChannelProblem, ChannelTargetRow, ChannelTested, ChannelsTested,
+};
 pub use config::*;
 pub use exec::*;
 pub use nodes::*;

@@ -1,6 +1,7 @@
 pub mod agents;
 pub mod approvals;
 pub mod audit;
+pub mod channels;
 pub mod config;
 pub mod dashboard;
 pub mod deny;

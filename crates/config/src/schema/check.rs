@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::{CONFIG, ConfigField, ConfigKind};
+use super::{CONFIG, ConfigField, ConfigKind, SECRET_SOURCE, TextRule};
 use crate::diagnostic::Diagnostic;
 use crate::excerpt::visible;
 use crate::json5::{Item, Json5Content, Json5Node, Json5Text};
@@ -31,7 +31,7 @@ impl Checker<'_> {
     fn value(&mut self, node: &Json5Node, kind: &ConfigKind, path: &KeyPath) {
         match (kind, &node.content) {
             // A refused key is reported where it stands.
-            (ConfigKind::Bool, Json5Content::Bool(_))
+            (ConfigKind::Bool | ConfigKind::BoolOr(_), Json5Content::Bool(_))
             | (ConfigKind::Refused(_) | ConfigKind::NotAvailable(_), _) => {}
             (ConfigKind::Integer(least, most), Json5Content::Number(number))
                 if !number.is_f64() =>
@@ -72,10 +72,21 @@ impl Checker<'_> {
                     Some(feature.remedy.to_owned());
             }
             (
-                ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..),
+                ConfigKind::Choice(words)
+                | ConfigKind::ChoiceWithout(words, ..)
+                | ConfigKind::BoolOr(words),
                 Json5Content::String(word),
             ) => {
                 self.choice(node, words, word, path);
+            }
+            (ConfigKind::SecretText, Json5Content::String(text)) => {
+                if let Some(expected) = TextRule::Any.problem(text) {
+                    let message = format!("{} {expected}", quoted(path));
+                    self.report(node.span.clone(), "BAD_VALUE", message);
+                }
+            }
+            (ConfigKind::SecretText, Json5Content::Object(items)) => {
+                self.object(node, items, SECRET_SOURCE, path);
             }
             (ConfigKind::List(kind), Json5Content::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {

@@ -59,6 +59,21 @@ fn kind(kind_of: &ConfigKind) -> Map<String, Value> {
         ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..) => {
             json!({ "enum": words })
         }
+        ConfigKind::BoolOr(words) => {
+            json!({ "anyOf": [{ "type": "boolean" }, { "enum": words }] })
+        }
+        ConfigKind::SecretText => json!({ "anyOf": [
+            { "type": "string", "minLength": 1 },
+            {
+                "type": "object",
+                "properties": {
+                    "source": { "enum": ["env"] },
+                    "id": { "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
+                },
+                "required": ["source", "id"],
+                "additionalProperties": false,
+            },
+        ] }),
         ConfigKind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
         ConfigKind::Map(rule, inner) => {
             let mut schema = json!({ "type": "object", "additionalProperties": kind(inner) });

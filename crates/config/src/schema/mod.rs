@@ -16,6 +16,7 @@ pub use page::reference_page;
 pub use rules::TextRule;
 pub use rules::byte_size;
 pub use table::CONFIG;
+use table::SECRET_SOURCE;
 
 /// A key, what may stand behind it, and what it is for.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ pub enum ConfigKind {
         &'static [&'static str],
         &'static MissingFeature,
     ),
+    /// True, false, or one of these words.
+    BoolOr(&'static [&'static str]),
+    /// A secret: its text, or the name of the environment variable that holds it.
+    SecretText,
     List(&'static ConfigKind),
     /// Names of the user's choosing, each with a value of the same kind.
     Map(TextRule, &'static ConfigKind),
@@ -67,6 +72,8 @@ impl ConfigKind {
     fn expected(&self) -> &'static str {
         match self {
             Self::Bool => "true or false",
+            Self::BoolOr(_) => "true, false or a word",
+            Self::SecretText => "a string, or { source: \"env\", id: NAME }",
             Self::Integer(..) => "a whole number",
             Self::Number(..) => "a number",
             Self::Text(_) | Self::Choice(_) | Self::ChoiceWithout(..) => "a string",

@@ -141,6 +141,8 @@ fn type_name(kind: &ConfigKind) -> String {
             .map(|word| format!("`{word}`"))
             .collect::<Vec<_>>()
             .join(", "),
+        ConfigKind::BoolOr(words) => format!("boolean, `{}`", words.join("`, `")),
+        ConfigKind::SecretText => "secret: string, or `{ source: \"env\", id: NAME }`".to_owned(),
         ConfigKind::List(inner) => format!("list of: {}", type_name(inner)),
         ConfigKind::Map(names, inner) => format!("object: {} → {}", names.name(), type_name(inner)),
         ConfigKind::Object(_) => "object".to_owned(),

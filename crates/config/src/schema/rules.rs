@@ -22,6 +22,10 @@ pub enum TextRule {
     ByteSize,
     /// The SHA-256 of a certificate, with or without colons and `sha256:` in front.
     Fingerprint,
+    /// `https://`.
+    HttpsUrl,
+    /// The name of an environment variable.
+    VariableName,
     /// A path below which a server has its pages. No other thing of the gateway lies there.
     BasePath,
 }
@@ -58,6 +62,11 @@ impl TextRule {
                     && !bytes.any(|byte| matches!(byte, b'=' | b' '))
             }
             Self::HttpUrl => has_scheme(text, &["http://", "https://"]),
+            Self::HttpsUrl => has_scheme(text, &["https://"]),
+            Self::VariableName => {
+                let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                !text.is_empty() && !text.as_bytes()[0].is_ascii_digit() && bytes.all(word)
+            }
             Self::WebSocketUrl => has_scheme(text, &["ws://", "wss://"]),
             Self::Cidr => text.split_once('/').is_some_and(|(address, bits)| {
                 let most = match address.parse() {
@@ -88,6 +97,8 @@ impl TextRule {
             Self::ProgramName => "must be the plain name of a program, without directories",
             Self::Flag => "must be a flag such as `-n` or `--lines`, without a value",
             Self::HttpUrl => "must be an address that begins with `http://` or `https://`",
+            Self::HttpsUrl => "must be an address that begins with `https://`",
+            Self::VariableName => "must be the name of an environment variable",
             Self::WebSocketUrl => "must be an address that begins with `ws://` or `wss://`",
             Self::Cidr => "must be an address range such as `10.0.0.0/8`",
             Self::ByteSize => "must be a number of bytes such as `512m` or `2g`",
@@ -107,6 +118,8 @@ impl TextRule {
             Self::ProgramName => Some(r"^[^/\\ ]+$"),
             Self::Flag => Some("^-[^= ]+$"),
             Self::HttpUrl => Some("^https?://."),
+            Self::HttpsUrl => Some("^https://."),
+            Self::VariableName => Some("^[A-Za-z_][A-Za-z0-9_]*$"),
             Self::WebSocketUrl => Some("^wss?://."),
             Self::Cidr => Some("^[0-9A-Fa-f.:]+/[0-9]{1,3}$"),
             Self::ByteSize => Some("^[0-9]+[kmgKMG]?$"),
@@ -123,7 +136,8 @@ impl TextRule {
             Self::Path => "path",
             Self::ProgramName => "program name",
             Self::Flag => "flag",
-            Self::HttpUrl | Self::WebSocketUrl => "URL",
+            Self::HttpUrl | Self::HttpsUrl | Self::WebSocketUrl => "URL",
+            Self::VariableName => "variable name",
             Self::Cidr => "address range",
             Self::ByteSize => "size",
             Self::Fingerprint => "SHA-256",

@@ -1,12 +1,12 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE,
+    ACCESS_GROUPS, CHAT_CHANNEL, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE, SESSION_MODE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
-    GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use interlock_plan::{Elevation, SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 
@@ -33,8 +33,8 @@ const GIB: u64 = 1 << 30;
 pub static CONFIG: &[ConfigField] = &[
     field("tools", ConfigKind::Object(TOOLS), "", "Which tools there are and how commands run."),
     field("agents", ConfigKind::Object(AGENTS), "", "The named callers."),
-    not_available("approvals", &CHANNELS),
-    not_available("channels", &CHANNELS),
+    field("approvals", ConfigKind::Object(APPROVALS), "", "Where approvals are sent."),
+    field("channels", ConfigKind::Object(CHANNELS), "", "Chats that show approvals and take decisions. They are changed on their own machine only."),
     field("commands", ConfigKind::Object(COMMANDS), "", "Who may give slash commands."),
     field("skills", ConfigKind::Object(SKILLS), "", "What skills bring along."),
     field("gateway", ConfigKind::Object(GATEWAY), "", "The server."),
@@ -42,6 +42,127 @@ pub static CONFIG: &[ConfigField] = &[
     field("audit", ConfigKind::Object(AUDIT), "", "The audit records."),
     field("push", ConfigKind::Object(PUSH), "", "Notifications on phones and in browsers."),
 ];
+
+static APPROVALS: &[ConfigField] = &[
+    field("exec", ConfigKind::Object(APPROVALS_EXEC), "", "Approvals of commands. They are changed on their own machine only."),
+];
+
+static APPROVALS_EXEC: &[ConfigField] = &[
+    field("enabled", ConfigKind::Bool, "false", "Whether approvals are sent to `targets`."),
+    field("mode", ConfigKind::ChoiceWithout(&["targets"], &["session", "both"], &SESSION_MODE), "\"targets\"", "Where they are sent."),
+    field("agentFilter", TEXTS, "", "Only approvals of these agents; unset is all."),
+    field("sessionFilter", TEXTS, "", "Only approvals of conversations whose key holds one of these texts, or matches one of them as a regular expression."),
+    field("targets", ConfigKind::List(&ConfigKind::Object(CHAT_TARGET)), "", "The chats."),
+];
+
+static CHAT_TARGET: &[ConfigField] = &[
+    required("channel", ConfigKind::Choice(&["matrix", "telegram", "ntfy", "webhook"]), "The kind of chat."),
+    field("to", TEXT, "", "The room, chat or user, by the platform's own id. ntfy and webhook need none."),
+    field("accountId", TEXT, "\"default\"", "The account that sends."),
+    field("threadId", TEXT, "", "The thread of the room that it goes to."),
+    field("afterSec", ConfigKind::Integer(0, 3600), "0", "Waits so long, and stays silent if the approval is decided or seen by then."),
+];
+
+static CHANNELS: &[ConfigField] = &[
+    field("matrix", ConfigKind::Object(MATRIX), "", "Matrix rooms. Encrypted ones are refused: Interlock has no end-to-end encryption."),
+    field("telegram", ConfigKind::Object(TELEGRAM), "", "Telegram chats, by a bot."),
+    field("ntfy", ConfigKind::Object(NTFY), "", "Topics of an ntfy server."),
+    field("webhook", ConfigKind::Object(WEBHOOK), "", "A program of the owner's: signed calls, both ways."),
+    not_available("slack", &CHAT_CHANNEL),
+    not_available("discord", &CHAT_CHANNEL),
+];
+
+/// Where a secret lies, instead of the secret itself.
+pub(super) static SECRET_SOURCE: &[ConfigField] = &[
+    required("source", ConfigKind::Choice(&["env"]), "Where it lies: `env`, in the environment of the gateway."),
+    required("id", ConfigKind::Text(TextRule::VariableName), "The name of the variable. Runs do not inherit it."),
+];
+
+const HTTPS: ConfigKind = ConfigKind::Text(TextRule::HttpsUrl);
+const PRIVATE: ConfigField = field("allowPrivateNetwork", ConfigKind::Bool, "false", "The address may be one of this machine or its network.");
+const TOKEN_FILE: ConfigField = field("tokenFile", PATH, "", "The file that holds the token, of mode 0600. `interlock channels login` writes one into the state directory, where runs do not see it.");
+const CHANNEL_ENABLED: ConfigField = field("enabled", ConfigKind::Bool, "true", "Whether the channel is used.");
+const CHAT_APPROVALS: ConfigField = field("execApprovals", ConfigKind::Object(EXEC_APPROVALS), "", "Who decides there, and what.");
+
+static MATRIX: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("homeserver", HTTPS, "", "The address of the account's server."),
+    field("userId", TEXT, "", "The account: `@name:server`."),
+    field("accessToken", ConfigKind::SecretText, "", "Its token; better in `tokenFile`."),
+    TOKEN_FILE,
+    PRIVATE,
+    field("accounts", ConfigKind::Map(TextRule::AgentId, &ConfigKind::Object(MATRIX_ACCOUNT)), "", "Further accounts by name; the keys above are the account `default`."),
+    CHAT_APPROVALS,
+];
+
+static MATRIX_ACCOUNT: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("homeserver", HTTPS, "", "The address of the account's server."),
+    field("userId", TEXT, "", "The account: `@name:server`."),
+    field("accessToken", ConfigKind::SecretText, "", "Its token; better in `tokenFile`."),
+    TOKEN_FILE,
+    PRIVATE,
+];
+
+static TELEGRAM: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("botToken", ConfigKind::SecretText, "", "The token of the bot; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("apiRoot", HTTPS, "\"https://api.telegram.org\"", "Another server of the bot interface."),
+    PRIVATE,
+    field("accounts", ConfigKind::Map(TextRule::AgentId, &ConfigKind::Object(TELEGRAM_ACCOUNT)), "", "Further bots by name; the keys above are the account `default`."),
+    CHAT_APPROVALS,
+];
+
+static TELEGRAM_ACCOUNT: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("botToken", ConfigKind::SecretText, "", "The token of the bot; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("apiRoot", HTTPS, "\"https://api.telegram.org\"", "Another server of the bot interface."),
+    PRIVATE,
+];
+
+static NTFY: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("url", HTTPS, "\"https://ntfy.sh\"", "The server."),
+    field("topic", TEXT, "", "The topic. Subscribers of it can read and deny approvals: choose a name that cannot be guessed, or a server that asks who they are."),
+    field("accessToken", ConfigKind::SecretText, "", "The token of an account that may publish; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("allow", ConfigKind::Bool, "false", "Offers *Allow once* as well. ntfy cannot say who taps it: the audit record names the topic instead of an approver."),
+    PRIVATE,
+    field("execApprovals", ConfigKind::Object(MACHINE_APPROVALS), "", "Which approvals are sent."),
+];
+
+static WEBHOOK: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("url", HTTPS, "", "Gets a signed POST for every approval and its end."),
+    field("secret", ConfigKind::SecretText, "", "Signs calls of Interlock; better in `secretFile`."),
+    field("secretFile", PATH, "", "The file that holds it, of mode 0600."),
+    field("decisionSecret", ConfigKind::SecretText, "", "Signs decisions that come back; better in `decisionSecretFile`. Without one, none are taken."),
+    field("decisionSecretFile", PATH, "", "The file that holds it, of mode 0600."),
+    PRIVATE,
+    field("execApprovals", ConfigKind::Object(MACHINE_APPROVALS), "", "Which approvals are sent, and what may be decided."),
+];
+
+static EXEC_APPROVALS: &[ConfigField] = &[
+    field("enabled", ConfigKind::BoolOr(&["auto"]), "\"auto\"", "Whether decisions are taken there; `auto`: where there are approvers. With `false`, messages carry a link and no decision."),
+    field("approvers", TEXTS, "", "Exact ids of the platform, such as `@ada:example.org` or `123456789`; never names. Unset: the `CHANNEL:ID` entries of `commands.ownerAllowFrom`."),
+    field("target", ConfigKind::Choice(ChatTargets::WORDS), "\"both\"", "Where approvals go: to each approver alone (`dm`), to the chats of `approvals.exec.targets` (`channel`), or `both`."),
+    field("agentFilter", TEXTS, "", "Only approvals of these agents go to approvers; unset is all."),
+    field("sessionFilter", TEXTS, "", "The same by the conversation's key: a part of it, or a regular expression."),
+    field("afterSec", ConfigKind::Integer(0, 3600), "0", "Direct messages wait so long, and are not sent if the approval is decided or seen by then."),
+    field("cleanupAfterResolve", ConfigKind::Bool, "false", "Removes the message when its approval has ended, instead of editing it."),
+    field("decisions", CHAT_DECISIONS, "", "The decisions that are taken; unset is all that a prompt offers."),
+];
+
+static MACHINE_APPROVALS: &[ConfigField] = &[
+    field("agentFilter", TEXTS, "", "Only approvals of these agents; unset is all."),
+    field("sessionFilter", TEXTS, "", "The same by the conversation's key: a part of it, or a regular expression."),
+    field("afterSec", ConfigKind::Integer(0, 3600), "0", "Waits so long, and stays silent if the approval is decided or seen by then."),
+    field("decisions", CHAT_DECISIONS, "", "The decisions that are taken; unset is all that are offered."),
+];
+
+const CHAT_DECISIONS: ConfigKind = ConfigKind::List(&ConfigKind::Choice(&["allow-once", "allow-session", "allow-always", "lease", "deny"]));
 
 static PUSH: &[ConfigField] = &[
     field("detail", ConfigKind::Choice(PushDetail::WORDS), "\"summary\"", "What a notification says: nothing but that an approval waits (`none`); agent, host and programs (`summary`); a short command (`command`)."),

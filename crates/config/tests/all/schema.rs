@@ -32,7 +32,8 @@ fn codes(text: &str) -> Vec<&'static str> {
 /// A value for every key there is, at one of the ends of what is possible.
 fn full(kind: &ConfigKind) -> Value {
     match kind {
-        ConfigKind::Bool => json!(true),
+        ConfigKind::Bool | ConfigKind::BoolOr(_) => json!(true),
+        ConfigKind::SecretText => json!({ "source": "env", "id": "TOKEN" }),
         ConfigKind::Integer(least, _) => json!(least),
         ConfigKind::Number(_, most) => json!(most - 0.5),
         ConfigKind::Choice(words) | ConfigKind::ChoiceWithout(words, ..) => json!(words[0]),
@@ -56,7 +57,8 @@ fn sample(rule: TextRule) -> &'static str {
         TextRule::Any | TextRule::AgentId | TextRule::ProgramName => "main",
         TextRule::Path => "~/x",
         TextRule::Flag => "--x",
-        TextRule::HttpUrl => "https://example.org",
+        TextRule::HttpUrl | TextRule::HttpsUrl => "https://example.org",
+        TextRule::VariableName => "TOKEN",
         TextRule::WebSocketUrl => "wss://example.org",
         TextRule::Cidr => "10.0.0.0/8",
         TextRule::ByteSize => "512m",
@@ -175,7 +177,8 @@ fn every_key_refuses_every_wrong_type_and_names_its_place() {
         for value in wrong {
             let fits = matches!(
                 (&field.kind, value),
-                (ConfigKind::Bool, Value::Bool(_)) | (ConfigKind::Number(..), Value::Number(_))
+                (ConfigKind::Bool | ConfigKind::BoolOr(_), Value::Bool(_))
+                    | (ConfigKind::Number(..), Value::Number(_))
             );
             if fits && value.as_f64() != Some(-1.0) && value.as_f64() != Some(1e300) {
                 continue;

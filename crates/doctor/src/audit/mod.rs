@@ -3,6 +3,7 @@
 //! Read `table` (every check with its id and reason), `subject` (what is looked at), then one file for each
 //! kind of check. The checks only look; nothing here changes anything.
 
+mod channels;
 mod entries;
 mod exec;
 mod files;

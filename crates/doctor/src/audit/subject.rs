@@ -10,8 +10,8 @@ use interlock_policy::{AgentId, Document};
 
 use super::table::checks;
 use super::{
-    FindingSeverity, SecurityCheck, SecurityFinding, entries, exec, files, gateway, safe_bins,
-    shield, sort_findings,
+    FindingSeverity, SecurityCheck, SecurityFinding, channels, entries, exec, files, gateway,
+    safe_bins, shield, sort_findings,
 };
 
 /// Config, document and system, as the checks see them. Tests make one without the system.
@@ -52,6 +52,7 @@ impl AuditSubject {
         safe_bins::check(self, &mut findings);
         shield::check(self, &mut findings);
         gateway::check(self, &mut findings);
+        channels::check(self, &mut findings);
         entries::check(self, &mut findings);
         sort_findings(&mut findings);
         findings

@@ -59,6 +59,12 @@ checks! {
         "the gateway that runs listens elsewhere than the config says";
     SECRET_FILE = "gateway.secret_file_permissions",
         "a user who can read or replace the file can pass for the gateway or its operator";
+    CHANNEL_INLINE_SECRET = "channels.inline_secret",
+        "who reads the config can write as the bot, and edit what an approver reads";
+    CHANNEL_WILDCARD = "channels.approver_wildcard",
+        "an entry that names no account makes no account an approver, though its reader may think so";
+    CHANNEL_NO_APPROVER = "channels.allow_without_approver",
+        "the platform cannot say who taps, so the audit names a topic and no approver";
     NODE_FULL = "nodes.security_full",
         "every command for the node runs there, and no approver sees it first";
     STATE_DIRECTORY = "state.directory_permissions",

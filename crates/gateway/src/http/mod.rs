@@ -23,6 +23,7 @@ use rmcp::ServerHandler;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::channels;
 use crate::gateway::Gateway;
 use crate::push;
 use crate::ui;
@@ -43,7 +44,9 @@ pub(crate) fn router<S: ServerHandler>(
         stop: stop.clone(),
     };
     let mcp = interlock_mcp::routes(mcp, offer)?;
-    let pages = ui::http::routes(gateway.ui.base()).merge(push::routes(gateway.ui.base()));
+    let pages = ui::http::routes(gateway.ui.base())
+        .merge(push::routes(gateway.ui.base()))
+        .merge(channels::routes(gateway.ui.base()));
     let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(

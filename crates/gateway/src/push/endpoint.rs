@@ -1,13 +1,14 @@
 //! Where messages go: push services that are known, and those that the owner named. No other address is
 //! ever called, whatever a browser says.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::body::Body;
 use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST};
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use interlock_channels::is_private_address;
 use interlock_tls::Trust;
 use tokio::net::TcpStream;
 
@@ -141,7 +142,7 @@ impl PushEndpoint {
         let found: Vec<SocketAddr> = found
             .map_err(|error| format!("no address for its name: {error}"))?
             .collect();
-        if !self.is_named && found.iter().any(|address| is_private(address.ip())) {
+        if !self.is_named && found.iter().any(|address| is_private_address(address.ip())) {
             return Err("its name leads into this network: push.endpoints may name it".to_owned());
         }
         found.first().copied().ok_or("it has no address".to_owned())
@@ -166,38 +167,6 @@ fn origin(text: &str) -> Option<(String, u16)> {
 
 fn pair(origin: &(String, u16)) -> (&str, u16) {
     (origin.0.as_str(), origin.1)
-}
-
-/// Addresses that only this machine or its network has.
-fn is_private(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => is_private_v4(address),
-        IpAddr::V6(address) => is_private_v6(address),
-    }
-}
-
-fn is_private_v4(address: Ipv4Addr) -> bool {
-    let [first, second, ..] = address.octets();
-    address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_unspecified()
-        || address.is_multicast()
-        || address.is_broadcast()
-        || first == 0
-        || (first == 100 && (64..128).contains(&second))
-        || first >= 240
-}
-
-fn is_private_v6(address: Ipv6Addr) -> bool {
-    let first = address.segments()[0];
-    address.is_loopback()
-        || address.is_unspecified()
-        || address.is_multicast()
-        || first & 0xfe00 == 0xfc00
-        || first & 0xffc0 == 0xfe80
-        // Addresses of IPv4 in disguise.
-        || address.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0]
 }
 
 #[cfg(test)]
@@ -238,28 +207,5 @@ mod tests {
         assert!(PushEndpoint::check("https://127.0.0.1:9443/up/1", &named).is_ok());
         assert!(PushEndpoint::check("https://127.0.0.1:9444/up/1", &named).is_err());
         assert!(PushEndpoint::check("http://10.0.0.1/up", &named).is_err());
-    }
-
-    #[test]
-    fn addresses_of_this_network_are_recognized() {
-        for private in [
-            "127.0.0.1",
-            "10.1.2.3",
-            "172.16.0.1",
-            "192.168.1.1",
-            "169.254.169.254",
-            "100.64.0.1",
-            "0.0.0.0",
-            "::1",
-            "fd00::1",
-            "fe80::1",
-            "::ffff:10.0.0.1",
-            "64:ff9b::a00:1",
-        ] {
-            assert!(is_private(private.parse().unwrap()), "{private}");
-        }
-        for public in ["1.1.1.1", "142.250.1.1", "2606:4700::1111"] {
-            assert!(!is_private(public.parse().unwrap()), "{public}");
-        }
     }
 }

@@ -81,6 +81,7 @@ impl Change<'_> {
             "shortId": short_id,
         });
         self.append(AuditKind::Prompt, &record, request.created_at_ms)?;
+        self.queue_chat_messages(number, request.created_at_ms)?;
         Ok(CreatedApproval {
             id: id.to_owned(),
             short_id,

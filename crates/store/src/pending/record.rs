@@ -114,16 +114,19 @@ pub struct Delivery {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DeliveryState {
+    /// It is on the disk to be sent.
+    Queued,
     Sent,
     Failed,
     Seen,
 }
 
 impl DeliveryState {
-    const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Seen];
+    const ALL: [Self; 4] = [Self::Queued, Self::Sent, Self::Failed, Self::Seen];
 
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Queued => "queued",
             Self::Sent => "sent",
             Self::Failed => "failed",
             Self::Seen => "seen",

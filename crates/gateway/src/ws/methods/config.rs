@@ -183,11 +183,11 @@ async fn write(
                     _ => {}
                 }
                 let (new, changed) = make(text)?;
+                // Before it replaces the old one, so that its mistakes are reported as such.
+                Config::from_text(&new).map_err(ConfigFailure::Invalid)?;
                 if let Some((key, what)) = local_change(text, &new) {
                     return Err(ConfigFailure::LocalOnly { key, what }.into());
                 }
-                // Before it replaces the old one, so that its mistakes are reported as such.
-                Config::from_text(&new).map_err(ConfigFailure::Invalid)?;
                 *text = new;
                 keys = changed;
                 Ok(())
@@ -224,6 +224,14 @@ fn local_change(old: &Json5Text, new: &Json5Text) -> Option<(&'static str, &'sta
     if retention(&old) != retention(&new) {
         let what = "moves audit records out of sight";
         return Some(("audit.retention", what));
+    }
+    let channels = |config: &Value| {
+        let part = |pointer: &str| config.pointer(pointer).cloned();
+        (part("/channels"), part("/approvals"))
+    };
+    if channels(&old) != channels(&new) {
+        let what = "says who decides in chats, and where tokens are sent";
+        return Some(("channels", what));
     }
     let what = "names the user that commands run as";
     (run_users(&old) != run_users(&new)).then_some(("tools.exec.runAs", what))

@@ -34,6 +34,7 @@ use interlock_wire::{Close, Event, Request, Response, Role, WireError, event};
 use serde::Serialize;
 
 use super::connection::ping_interval;
+use crate::channels;
 use crate::gateway::Gateway;
 use crate::push;
 use crate::refused_attempts::{is_decision, named_approval};
@@ -47,6 +48,7 @@ pub(crate) use pairing::device_list;
 pub(crate) use policy::read_draft;
 pub(crate) use processes::{list as process_list, log as process_log, perform as process_perform};
 pub(crate) use sandbox::scopes as sandbox_scopes;
+pub(crate) use sessions::direct_session;
 pub(crate) use system::{audit_head, audit_list, logs, status};
 
 /// Presence is published at most so often, however many clients come and go.
@@ -215,6 +217,8 @@ pub(crate) async fn call(
         PushSubscribe => push::subscribe,
         PushUnsubscribe => push::unsubscribe,
         PushTest => push::test,
+        ChannelsList => channels::list,
+        ChannelsTest => channels::test,
     } else call_self_answering(context, request).await?);
     if let Some(error) = &response.error
         && is_decision(&request.method)

@@ -182,6 +182,27 @@ pub(super) async fn directive(
     })
 }
 
+/// The same for a sender of a chat, as `CHANNEL:ID`. The answer is for people.
+pub(crate) fn direct_session(
+    gateway: &Gateway,
+    sender: &str,
+    session_key: &str,
+    text: &str,
+) -> Result<String, WireError> {
+    let edits = match directives::parse(text).map_err(|error| bad(&error))? {
+        Directive::Show => None,
+        Directive::Change(edits) => Some(edits),
+    };
+    let is_change = edits.is_some();
+    let edits = edits.unwrap_or_default();
+    let who = sender.to_owned();
+    let (key, values) = set(gateway, None, session_key, edits, Some(sender), who)?;
+    if is_change {
+        changed(gateway, &key);
+    }
+    Ok(format!("{key} {}", sessions::text(&values)))
+}
+
 /// Changes a session, if the caller may.
 fn set(
     gateway: &Gateway,

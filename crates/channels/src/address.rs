@@ -1,0 +1,182 @@
+//! Which addresses are called: `https` only, and none of this machine or its network unless the owner says
+//! so. A name is resolved once, and what was checked is what is dialed.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use hyper::Uri;
+use interlock_tls::Trust;
+use tokio::net::TcpStream;
+
+/// The address of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceAddress {
+    /// With the port, as the `Host` header has it.
+    authority: String,
+    host: String,
+    port: u16,
+    /// In front of every path; without a slash at its end.
+    base: String,
+    allows_private: bool,
+}
+
+/// Why an address is not called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressRefusal {
+    #[error("it is no address")]
+    NotOne,
+    #[error("it is not https")]
+    NotHttps,
+    #[error("it names no plain host")]
+    NoHost,
+    #[error("its name leads into this network: allowPrivateNetwork lets it")]
+    Private,
+    #[error("no address for its name: {0}")]
+    Unresolved(String),
+    #[error("cannot connect: {0}")]
+    Unreachable(String),
+}
+
+/// A connection to a service.
+pub trait ServiceStream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send> ServiceStream for S {}
+
+impl ServiceAddress {
+    /// Reads an address. One that names an address of this network by number is refused here, before
+    /// anything is resolved.
+    pub fn check(text: &str, allows_private: bool) -> Result<Self, AddressRefusal> {
+        let uri: Uri = text.parse().map_err(|_| AddressRefusal::NotOne)?;
+        if uri.scheme_str() != Some("https") {
+            return Err(AddressRefusal::NotHttps);
+        }
+        let authority = uri.authority().ok_or(AddressRefusal::NoHost)?;
+        let host = authority.host().trim_matches(['[', ']']);
+        if host.is_empty() || authority.as_str().contains('@') || uri.query().is_some() {
+            return Err(AddressRefusal::NoHost);
+        }
+        if let Ok(number) = host.parse::<IpAddr>()
+            && !allows_private
+            && is_private_address(number)
+        {
+            return Err(AddressRefusal::Private);
+        }
+        Ok(Self {
+            authority: authority.as_str().to_owned(),
+            host: host.to_ascii_lowercase(),
+            port: authority.port_u16().unwrap_or(443),
+            base: uri.path().trim_end_matches('/').to_owned(),
+            allows_private,
+        })
+    }
+
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
+    /// Connects to the address that was checked, and to no other.
+    pub(crate) async fn connect(&self) -> Result<Box<dyn ServiceStream>, AddressRefusal> {
+        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let found: Vec<SocketAddr> = found
+            .map_err(|error| AddressRefusal::Unresolved(error.to_string()))?
+            .collect();
+        if !self.allows_private && found.iter().any(|one| is_private_address(one.ip())) {
+            return Err(AddressRefusal::Private);
+        }
+        let unreachable = |why: String| AddressRefusal::Unreachable(why);
+        let address = found
+            .first()
+            .ok_or_else(|| AddressRefusal::Unresolved("none".to_owned()))?;
+        let stream = TcpStream::connect(address).await;
+        let stream = stream.map_err(|error| unreachable(error.to_string()))?;
+        let _ = stream.set_nodelay(true);
+        let stream = interlock_tls::connect(stream, &self.host, Trust::Machine).await;
+        Ok(Box::new(
+            stream.map_err(|error| unreachable(error.to_string()))?,
+        ))
+    }
+}
+
+/// Whether only this machine or its network has an address.
+pub fn is_private_address(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_private_v4(address),
+        IpAddr::V6(address) => is_private_v6(address),
+    }
+}
+
+fn is_private_v4(address: Ipv4Addr) -> bool {
+    let [first, second, ..] = address.octets();
+    address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || address.is_broadcast()
+        || first == 0
+        || (first == 100 && (64..128).contains(&second))
+        || first >= 240
+}
+
+fn is_private_v6(address: Ipv6Addr) -> bool {
+    let first = address.segments()[0];
+    address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || first & 0xfe00 == 0xfc00
+        || first & 0xffc0 == 0xfe80
+        // Addresses of IPv4 in disguise.
+        || address.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_https_addresses_of_plain_hosts_are_called() {
+        for good in ["https://matrix.example.org", "https://h.example:8448/base/"] {
+            assert!(ServiceAddress::check(good, false).is_ok(), "{good}");
+        }
+        for (bad, why) in [
+            ("http://matrix.example.org", AddressRefusal::NotHttps),
+            ("ftp://matrix.example.org", AddressRefusal::NotHttps),
+            ("https://user:pw@matrix.example.org", AddressRefusal::NoHost),
+            ("https://127.0.0.1:8448", AddressRefusal::Private),
+            ("https://[::1]/", AddressRefusal::Private),
+            ("https://169.254.169.254/latest", AddressRefusal::Private),
+            ("https://10.0.0.1", AddressRefusal::Private),
+            ("https://[::ffff:10.0.0.1]/", AddressRefusal::Private),
+            ("not an address", AddressRefusal::NotOne),
+        ] {
+            assert_eq!(ServiceAddress::check(bad, false), Err(why), "{bad}");
+        }
+        assert!(ServiceAddress::check("https://127.0.0.1:8448", true).is_ok());
+        assert!(ServiceAddress::check("http://127.0.0.1:8448", true).is_err());
+    }
+
+    #[test]
+    fn addresses_of_this_network_are_recognized() {
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+            "64:ff9b::a00:1",
+        ] {
+            assert!(is_private_address(private.parse().unwrap()), "{private}");
+        }
+        for public in ["1.1.1.1", "142.250.1.1", "2606:4700::1111"] {
+            assert!(!is_private_address(public.parse().unwrap()), "{public}");
+        }
+    }
+}

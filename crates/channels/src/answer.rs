@@ -1,0 +1,360 @@
+//! Which answers count.
+//!
+//! A decision counts if it is on a message that Interlock sent for this approval, or typed in a chat that
+//! got it; if its sender is an approver now, by the platform's exact id; and if the message showed the
+//! whole view, where it allows anything. Adapters have dropped what is no new event of a person.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_approvals::{ApprovalRefusal, AuditKind, PendingApproval};
+use interlock_command::display::ShownLine;
+use interlock_store::{ApprovalDecision, ApprovalError, ChatMessageRow, StoreError};
+use serde_json::json;
+
+use crate::channel::{ChannelKind, ChatPlace, ChatTap, ChatUpdate};
+use crate::desk::{ApprovalDesk, ChatDecision};
+use crate::message::end_text;
+use crate::rights::target_rights;
+use crate::settings::{ChatSetup, approvers, takes_decisions};
+use crate::typed::{TypedCommand, parse};
+
+/// A stranger gets one refusal in this time.
+const REFUSAL_EVERY: Duration = Duration::from_mins(1);
+
+/// Strangers that are remembered; of more, none gets an answer.
+const MOST_STRANGERS: usize = 1_000;
+
+/// When strangers were refused last.
+#[derive(Debug, Default)]
+pub(crate) struct Strangers(Mutex<HashMap<String, Instant>>);
+
+impl Strangers {
+    /// Whether this one gets an answer now.
+    fn may_be_told(&self, sender: &str) -> bool {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        known.retain(|_, at| now.duration_since(*at) < REFUSAL_EVERY);
+        if known.contains_key(sender) || known.len() >= MOST_STRANGERS {
+            return false;
+        }
+        known.insert(sender.to_owned(), now);
+        true
+    }
+}
+
+/// The account that an update came to, and the config of now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerContext<'a> {
+    pub(crate) desk: &'a dyn ApprovalDesk,
+    pub(crate) setup: &'a ChatSetup,
+    pub(crate) kind: ChannelKind,
+    pub(crate) strangers: &'a Strangers,
+}
+
+/// What became of an update.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Handled {
+    /// The text is for the chat; none says nothing.
+    Done(Option<String>),
+    /// An approver answers a message that the store does not know, while one is being sent: it may be that
+    /// one. The text is for the chat if it is not.
+    NotYet(Option<String>),
+}
+
+/// Handles one update.
+pub(crate) fn handle(context: AnswerContext<'_>, update: &ChatUpdate) -> Handled {
+    match handle_known(context, update) {
+        Ok(said) => Handled::Done(said),
+        Err(unknown) => {
+            let now = interlock_approvals::clock::now();
+            let approval = unknown.approval.as_deref();
+            match context.desk.store().has_chat_queued(approval, now) {
+                Ok(true) => Handled::NotYet(unknown.said),
+                _ => Handled::Done(unknown.said),
+            }
+        }
+    }
+}
+
+/// An answer to a message that the store does not know.
+struct UnknownMessage {
+    /// The approval that the answer names, if it names one.
+    approval: Option<String>,
+    said: Option<String>,
+}
+
+fn handle_known(
+    context: AnswerContext<'_>,
+    update: &ChatUpdate,
+) -> Result<Option<String>, UnknownMessage> {
+    match update {
+        ChatUpdate::Tapped { sender, place, tap } => tapped(context, sender, place, *tap),
+        ChatUpdate::Typed {
+            sender,
+            place,
+            text,
+            replies_to,
+        } => {
+            let Some(command) = parse(text) else {
+                return Ok(None);
+            };
+            typed(context, sender, place, replies_to.as_deref(), command)
+        }
+    }
+}
+
+fn tapped(
+    context: AnswerContext<'_>,
+    sender: &str,
+    place: &ChatPlace,
+    tap: ChatTap,
+) -> Result<Option<String>, UnknownMessage> {
+    let store = context.desk.store();
+    let rows = store.chat_messages_at(&place.chat, &place.message);
+    let rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
+    let row = match rows.as_slice() {
+        [] if is_approver(context, sender) => {
+            return Err(UnknownMessage {
+                approval: None,
+                said: None,
+            });
+        }
+        [row] if !row.is_group => row,
+        _ => return Ok(None),
+    };
+    if let Err(refused) = check_sender(context, sender, Some(&row.approval_id)) {
+        return Ok(refused);
+    }
+    let Ok(approval) = context.desk.approval(&row.approval_id) else {
+        return Ok(None);
+    };
+    Ok(match tap {
+        // The decision stays: it is repeated in words, where what is stored can be read once more.
+        ChatTap::AllowAlways if approval.ended.is_none() && row.offers_allow => Some(format!(
+            "To store it for good, type: /approve {} allow-always",
+            approval.short_id
+        )),
+        ChatTap::AllowAlways => decide(
+            context,
+            sender,
+            row,
+            &approval,
+            ApprovalDecision::AllowAlways,
+            None,
+        ),
+        ChatTap::AllowOnce => decide(
+            context,
+            sender,
+            row,
+            &approval,
+            ApprovalDecision::AllowOnce,
+            None,
+        ),
+        ChatTap::Deny => decide(
+            context,
+            sender,
+            row,
+            &approval,
+            ApprovalDecision::Deny,
+            None,
+        ),
+    })
+}
+
+fn typed(
+    context: AnswerContext<'_>,
+    sender: &str,
+    place: &ChatPlace,
+    replies_to: Option<&str>,
+    command: TypedCommand,
+) -> Result<Option<String>, UnknownMessage> {
+    Ok(match command {
+        TypedCommand::Directive { session_key, text } => {
+            directive(context, sender, place, replies_to, session_key, &text)
+        }
+        TypedCommand::Unclear(expected) => {
+            check_sender(context, sender, None).map_or_else(|refused| refused, |()| Some(expected))
+        }
+        TypedCommand::Decide {
+            reference,
+            decision,
+            reason,
+        } => {
+            if let Err(refused) = check_sender(context, sender, None) {
+                return Ok(refused);
+            }
+            // The same words for an approval that there is not and for one of another chat.
+            let shown = ShownLine::new(&reference);
+            let shown: String = shown.as_str().chars().take(40).collect();
+            let unknown = Some(format!("{shown}: no such approval was sent to this chat"));
+            let Ok(approval) = context.desk.approval(&reference) else {
+                return Ok(unknown);
+            };
+            // A prefix of an id is for programs; people have the whole short id.
+            if reference != approval.short_id && reference != approval.id {
+                return Ok(unknown);
+            }
+            let store = context.desk.store();
+            let rows = store.chat_message_in(&approval.id, &place.chat);
+            match rows.unwrap_or_default().into_iter().next() {
+                Some(row) => {
+                    let reason = reason.as_deref();
+                    decide(context, sender, &row, &approval, decision, reason)
+                }
+                None => {
+                    return Err(UnknownMessage {
+                        approval: Some(approval.id),
+                        said: unknown,
+                    });
+                }
+            }
+        }
+    })
+}
+
+/// `/exec` and `/elevated`. In reply to a prompt they are for its conversation.
+fn directive(
+    context: AnswerContext<'_>,
+    sender: &str,
+    place: &ChatPlace,
+    replies_to: Option<&str>,
+    session_key: Option<String>,
+    text: &str,
+) -> Option<String> {
+    if context.setup.is_own(context.kind, sender) {
+        return None;
+    }
+    let who = named(context.kind, sender);
+    // Who may set anything is an approver, or at least an owner; to others Interlock is silent.
+    let config = context.desk.config()?;
+    let owners = config.config().commands.owner_allow_from.iter().flatten();
+    let is_known = owners.into_iter().any(|owner| *owner == who);
+    if !is_known {
+        record_refusal(context, &who, None, "may not set anything");
+        let is_told = context.strangers.may_be_told(&who);
+        return is_told.then(|| "commands.ownerAllowFrom does not list you".to_owned());
+    }
+    let session_key = session_key.or_else(|| {
+        let rows = context
+            .desk
+            .store()
+            .chat_messages_at(&place.chat, replies_to?);
+        let [row] = rows.ok()?.try_into().ok()?;
+        Some(context.desk.approval(&row.approval_id).ok()?.session_key)
+    });
+    let Some(session_key) = session_key else {
+        let example = "name the conversation: /exec agent:main:main …, or reply to its prompt";
+        return Some(example.to_owned());
+    };
+    Some(match context.desk.directive(&who, &session_key, text) {
+        Ok(answer) => answer,
+        Err(why) => why,
+    })
+}
+
+/// Refuses all but the approvers of now. The error is what the chat is told, if anything.
+fn check_sender(
+    context: AnswerContext<'_>,
+    sender: &str,
+    approval: Option<&str>,
+) -> Result<(), Option<String>> {
+    // Its own accounts say nothing that counts, and are told nothing.
+    if context.setup.is_own(context.kind, sender) {
+        return Err(None);
+    }
+    if is_approver(context, sender) {
+        return Ok(());
+    }
+    let who = named(context.kind, sender);
+    if !context.strangers.may_be_told(&who) {
+        return Err(None);
+    }
+    record_refusal(context, &who, approval, "is not an approver");
+    Err(Some("You are not an approver.".to_owned()))
+}
+
+/// Whether a sender is an approver now, by the exact id, and none of Interlock's own accounts.
+fn is_approver(context: AnswerContext<'_>, sender: &str) -> bool {
+    let config = context.desk.config();
+    let config = config.as_ref().map(|file| file.config());
+    !context.setup.is_own(context.kind, sender)
+        && config.is_some_and(|config| {
+            let approvers = approvers(config, context.kind);
+            takes_decisions(config, context.kind) && approvers.iter().any(|id| id == sender)
+        })
+}
+
+fn decide(
+    context: AnswerContext<'_>,
+    sender: &str,
+    row: &ChatMessageRow,
+    approval: &PendingApproval,
+    decision: ApprovalDecision,
+    reason: Option<&str>,
+) -> Option<String> {
+    let short_id = &approval.short_id;
+    if let Some(ended) = &approval.ended {
+        return Some(format!("{short_id}: {}", end_text(ended, None)));
+    }
+    let mut rights = target_rights(context.desk, context.kind, approval);
+    if !row.offers_allow {
+        rights.deny_only("it was not shown whole here: open it to allow it");
+    }
+    let who = named(context.kind, sender);
+    if !rights.has(decision) {
+        let why = rights.no_allow.unwrap_or("it is not offered here");
+        record_refusal(context, &who, Some(&approval.id), why);
+        return Some(format!(
+            "{short_id}: {} is refused: {why}",
+            decision.as_str()
+        ));
+    }
+    let decided = context.desk.decide(ChatDecision {
+        id: &approval.id,
+        plan_digest: &approval.plan_digest,
+        decision,
+        decider: &who,
+        surface: &row.target,
+        reason,
+    });
+    match decided {
+        // The message itself is edited.
+        Ok(_) => None,
+        Err(error) => Some(format!("{short_id}: {}", refusal_text(&error))),
+    }
+}
+
+fn refusal_text(error: &ApprovalRefusal) -> String {
+    if let ApprovalRefusal::State(interlock_rules::RulesError::Store(StoreError::Approval(
+        ApprovalError::AlreadyDecided { winner, .. },
+    ))) = error
+    {
+        return end_text(winner, None);
+    }
+    error.to_string()
+}
+
+/// A sender as records name it: by the platform's id.
+pub(crate) fn named(kind: ChannelKind, sender: &str) -> String {
+    format!("{}:{sender}", kind.as_str())
+}
+
+/// What was refused is in the audit, under the platform's id.
+fn record_refusal(context: AnswerContext<'_>, who: &str, approval: Option<&str>, why: &str) {
+    let record = json!({
+        "approvalId": approval,
+        "detail": format!("{who} {why}"),
+        "state": "refused",
+        "surface": who,
+    });
+    let now = interlock_approvals::clock::now();
+    let written = context.desk.store().change(|change| {
+        change.append(AuditKind::Delivery, &record, now)?;
+        Ok::<_, StoreError>(())
+    });
+    if let Err(error) = written {
+        tracing::warn!(%error, "a refused answer was not recorded");
+    }
+}

@@ -1,0 +1,167 @@
+//! What every platform has to do.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::message::ChatMessage;
+use crate::settings::ChatTarget;
+
+/// A platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ChannelKind {
+    Matrix,
+    Telegram,
+    Ntfy,
+    Webhook,
+}
+
+impl ChannelKind {
+    pub const ALL: [Self; 4] = [Self::Matrix, Self::Telegram, Self::Ntfy, Self::Webhook];
+
+    /// As the config and receipts name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Matrix => "matrix",
+            Self::Telegram => "telegram",
+            Self::Ntfy => "ntfy",
+            Self::Webhook => "webhook",
+        }
+    }
+
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// Where a platform keeps a message.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct MessageRef {
+    pub chat: String,
+    pub message: String,
+}
+
+/// Why a platform did not take something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChatFailure {
+    /// It will not take it later either. Why, for people; without secrets.
+    Refused(String),
+    /// It may take it later.
+    Passing(String),
+    /// It says when to come back. Nothing failed.
+    Busy { after: Duration },
+}
+
+impl fmt::Display for ChatFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) | Self::Passing(why) => f.write_str(why),
+            Self::Busy { after } => write!(f, "it is busy for {} s", after.as_secs()),
+        }
+    }
+}
+
+/// A decision by one tap: a reaction, or a button.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChatTap {
+    AllowOnce,
+    AllowAlways,
+    Deny,
+}
+
+/// Where something was said, so that it can be replied to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatPlace {
+    pub chat: String,
+    /// The message that was tapped, or that said it.
+    pub message: String,
+    /// What the platform wants to be answered by, where a tap has that.
+    pub interaction: Option<String>,
+}
+
+/// What a person did. Adapters report new events of persons only: no edits, forwards, quotes, code blocks
+/// or taken-back reactions, nothing of bots or webhooks, and nothing of the account itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChatUpdate {
+    Tapped {
+        sender: String,
+        place: ChatPlace,
+        tap: ChatTap,
+    },
+    Typed {
+        sender: String,
+        place: ChatPlace,
+        text: String,
+        /// The message that it replies to, or whose thread it stands in.
+        replies_to: Option<String>,
+    },
+}
+
+/// What happened since the cursor, and the next one. The cursor is stored when all of it was handled.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChatUpdates {
+    pub updates: Vec<ChatUpdate>,
+    pub cursor: Option<String>,
+}
+
+/// A platform account. `send` and `edit` are called again after a failure or a crash: where the platform
+/// has an idempotency key, `key` makes that one message.
+pub trait ChatChannel: fmt::Debug + Send + Sync {
+    /// Whether the platform shows this text unaltered.
+    fn fits(&self, message: &ChatMessage) -> bool;
+
+    /// At least this long between two messages of one chat.
+    fn pause(&self) -> Duration;
+
+    fn send<'a>(
+        &'a self,
+        target: &'a ChatTarget,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>>;
+
+    /// What belongs to a message and is sent behind it, once the message is marked. It may fail: the
+    /// message can be decided without it.
+    fn send_buttons<'a>(
+        &'a self,
+        _at: &'a MessageRef,
+        _message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    /// Replaces a message that was sent, with its buttons.
+    fn edit<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>>;
+
+    /// Takes a message away.
+    fn remove<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>>;
+
+    /// Waits for what happens. Without a cursor, what happened before now is skipped. The approvers are
+    /// those whose invitations are accepted.
+    fn updates<'a>(
+        &'a self,
+        cursor: Option<&'a str>,
+        approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>>;
+
+    /// A short answer to one update.
+    fn reply<'a>(
+        &'a self,
+        to: &'a ChatPlace,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>>;
+
+    /// Whether the account works: who it is, by the platform's word.
+    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>>;
+}

@@ -1,0 +1,147 @@
+//! One call to a service: the address is checked, no redirect is followed, time and size have an end.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+
+use crate::address::{AddressRefusal, ServiceAddress};
+use crate::channel::ChatFailure;
+
+/// For one call, unless it says otherwise.
+pub(crate) const USUAL_TIME: Duration = Duration::from_secs(10);
+
+/// The largest answer.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+/// A pause that a service asks for is kept, up to this.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct ServiceCall<'a> {
+    pub(crate) method: Method,
+    /// Below the base of the address.
+    pub(crate) path: &'a str,
+    pub(crate) headers: &'a [(&'static str, String)],
+    /// JSON, or nothing.
+    pub(crate) body: Option<String>,
+    pub(crate) time: Duration,
+}
+
+/// What a service answered.
+#[derive(Debug)]
+pub(crate) struct ServiceReply {
+    pub(crate) status: u16,
+    pub(crate) retry_after: Option<Duration>,
+    pub(crate) json: Value,
+}
+
+impl ServiceReply {
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// What a status that is no success means. The words of the service are shown on one line.
+    pub(crate) fn failure(&self, words: &str) -> ChatFailure {
+        let said = interlock_command::display::ShownLine::new(words);
+        let said: String = said.as_str().chars().take(120).collect();
+        let why = match said.as_str() {
+            "" => format!("answered with status {}", self.status),
+            said => format!("answered with status {}: {said}", self.status),
+        };
+        match self.status {
+            429 => ChatFailure::Busy {
+                after: self.retry_after.unwrap_or(Duration::from_secs(5)),
+            },
+            408 | 425 | 500..=599 => ChatFailure::Passing(why),
+            _ => ChatFailure::Refused(why),
+        }
+    }
+}
+
+/// Makes one call.
+pub(crate) async fn call(
+    address: &ServiceAddress,
+    call: ServiceCall<'_>,
+) -> Result<ServiceReply, ChatFailure> {
+    match tokio::time::timeout(call.time, send(address, &call)).await {
+        Ok(reply) => reply,
+        Err(_) => Err(ChatFailure::Passing("no answer in time".to_owned())),
+    }
+}
+
+async fn send(
+    address: &ServiceAddress,
+    call: &ServiceCall<'_>,
+) -> Result<ServiceReply, ChatFailure> {
+    let stream = address.connect().await.map_err(|refused| match refused {
+        AddressRefusal::Unreachable(_) | AddressRefusal::Unresolved(_) => {
+            ChatFailure::Passing(refused.to_string())
+        }
+        refused => ChatFailure::Refused(refused.to_string()),
+    })?;
+    let broke_off =
+        |error: hyper::Error| ChatFailure::Passing(format!("the call broke off: {error}"));
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(broke_off)?;
+    let connection = AbortOnDrop(tokio::spawn(connection));
+    let mut request = Request::builder()
+        .method(call.method.clone())
+        .uri(format!("{}{}", address.base(), call.path))
+        .header(HOST, address.authority())
+        .header(USER_AGENT, "interlock");
+    if call.body.is_some() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    for (name, value) in call.headers {
+        request = request.header(*name, value);
+    }
+    let body = call.body.clone().map_or_else(Body::empty, Body::from);
+    // The address may hold a secret: no error repeats it.
+    let request = request
+        .body(body)
+        .map_err(|_| ChatFailure::Refused("the call cannot be made".to_owned()))?;
+    let reply = sender.send_request(request).await.map_err(broke_off)?;
+    let status = reply.status().as_u16();
+    let retry_after = reply
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
+        .map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+    let bytes = to_bytes(Body::new(reply.into_body()), MOST_BYTES)
+        .await
+        .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
+    drop(connection);
+    Ok(ServiceReply {
+        status,
+        retry_after,
+        json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+    })
+}
+
+/// The connection ends with the call, also when the caller gives up.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A part of a path, with everything but letters, digits, `-`, `_`, `.` and `~` escaped.
+pub(crate) fn escaped(part: &str) -> String {
+    let mut text = String::with_capacity(part.len());
+    for byte in part.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,493 @@
+//! Matrix: `/sync`, messages, reactions. There is no end-to-end encryption here: a room that has it is
+//! refused before each send.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::address::ServiceAddress;
+use crate::channel::{
+    ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+};
+use crate::http::{ServiceCall, ServiceReply, USUAL_TIME, call, escaped};
+use crate::message::ChatMessage;
+use crate::settings::{AccountSetup, ChatTarget};
+use interlock_wire::Secret;
+
+/// How long the server may wait for news.
+const SYNC_MS: u64 = 30_000;
+
+/// An event has at most 64 KiB, with what the server adds.
+const MOST_BYTES: usize = 60_000;
+
+const API: &str = "/_matrix/client/v3";
+
+/// The reactions that a prompt is seeded with.
+const SEEDS: [(ChatTap, &str); 3] = [
+    (ChatTap::AllowOnce, "✅"),
+    (ChatTap::Deny, "❌"),
+    (ChatTap::AllowAlways, "♾️"),
+];
+
+/// What Interlock reads of a room.
+const FILTER: &str = r#"{"presence":{"types":[]},"account_data":{"types":[]},"room":{"account_data":{"types":[]},"ephemeral":{"types":[]},"state":{"types":[]},"timeline":{"limit":100,"types":["m.room.message","m.reaction"]}}}"#;
+
+/// One account.
+#[derive(Debug)]
+pub(crate) struct MatrixAccountChannel {
+    address: ServiceAddress,
+    user: String,
+    token: Secret,
+    /// Rooms for direct messages, by user.
+    direct: Mutex<HashMap<String, String>>,
+}
+
+impl MatrixAccountChannel {
+    pub(crate) fn new(setup: &AccountSetup) -> Self {
+        Self {
+            address: setup.address.clone(),
+            user: setup.own_id.clone().unwrap_or_default(),
+            token: setup.token.clone(),
+            direct: Mutex::default(),
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        time: Duration,
+    ) -> Result<ServiceReply, ChatFailure> {
+        let headers = [("authorization", format!("Bearer {}", self.token.expose()))];
+        let mut reply = call(
+            &self.address,
+            ServiceCall {
+                method,
+                path,
+                headers: &headers,
+                body: body.map(|body| body.to_string()),
+                time,
+            },
+        )
+        .await?;
+        if let Some(ms) = reply.json["retry_after_ms"].as_u64() {
+            reply.retry_after = Some(Duration::from_millis(ms.clamp(100, 600_000)));
+        }
+        Ok(reply)
+    }
+
+    async fn ok(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, ChatFailure> {
+        let reply = self.ask(method, path, body, USUAL_TIME).await?;
+        if reply.is_success() {
+            Ok(reply.json)
+        } else {
+            Err(failure(&reply))
+        }
+    }
+
+    /// The room of a target. For a user it is the direct one, which is made at its first use.
+    async fn room(&self, to: &str) -> Result<String, ChatFailure> {
+        if !to.starts_with('@') {
+            return Ok(to.to_owned());
+        }
+        let known = {
+            let direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+            direct.get(to).cloned()
+        };
+        if let Some(room) = known {
+            return Ok(room);
+        }
+        let path = format!("{API}/user/{}/account_data/m.direct", escaped(&self.user));
+        let reply = self.ask(Method::GET, &path, None, USUAL_TIME).await?;
+        let mut listed = match reply.status {
+            404 => json!({}),
+            _ if reply.is_success() => reply.json,
+            _ => return Err(failure(&reply)),
+        };
+        let all_joined = format!("{API}/joined_rooms");
+        let joined = self.ok(Method::GET, &all_joined, None).await?["joined_rooms"].clone();
+        let joined: Vec<&str> = strings(&joined).collect();
+        let found = strings(&listed[to]).find(|room| joined.contains(room));
+        let room = match found {
+            Some(room) => room.to_owned(),
+            None => {
+                let body = json!({
+                    "preset": "private_chat",
+                    "is_direct": true,
+                    "invite": [to],
+                    "name": "Interlock",
+                });
+                let create = format!("{API}/createRoom");
+                let made = self.ok(Method::POST, &create, Some(body)).await?;
+                let room = made["room_id"].as_str().unwrap_or_default().to_owned();
+                if room.is_empty() {
+                    return Err(ChatFailure::Passing("the server made no room".to_owned()));
+                }
+                let mut rooms: Vec<String> = strings(&listed[to]).map(str::to_owned).collect();
+                rooms.push(room.clone());
+                listed[to] = json!(rooms);
+                self.ok(Method::PUT, &path, Some(listed)).await?;
+                room
+            }
+        };
+        let mut direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        direct.insert(to.to_owned(), room.clone());
+        Ok(room)
+    }
+
+    /// Refuses a room whose messages Interlock could not encrypt.
+    async fn check_plain(&self, room: &str) -> Result<(), ChatFailure> {
+        let path = format!("{API}/rooms/{}/state/m.room.encryption", escaped(room));
+        let reply = self.ask(Method::GET, &path, None, USUAL_TIME).await?;
+        match reply.status {
+            404 => Ok(()),
+            _ if reply.is_success() => Err(ChatFailure::Refused(
+                "the room is encrypted, and Interlock has no end-to-end encryption: use another room"
+                    .to_owned(),
+            )),
+            _ => Err(failure(&reply)),
+        }
+    }
+
+    async fn put_event(
+        &self,
+        room: &str,
+        kind: &str,
+        key: &str,
+        content: Value,
+    ) -> Result<String, ChatFailure> {
+        let path = format!("{API}/rooms/{}/send/{kind}/{key}", escaped(room));
+        let sent = self.ok(Method::PUT, &path, Some(content)).await?;
+        match sent["event_id"].as_str() {
+            Some(event) => Ok(event.to_owned()),
+            None => Err(ChatFailure::Passing("the server named no event".to_owned())),
+        }
+    }
+
+    /// Takes Interlock's own reactions away, so that an ended prompt has no buttons.
+    async fn remove_seeds(&self, at: &MessageRef, key: &str) -> Result<(), ChatFailure> {
+        let (room, event) = (escaped(&at.chat), escaped(&at.message));
+        let path = format!(
+            "/_matrix/client/v1/rooms/{room}/relations/{event}/m.annotation/m.reaction?limit=100"
+        );
+        let found = self.ok(Method::GET, &path, None).await?;
+        let events = found["chunk"].as_array().into_iter().flatten();
+        let own = events.filter(|event| event["sender"] == self.user.as_str());
+        for (number, seed) in own.enumerate() {
+            let Some(id) = seed["event_id"].as_str() else {
+                continue;
+            };
+            let path = format!("{API}/rooms/{room}/redact/{}/{key}r{number}", escaped(id));
+            self.ok(Method::PUT, &path, Some(json!({}))).await?;
+        }
+        Ok(())
+    }
+}
+
+fn strings(list: &Value) -> impl Iterator<Item = &str> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(Value::as_str)
+}
+
+fn failure(reply: &ServiceReply) -> ChatFailure {
+    let code = reply.json["errcode"].as_str().unwrap_or_default();
+    let words = reply.json["error"].as_str().unwrap_or_default();
+    reply.failure(format!("{code} {words}").trim())
+}
+
+/// The text, and the same as HTML in which nothing is markup but Interlock's own.
+fn content(message: &ChatMessage) -> Value {
+    let mut body = format!("{}\n{}", message.title, message.block);
+    let mut html = format!(
+        "<code>{}</code><pre><code>{}</code></pre>",
+        html_text(&message.title),
+        html_text(&message.block)
+    );
+    if !message.note.is_empty() {
+        body.push_str(&format!("\n{}", message.note));
+        html.push_str(&format!("<code>{}</code>", html_text(&message.note)));
+    }
+    if let Some(link) = &message.link {
+        body.push_str(&format!("\n{link}"));
+        let link = html_text(link);
+        html.push_str(&format!("<br><a href=\"{link}\">{link}</a>"));
+    }
+    json!({
+        "msgtype": "m.text",
+        "body": body,
+        "format": "org.matrix.custom.html",
+        "formatted_body": html,
+        "m.mentions": {},
+    })
+}
+
+fn html_text(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+impl ChatChannel for MatrixAccountChannel {
+    fn fits(&self, message: &ChatMessage) -> bool {
+        // An edit holds it twice.
+        content(message).to_string().len() <= MOST_BYTES
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn send<'a>(
+        &'a self,
+        target: &'a ChatTarget,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+        Box::pin(async move {
+            let room = self.room(&target.to).await?;
+            self.check_plain(&room).await?;
+            let mut content = content(message);
+            if let Some(thread) = &target.thread {
+                content["m.relates_to"] = json!({ "rel_type": "m.thread", "event_id": thread });
+            }
+            let event = self
+                .put_event(&room, "m.room.message", key, content)
+                .await?;
+            Ok(MessageRef {
+                chat: room,
+                message: event,
+            })
+        })
+    }
+
+    fn send_buttons<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            for (number, (tap, seed)) in SEEDS.into_iter().enumerate() {
+                if !message.buttons.iter().any(|button| button.tap == tap) {
+                    continue;
+                }
+                let relation = json!({ "m.relates_to": {
+                    "rel_type": "m.annotation", "event_id": at.message, "key": seed,
+                } });
+                let key = format!("{key}s{number}");
+                if let Err(failure) = self.put_event(&at.chat, "m.reaction", &key, relation).await {
+                    tracing::debug!(%failure, "a prompt has no seeds");
+                    break;
+                }
+            }
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let new = content(message);
+            let mut content = new.clone();
+            content["body"] = json!(format!("* {}", message.title));
+            content["formatted_body"] = json!(format!("* {}", html_text(&message.title)));
+            content["m.new_content"] = new;
+            content["m.relates_to"] = json!({ "rel_type": "m.replace", "event_id": at.message });
+            self.put_event(&at.chat, "m.room.message", key, content)
+                .await?;
+            if message.buttons.is_empty()
+                && let Err(failure) = self.remove_seeds(at, key).await
+            {
+                tracing::debug!(%failure, "seeds were not removed");
+            }
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let (room, event) = (escaped(&at.chat), escaped(&at.message));
+            let path = format!("{API}/rooms/{room}/redact/{event}/{key}");
+            self.ok(Method::PUT, &path, Some(json!({}))).await?;
+            Ok(())
+        })
+    }
+
+    fn updates<'a>(
+        &'a self,
+        cursor: Option<&'a str>,
+        approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+        Box::pin(async move {
+            let filter = escaped(FILTER);
+            let path = match cursor {
+                Some(since) => format!(
+                    "{API}/sync?timeout={SYNC_MS}&filter={filter}&since={}",
+                    escaped(since)
+                ),
+                None => format!("{API}/sync?timeout=0&filter={filter}"),
+            };
+            let time = USUAL_TIME + Duration::from_millis(SYNC_MS);
+            let reply = self.ask(Method::GET, &path, None, time).await?;
+            if !reply.is_success() {
+                return Err(failure(&reply));
+            }
+            let synced = reply.json;
+            for room in invitations(&synced, approvers) {
+                let path = format!("{API}/join/{}", escaped(&room));
+                if let Err(failure) = self.ok(Method::POST, &path, Some(json!({}))).await {
+                    tracing::warn!(%failure, "an invitation could not be accepted");
+                }
+            }
+            Ok(ChatUpdates {
+                // Before the first cursor, everything is old.
+                updates: match cursor {
+                    Some(_) => read_updates(&synced, &self.user),
+                    None => Vec::new(),
+                },
+                cursor: synced["next_batch"].as_str().map(str::to_owned),
+            })
+        })
+    }
+
+    fn reply<'a>(
+        &'a self,
+        to: &'a ChatPlace,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let content = json!({
+                "msgtype": "m.notice",
+                "body": text,
+                "m.mentions": {},
+                "m.relates_to": { "m.in_reply_to": { "event_id": to.message } },
+            });
+            let key = Secret::generate()
+                .map_err(|_| ChatFailure::Passing("the system has no random numbers".to_owned()))?;
+            self.check_plain(&to.chat).await?;
+            self.put_event(&to.chat, "m.room.message", key.expose(), content)
+                .await?;
+            Ok(())
+        })
+    }
+
+    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+        Box::pin(async move {
+            let path = format!("{API}/account/whoami");
+            let known = self.ok(Method::GET, &path, None).await?;
+            let user = known["user_id"].as_str().unwrap_or_default();
+            if user == self.user {
+                Ok(user.to_owned())
+            } else {
+                let why = format!("the token is of {user}, and userId is {}", self.user);
+                Err(ChatFailure::Refused(why))
+            }
+        })
+    }
+}
+
+/// Rooms to which an approver invited the account.
+fn invitations(synced: &Value, approvers: &[String]) -> Vec<String> {
+    let invited = synced["rooms"]["invite"].as_object().into_iter().flatten();
+    let wanted = invited.filter(|(_, room)| {
+        let events = room["invite_state"]["events"].as_array();
+        let mut events = events.into_iter().flatten();
+        events.any(|event| {
+            let sender = event["sender"].as_str().unwrap_or_default();
+            event["type"] == "m.room.member"
+                && event["content"]["membership"] == "invite"
+                && approvers.iter().any(|id| id == sender)
+        })
+    });
+    wanted.map(|(room, _)| room.clone()).collect()
+}
+
+/// What persons did in the rooms of a sync.
+fn read_updates(synced: &Value, own: &str) -> Vec<ChatUpdate> {
+    let rooms = synced["rooms"]["join"].as_object().into_iter().flatten();
+    let mut updates = Vec::new();
+    for (room, joined) in rooms {
+        let events = joined["timeline"]["events"].as_array();
+        for event in events.into_iter().flatten() {
+            if event["sender"] != own {
+                updates.extend(read_event(room, event));
+            }
+        }
+    }
+    updates
+}
+
+fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
+    let sender = event["sender"].as_str()?.to_owned();
+    let id = event["event_id"].as_str()?;
+    let content = &event["content"];
+    let relation = &content["m.relates_to"];
+    let place = |message: &str| ChatPlace {
+        chat: room.to_owned(),
+        message: message.to_owned(),
+        interaction: None,
+    };
+    match event["type"].as_str()? {
+        // A reaction that was taken back comes without its relation.
+        "m.reaction" if relation["rel_type"] == "m.annotation" => {
+            let key = relation["key"].as_str()?.replace('\u{fe0f}', "");
+            let tap = SEEDS
+                .into_iter()
+                .find(|(_, seed)| seed.replace('\u{fe0f}', "") == key)?
+                .0;
+            Some(ChatUpdate::Tapped {
+                sender,
+                place: place(relation["event_id"].as_str()?),
+                tap,
+            })
+        }
+        "m.room.message" if content["msgtype"] == "m.text" => {
+            if relation["rel_type"] == "m.replace" || content.get("m.new_content").is_some() {
+                return None;
+            }
+            // Markup may be a quote or a code block; what is typed plainly has none.
+            let html = content["formatted_body"].as_str().unwrap_or_default();
+            if html.contains('<') {
+                return None;
+            }
+            let replied = relation["m.in_reply_to"]["event_id"].as_str();
+            let thread = relation["event_id"].as_str();
+            Some(ChatUpdate::Typed {
+                sender,
+                place: place(id),
+                text: content["body"].as_str()?.to_owned(),
+                replies_to: replied.or(thread).map(str::to_owned),
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

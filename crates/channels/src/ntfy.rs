@@ -1,0 +1,247 @@
+//! ntfy: a notification with *Review* and *Deny*. ntfy cannot say who taps, so nothing is allowed by it
+//! unless the owner switched that on.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use hyper::Method;
+use interlock_store::ApprovalDecision;
+use interlock_wire::Secret;
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::address::ServiceAddress;
+use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdates, MessageRef};
+use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::message::ChatMessage;
+use crate::settings::{AccountSetup, ChatTarget};
+
+/// The server keeps longer messages as attachments.
+const MOST_BYTES: usize = 4096;
+
+/// Where tickets are redeemed, below the address of the pages.
+pub const NTFY_TICKET_PATH: &str = "hooks/ticket/";
+
+/// Makes and checks tickets: each decides one approval in one way.
+#[derive(Debug, Clone)]
+pub struct NtfyTickets(Secret);
+
+impl NtfyTickets {
+    pub fn new(key: Secret) -> Self {
+        Self(key)
+    }
+
+    fn ticket(&self, id: &str, plan_digest: &str, decision: ApprovalDecision) -> String {
+        let word = decision.as_str();
+        format!("{word}.{id}.{}", self.seal(id, plan_digest, word))
+    }
+
+    fn seal(&self, id: &str, plan_digest: &str, word: &str) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(self.0.expose().as_bytes())
+            .unwrap_or_else(|_| unreachable!("a key of any length will do"));
+        mac.update(format!("interlock ntfy ticket v1|{id}|{plan_digest}|{word}").as_bytes());
+        let bytes = mac.finalize().into_bytes();
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            text.push_str(&format!("{byte:02x}"));
+            text
+        })
+    }
+
+    /// The approval and the decision that a ticket names. Nothing is proven by this.
+    pub fn read(ticket: &str) -> Option<(&str, ApprovalDecision)> {
+        let mut parts = ticket.split('.');
+        let (word, id, _seal) = (parts.next()?, parts.next()?, parts.next()?);
+        let decision = ApprovalDecision::from_word(word, None)?;
+        let is_known = matches!(
+            decision,
+            ApprovalDecision::AllowOnce | ApprovalDecision::Deny
+        );
+        (parts.next().is_none() && is_known).then_some((id, decision))
+    }
+
+    /// Whether this gateway made the ticket for this plan.
+    pub fn is_good(&self, ticket: &str, plan_digest: &str) -> bool {
+        let Some((id, decision)) = Self::read(ticket) else {
+            return false;
+        };
+        Secret::new(self.ticket(id, plan_digest, decision)).matches(ticket)
+    }
+}
+
+/// One topic.
+#[derive(Debug)]
+pub(crate) struct NtfyTopic {
+    address: ServiceAddress,
+    topic: String,
+    token: Secret,
+    tickets: NtfyTickets,
+}
+
+impl NtfyTopic {
+    pub(crate) fn new(setup: &AccountSetup, tickets: NtfyTickets) -> Self {
+        Self {
+            address: setup.address.clone(),
+            topic: setup.topic.clone().unwrap_or_default(),
+            token: setup.token.clone(),
+            tickets,
+        }
+    }
+
+    fn body(&self, message: &ChatMessage) -> Value {
+        let mut actions = Vec::new();
+        if let (Some(link), Some(subject)) = (&message.link, &message.subject) {
+            let base = link.strip_suffix(&format!("approve/{}", subject.id));
+            let redeemed = |decision, label: &str| {
+                let ticket = self
+                    .tickets
+                    .ticket(&subject.id, &subject.plan_digest, decision);
+                let base = base.unwrap_or_default();
+                json!({
+                    "action": "http", "label": label, "method": "POST", "clear": true,
+                    "url": format!("{base}{NTFY_TICKET_PATH}{ticket}"),
+                })
+            };
+            actions.push(json!({ "action": "view", "label": "Review", "url": link }));
+            for button in message.buttons.iter().filter(|_| base.is_some()) {
+                match button.tap {
+                    ChatTap::Deny => {
+                        actions.push(redeemed(ApprovalDecision::Deny, "Deny"));
+                    }
+                    ChatTap::AllowOnce => {
+                        actions.push(redeemed(ApprovalDecision::AllowOnce, "Allow once"));
+                    }
+                    ChatTap::AllowAlways => {}
+                }
+            }
+        }
+        json!({
+            "topic": self.topic,
+            "title": message.title,
+            "message": shown(message),
+            "priority": 4,
+            "actions": actions,
+        })
+    }
+}
+
+/// What is shown below the title. Typed answers have no place here.
+fn shown(message: &ChatMessage) -> String {
+    match message.note.split_once(" · ") {
+        Some((_, why)) => format!("{}\n{why}", message.block),
+        None => message.block.clone(),
+    }
+}
+
+impl ChatChannel for NtfyTopic {
+    fn fits(&self, message: &ChatMessage) -> bool {
+        shown(message).len() <= MOST_BYTES && message.title.len() <= 250
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn send<'a>(
+        &'a self,
+        _target: &'a ChatTarget,
+        message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+        Box::pin(async move {
+            let headers = if self.token.is_empty() {
+                Vec::new()
+            } else {
+                vec![("authorization", format!("Bearer {}", self.token.expose()))]
+            };
+            let reply = call(
+                &self.address,
+                ServiceCall {
+                    method: Method::POST,
+                    path: "/",
+                    headers: &headers,
+                    body: Some(self.body(message).to_string()),
+                    time: USUAL_TIME,
+                },
+            )
+            .await?;
+            if !reply.is_success() {
+                let words = reply.json["error"].as_str().unwrap_or_default();
+                return Err(reply.failure(words));
+            }
+            let id = reply.json["id"].as_str().unwrap_or("sent");
+            Ok(MessageRef {
+                chat: self.topic.clone(),
+                message: id.to_owned(),
+            })
+        })
+    }
+
+    /// A notification stays as it is. A late tap gets the winner.
+    fn edit<'a>(
+        &'a self,
+        _at: &'a MessageRef,
+        _message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        _at: &'a MessageRef,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn updates<'a>(
+        &'a self,
+        _cursor: Option<&'a str>,
+        _approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn reply<'a>(
+        &'a self,
+        _to: &'a ChatPlace,
+        _text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+        Box::pin(async move { Ok(format!("topic {}", self.topic)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_good_for_its_approval_plan_and_decision() {
+        let tickets = NtfyTickets::new(Secret::new("k"));
+        let deny = tickets.ticket("a-1", "d", ApprovalDecision::Deny);
+        assert_eq!(
+            NtfyTickets::read(&deny),
+            Some(("a-1", ApprovalDecision::Deny))
+        );
+        assert!(tickets.is_good(&deny, "d"));
+        assert!(!tickets.is_good(&deny, "other"));
+        assert!(!tickets.is_good(&deny.replace("deny", "allow-once"), "d"));
+        assert!(!tickets.is_good(&deny.replace("a-1", "a-2"), "d"));
+        assert!(!NtfyTickets::new(Secret::new("l")).is_good(&deny, "d"));
+        for bad in [
+            "",
+            "deny",
+            "deny.a",
+            "allow-always.a.b",
+            "deny.a.b.c",
+            "x.y.z",
+        ] {
+            assert_eq!(NtfyTickets::read(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,512 @@
+//! Sends and edits what the store says is due, one chat at a time.
+//!
+//! The store is the truth: a message that was sent is marked with the platform's ids, and what is not
+//! marked is sent again. So a restart loses nothing, and repeats a message only where it fell between the
+//! platform's answer and the mark, on platforms without an idempotency key.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_approvals::{PendingApproval, RecordedOutcome};
+use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
+use sha2::{Digest as _, Sha256};
+
+use crate::channel::{ChannelKind, ChatChannel, ChatFailure, MessageRef};
+use crate::desk::ApprovalDesk;
+use crate::message::{self, ChatMessage};
+use crate::rights::target_rights;
+use crate::settings::{ChatTarget, chat_approvals};
+
+/// Before the next try: doubling from the first to the last.
+const FIRST_PAUSE_MS: i64 = 1_000;
+const LONGEST_PAUSE_MS: i64 = 60_000;
+
+/// More approvals than this in that time are one message.
+const MOST_SINGLE: usize = 3;
+const GROUP_WINDOW: Duration = Duration::from_secs(10);
+
+/// What is remembered of each chat while the gateway runs.
+#[derive(Debug, Default)]
+pub(crate) struct ChatMemory(Mutex<HashMap<String, ChatRecent>>);
+
+#[derive(Debug, Default)]
+struct ChatRecent {
+    /// When prompts came for it.
+    asked: Vec<Instant>,
+    /// The message for several approvals that is still added to.
+    group: Option<ChatGroup>,
+    /// Nothing is sent before.
+    free_at: Option<Instant>,
+}
+
+#[derive(Debug, Clone)]
+struct ChatGroup {
+    at: MessageRef,
+    /// Ids of approvals that it lists.
+    members: Vec<String>,
+}
+
+impl ChatMemory {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ChatRecent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes one more approval for a chat; whether it goes into a message for several.
+    fn note_asked(&self, target: &str) -> bool {
+        let mut all = self.lock();
+        let recent = all.entry(target.to_owned()).or_default();
+        let now = Instant::now();
+        recent
+            .asked
+            .retain(|at| now.duration_since(*at) < GROUP_WINDOW);
+        recent.asked.push(now);
+        if recent.asked.len() <= MOST_SINGLE {
+            recent.group = None;
+            return false;
+        }
+        true
+    }
+
+    fn group(&self, target: &str) -> Option<ChatGroup> {
+        self.lock().get(target)?.group.clone()
+    }
+
+    fn set_group(&self, target: &str, group: ChatGroup) {
+        self.lock().entry(target.to_owned()).or_default().group = Some(group);
+    }
+
+    /// Returns when the chat may get its next message.
+    async fn until_free(&self, target: &str) {
+        let free_at = self.lock().get(target).and_then(|recent| recent.free_at);
+        if let Some(at) = free_at {
+            tokio::time::sleep_until(at.into()).await;
+        }
+    }
+
+    fn pause(&self, target: &str, pause: Duration) {
+        let mut all = self.lock();
+        all.entry(target.to_owned()).or_default().free_at = Some(Instant::now() + pause);
+    }
+}
+
+/// One chat that has work, and all that it takes to do it.
+#[derive(Debug, Clone)]
+pub(crate) struct ChatSender {
+    pub(crate) desk: Arc<dyn ApprovalDesk>,
+    pub(crate) channel: Arc<dyn ChatChannel>,
+    pub(crate) target: ChatTarget,
+    pub(crate) memory: Arc<ChatMemory>,
+    /// Under which the account's place in its stream is kept; none where nothing is read.
+    pub(crate) cursor_name: Option<String>,
+}
+
+impl ChatSender {
+    /// Does the work of one chat, in order. Ends early where the platform wants a pause.
+    pub(crate) async fn work(self, all: Vec<ChatWork>) {
+        let mut grouped: Vec<ChatWork> = Vec::new();
+        // A message for several approvals is edited once for all of them that ended.
+        let mut edited: Vec<String> = Vec::new();
+        for work in all {
+            let is_shown = work.is_group
+                && work
+                    .message
+                    .as_ref()
+                    .is_some_and(|message| edited.contains(message));
+            let went_on = if work.is_queued {
+                self.ask(work, &mut grouped).await
+            } else if is_shown {
+                self.note_end(work, Ok(())).await
+            } else {
+                edited.extend(work.message.clone().filter(|_| work.is_group));
+                self.show_end(&work).await
+            };
+            if !went_on {
+                break;
+            }
+        }
+        if !grouped.is_empty() {
+            self.send_group(grouped).await;
+        }
+    }
+
+    /// Sends a prompt. `false`: the platform wants a pause.
+    async fn ask(&self, work: ChatWork, grouped: &mut Vec<ChatWork>) -> bool {
+        let Some(approval) = self.wanted(&work).await else {
+            return true;
+        };
+        // A program reads each of them.
+        let is_for_people = self.target.kind != ChannelKind::Webhook;
+        if is_for_people && work.tries == 0 && self.memory.note_asked(&self.target.name) {
+            grouped.push(work);
+            return true;
+        }
+        let (sender, id) = (self.clone(), approval.id.clone());
+        let made = blocking(move || sender.prompt(&approval)).await;
+        let Some((message, is_whole)) = made else {
+            return true;
+        };
+        self.memory.until_free(&self.target.name).await;
+        let key = key(&id, &self.target.name, "asked");
+        let sent = match self.begin_reading().await {
+            Ok(()) => self.channel.send(&self.target, &message, &key).await,
+            Err(failure) => Err(failure),
+        };
+        self.memory.pause(&self.target.name, self.channel.pause());
+        let at = sent.as_ref().ok().cloned();
+        let went_on = self.note_sent(&work, sent, is_whole, false).await;
+        if let Some(at) = at {
+            self.channel.send_buttons(&at, &message, &key).await;
+        }
+        went_on
+    }
+
+    /// The account has a place in its stream before its first prompt, so that no answer to it is older.
+    async fn begin_reading(&self) -> Result<(), ChatFailure> {
+        let Some(name) = self.cursor_name.clone() else {
+            return Ok(());
+        };
+        let (desk, known) = (Arc::clone(&self.desk), name.clone());
+        let known = blocking(move || desk.store().chat_cursor(&known)).await;
+        if !matches!(known, Some(Ok(None))) {
+            return Ok(());
+        }
+        let begun = self.channel.updates(None, &[]).await?.cursor;
+        let desk = Arc::clone(&self.desk);
+        blocking(move || begun.map(|begun| desk.store().begin_chat_cursor(&name, &begun))).await;
+        Ok(())
+    }
+
+    /// The approval of a queued message, if it is still to be sent.
+    async fn wanted(&self, work: &ChatWork) -> Option<PendingApproval> {
+        let (sender, work) = (self.clone(), work.clone());
+        blocking(move || {
+            let store = sender.desk.store();
+            let (id, name) = (&work.approval_id, &sender.target.name);
+            let dropped = |why: &str| {
+                tracing::debug!(id, name, why, "a chat message is not sent");
+                let _ = store.chat_dropped(id, name);
+            };
+            let approval = match sender.desk.approval(id) {
+                Ok(approval) => approval,
+                Err(error) => {
+                    let now = now_ms();
+                    let _ = store.chat_not_sent(id, name, None, &error.to_string(), now);
+                    return None;
+                }
+            };
+            if approval.ended.is_some() {
+                dropped("it has ended");
+                return None;
+            }
+            if !sender.target.wants(&approval.agent, &approval.session_key) {
+                dropped("the target does not want it");
+                return None;
+            }
+            let is_seen = |one: &Delivery| one.state == DeliveryState::Seen;
+            if sender.target.after_ms > 0 && approval.deliveries.iter().any(is_seen) {
+                dropped("it was seen elsewhere");
+                return None;
+            }
+            if work.tries == 0 {
+                let queued = Delivery {
+                    surface: name.clone(),
+                    state: DeliveryState::Queued,
+                    at_ms: now_ms(),
+                    detail: None,
+                };
+                let _ = store.record_delivery(id, &queued);
+            }
+            Some(approval)
+        })
+        .await
+        .flatten()
+    }
+
+    fn prompt(&self, approval: &PendingApproval) -> (ChatMessage, bool) {
+        let link = self.desk.page(&format!("approve/{}", approval.id));
+        let rights = target_rights(self.desk.as_ref(), self.target.kind, approval);
+        message::prompt(self.channel.as_ref(), approval, rights, link)
+    }
+
+    /// Marks what became of a message. `false`: the platform wants a pause.
+    async fn note_sent(
+        &self,
+        work: &ChatWork,
+        sent: Result<MessageRef, ChatFailure>,
+        offers_allow: bool,
+        is_group: bool,
+    ) -> bool {
+        let went_on = !matches!(sent, Err(ChatFailure::Busy { .. }));
+        let (sender, work) = (self.clone(), work.clone());
+        blocking(move || {
+            let noted = sender.write_sent(&work, &sent, offers_allow, is_group);
+            if let Err(error) = noted {
+                tracing::warn!(%error, target = sender.target.name, "a chat message was not marked");
+            }
+        })
+        .await;
+        went_on
+    }
+
+    fn write_sent(
+        &self,
+        work: &ChatWork,
+        sent: &Result<MessageRef, ChatFailure>,
+        offers_allow: bool,
+        is_group: bool,
+    ) -> Result<(), StoreError> {
+        let store = self.desk.store();
+        let (id, name, now) = (&work.approval_id, &self.target.name, now_ms());
+        match sent {
+            Ok(at) => {
+                let sent = SentChatMessage {
+                    chat: &at.chat,
+                    message: &at.message,
+                    offers_allow,
+                    is_group,
+                };
+                store.chat_sent(id, name, sent, now)?;
+            }
+            Err(ChatFailure::Busy { after }) => {
+                let after = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+                return store.chat_postponed(id, name, now.saturating_add(after));
+            }
+            Err(ChatFailure::Passing(why)) => {
+                let again = now + pause_ms(work.tries);
+                store.chat_not_sent(id, name, Some(again), why, now)?;
+            }
+            Err(ChatFailure::Refused(why)) => {
+                store.chat_not_sent(id, name, None, why, now)?;
+            }
+        }
+        self.desk.receipts_changed(id);
+        if sent.is_err() && store.has_chat_failed(id)? {
+            self.fall_back(id);
+        }
+        Ok(())
+    }
+
+    /// Every chat failed. Where no other surface shows the approval, it would wait for no approver.
+    fn fall_back(&self, id: &str) {
+        let Ok(approval) = self.desk.approval(id) else {
+            return;
+        };
+        if approval.ended.is_none() && !self.desk.is_shown_elsewhere(&approval) {
+            self.desk.fall_back(id);
+        }
+    }
+
+    /// One message for all of these, and for those that it lists already.
+    async fn send_group(&self, new: Vec<ChatWork>) {
+        let name = self.target.name.clone();
+        let mut members = self
+            .memory
+            .group(&name)
+            .map_or_else(Vec::new, |group| group.members);
+        members.extend(new.iter().map(|work| work.approval_id.clone()));
+        let known = self.memory.group(&name).map(|group| group.at);
+        let sent = self.show_group(&members, known.as_ref()).await;
+        if let Ok(at) = &sent {
+            let at = at.clone();
+            self.memory.set_group(&name, ChatGroup { at, members });
+        }
+        for work in &new {
+            self.note_sent(work, sent.clone(), false, true).await;
+        }
+    }
+
+    /// Sends or edits a message for several approvals.
+    async fn show_group(
+        &self,
+        members: &[String],
+        known: Option<&MessageRef>,
+    ) -> Result<MessageRef, ChatFailure> {
+        let (sender, ids) = (self.clone(), members.to_vec());
+        let made = blocking(move || {
+            let read = ids.iter().filter_map(|id| {
+                let approval = sender.desk.approval(id).ok()?;
+                let outcome = sender.outcome(id);
+                Some((approval, outcome))
+            });
+            let all: Vec<_> = read.collect();
+            message::group(sender.channel.as_ref(), &all, sender.desk.page(""))
+        });
+        let Some(message) = made.await else {
+            return Err(ChatFailure::Passing("the gateway stops".to_owned()));
+        };
+        self.memory.until_free(&self.target.name).await;
+        let key = key(&members.join(","), &self.target.name, &message.title);
+        let done = match known {
+            Some(at) => {
+                let edited = self.channel.edit(at, &message, &key).await;
+                edited.map(|()| at.clone())
+            }
+            None => self.channel.send(&self.target, &message, &key).await,
+        };
+        self.memory.pause(&self.target.name, self.channel.pause());
+        done
+    }
+
+    /// Edits a message whose approval has ended, or whose run has. `false`: the platform wants a pause.
+    async fn show_end(&self, work: &ChatWork) -> bool {
+        let (Some(chat), Some(message)) = (work.chat.clone(), work.message.clone()) else {
+            return true;
+        };
+        let at = MessageRef { chat, message };
+        let done = if work.is_group {
+            let (sender, place) = (self.clone(), at.clone());
+            let members = blocking(move || {
+                let rows = sender
+                    .desk
+                    .store()
+                    .chat_messages_at(&place.chat, &place.message);
+                let rows = rows.unwrap_or_default().into_iter();
+                rows.map(|row| row.approval_id).collect::<Vec<_>>()
+            });
+            let members = members.await.unwrap_or_default();
+            self.show_group(&members, Some(&at)).await.map(|_| ())
+        } else {
+            self.edit_end(work, &at).await
+        };
+        self.note_end(work.clone(), done).await
+    }
+
+    /// Marks what became of an edit. `false`: the platform wants a pause.
+    async fn note_end(&self, work: ChatWork, done: Result<(), ChatFailure>) -> bool {
+        let went_on = !matches!(done, Err(ChatFailure::Busy { .. }));
+        let sender = self.clone();
+        blocking(move || {
+            let noted = sender.write_end(&work, &done);
+            if let Err(error) = noted {
+                tracing::warn!(%error, target = sender.target.name, "an edit was not marked");
+            }
+        })
+        .await;
+        went_on
+    }
+
+    async fn edit_end(&self, work: &ChatWork, at: &MessageRef) -> Result<(), ChatFailure> {
+        let (sender, id) = (self.clone(), work.approval_id.clone());
+        let made = blocking(move || {
+            let approval = sender.desk.approval(&id).ok()?;
+            let ended = approval.ended.clone()?;
+            let outcome = sender.outcome(&id);
+            let link = sender.desk.page(&format!("approve/{id}"));
+            let channel = sender.channel.as_ref();
+            let message = message::ended(channel, &approval, &ended, outcome.as_ref(), link);
+            let config = sender.desk.config()?;
+            let own = chat_approvals(config.config(), sender.target.kind);
+            let is_removed = own.is_some_and(|own| own.cleanup_after_resolve == Some(true));
+            Some((message, is_removed))
+        });
+        // An approval that cannot be read any more has nothing to show.
+        let Some(Some((message, is_removed))) = made.await else {
+            return Ok(());
+        };
+        self.memory.until_free(&self.target.name).await;
+        let level = format!("end{}", work.wanted);
+        let key = key(&work.approval_id, &self.target.name, &level);
+        let done = match (is_removed, work.shown) {
+            (true, 0) => self.channel.remove(at, &key).await,
+            (true, _) => Ok(()),
+            (false, _) => self.channel.edit(at, &message, &key).await,
+        };
+        self.memory.pause(&self.target.name, self.channel.pause());
+        done
+    }
+
+    fn write_end(&self, work: &ChatWork, done: &Result<(), ChatFailure>) -> Result<(), StoreError> {
+        let store = self.desk.store();
+        let (id, name) = (&work.approval_id, &self.target.name);
+        match done {
+            Ok(()) => store.chat_shown(id, name, work.wanted, work.is_final),
+            // It is gone, or may not be edited: there is nothing to try again.
+            Err(ChatFailure::Refused(why)) => {
+                tracing::warn!(id, name, why, "a chat message cannot be edited");
+                store.chat_shown(id, name, work.wanted, true)
+            }
+            Err(ChatFailure::Busy { after }) => {
+                let after = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
+                store.chat_postponed(id, name, now_ms().saturating_add(after))
+            }
+            Err(ChatFailure::Passing(_)) => {
+                store.chat_not_edited(id, name, now_ms() + pause_ms(work.tries))
+            }
+        }
+    }
+
+    /// What became of the run that an approval allowed.
+    fn outcome(&self, id: &str) -> Option<RecordedOutcome> {
+        match self.desk.store().approval(id).ok()?.claim?.state {
+            ClaimState::Finished { outcome, .. } => Some(*outcome),
+            ClaimState::Unfinished | ClaimState::Unknown { .. } => None,
+        }
+    }
+}
+
+fn pause_ms(tries: u32) -> i64 {
+    let doubled = FIRST_PAUSE_MS
+        .checked_shl(tries.min(16))
+        .unwrap_or(LONGEST_PAUSE_MS);
+    doubled.min(LONGEST_PAUSE_MS)
+}
+
+/// The same for the same message, also after a restart.
+fn key(subject: &str, target: &str, what: &str) -> String {
+    let mut hash = Sha256::new();
+    for part in [subject, target, what] {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    let digest = hash.finalize();
+    digest[..16].iter().fold(String::new(), |mut text, byte| {
+        text.push_str(&format!("{byte:02x}"));
+        text
+    })
+}
+
+fn now_ms() -> i64 {
+    interlock_approvals::clock::now()
+}
+
+/// Work that may wait for the disk. None where the process ends.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_from_a_second_to_a_minute() {
+        let pauses: Vec<i64> = (0..8).map(pause_ms).collect();
+        let expected = [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000];
+        assert_eq!(pauses, expected);
+        assert_eq!(pause_ms(u32::MAX), 60_000);
+    }
+
+    #[test]
+    fn a_fourth_approval_in_ten_seconds_is_grouped() {
+        let memory = ChatMemory::default();
+        let grouped: Vec<bool> = (0..5).map(|_| memory.note_asked("a")).collect();
+        assert_eq!(grouped, [false, false, false, true, true]);
+        assert!(!memory.note_asked("b"), "another chat counts for itself");
+    }
+
+    #[test]
+    fn keys_differ_by_what_they_are_for() {
+        let one = key("a", "b", "asked");
+        assert_eq!(one, key("a", "b", "asked"));
+        for other in [
+            key("ab", "", "asked"),
+            key("a", "b", "end1"),
+            key("a", "c", "asked"),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! The tasks: one that sends and edits what is due, and one for each account that listens.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use interlock_config::Config;
+use interlock_store::ChatWork;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::{AnswerContext, Handled, Strangers, handle};
+use crate::channel::{ChannelKind, ChatChannel, ChatUpdate};
+use crate::desk::ApprovalDesk;
+use crate::matrix::MatrixAccountChannel;
+use crate::message::ChatMessage;
+use crate::ntfy::{NtfyTickets, NtfyTopic};
+use crate::outbox::{ChatMemory, ChatSender, blocking};
+use crate::settings::{AccountSetup, ChatSetup, approvers};
+use crate::telegram::TelegramBot;
+use crate::webhook::WebhookTarget;
+
+/// How often it is looked for work while there may be some, and while there is none.
+const BUSY_LOOK: Duration = Duration::from_millis(500);
+const IDLE_LOOK: Duration = Duration::from_secs(5);
+
+/// Messages of one look.
+const AT_ONCE: usize = 500;
+
+/// Between two tries to listen: doubling from the first to the last.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// How long an answer waits for the mark of the message that it may be for, and how often it is looked for.
+const MARK_WAIT: Duration = Duration::from_secs(30);
+const MARK_LOOK: Duration = Duration::from_millis(50);
+
+/// All channels of one gateway.
+#[derive(Debug)]
+pub struct ChatService {
+    desk: Arc<dyn ApprovalDesk>,
+    tickets: NtfyTickets,
+    memory: Arc<ChatMemory>,
+    strangers: Strangers,
+    changed: Notify,
+    state: Mutex<ServiceState>,
+}
+
+#[derive(Debug, Default)]
+struct ServiceState {
+    setup: Arc<ChatSetup>,
+    /// The parts of the config that the setup was read from.
+    config: Option<Config>,
+    channels: HashMap<(ChannelKind, String), OpenAccount>,
+    /// Chats that a task works for.
+    busy: HashSet<String>,
+}
+
+/// An account in use.
+#[derive(Debug)]
+struct OpenAccount {
+    setup: AccountSetup,
+    channel: Arc<dyn ChatChannel>,
+    stop: CancellationToken,
+}
+
+/// A target that got a message to see whether it arrives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestedTarget {
+    pub target: String,
+    /// Who the account is, by the platform's word.
+    pub account: String,
+    /// Why the platform did not take it.
+    pub problem: Option<String>,
+}
+
+/// Whether a platform is asked for what happened. The others call by themselves.
+fn is_read(kind: ChannelKind) -> bool {
+    matches!(kind, ChannelKind::Matrix | ChannelKind::Telegram)
+}
+
+/// The channel of one account.
+pub fn open_channel(setup: &AccountSetup, tickets: &NtfyTickets) -> Arc<dyn ChatChannel> {
+    match setup.kind {
+        ChannelKind::Matrix => Arc::new(MatrixAccountChannel::new(setup)),
+        ChannelKind::Telegram => Arc::new(TelegramBot::new(setup)),
+        ChannelKind::Ntfy => Arc::new(NtfyTopic::new(setup, tickets.clone())),
+        ChannelKind::Webhook => Arc::new(WebhookTarget::new(setup)),
+    }
+}
+
+impl ChatService {
+    pub fn new(desk: Arc<dyn ApprovalDesk>, tickets: NtfyTickets) -> Self {
+        Self {
+            desk,
+            tickets,
+            memory: Arc::default(),
+            strangers: Strangers::default(),
+            changed: Notify::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    pub fn desk(&self) -> &dyn ApprovalDesk {
+        self.desk.as_ref()
+    }
+
+    /// The setup in force.
+    pub fn setup(&self) -> Arc<ChatSetup> {
+        Arc::clone(&self.state().setup)
+    }
+
+    /// Sends a message that is about no approval to one target, or to all.
+    pub async fn test(&self, name: Option<&str>) -> Vec<TestedTarget> {
+        let wanted: Vec<_> = {
+            let state = self.state();
+            let targets = state.setup.targets.iter();
+            let chosen = targets.filter(|target| name.is_none_or(|name| target.name == name));
+            let opened = chosen.filter_map(|target| {
+                let open = state.channels.get(&(target.kind, target.account.clone()))?;
+                Some((target.clone(), Arc::clone(&open.channel)))
+            });
+            opened.collect()
+        };
+        let mut tested = Vec::new();
+        for (target, channel) in wanted {
+            let message = ChatMessage {
+                title: "Interlock".to_owned(),
+                block: "This chat gets approvals. Nothing is to be decided now.".to_owned(),
+                link: self.desk.page(""),
+                ..ChatMessage::default()
+            };
+            let key = format!("test-{}", interlock_approvals::clock::now());
+            let known = channel.whoami().await;
+            let sent = match &known {
+                Ok(_) => channel.send(&target, &message, &key).await.map(|_| ()),
+                Err(failure) => Err(failure.clone()),
+            };
+            tested.push(TestedTarget {
+                target: target.name,
+                account: known.unwrap_or_default(),
+                problem: sent.err().map(|failure| failure.to_string()),
+            });
+        }
+        tested
+    }
+
+    /// An approval was asked or has ended.
+    pub fn look_now(&self) {
+        self.changed.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, ServiceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Works until the gateway ends.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let service = Arc::clone(&self);
+            let handle_stop = stop.clone();
+            let looked = blocking(move || service.look(&handle_stop)).await;
+            let Some((work, may_have_more)) = looked else {
+                return;
+            };
+            self.begin(work);
+            let pause = if may_have_more { BUSY_LOOK } else { IDLE_LOOK };
+            tokio::select! {
+                () = self.changed.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// Reads the config and the work that is due.
+    fn look(self: &Arc<Self>, stop: &CancellationToken) -> (Vec<ChatWork>, bool) {
+        self.refresh(stop);
+        let store = self.desk.store();
+        let now = interlock_approvals::clock::now();
+        let may_have_more = store.has_chat_work().unwrap_or(false);
+        if !may_have_more {
+            return (Vec::new(), false);
+        }
+        match store.chat_work(now, AT_ONCE) {
+            Ok(work) => (work, true),
+            Err(error) => {
+                tracing::warn!(%error, "chat messages cannot be read");
+                (Vec::new(), true)
+            }
+        }
+    }
+
+    /// Takes a changed config over: accounts that are new or different are opened, others are closed.
+    fn refresh(self: &Arc<Self>, stop: &CancellationToken) {
+        let Some(file) = self.desk.config() else {
+            return;
+        };
+        let config = Config {
+            channels: file.config().channels.clone(),
+            approvals: file.config().approvals.clone(),
+            commands: file.config().commands.clone(),
+            ..Config::default()
+        };
+        let mut state = self.state();
+        if state.config.as_ref() == Some(&config) {
+            return;
+        }
+        let setup = ChatSetup::read(&config, self.desk.as_ref());
+        for (key, why) in &setup.problems {
+            tracing::warn!("{key} {why}");
+        }
+        let targets: Vec<(String, u64)> = setup
+            .targets
+            .iter()
+            .map(|target| (target.name.clone(), target.after_ms))
+            .collect();
+        if let Err(error) = self.desk.store().set_chat_targets(&targets) {
+            tracing::warn!(%error, "the targets of approvals were not stored");
+            return;
+        }
+        state.channels.retain(|_, open| {
+            let stays = setup.accounts.contains(&open.setup);
+            if !stays {
+                open.stop.cancel();
+            }
+            stays
+        });
+        for account in &setup.accounts {
+            let key = (account.kind, account.name.clone());
+            if state.channels.contains_key(&key) {
+                continue;
+            }
+            let channel = open_channel(account, &self.tickets);
+            let ending = stop.child_token();
+            let open = OpenAccount {
+                setup: account.clone(),
+                channel: Arc::clone(&channel),
+                stop: ending.clone(),
+            };
+            state.channels.insert(key, open);
+            if is_read(account.kind) {
+                let listening = Arc::clone(self).listen(account.clone(), channel);
+                tokio::runtime::Handle::current().spawn(async move {
+                    tokio::select! {
+                        () = listening => {}
+                        () = ending.cancelled() => {}
+                    }
+                });
+            }
+        }
+        state.setup = Arc::new(setup);
+        state.config = Some(config);
+    }
+
+    /// Starts a task for every chat that has work and none yet.
+    fn begin(self: &Arc<Self>, work: Vec<ChatWork>) {
+        let mut by_target: HashMap<String, Vec<ChatWork>> = HashMap::new();
+        for one in work {
+            by_target.entry(one.target.clone()).or_default().push(one);
+        }
+        for (name, work) in by_target {
+            let mut state = self.state();
+            if state.busy.contains(&name) {
+                continue;
+            }
+            let target = state.setup.target(&name).cloned();
+            let open = target.as_ref().and_then(|target| {
+                let key = (target.kind, target.account.clone());
+                let open = state.channels.get(&key)?;
+                let cursor_name = is_read(target.kind).then(|| open.setup.cursor_name());
+                Some((Arc::clone(&open.channel), cursor_name))
+            });
+            state.busy.insert(name.clone());
+            drop(state);
+            let service = Arc::clone(self);
+            tokio::spawn(async move {
+                match (target, open) {
+                    (Some(target), Some((channel, cursor_name))) => {
+                        let sender = ChatSender {
+                            desk: Arc::clone(&service.desk),
+                            channel,
+                            target,
+                            memory: Arc::clone(&service.memory),
+                            cursor_name,
+                        };
+                        sender.work(work).await;
+                    }
+                    _ => service.give_up(work).await,
+                }
+                service.state().busy.remove(&name);
+                service.look_now();
+            });
+        }
+    }
+
+    /// The owner has taken the target away since.
+    async fn give_up(&self, work: Vec<ChatWork>) {
+        let desk = Arc::clone(&self.desk);
+        blocking(move || {
+            let store = desk.store();
+            let now = interlock_approvals::clock::now();
+            for one in work {
+                let (id, name) = (&one.approval_id, &one.target);
+                let noted = if one.is_queued && !one.has_ended {
+                    store.chat_not_sent(
+                        id,
+                        name,
+                        None,
+                        "the target is not configured any more",
+                        now,
+                    )
+                } else if one.is_queued {
+                    store.chat_dropped(id, name)
+                } else {
+                    store.chat_shown(id, name, one.wanted, true)
+                };
+                if let Err(error) = noted {
+                    tracing::warn!(%error, "a chat message was not given up");
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Listens to one account until it is closed.
+    async fn listen(self: Arc<Self>, account: AccountSetup, channel: Arc<dyn ChatChannel>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let (service, name) = (Arc::clone(&self), account.cursor_name());
+            let kind = account.kind;
+            let known = blocking(move || {
+                let cursor = service.desk.store().chat_cursor(&name).ok().flatten();
+                let config = service.desk.config();
+                let approvers = config.map_or_else(Vec::new, |file| approvers(file.config(), kind));
+                (cursor, approvers)
+            });
+            let Some((cursor, approvers)) = known.await else {
+                return;
+            };
+            match channel.updates(cursor.as_deref(), &approvers).await {
+                Ok(found) => {
+                    pause = FIRST_PAUSE;
+                    for update in found.updates {
+                        self.answer(&account, &channel, update).await;
+                    }
+                    let next = found.cursor.filter(|next| Some(next) != cursor.as_ref());
+                    if let Some(next) = next {
+                        let (service, name) = (Arc::clone(&self), account.cursor_name());
+                        let is_first = cursor.is_none();
+                        blocking(move || {
+                            let store = service.desk.store();
+                            let stored = if is_first {
+                                store.begin_chat_cursor(&name, &next)
+                            } else {
+                                store.set_chat_cursor(&name, &next)
+                            };
+                            if let Err(error) = stored {
+                                tracing::warn!(%error, "the place in a chat was not stored");
+                            }
+                        })
+                        .await;
+                    }
+                }
+                Err(failure) => {
+                    let name = account.cursor_name();
+                    tracing::warn!(%failure, name, "a channel cannot be read");
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    async fn answer(
+        self: &Arc<Self>,
+        account: &AccountSetup,
+        channel: &Arc<dyn ChatChannel>,
+        update: ChatUpdate,
+    ) {
+        let said = self.handle(account.kind, &update).await;
+        let (ChatUpdate::Tapped { place, .. } | ChatUpdate::Typed { place, .. }) = &update;
+        // A button waits for its answer, also for an empty one.
+        let is_owed = place.interaction.is_some();
+        if said.is_some() || is_owed {
+            let text = said.unwrap_or_default();
+            if let Err(failure) = channel.reply(place, &text).await {
+                tracing::debug!(%failure, "an answer was not sent");
+            }
+        }
+        self.look_now();
+    }
+    /// Handles an update. The answer to a message that is being sent waits until it is marked.
+    async fn handle(self: &Arc<Self>, kind: ChannelKind, update: &ChatUpdate) -> Option<String> {
+        let until = Instant::now() + MARK_WAIT;
+        loop {
+            let (service, update) = (Arc::clone(self), update.clone());
+            let handled = blocking(move || {
+                let setup = service.setup();
+                let context = AnswerContext {
+                    desk: service.desk.as_ref(),
+                    setup: &setup,
+                    kind,
+                    strangers: &service.strangers,
+                };
+                handle(context, &update)
+            });
+            match handled.await? {
+                Handled::NotYet(_) if Instant::now() < until => {
+                    tokio::time::sleep(MARK_LOOK).await;
+                }
+                Handled::Done(said) | Handled::NotYet(said) => return said,
+            }
+        }
+    }
+}

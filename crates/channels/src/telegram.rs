@@ -1,0 +1,328 @@
+//! Telegram: a bot that sends messages with buttons and asks for what happened (`getUpdates`).
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use interlock_wire::Secret;
+use serde_json::{Value, json};
+
+use crate::address::ServiceAddress;
+use crate::channel::{
+    ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+};
+use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::message::ChatMessage;
+use crate::settings::{AccountSetup, ChatTarget};
+
+/// A message has at most so many units of UTF-16.
+const MOST_UNITS: usize = 4096;
+
+/// How long the server may wait for news.
+const POLL_SECONDS: u64 = 25;
+
+/// One bot.
+#[derive(Debug)]
+pub(crate) struct TelegramBot {
+    address: ServiceAddress,
+    token: Secret,
+}
+
+impl TelegramBot {
+    pub(crate) fn new(setup: &AccountSetup) -> Self {
+        Self {
+            address: setup.address.clone(),
+            token: setup.token.clone(),
+        }
+    }
+
+    async fn ask(&self, method: &str, body: Value, time: Duration) -> Result<Value, ChatFailure> {
+        let path = format!("/bot{}/{method}", self.token.expose());
+        let mut reply = call(
+            &self.address,
+            ServiceCall {
+                method: Method::POST,
+                path: &path,
+                headers: &[],
+                body: Some(body.to_string()),
+                time,
+            },
+        )
+        .await?;
+        if reply.is_success() && reply.json["ok"] == true {
+            return Ok(reply.json["result"].take());
+        }
+        if let Some(seconds) = reply.json["parameters"]["retry_after"].as_u64() {
+            reply.retry_after = Some(Duration::from_secs(seconds.clamp(1, 600)));
+        }
+        let words = reply.json["description"].as_str().unwrap_or_default();
+        Err(reply.failure(words))
+    }
+}
+
+/// The text and its entities. There is no parse mode: nothing in it is markup.
+fn text(message: &ChatMessage) -> (String, Value) {
+    let mut text = String::new();
+    let mut entities = Vec::new();
+    let units = |text: &str| text.encode_utf16().count();
+    let mut add = |part: &str, kind: Option<&str>, text: &mut String| {
+        if part.is_empty() {
+            return;
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        if let Some(kind) = kind {
+            let (offset, length) = (units(text), units(part));
+            entities.push(json!({ "type": kind, "offset": offset, "length": length }));
+        }
+        text.push_str(part);
+    };
+    add(&message.title, Some("code"), &mut text);
+    add(&message.block, Some("pre"), &mut text);
+    add(&message.note, Some("code"), &mut text);
+    add(message.link.as_deref().unwrap_or_default(), None, &mut text);
+    (text, Value::Array(entities))
+}
+
+fn keyboard(message: &ChatMessage) -> Value {
+    let buttons = message.buttons.iter().map(|button| {
+        let data = match button.tap {
+            ChatTap::AllowOnce => "allow-once",
+            ChatTap::AllowAlways => "allow-always",
+            ChatTap::Deny => "deny",
+        };
+        json!({ "text": button.label, "callback_data": data })
+    });
+    let row: Vec<Value> = buttons.collect();
+    if row.is_empty() {
+        // Explicitly empty: a message that is edited without this keeps its buttons.
+        json!({ "inline_keyboard": [] })
+    } else {
+        json!({ "inline_keyboard": [row] })
+    }
+}
+
+/// Ids of chats are numbers; names of channels begin with `@`.
+fn chat_id(text: &str) -> Value {
+    text.parse::<i64>()
+        .map_or_else(|_| json!(text), |id| json!(id))
+}
+
+impl ChatChannel for TelegramBot {
+    fn fits(&self, message: &ChatMessage) -> bool {
+        text(message).0.encode_utf16().count() <= MOST_UNITS
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn send<'a>(
+        &'a self,
+        target: &'a ChatTarget,
+        message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+        Box::pin(async move {
+            let (text, entities) = text(message);
+            let mut body = json!({
+                "chat_id": chat_id(&target.to),
+                "text": text,
+                "entities": entities,
+                "link_preview_options": { "is_disabled": true },
+            });
+            if !message.buttons.is_empty() {
+                body["reply_markup"] = keyboard(message);
+            }
+            if let Some(thread) = target.thread.as_ref().and_then(|id| id.parse::<i64>().ok()) {
+                body["message_thread_id"] = json!(thread);
+            }
+            let sent = self.ask("sendMessage", body, USUAL_TIME).await?;
+            let (chat, message) = (&sent["chat"]["id"], &sent["message_id"]);
+            match (id_text(chat), id_text(message)) {
+                (Some(chat), Some(message)) => Ok(MessageRef { chat, message }),
+                _ => Err(ChatFailure::Passing(
+                    "the server named no message".to_owned(),
+                )),
+            }
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let (text, entities) = text(message);
+            let body = json!({
+                "chat_id": chat_id(&at.chat),
+                "message_id": chat_id(&at.message),
+                "text": text,
+                "entities": entities,
+                "link_preview_options": { "is_disabled": true },
+                "reply_markup": keyboard(message),
+            });
+            match self.ask("editMessageText", body, USUAL_TIME).await {
+                // A repeated edit.
+                Err(ChatFailure::Refused(why)) if why.contains("not modified") => Ok(()),
+                done => done.map(|_| ()),
+            }
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let body = json!({ "chat_id": chat_id(&at.chat), "message_id": chat_id(&at.message) });
+            self.ask("deleteMessage", body, USUAL_TIME).await?;
+            Ok(())
+        })
+    }
+
+    fn updates<'a>(
+        &'a self,
+        cursor: Option<&'a str>,
+        _approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+        Box::pin(async move {
+            let offset = cursor.and_then(|cursor| cursor.parse::<i64>().ok());
+            let body = json!({
+                // Before the first cursor, everything is old: only the number of the last one is read.
+                "offset": offset.unwrap_or(-1),
+                "timeout": if offset.is_some() { POLL_SECONDS } else { 0 },
+                "allowed_updates": ["message", "callback_query"],
+            });
+            let time = USUAL_TIME + Duration::from_secs(POLL_SECONDS);
+            let found = self.ask("getUpdates", body, time).await?;
+            let found = found.as_array().cloned().unwrap_or_default();
+            let last = found
+                .iter()
+                .filter_map(|one| one["update_id"].as_i64())
+                .max();
+            let next = last.map_or(offset.unwrap_or(0), |last| last + 1);
+            let updates = match offset {
+                Some(_) => found.iter().filter_map(read_update).collect(),
+                None => Vec::new(),
+            };
+            Ok(ChatUpdates {
+                updates,
+                cursor: Some(next.to_string()),
+            })
+        })
+    }
+
+    fn reply<'a>(
+        &'a self,
+        to: &'a ChatPlace,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            if let Some(interaction) = &to.interaction {
+                // The platform shows at most 200 characters.
+                let text: String = text.chars().take(200).collect();
+                let body = json!({
+                    "callback_query_id": interaction,
+                    "text": text,
+                    "show_alert": !text.is_empty(),
+                });
+                self.ask("answerCallbackQuery", body, USUAL_TIME).await?;
+                return Ok(());
+            }
+            let length = text.encode_utf16().count();
+            let body = json!({
+                "chat_id": chat_id(&to.chat),
+                "text": text,
+                "entities": [{ "type": "code", "offset": 0, "length": length }],
+                "reply_parameters": {
+                    "message_id": chat_id(&to.message), "allow_sending_without_reply": true,
+                },
+                "link_preview_options": { "is_disabled": true },
+            });
+            self.ask("sendMessage", body, USUAL_TIME).await?;
+            Ok(())
+        })
+    }
+
+    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+        Box::pin(async move {
+            let known = self.ask("getMe", json!({}), USUAL_TIME).await?;
+            let name = known["username"].as_str().unwrap_or("a bot");
+            Ok(format!("@{name}"))
+        })
+    }
+}
+
+fn id_text(value: &Value) -> Option<String> {
+    value.as_i64().map(|id| id.to_string())
+}
+
+/// A person's id; none for bots, and for chats that speak for themselves.
+fn person(from: &Value) -> Option<String> {
+    (from["is_bot"] == false).then(|| id_text(&from["id"]))?
+}
+
+fn read_update(update: &Value) -> Option<ChatUpdate> {
+    if let Some(query) = update.get("callback_query") {
+        let message = &query["message"];
+        let tap = match query["data"].as_str()? {
+            "allow-once" => ChatTap::AllowOnce,
+            "allow-always" => ChatTap::AllowAlways,
+            "deny" => ChatTap::Deny,
+            _ => return None,
+        };
+        return Some(ChatUpdate::Tapped {
+            sender: person(&query["from"])?,
+            place: ChatPlace {
+                chat: id_text(&message["chat"]["id"])?,
+                message: id_text(&message["message_id"])?,
+                interaction: Some(query["id"].as_str()?.to_owned()),
+            },
+            tap,
+        });
+    }
+    let message = update.get("message")?;
+    // Forwards, messages by way of a bot, anonymous administrators, and quotes.
+    let foreign = [
+        "forward_origin",
+        "forward_date",
+        "forward_from",
+        "via_bot",
+        "sender_chat",
+        "quote",
+        "external_reply",
+        "edit_date",
+    ];
+    if foreign.iter().any(|key| message.get(key).is_some()) {
+        return None;
+    }
+    // Whatever is formatted may be a quote or a code block; a command or a mention is none.
+    let entities = message["entities"].as_array().into_iter().flatten();
+    let is_plain = |entity: &Value| {
+        matches!(
+            entity["type"].as_str(),
+            Some("bot_command" | "mention" | "url" | "hashtag" | "email" | "phone_number")
+        )
+    };
+    if !entities.into_iter().all(is_plain) {
+        return None;
+    }
+    Some(ChatUpdate::Typed {
+        sender: person(&message["from"])?,
+        place: ChatPlace {
+            chat: id_text(&message["chat"]["id"])?,
+            message: id_text(&message["message_id"])?,
+            interaction: None,
+        },
+        text: message["text"].as_str()?.to_owned(),
+        replies_to: id_text(&message["reply_to_message"]["message_id"]),
+    })
+}
+
+#[cfg(test)]
+mod tests;

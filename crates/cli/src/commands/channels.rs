@@ -1,0 +1,149 @@
+//! `interlock channels`: chats that show approvals.
+
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use interlock_arguments::{
+    ChannelsCommand, ChannelsListArguments, ChannelsLoginArguments, ChannelsTestArguments,
+    StateArguments,
+};
+use interlock_client::config_file::set;
+use interlock_client::{GatewayClient, open, outside_runs};
+use interlock_console::{CommandOutcome, Failure, output};
+use interlock_wire::params::{ChannelsList, ChannelsTest};
+use serde_json::{Value, json};
+
+/// The longest token.
+const MOST_BYTES: u64 = 16 * 1024;
+
+pub fn run(state: &StateArguments, command: &ChannelsCommand) -> CommandOutcome {
+    match command {
+        ChannelsCommand::List(arguments) => list(state, arguments),
+        ChannelsCommand::Test(arguments) => test(state, arguments),
+        ChannelsCommand::Login(arguments) => login(state, arguments),
+    }
+}
+
+fn list(state: &StateArguments, arguments: &ChannelsListArguments) -> CommandOutcome {
+    let host = open(state)?;
+    let mut gateway = GatewayClient::connect(state, &host)?;
+    let listed = gateway.request(&ChannelsList::default())?;
+    if arguments.json {
+        output::print_json(&listed);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = listed.targets.iter().map(|row| {
+        let after = match row.after_ms {
+            0 => String::new(),
+            ms => format!("after {} s", ms / 1000),
+        };
+        vec![
+            output::visible(&row.target),
+            format!(
+                "{} queued, {} sent, {} failed",
+                row.queued, row.sent, row.failed
+            ),
+            after,
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
+        output::note("interlock: approvals go to no chat; docs/channels says how they do");
+    }
+    output::print(&output::table(&rows, ""));
+    for problem in &listed.problems {
+        let (key, why) = (output::visible(&problem.key), output::visible(&problem.why));
+        output::note(&format!("interlock: {key} {why}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn test(state: &StateArguments, arguments: &ChannelsTestArguments) -> CommandOutcome {
+    let host = open(state)?;
+    outside_runs(host.state_dir())?;
+    let mut gateway = GatewayClient::connect(state, &host)?;
+    let tested = gateway.request(&ChannelsTest {
+        target: arguments.target.clone(),
+    })?;
+    let has_failed = tested.targets.iter().any(|one| one.problem.is_some());
+    if arguments.json {
+        output::print_json(&tested);
+    } else {
+        let rows = tested.targets.iter().map(|one| {
+            let became = match &one.problem {
+                None => format!("sent as {}", output::visible(&one.account)),
+                Some(why) => format!("failed: {}", output::visible(why)),
+            };
+            vec![output::visible(&one.target), became]
+        });
+        output::print(&output::table(&rows.collect::<Vec<_>>(), ""));
+        if tested.targets.is_empty() {
+            output::note("interlock: approvals go to no chat; see `interlock channels list`");
+        }
+    }
+    Ok(if has_failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn login(state: &StateArguments, arguments: &ChannelsLoginArguments) -> CommandOutcome {
+    let host = open(state)?;
+    outside_runs(host.state_dir())?;
+    let channel = arguments.channel.as_str();
+    if channel != "matrix" && (arguments.homeserver.is_some() || arguments.user_id.is_some()) {
+        let message = "--homeserver and --user-id are for matrix";
+        return Err(Failure::refused("CHANNEL_OPTION", message));
+    }
+    let mut token = String::new();
+    let read = std::io::stdin().take(MOST_BYTES).read_to_string(&mut token);
+    let token = token.trim();
+    if read.is_err() || token.is_empty() || token.chars().any(char::is_whitespace) {
+        let message = "standard input holds no token: one word is expected";
+        return Err(Failure::refused("TOKEN_MISSING", message)
+            .with_hint(format!("interlock channels login {channel} < token.txt")));
+    }
+    let path = host.state_dir().join(format!("channel-{channel}.token"));
+    write_token(&path, token).map_err(|error| {
+        let message = format!("{} cannot be written: {error}", path.display());
+        Failure::refused("TOKEN_UNWRITABLE", message)
+    })?;
+    if let Some(homeserver) = &arguments.homeserver {
+        set(state, "channels.matrix.homeserver", &json!(homeserver))?;
+    }
+    if let Some(user_id) = &arguments.user_id {
+        set(state, "channels.matrix.userId", &json!(user_id))?;
+    }
+    let named = Value::String(path.display().to_string());
+    set(state, &format!("channels.{channel}.tokenFile"), &named)?;
+    if arguments.json {
+        output::print_json(&json!({ "channel": channel, "tokenFile": named }));
+    } else {
+        let next = state.in_command("interlock channels list");
+        output::note(&format!(
+            "interlock: kept in {}; see it: {next}",
+            path.display()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Written aside and moved, so that the gateway never reads half of it.
+fn write_token(path: &Path, token: &str) -> std::io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".new");
+    let aside = PathBuf::from(aside);
+    let _ = std::fs::remove_file(&aside);
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&aside)?;
+    file.write_all(token.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&aside, path)
+}

@@ -1,0 +1,313 @@
+//! Decisions by HTTP: `POST /hooks/approvals` of a program that signs them, and `POST /hooks/ticket/…` of a
+//! notification's button. There is no other method: a link that is merely opened decides nothing.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::body::Bytes;
+use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use axum::{Json, Router, middleware};
+use interlock_access::limiter::Tried;
+use interlock_access::tcp::{PeerStanding, TcpPeer};
+use interlock_access::{Peer, RefusedCaller};
+use interlock_approvals::{ApprovalDecision, PendingApproval, StoredDecision};
+use interlock_channels::{
+    ChannelKind, ChatDecision, NtfyTickets, SignedCall, WebhookAnswer, chat_offers, webhook_secret,
+};
+use interlock_command::display::Secrets;
+use interlock_dispatch::work::blocking;
+use interlock_host::now_ms;
+use interlock_store::{AuditKind, ChatMessageRow};
+use serde_json::json;
+
+use super::decide;
+use crate::gateway::Gateway;
+use crate::http::{Doors, body, refusal};
+
+/// The largest decision.
+const MOST_BYTES: usize = 16 * 1024;
+
+pub(crate) fn routes(base: &str) -> Router<Doors> {
+    Router::new()
+        .route(&format!("{base}/hooks/approvals"), post(signed))
+        .route(&format!("{base}/hooks/ticket/{{ticket}}"), post(ticket))
+        .layer(middleware::from_fn(body::read))
+}
+
+/// Why nothing was decided.
+struct RefusedHook {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    /// It may have been a guess.
+    is_suspect: bool,
+}
+
+fn suspect(code: &'static str, message: impl Into<String>) -> RefusedHook {
+    RefusedHook {
+        status: StatusCode::FORBIDDEN,
+        code,
+        message: message.into(),
+        is_suspect: true,
+    }
+}
+
+fn refused(status: StatusCode, code: &'static str, message: impl Into<String>) -> RefusedHook {
+    RefusedHook {
+        status,
+        code,
+        message: message.into(),
+        is_suspect: false,
+    }
+}
+
+async fn signed(
+    State(doors): State<Doors>,
+    Extension(peer): Extension<Peer>,
+    tcp: Option<Extension<Arc<TcpPeer>>>,
+    headers: HeaderMap,
+    bytes: Bytes,
+) -> Response {
+    answered(doors, peer, tcp, move |gateway| {
+        by_webhook(gateway, &headers, &bytes)
+    })
+    .await
+}
+
+async fn ticket(
+    State(doors): State<Doors>,
+    Extension(peer): Extension<Peer>,
+    tcp: Option<Extension<Arc<TcpPeer>>>,
+    Path(ticket): Path<String>,
+) -> Response {
+    answered(doors, peer, tcp, move |gateway| by_ticket(gateway, &ticket)).await
+}
+
+/// Callers that guess wait, and runs decide nothing, whatever they can show.
+async fn answered(
+    doors: Doors,
+    peer: Peer,
+    tcp: Option<Extension<Arc<TcpPeer>>>,
+    decide: impl FnOnce(&Gateway) -> Result<StoredDecision, RefusedHook> + Send + 'static,
+) -> Response {
+    let gateway = doors.gateway;
+    let (who, now) = ((peer.address(), Tried::Device), Instant::now());
+    if gateway.access.limiter.wait(who, now).is_some() {
+        let message = "too many failed attempts";
+        return refusal(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
+    }
+    let standing = match tcp {
+        Some(Extension(tcp)) => tcp.standing().await,
+        None => PeerStanding::Trusted,
+    };
+    let decided = match standing {
+        PeerStanding::Trusted => {
+            let deciding = Arc::clone(&gateway);
+            match blocking(move || decide(&deciding)).await {
+                Ok(decided) => decided,
+                Err(error) => {
+                    let message = error.to_string();
+                    return refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &message);
+                }
+            }
+        }
+        PeerStanding::Run(_) | PeerStanding::Unidentified(_) => {
+            Err(suspect("PEER_IN_RUN", "a run decides nothing"))
+        }
+    };
+    match decided {
+        Ok(stored) => {
+            let ending = stored.ended.ending.as_str();
+            Json(json!({ "ok": true, "again": stored.again, "ending": ending })).into_response()
+        }
+        Err(refused) => {
+            if refused.is_suspect {
+                gateway.dispatcher.metrics.refused();
+                gateway.access.failed(&RefusedCaller::Wrong, who, now);
+            }
+            record_refusal(&gateway, &refused).await;
+            let error = json!({ "code": refused.code, "message": refused.message });
+            let body = json!({ "ok": false, "error": error });
+            (refused.status, Json(body)).into_response()
+        }
+    }
+}
+
+/// A decision that was refused is in the audit.
+async fn record_refusal(gateway: &Arc<Gateway>, refused: &RefusedHook) {
+    let record = json!({
+        "detail": format!("{}: {}", refused.code, refused.message),
+        "state": "refused",
+        "surface": "hooks",
+    });
+    let gateway = Arc::clone(gateway);
+    let recorded = blocking(move || {
+        let store = gateway.dispatcher.host.store();
+        let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+        store.append(AuditKind::Delivery, &record, now)
+    });
+    if let Ok(Err(error)) = recorded.await {
+        tracing::warn!(%error, "a refused decision was not recorded");
+    }
+}
+
+fn by_webhook(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    bytes: &[u8],
+) -> Result<StoredDecision, RefusedHook> {
+    let invalid = |message: String| refused(StatusCode::BAD_REQUEST, "INVALID_REQUEST", message);
+    if bytes.len() > MOST_BYTES {
+        return Err(invalid(format!("more than {MOST_BYTES} bytes")));
+    }
+    let host = &gateway.dispatcher.host;
+    let config = host.config();
+    let config = config.map_err(|error| {
+        refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error.code(),
+            error.to_string(),
+        )
+    })?;
+    let service = gateway.channels.service();
+    let secret = service.and_then(|service| webhook_secret(config.config(), service.desk()));
+    let Some(secret) = secret else {
+        return Err(refused(
+            StatusCode::NOT_FOUND,
+            "HOOK_OFF",
+            "decisions by webhook are not switched on: channels.webhook.decisionSecretFile",
+        ));
+    };
+    let header = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    };
+    let call = SignedCall {
+        time: header("x-interlock-timestamp"),
+        id: header("x-interlock-id"),
+        signature: header("x-interlock-signature"),
+        body: bytes,
+    };
+    call.check(&secret, now_ms())
+        .map_err(|why| suspect(why.code(), why.to_string()))?;
+    let answer: WebhookAnswer =
+        serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
+    let decision = ApprovalDecision::from_word(&answer.decision, None);
+    let decision = decision.ok_or_else(|| {
+        invalid("decision is not one of allow-once, allow-session, allow-always, deny".to_owned())
+    })?;
+    let kind = ChannelKind::Webhook;
+    let (approval, row) = sent(gateway, kind, &answer.id)?;
+    if approval.plan_digest != answer.digest {
+        let message = "digest is not that of the plan that was sent";
+        return Err(refused(
+            StatusCode::CONFLICT,
+            "APPROVAL_REQUEST_MISMATCH",
+            message,
+        ));
+    }
+    let used = host.store().use_chat_id(
+        &format!("hook:{}", call.id),
+        i64::try_from(now_ms()).unwrap_or(i64::MAX),
+    );
+    match used {
+        Ok(true) => {}
+        Ok(false) => return Err(suspect("HOOK_REPLAYED", "this id was used before")),
+        Err(error) => {
+            return Err(refused(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "UNAVAILABLE",
+                error.to_string(),
+            ));
+        }
+    }
+    let reason = answer.reason.as_deref();
+    hand_over(gateway, kind, (&approval, &row), decision, reason)
+}
+
+fn by_ticket(gateway: &Gateway, ticket: &str) -> Result<StoredDecision, RefusedHook> {
+    let wrong = || suspect("TICKET_WRONG", "this gateway made no such ticket");
+    let (id, decision) = NtfyTickets::read(ticket).ok_or_else(wrong)?;
+    let kind = ChannelKind::Ntfy;
+    let (approval, row) = sent(gateway, kind, id).map_err(|_| wrong())?;
+    if !gateway
+        .channels
+        .tickets
+        .is_good(ticket, &approval.plan_digest)
+    {
+        return Err(wrong());
+    }
+    let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+    let store = gateway.dispatcher.host.store();
+    if !matches!(
+        store.use_chat_id(&format!("ticket:{ticket}"), now),
+        Ok(true)
+    ) {
+        let message = "this ticket was used before";
+        return Err(refused(StatusCode::CONFLICT, "TICKET_USED", message));
+    }
+    hand_over(gateway, kind, (&approval, &row), decision, None)
+}
+
+/// The approval, and the message by which this channel got it.
+fn sent(
+    gateway: &Gateway,
+    kind: ChannelKind,
+    id: &str,
+) -> Result<(PendingApproval, ChatMessageRow), RefusedHook> {
+    let unknown = || {
+        let message = "no such approval was sent there";
+        refused(StatusCode::NOT_FOUND, "APPROVAL_NOT_FOUND", message)
+    };
+    let host = &gateway.dispatcher.host;
+    let approval = host.approvals().approval(id, Secrets::Masked);
+    let approval = approval.map_err(|_| unknown())?;
+    if approval.id != id {
+        return Err(unknown());
+    }
+    let rows = host.store().chat_messages_of(&approval.id);
+    let is_here = |row: &ChatMessageRow| {
+        let word = row.target.split([':', '/']).next().unwrap_or_default();
+        ChannelKind::named(word) == Some(kind)
+    };
+    let row = rows.unwrap_or_default().into_iter().find(is_here);
+    Ok((approval, row.ok_or_else(unknown)?))
+}
+
+/// Decides what the channel offers, and nothing else. No approver is known: the record names the target.
+fn hand_over(
+    gateway: &Gateway,
+    kind: ChannelKind,
+    (approval, row): (&PendingApproval, &ChatMessageRow),
+    decision: ApprovalDecision,
+    reason: Option<&str>,
+) -> Result<StoredDecision, RefusedHook> {
+    let service = gateway.channels.service();
+    let is_offered = service.is_some_and(|service| {
+        let offered = chat_offers(service.desk(), kind, approval, row.offers_allow);
+        offered.contains(&decision.as_str())
+    });
+    if approval.ended.is_none() && !is_offered {
+        let message = format!("{} is not offered there", decision.as_str());
+        return Err(refused(
+            StatusCode::CONFLICT,
+            "APPROVAL_NOT_OFFERED",
+            message,
+        ));
+    }
+    let decided = decide(
+        gateway,
+        ChatDecision {
+            id: &approval.id,
+            plan_digest: &approval.plan_digest,
+            decision,
+            decider: &row.target,
+            surface: &row.target,
+            reason,
+        },
+    );
+    decided.map_err(|error| refused(StatusCode::CONFLICT, error.code(), error.to_string()))
+}

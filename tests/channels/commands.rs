@@ -1,0 +1,84 @@
+//! `interlock channels`.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::json;
+use testkit::{Machine, eventually};
+
+use super::ROOM;
+use super::matrix::chatting;
+
+#[test]
+fn the_owner_lists_and_tries_chats() {
+    let (chat, matrix) = chatting(&json!({ "approvals": { "exec": { "targets": [
+        { "channel": "matrix", "to": ROOM },
+        { "channel": "matrix", "to": "!forbidden:test" },
+        { "channel": "telegram", "to": "5" },
+    ] } } }));
+    matrix
+        .state
+        .change(|state| state.forbidden.insert("!forbidden:test".to_owned()));
+    let mut listed = json!({});
+    eventually("the channels are open", || {
+        listed = chat.machine.ok(&["channels", "list", "--json"]).json();
+        listed["targets"]
+            .as_array()
+            .is_some_and(|targets| targets.len() == 2)
+    });
+    assert_eq!(listed["accounts"], json!(["matrix"]));
+    assert_eq!(listed["problems"][0]["key"], "approvals.exec.targets[2]");
+    let run = chat.machine.run(&["channels", "test", "--json"]);
+    assert_eq!(run.code, 1, "{run:#?}");
+    let tested = run.json();
+    assert_eq!(tested["targets"][0]["target"], format!("matrix:{ROOM}"));
+    assert_eq!(tested["targets"][0]["account"], "@interlock:test");
+    assert_eq!(tested["targets"][0]["problem"], json!(null));
+    let problem = tested["targets"][1]["problem"].as_str().unwrap();
+    assert!(problem.contains("M_FORBIDDEN"), "{problem}");
+    // Nothing can be decided by it.
+    let (event, content) = matrix.prompts(ROOM).remove(0);
+    assert!(
+        content["body"]
+            .as_str()
+            .unwrap()
+            .contains("Nothing is to be decided now")
+    );
+    assert!(matrix.seeds(&event).is_empty());
+    let unknown = chat.machine.run(&["channels", "test", "matrix:!none:test"]);
+    assert!(unknown.stderr.contains("TARGET_NOT_FOUND"), "{unknown:#?}");
+}
+
+#[test]
+fn a_token_is_kept_in_the_state_directory_and_named_in_the_config() {
+    let machine = Machine::new();
+    machine.start();
+    let run = machine.run_with_input(
+        &[
+            "channels",
+            "login",
+            "matrix",
+            "--homeserver",
+            "https://matrix.example.org",
+            "--user-id",
+            "@interlock:example.org",
+        ],
+        b"syt_secret\n",
+    );
+    assert_eq!(run.code, 0, "{run:#?}");
+    assert!(!format!("{run:?}").contains("syt_secret"));
+    let path = machine.state().join("channel-matrix.token");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "syt_secret");
+    assert_eq!(
+        std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let config = machine
+        .ok(&["config", "get", "channels.matrix", "--json"])
+        .json();
+    assert_eq!(config["tokenFile"], path.to_str().unwrap());
+    assert_eq!(config["userId"], "@interlock:example.org");
+    for input in ["", "two words", "\n"] {
+        let run = machine.run_with_input(&["channels", "login", "telegram"], input.as_bytes());
+        assert_eq!(run.error_code(), "TOKEN_MISSING", "{run:#?}");
+    }
+}
