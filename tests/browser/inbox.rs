@@ -1,5 +1,7 @@
 //! Deciding in the browser: every decision, by pointer and by keys, alone and in a race.
 
+use std::time::Instant;
+
 use serde_json::json;
 use testkit::browser::{Browser, Screen};
 use testkit::ws::{EVERYTHING, now_ms};
@@ -317,17 +319,38 @@ fn the_keyboard_alone_decides() {
 fn many_pending_approvals_fit_on_a_page_that_opens_at_once() {
     let machine = Machine::new();
     machine.start();
-    machine.ok(&["config", "set", "tools.exec.maxPending", "1000"]);
+    machine.ok(&["config", "set", "tools.exec.maxPending", "2000"]);
+    machine.know_agents(&["ci"]);
     let gateway = machine.gateway();
     let mut agent = Agent::new(&gateway);
-    for at in 0..300 {
+    // The oldest of all, by an agent that asks seldom.
+    let seldom = json!({ "name": "exec", "args": { "command": "git push origin seldom", "workdir": machine.work() }, "agentId": "ci", "sessionKey": "agent:ci:main", "approvalWaitMs": 0 });
+    let seldom = super::approval_id(&agent.client.ok("tools.invoke", &seldom));
+    let many = std::env::var("INTERLOCK_LOAD_PENDING").ok();
+    let many: usize = many.and_then(|many| many.parse().ok()).unwrap_or(300);
+    for at in 0..many {
         agent.ask(&machine, &format!("git push origin branch-{at}"));
     }
     let mut page = gateway.connect(EVERYTHING);
+    page.ok("ui.open", &json!({ "view": "inbox" }));
+    let begun = Instant::now();
     let opened = page.ok("ui.open", &json!({ "view": "inbox" }));
-    assert_eq!(opened["pending"], 300);
+    let first = begun.elapsed();
+    let begun = Instant::now();
+    page.ok(
+        "ui.open",
+        &json!({ "view": "inbox", "params": { "offset": 60 } }),
+    );
+    let next = begun.elapsed();
+    assert_eq!(opened["pending"], many + 1);
     let html = opened["html"].as_str().unwrap();
+    println!(
+        "{many} pending: first view {first:?}, {} bytes; further rows {next:?}",
+        html.len()
+    );
     assert!(html.len() <= 64 * 1024, "{}", html.len());
+    // No agent buries another's approvals.
+    assert!(html.contains(&seldom) && html.contains("data-group=\"ci\""));
     let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
         return;
     };

@@ -39,6 +39,29 @@ fn a_terminal_is_watched_and_typed_into() {
         "document.getElementById('screen').innerText.split('hello <b>').length === 3",
     );
     browser.shot("terminal-1280");
+    // One viewer owns the size.
+    let rows = "document.querySelectorAll('#screen > div').length";
+    browser.click("#fit");
+    browser.until("another size", &format!("{rows} !== 30 && {rows} > 4"));
+    let mut other = gateway.connect(EVERYTHING);
+    other.ok(
+        "ui.open",
+        &json!({ "view": "session", "params": { "id": session } }),
+    );
+    let small = json!({ "sessionId": session, "columns": 40, "rows": 10 });
+    let refused = other.refused("ui.screen", &small);
+    assert_eq!(refused["details"]["code"], "SIZE_OWNED", "{refused:#}");
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("Chrome on Linux")
+    );
+    let mut reader = gateway.connect(&["operator.read"]);
+    assert_eq!(
+        reader.refused("ui.screen", &small)["details"]["code"],
+        "MISSING_SCOPE"
+    );
     browser.click("#kill");
     browser.until("a second step", "document.querySelector('dialog[open]')");
     browser.click("dialog .primary");
@@ -382,6 +405,7 @@ fn every_page_is_pictured_and_fits_its_window() {
                 "inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health",
             ] {
                 open(&browser, &gateway.page(&format!("/{page}")));
+                assert!(page != "health" || browser.sees("What weakens the policy"));
                 browser.shot(&format!("{page}-{size}-{theme}"));
                 let width = browser.js("document.documentElement.scrollWidth");
                 assert!(

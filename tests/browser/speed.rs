@@ -4,10 +4,11 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use interlock_store::{AuditKind, Store, StoreError};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use serde_json::json;
 use testkit::browser::{Browser, Screen};
-use testkit::ws::{EVERYTHING, Gateway, WsClient};
+use testkit::ws::{EVERYTHING, Gateway, WsClient, now_ms};
 use testkit::{Machine, eventually};
 
 use super::inbox::ready;
@@ -63,6 +64,52 @@ fn the_inbox_is_there_at_once_and_a_click_starts_the_run() {
         "first paint {paint:.0} ms, inbox usable {usable:.0} ms, click to started process {start:.1} ms (p50)"
     );
     assert!(paint < 3000.0 && usable < 5000.0 && start < 2000.0);
+}
+
+/// The page Audit over 10,000 records: its rows, a search, and the picture of decisions.
+#[test]
+fn the_audit_is_read_by_pages_however_long_it_is() {
+    let machine = Machine::new();
+    machine.start();
+    let store = Store::open(&machine.state()).unwrap();
+    let now = i64::try_from(now_ms()).unwrap();
+    for block in 0..10 {
+        let written: Result<(), StoreError> = store.change(|change| {
+            for number in 0..1000 {
+                let command = format!("/usr/bin/make target-{}", block * 1000 + number);
+                let (kind, body) = match number % 10 {
+                    0 => (
+                        AuditKind::Decision,
+                        json!({ "decision": "allow-once", "agent": "main" }),
+                    ),
+                    _ => (
+                        AuditKind::Verdict,
+                        json!({ "verdict": "allow", "agent": "main", "command": command }),
+                    ),
+                };
+                change.append(kind, &body, now - i64::from(number) * 60_000)?;
+            }
+            Ok(())
+        });
+        written.unwrap();
+    }
+    drop(store);
+    let gateway = machine.gateway();
+    let mut page = gateway.connect(EVERYTHING);
+    let mut time = |params: serde_json::Value| {
+        let times = (0..9).map(|_| {
+            let begun = Instant::now();
+            page.ok("ui.open", &json!({ "view": "audit", "params": params }));
+            begun.elapsed().as_secs_f64() * 1000.0
+        });
+        p50(times.collect())
+    };
+    let rows = time(json!({}));
+    let search = time(json!({ "text": "target-9001" }));
+    println!(
+        "10,000 audit records: a page with its picture {rows:.0} ms, a search {search:.0} ms (p50)"
+    );
+    assert!(rows < 3000.0 && search < 5000.0);
 }
 
 /// A page without a browser, and another handle of its socket.
@@ -123,22 +170,32 @@ fn many_pages_learn_of_an_approval_together() {
     let machine = Machine::new();
     let gateway = machine.gateway();
     let many = std::env::var("INTERLOCK_LOAD_PAGES").ok();
+    let rounds = if many.is_some() { 15 } else { 3 };
     let many: usize = many.and_then(|many| many.parse().ok()).unwrap_or(60);
     // The first ones warm up what all of them share.
     let warm = many / 5;
-    let mut viewers: Vec<Viewer> = (0..warm).map(|_| Viewer::open(&gateway)).collect();
-    let before = gateway.memory().0;
-    viewers.extend((warm..many).map(|_| Viewer::open(&gateway)));
+    let mut viewers: Vec<Viewer> = Vec::with_capacity(many);
+    let mut before = 0;
+    for number in 0..many {
+        if number == warm {
+            before = gateway.memory().0;
+        }
+        viewers.push(Viewer::open(&gateway));
+        // A page that reads nothing gives no sign of life.
+        if number % 10 == 0 {
+            drain(&mut viewers, Duration::ZERO);
+        }
+    }
     let each = gateway.memory().0.saturating_sub(before) / (many - warm) as u64;
     let mut agent = Agent::new(&gateway);
     let (mut whole, mut spread) = (Vec::new(), Vec::new());
-    for round in 0..9 {
+    for round in 0..rounds {
         // All that is on its way is read: presence of those that came, receipts of the last round.
         let quiet = agent.ask(&machine, &format!("git push origin quiet-{round}"));
         for viewer in &mut viewers {
             viewer.read(&quiet);
         }
-        drain(&mut viewers);
+        drain(&mut viewers, QUIET);
         let asked = Instant::now();
         let id = agent.ask_later(&machine, &format!("git push origin many-{round}"));
         let (first, last) = first_and_last(&viewers, asked);
@@ -157,8 +214,11 @@ fn many_pages_learn_of_an_approval_together() {
     assert!(whole.iter().all(|time| *time < 20_000.0));
 }
 
-/// Reads what is there until nothing has come for a moment.
-fn drain(viewers: &mut [Viewer]) {
+/// For so long nothing comes when all is read.
+const QUIET: Duration = Duration::from_millis(150);
+
+/// Reads what is there until nothing has come for so long.
+fn drain(viewers: &mut [Viewer], quiet: Duration) {
     loop {
         let mut polled: Vec<PollFd<'_>> = viewers
             .iter()
@@ -166,7 +226,7 @@ fn drain(viewers: &mut [Viewer]) {
             .collect();
         let moment = Timespec {
             tv_sec: 0,
-            tv_nsec: 300_000_000,
+            tv_nsec: i64::from(quiet.subsec_nanos()),
         };
         if rustix::event::poll(&mut polled, Some(&moment)).unwrap() == 0 {
             return;

@@ -382,6 +382,13 @@ fn check_offered(
         {
             not_offered(word, ONCE)
         }
+        ApprovalDecision::AllowSession
+        | ApprovalDecision::Lease(_)
+        | ApprovalDecision::AllowAlways
+            if stored_plan(approval).is_ok_and(|plan| plan.retry.is_some()) =>
+        {
+            not_offered(word, "a run leaves its sandbox for one justification once")
+        }
         ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
             if approval.request.binding == REMOTE =>
         {

@@ -247,11 +247,13 @@ fn read(
     add_diff(&mut view, diff.as_ref());
     PendingApproval {
         view,
-        offered: if is_whole {
-            offered(&request.binding, !always.is_empty())
-        } else {
+        offered: if !is_whole {
             // What no approver can read, none may allow.
             vec![ApprovalDecision::Deny]
+        } else if plan.retry.is_some() {
+            vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny]
+        } else {
+            offered(&request.binding, !always.is_empty())
         },
         no_always: always
             .is_empty()

@@ -331,6 +331,12 @@ pub struct ExecArguments {
     /// Leave the sandbox of the agent, if every gate of tools.elevated lets it; ignored without a sandbox
     #[arg(long, conflicts_with = "sandbox")]
     pub elevated: bool,
+    /// Run a command outside that the sandbox denied something to, in this run of the same command
+    #[arg(long, value_name = "RUN", requires_all = ["elevated", "justification"])]
+    pub retry_of: Option<String>,
+    /// Why it has to run outside, for the approver
+    #[arg(long, value_name = "TEXT", requires = "retry_of")]
+    pub justification: Option<String>,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

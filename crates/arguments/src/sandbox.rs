@@ -12,6 +12,15 @@ Examples:
 
 With --verify a probe runs inside and fails (exit code 1) if a promise does not hold.")]
     Explain(SandboxExplainArguments),
+    /// Show one more path to the runs of a conversation, or no longer
+    #[command(after_help = "\
+Examples:
+  interlock sandbox bind --session agent:main:chat /srv/data:ro
+  interlock sandbox bind --session agent:main:chat --remove /srv/data:ro
+
+The path is shown where it is on the host, from the next run on. The rules of agents.*.sandbox.binds hold. The
+conversation has a scope of its own from then on, with empty directories.")]
+    Bind(SandboxBindArguments),
     /// List the scopes that have directories of their own
     #[command(after_help = "Example:\n  interlock sandbox list")]
     List(SandboxListArguments),
@@ -51,7 +60,7 @@ impl SandboxCommand {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
             Self::Diff(layer) | Self::Commit(layer) | Self::Discard(layer) => layer.json,
-            Self::Recreate(_) | Self::Prune(_) => false,
+            Self::Bind(_) | Self::Recreate(_) | Self::Prune(_) => false,
         }
     }
 }
@@ -70,6 +79,22 @@ pub struct SandboxExplainArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxBindArguments {
+    /// The agent
+    #[arg(long, default_value = "main", value_name = "AGENT")]
+    pub agent: String,
+    /// The conversation [default: agent:AGENT:main]
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Show it no longer
+    #[arg(long)]
+    pub remove: bool,
+    /// The path, and whether it can be written
+    #[arg(value_name = "PATH[:ro|rw]")]
+    pub path: String,
 }
 
 #[derive(Debug, Args)]

@@ -25,6 +25,7 @@ mod permission;
 mod pipeline;
 mod policy_cache;
 mod prepare;
+mod retry;
 mod role_tokens;
 mod route;
 mod sandbox;
@@ -48,9 +49,10 @@ pub use pipeline::{
     RunTicket, is_too_late, may_ask_again, record_outcome, settle_background_run,
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
+pub use retry::{NotedDenials, RanInside, RetryRefusal, RetryRequest};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteFacts, RouteRefusal, RoutedCall, route, route_call};
-pub use sandbox::SandboxCaller;
+pub use sandbox::{SandboxCaller, check_sandbox_tool};
 pub use scope::AgentScope;
 pub use session::{SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
@@ -63,7 +65,7 @@ pub use interlock_approvals::CallSender;
 pub use interlock_plan::Elevation;
 
 /// Whether a conversation is sandboxed.
-pub use interlock_sandbox::{SandboxStanding, standing_of};
+pub use interlock_sandbox::{SandboxDenial, SandboxStanding, standing_of};
 
 /// What surfaces need of the store's vocabulary besides approvals.
 pub use interlock_store::{

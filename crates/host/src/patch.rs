@@ -37,7 +37,7 @@ use crate::exec::ExecError;
 use crate::local::{HostError, LocalHost};
 use crate::pipeline::{EndListener, PatchApproval};
 use crate::route::{Route, RouteFacts, route};
-use crate::sandbox::SandboxCaller;
+use crate::sandbox::{SandboxCaller, check_sandbox_tool};
 use crate::scope::AgentScope;
 
 /// The whole of it in one line, for a caller who wrote something else.
@@ -382,6 +382,8 @@ impl LocalHost {
         let config = file.config();
         let scope = self.scope_under(request.agent, Arc::clone(&file))?;
         check_tool("apply_patch", &tool_levels(config, request.agent))?;
+        let conversation = (request.agent, &*request.session_key());
+        check_sandbox_tool(config, conversation, "apply_patch")?;
         let settings = &scope.exec().apply_patch;
         if settings.enabled == Some(false) {
             return Err(PatchError::Disabled);

@@ -78,7 +78,10 @@ async function open(params) {
   for (const link of document.querySelectorAll("[data-nav]")) {
     const name = link.getAttribute("data-nav");
     const isHere = name === wanted.view || (name === "inbox" && wanted.view === "approval") || (name === "sessions" && wanted.view === "session");
-    if (isHere) link.setAttribute("aria-current", "page");
+    if (isHere) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
     else link.removeAttribute("aria-current");
   }
   if (current?.view !== wanted.view) main.setAttribute("aria-busy", "true");
@@ -203,7 +206,15 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (main.dataset.view === "inbox" || main.dataset.view === "approval") inbox.key(event);
+  else if (event.key === "j" || event.key === "k") move(event.key === "j" ? 1 : -1);
 });
+
+/** Moves to the next row of a list or table. Enter opens it, as the browser does. @param {number} by */
+function move(by) {
+  const rows = /** @type {HTMLElement[]} */ (Array.from(main.querySelectorAll("a.entry, li.entry button:first-of-type, summary")));
+  const at = rows.indexOf(/** @type {any} */ (document.activeElement));
+  rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.focus();
+}
 
 const HELP = [
   ["g then i s n p a b e h", "go to Inbox, Sessions, Nodes, Policy, Audit, Sandbox, Settings, Health"],

@@ -66,6 +66,7 @@ export class Inbox {
     this.take(opened);
     this.alone = wanted.view === "approval";
     this.filter = wanted.params.agent ?? "";
+    this.host = wanted.params.host ?? "";
     for (const card of this.main.querySelectorAll(".card[data-digest]")) this.begin(card);
     const first = this.main.querySelector(".row .head, .card[data-digest]");
     if (first && !this.alone) this.focusRow(this.main.querySelector(".row"), false);
@@ -450,25 +451,46 @@ export class Inbox {
   unroll() {
     const list = document.getElementById("rows");
     if (!list) return;
-    if (this.released) return this.page.open({ agent: this.filter || undefined });
+    if (this.released) return this.again();
     document.getElementById("nothing")?.remove();
     for (const html of this.waiting) {
       const content = fragment(html);
       const row = content.firstElementChild;
-      if (row instanceof HTMLElement && (!this.filter || row.dataset.agent === this.filter)) list.prepend(content);
+      if (row instanceof HTMLElement) this.place(list, row);
     }
     this.waiting = [];
     this.pill();
     this.find();
   }
 
+  /** Reads the list again, as it is filtered. @param {any} [change] */
+  again(change = {}) {
+    const params = { agent: this.filter, host: this.host, ...change };
+    this.page.open({ agent: params.agent || undefined, host: params.host || undefined });
+  }
+
+  /** Puts a new row on top of its agent's. @param {HTMLElement} list @param {HTMLElement} row */
+  place(list, row) {
+    const { agent = "" } = row.dataset;
+    const where = row.querySelector(".who .faint")?.textContent?.replace(/^ @ /, "");
+    if ((this.filter && agent !== this.filter) || (this.host && where !== this.host)) return;
+    const rows = /** @type {HTMLElement[]} */ (Array.from(list.querySelectorAll(".row")));
+    const own = rows.find((other) => other.dataset.agent === agent);
+    if (own) return own.before(row);
+    if (rows.length && !this.filter) {
+      if (!list.querySelector(".group")) list.prepend(el("li", { class: "group" }, rows[0].dataset.agent ?? ""));
+      list.prepend(el("li", { class: "group" }, agent), row);
+    } else list.prepend(row);
+  }
+
   /** @param {HTMLElement} button */
   async more(button) {
     /** @type {HTMLButtonElement} */ (button).disabled = true;
-    const opened = await this.page.live.call("ui.open", { view: "inbox", params: { offset: Number(button.dataset.offset), agent: this.filter || undefined } });
+    const opened = await this.page.live.call("ui.open", { view: "inbox", params: { offset: Number(button.dataset.offset), agent: this.filter || undefined, host: this.host || undefined } });
     const content = fragment(opened.html);
-    const rows = content.querySelectorAll(".row");
-    for (const row of rows) if (!document.getElementById(row.id)) document.getElementById("rows")?.append(row);
+    const rows = content.querySelectorAll(".row, .group");
+    for (const row of rows) if (row.matches(".group") || !row.id) document.getElementById("rows")?.append(row);
+    else if (!document.getElementById(row.id)) document.getElementById("rows")?.append(row);
     const next = content.querySelector("[data-act=more]");
     if (next) button.replaceWith(next);
     else button.remove();
@@ -476,12 +498,13 @@ export class Inbox {
 
   /** @param {string} agent */
   only(agent) {
-    this.page.open({ agent: agent || undefined });
+    this.again({ agent });
   }
 
   /** @param {Event} event */
   input(event) {
     const field = /** @type {HTMLInputElement} */ (event.target);
+    if (field.matches("[data-host]")) return this.again({ host: field.value });
     if (field.matches("[data-alike]")) return this.refresh(field.closest(".card"));
     if (field.matches("[data-find]")) this.find(field.value);
   }

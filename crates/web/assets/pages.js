@@ -51,7 +51,8 @@ export function patch(page, patch) {
       const isAtEnd = output && output.scrollHeight - output.scrollTop - output.clientHeight < 40;
       target.replaceWith(page.fragment(html));
       if (isAtEnd) output.scrollTop = output.scrollHeight;
-    } else if (op === "remove") target.remove();
+    } else if (op === "append") target.append(page.fragment(html));
+    else if (op === "remove") target.remove();
   }
 }
 
@@ -129,6 +130,21 @@ function session(page, wanted) {
     const field = by("stdin");
     await page.live.call("process.write", { sessionId, data: `${field.value}\n` }).catch((/** @type {any} */ error) => page.fail(error, by("typing")));
     field.value = "";
+  });
+  by("fit")?.addEventListener("click", async () => {
+    const cell = el("span", { class: "cell" }, "0".repeat(20));
+    screen.append(el("div", {}, cell));
+    const { width, height } = cell.getBoundingClientRect();
+    cell.parentElement?.remove();
+    const columns = Math.max(20, Math.min(300, Math.floor((screen.clientWidth - 24) / (width / 20))));
+    const rows = Math.max(5, Math.min(100, Math.floor((innerHeight * 0.7) / height)));
+    await page.live.call("ui.screen", { sessionId, columns, rows }).then(() => page.open(), (/** @type {any} */ error) => page.fail(error, by("typing")));
+  });
+  by("signal")?.addEventListener("change", async () => {
+    const signal = by("signal").value;
+    by("signal").value = "";
+    if (!signal || !(await sure(`Send ${signal} to this session?`, "Send"))) return;
+    await page.live.call("process.kill", { sessionId, signal }).catch((/** @type {any} */ error) => page.fail(error, by("typing")));
   });
   by("kill")?.addEventListener("click", async () => {
     if (!(await sure("End this session and everything that it started?", "End it"))) return;

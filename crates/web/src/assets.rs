@@ -46,7 +46,11 @@ pub const ASSETS: &[Asset] = &[
 impl Asset {
     /// What a browser gets: the file without indentation and comments of its own line.
     pub fn body(&self) -> String {
-        compact(&self.source())
+        let text = compact(&self.source());
+        if self.content_type.starts_with("text/css") {
+            return compact_rules(&text);
+        }
+        text
     }
 
     fn source(&self) -> Cow<'static, str> {
@@ -133,6 +137,24 @@ fn compact(text: &str) -> String {
     out
 }
 
+/// Rules of a style sheet without the blanks that mean nothing. No text of it holds these signs.
+fn compact_rules(text: &str) -> String {
+    let signs = [
+        ("{ ", "{"),
+        (" {", "{"),
+        (" }", "}"),
+        ("; ", ";"),
+        (": ", ":"),
+        (", ", ","),
+        (";}", "}"),
+    ];
+    signs
+        .into_iter()
+        .fold(text.to_owned(), |text, (long, short)| {
+            text.replace(long, short)
+        })
+}
+
 /// A line without the types that comments in it give, which only readers need.
 fn without_types(line: &str) -> Cow<'_, str> {
     let mut line = Cow::Borrowed(line);
@@ -198,5 +220,9 @@ mod tests {
         let casts = "/** @type {A} */ (x).y = f(/** @type {B} */ (z));\n";
         assert_eq!(compact(casts), "(x).y = f((z));\n");
         assert_eq!(compact(text), "const x = 1; // d\nlet y;\n");
+        let rules =
+            "a, b > c { color: red; top: 0; } @media (max-width: 1px) { a:hover { top: 0; } }";
+        let short = "a,b > c{color:red;top:0} @media (max-width:1px){a:hover{top:0}}";
+        assert_eq!(compact_rules(rules), short);
     }
 }

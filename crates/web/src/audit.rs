@@ -80,12 +80,18 @@ fn row(record: &AuditEntry) -> Markup {
 /// The most telling parts of a record on one line.
 fn summary(body: &Value) -> String {
     let names = [
-        "verdict", "decision", "ending", "what", "command", "preview", "agent", "agentId", "by",
-        "who", "decider", "approver", "exitCode", "surface", "state", "reason",
+        "verdict", "decision", "ending", "what", "code", "command", "preview", "agent", "agentId",
+        "by", "who", "decider", "approver", "exitCode", "surface", "state", "detail", "from",
+        "method", "path", "origin", "repeated", "reason",
     ];
     let mut parts = Vec::new();
     for name in names {
         match body.get(name) {
+            // The long id of a device tells a reader nothing; all of it is in the record.
+            Some(Value::String(value)) if name == "surface" => {
+                let kind = value.split(':').next().unwrap_or_default();
+                parts.push(if kind == "web" { "browser" } else { kind }.to_owned());
+            }
             Some(Value::String(value)) if !value.is_empty() => parts.push(value.clone()),
             Some(Value::Number(value)) => parts.push(format!("{name} {value}")),
             _ => {}

@@ -15,6 +15,34 @@ pub struct HealthFacts<'a> {
     pub log: &'a [String],
     /// What separates runs from Interlock here.
     pub shield: &'a str,
+    /// What weakens the policy, the gravest first. None: the reader may not know.
+    pub findings: Option<&'a [HealthFinding]>,
+    /// Free bytes where the state lies.
+    pub free_bytes: Option<u64>,
+}
+
+/// One finding of the security audit.
+#[derive(Debug, Clone, Default)]
+pub struct HealthFinding {
+    /// `critical`, `warn` or `info`.
+    pub severity: &'static str,
+    pub subject: String,
+    pub what: String,
+    /// A command to paste.
+    pub fix: String,
+}
+
+/// Less free room than this is worth a warning.
+const LITTLE_ROOM: u64 = 1 << 30;
+
+/// A number of bytes, in the unit in which it is short.
+fn size(bytes: u64) -> String {
+    let gib = bytes >> 30;
+    if gib >= 10 {
+        format!("{gib} GiB")
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
 }
 
 /// The page.
@@ -30,12 +58,32 @@ pub fn health_page(facts: &HealthFacts<'_>) -> Markup {
             div { b { (status.runs.running) } span { "runs" } }
             div { b { (status.clients) } span { "clients connected" } }
             div { b { (status.agents) } span { "agents configured" } }
+            @if let Some(free) = facts.free_bytes {
+                div { b class=[(free < LITTLE_ROOM).then_some("warn")] { (size(free)) } span { "free for the state" } }
+            }
         }
         section class="block" {
             header { h2 { "What separates runs from Interlock" } }
             div class="list pad" {
                 p class=(if is_shielded { "" } else { "warn" }) { (text::line(facts.shield)) }
                 p class="note" { "All of it, with repairs: " code { "interlock doctor" } }
+            }
+        }
+        @if let Some(found) = facts.findings {
+            section class="block" id="findings" {
+                header { h2 { "What weakens the policy" } }
+                ul class="list" {
+                    @if found.is_empty() { li class="entry" { span class="good" { "Nothing was found." } } }
+                    @for finding in found {
+                        li class="entry" {
+                            span class="grow" {
+                                span class=(if finding.severity == "critical" { "bad" } else if finding.severity == "warn" { "warn" } else { "muted" }) { (finding.severity) }
+                                " " b { (text::line(&finding.subject)) } " " (text::line(&finding.what))
+                                @if !finding.fix.is_empty() { span class="sub" { "fix: " code { (text::line(&finding.fix)) } } }
+                            }
+                        }
+                    }
+                }
             }
         }
         @if !facts.issues.is_empty() {

@@ -24,6 +24,9 @@ pub struct InboxFacts<'a> {
     pub agents: &'a [(String, u64)],
     /// The agent whose approvals alone are shown.
     pub agent: Option<&'a str>,
+    /// The machines on which commands wait to run, and the one that is chosen.
+    pub hosts: &'a [String],
+    pub host: Option<&'a str>,
     /// What earlier decisions still allow.
     pub grants: &'a [Grant],
     /// The latest decisions, for an inbox with nothing in it.
@@ -60,6 +63,7 @@ pub struct RecentDecision {
 
 /// The whole page.
 pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
+    let is_grouped = facts.agents.len() > 1 && facts.agent.is_none();
     html! {
         div class="top" {
             h1 class="grow" { "Inbox" }
@@ -72,6 +76,12 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
                     }
                 }
             }
+            @if facts.hosts.len() > 1 {
+                select id="host" data-host aria-label="Machine" {
+                    option value="" { "every machine" }
+                    @for host in facts.hosts { option value=(host) selected[facts.host == Some(host)] { (text::line(host)) } }
+                }
+            }
             @if facts.total > 0 {
                 input class="search" type="text" data-find data-search placeholder="Search" aria-label="Search" autocomplete="off";
             }
@@ -80,7 +90,12 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
             (nothing(facts))
         }
         ul class=(if facts.rows.is_empty() { "list hollow" } else { "list" }) id="rows" {
-            @for row in facts.rows { (inbox_row(row)) }
+            @for (at, row) in facts.rows.iter().enumerate() {
+                @if is_grouped && at.checked_sub(1).is_none_or(|before| facts.rows[before].summary.agent != row.summary.agent) {
+                    (agent_heading(&row.summary.agent))
+                }
+                (inbox_row(row))
+            }
         }
         @if facts.has_more {
             p class="actions" {
@@ -93,6 +108,11 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
         @if !facts.expired.is_empty() { (expired(facts.expired)) }
         div class="batchbar" id="batch" role="region" aria-label="Selected" hidden {}
     }
+}
+
+/// Above the rows of one agent, where several agents wait.
+fn agent_heading(agent: &str) -> Markup {
+    html! { li class="group" data-group=(text::line(agent)) { (text::line(agent)) } }
 }
 
 /// Sessions and leases that run without asking, each with the way to take it back.

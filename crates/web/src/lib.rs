@@ -28,7 +28,7 @@ mod text;
 pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
 pub use card::{CardFacts, CardFrame, approval_card, ended_card, receipts};
 pub use draft::replay_result;
-pub use health::{HealthFacts, health_page};
+pub use health::{HealthFacts, HealthFinding, health_page};
 pub use inbox::{
     AskableApproval, InboxFacts, InboxRow, RecentDecision, ended_row, inbox_page, inbox_row,
 };

@@ -64,7 +64,17 @@ pub struct SessionFacts<'a> {
     pub output: Option<&'a str>,
     /// Whether the reader may type into it and end it.
     pub may_write: bool,
+    /// Whether its terminal can take the size of a window: one of this machine.
+    pub may_fit: bool,
 }
+
+/// Signals that a viewer can send, and what they are for.
+const SIGNALS: &[(&str, &str)] = &[
+    ("SIGINT", "Interrupt (SIGINT)"),
+    ("SIGTERM", "Ask to end (SIGTERM)"),
+    ("SIGHUP", "Hang up (SIGHUP)"),
+    ("SIGKILL", "Kill (SIGKILL)"),
+];
 
 /// One session.
 pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
@@ -102,6 +112,11 @@ pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
                     input class="grow" type="text" id="stdin" placeholder="Type a line; Enter sends it" aria-label="Input" autocomplete="off";
                 } @else {
                     span class="muted small grow" { "Its standard input is closed." }
+                }
+                @if facts.screen.is_some() && facts.may_fit { button class="button small" id="fit" title="Gives the terminal the size of this window" { "Fit" } }
+                select id="signal" aria-label="Send a signal" {
+                    option value="" { "Signal…" }
+                    @for (signal, words) in SIGNALS { option value=(signal) { (words) } }
                 }
                 button class="button small deny" id="kill" { "End it" }
             }

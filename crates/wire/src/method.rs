@@ -86,6 +86,7 @@ pub const METHODS: &[Method] = &[
     operator::<params::SessionsDirective>(OperatorScope::Write),
     operator::<params::TasksCancel>(OperatorScope::Write),
     operator::<params::ToolsInvoke>(OperatorScope::Write),
+    operator::<params::UiScreen>(OperatorScope::Write),
     operator::<params::ApprovalGet>(OperatorScope::Approvals),
     operator::<params::ApprovalHistory>(OperatorScope::Approvals),
     operator::<params::ApprovalResolve>(OperatorScope::Approvals),

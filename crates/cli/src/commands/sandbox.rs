@@ -1,5 +1,6 @@
 //! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
 
+mod bind;
 mod explain;
 mod layers;
 
@@ -33,6 +34,7 @@ pub fn become_part() -> Option<ExitCode> {
 
 pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
     match command {
+        SandboxCommand::Bind(arguments) => bind::run(state, arguments),
         SandboxCommand::Explain(arguments) => explain::run(state, arguments),
         SandboxCommand::List(arguments) => list(state, arguments.json),
         SandboxCommand::Recreate(arguments) => recreate(state, arguments),

@@ -48,9 +48,6 @@ pub(super) static SANDBOX_TREE: MissingFeature =
 pub(super) static SANDBOX_NETWORK: MissingFeature =
     without("remove the key: a sandbox of this version has a loopback and no other network");
 
-pub(super) static SANDBOX_TOOLS: MissingFeature =
-    without("remove the key; `tools.allow` and `tools.deny` hold for every run");
-
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");
 

@@ -2,7 +2,7 @@
 
 use super::missing::{
     ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS, SANDBOX_TREE,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -61,8 +61,14 @@ static TOOLS: &[ConfigField] = &[
 ];
 
 static SANDBOX_POLICY: &[ConfigField] = &[
-    not_available("tools", &SANDBOX_TOOLS),
+    field("tools", ConfigKind::Object(SANDBOX_TOOL_FILTER), "", "One more filter of tools, for sandboxed conversations. It can only restrict."),
     field("exec", ConfigKind::Object(SANDBOX_EXEC), "", "The policy inside a sandbox. Deny rules hold there too; a host document that says `security: \"deny\"` or `ask: \"always\"` tightens it."),
+];
+
+static SANDBOX_TOOL_FILTER: &[ConfigField] = &[
+    field("allow", TEXTS, "", "Only these tools; unset is all."),
+    field("alsoAllow", TEXTS, "", "These besides `allow`."),
+    field("deny", TEXTS, "", "Never these tools."),
 ];
 
 static SANDBOX_EXEC: &[ConfigField] = &[

@@ -20,7 +20,9 @@ use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
-use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
+use super::run_outcome::{
+    InsideReport, RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome,
+};
 use super::{Progress, ToolCall};
 use crate::dispatcher::Dispatcher;
 use crate::work::{blocking, waiting};
@@ -109,8 +111,10 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                is_cwd_usual: false,
                 elevated: parameters.elevated,
                 sender: self.call.sender.clone(),
+                retry: parameters.retry.clone(),
             },
         }
     }
@@ -233,6 +237,7 @@ fn finish(
         conversation,
         ticket,
         elevation,
+        inside,
     } = running;
     let started = conversation.started();
     let name = started.session.name.as_str();
@@ -248,6 +253,16 @@ fn finish(
             }
             let mut report = RunEndReport::local(started, ended, cwd);
             report.elevation = elevation;
+            let inside = inside.as_ref().and_then(|inside| {
+                let noted = dispatcher.host.note_denials(inside, &ticket, name, ended);
+                noted
+                    .inspect_err(|error| tracing::error!(run = ticket.run_id, %error, "what a sandbox denied is not noted"))
+                    .ok()
+            });
+            report.inside = inside.map(|noted| InsideReport {
+                may_ask: may_ask_to_leave(dispatcher),
+                noted,
+            });
             if started.session.shield == Some(PlanShield::Sandbox) {
                 let waiting = waiting.filter(|_| !receiver.is_absent());
                 report.effect = settle_effect(dispatcher, &ticket.run_id, waiting);
@@ -314,6 +329,12 @@ fn settle_effect(
         .host
         .settle_decided_effect(run_id)
         .or(Some(report))
+}
+
+/// Whether a model is told how to ask: where the owner lets runs leave their sandbox.
+fn may_ask_to_leave(dispatcher: &Dispatcher) -> bool {
+    let config = dispatcher.host.config();
+    config.is_ok_and(|config| config.config().tools.elevated.enabled == Some(true))
 }
 
 fn running_report(dispatcher: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {

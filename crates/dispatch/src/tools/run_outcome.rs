@@ -6,7 +6,7 @@ use std::time::Duration;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{EffectReport, ExecError, PatchError};
+use interlock_host::{EffectReport, ExecError, NotedDenials, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::{Elevation, PlanShield};
 use interlock_sessions::{Followed, SessionStatus};
@@ -109,6 +109,8 @@ pub struct RunEndReport {
     pub limit: Option<LimitReached>,
     /// How far the run left the sandbox of its conversation.
     pub elevation: Elevation,
+    /// What its sandbox denied, where it had one.
+    pub inside: Option<InsideReport>,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
     /// `None` where the host does not report it.
@@ -125,6 +127,14 @@ pub struct RunEndReport {
     pub dropped_variables: Vec<String>,
     /// What became of its changes, where they were made in a layer.
     pub effect: Option<EffectReport>,
+}
+
+/// What a sandbox denied to a run.
+#[derive(Debug)]
+pub struct InsideReport {
+    pub noted: NotedDenials,
+    /// The owner lets runs leave their sandbox, so that a caller is told how to ask.
+    pub may_ask: bool,
 }
 
 /// Lines that say what is left out do not count against the limit of an Interlock node.
@@ -152,6 +162,7 @@ impl RunEndReport {
             out_of_memory: ended.out_of_memory,
             limit: ended.limit,
             elevation: Elevation::Off,
+            inside: None,
             leftovers: outcome
                 .leftovers
                 .iter()
@@ -194,6 +205,7 @@ impl RunEndReport {
             out_of_memory: standing.out_of_memory,
             limit: None,
             elevation: Elevation::Off,
+            inside: None,
             leftovers: Vec::new(),
             race_free: Some(followed.race_free),
             shield: None,
@@ -247,6 +259,7 @@ impl RunEndReport {
             out_of_memory: false,
             limit: None,
             elevation: Elevation::Off,
+            inside: None,
             leftovers: Vec::new(),
             race_free: None,
             shield: None,

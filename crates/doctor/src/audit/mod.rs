@@ -15,7 +15,7 @@ mod table;
 use serde::Serialize;
 
 pub(crate) use files::secret_files;
-pub use subject::{AuditSubject, audit};
+pub use subject::{AuditSubject, audit, audit_host};
 pub use table::{SECURITY_CHECKS, SecurityCheck, checks};
 
 /// How much a finding matters. The order is that of a report.

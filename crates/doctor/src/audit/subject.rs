@@ -78,6 +78,16 @@ pub fn audit(options: OpenOptions) -> Vec<SecurityFinding> {
     findings
 }
 
+/// The same for a host that is open, such as that of a server.
+pub fn audit_host(host: &LocalHost) -> Vec<SecurityFinding> {
+    let mut findings = Vec::new();
+    files::check_state_directory(host.state_dir(), &mut findings);
+    files::check_config_file(host.config_path(), &mut findings);
+    check_host(host, &mut findings);
+    sort_findings(&mut findings);
+    findings
+}
+
 fn check_host(host: &LocalHost, findings: &mut Vec<SecurityFinding>) {
     let config = match host.config() {
         Ok(config) => config,

@@ -31,6 +31,9 @@ const LOOKED_THROUGH: usize = 10_000;
 /// Equal approvals that one row stands for: as many as are decided together, with the row's own.
 const MOST_EQUAL: usize = 99;
 
+/// Rows of one agent that stand together before the next agent's.
+const ROWS_IN_TURN: usize = 10;
+
 /// Expired approvals that the inbox offers to ask again.
 const MOST_EXPIRED: usize = 5;
 
@@ -42,6 +45,7 @@ pub(super) async fn inbox(
     wanted: &ViewParams,
 ) -> Result<UiOpened, WireError> {
     let agent = wanted.text("agent").map(str::to_owned);
+    let host = wanted.text("host").map(str::to_owned);
     let offset = wanted.number("offset").unwrap_or(0);
     work(context, move |gateway| {
         let approvals = gateway.dispatcher.host.approvals();
@@ -53,16 +57,22 @@ pub(super) async fn inbox(
         }
         let agents: Vec<(String, u64)> = agents.into_iter().collect();
         let mut rows: Vec<ApprovalSummary> = all.approvals;
+        let mut hosts: Vec<String> = rows.iter().map(|row| place(row).to_owned()).collect();
+        hosts.sort();
+        hosts.dedup();
         if let Some(agent) = &agent {
             rows.retain(|row| row.agent == *agent);
         }
-        let total = match &agent {
-            Some(_) => rows.len() as u64,
-            None => all.unexpired,
+        if let Some(host) = &host {
+            rows.retain(|row| place(row) == host);
+        }
+        let total = match (&agent, &host) {
+            (None, None) => all.unexpired,
+            _ => rows.len() as u64,
         };
         // The newest first, as new ones are put on top.
         rows.reverse();
-        let rows = grouped(gateway, rows);
+        let rows = in_turns(grouped(gateway, rows));
         let from = usize::try_from(offset)
             .unwrap_or(usize::MAX)
             .min(rows.len());
@@ -82,6 +92,8 @@ pub(super) async fn inbox(
             has_more,
             agents: &agents,
             agent: agent.as_deref(),
+            hosts: &hosts,
+            host: host.as_deref(),
             grants: &grants,
             recent: &recent,
             expired: &expired(gateway),
@@ -119,6 +131,26 @@ fn grouped(gateway: &Gateway, all: Vec<ApprovalSummary>) -> Vec<InboxRow> {
         });
     }
     rows
+}
+
+/// Where an approval's command would run.
+fn place(row: &ApprovalSummary) -> &str {
+    row.node.as_deref().unwrap_or(&row.host)
+}
+
+/// By agent, a few of each in turn: no agent buries another's approvals, however many it has.
+fn in_turns(rows: Vec<InboxRow>) -> Vec<InboxRow> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    let mut keyed: Vec<(usize, String, InboxRow)> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let agent = row.summary.agent.clone();
+        let count = counts.entry(agent.clone()).or_default();
+        keyed.push((*count / ROWS_IN_TURN, agent, row));
+        *count += 1;
+    }
+    // Rows of one agent keep their order.
+    keyed.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+    keyed.into_iter().map(|(_, _, row)| row).collect()
 }
 
 /// Whether who has read the one has read the other, and they are of one conversation.

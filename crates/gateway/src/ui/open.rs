@@ -1,16 +1,19 @@
 //! `ui.open` and its like.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use interlock_plan::PtySize;
 use interlock_tls::{Fingerprint, Identity};
-use interlock_wire::results::{UiClosed, UiCodeMinted, UiOpened, UiPhoneInvited};
+use interlock_wire::results::{UiClosed, UiCodeMinted, UiOpened, UiPhoneInvited, UiScreenFitted};
 use interlock_wire::{OperatorScope, WireError, method, params};
 use serde_json::{Map, Value};
 
 use super::codes::CODE_LIFE;
 use super::phones::{PHONE_CODE_LIFE, phone_address};
+use super::screens::ScreenError;
 use super::{approval_views, patches, sandbox_view, screens, views};
-use crate::ws::methods::{Context, unavailable};
+use crate::ws::methods::{Context, unavailable, work};
 
 /// What a page is about, as its address says.
 #[derive(Debug, Clone, Default)]
@@ -91,6 +94,31 @@ pub(crate) async fn open(
 pub(crate) fn close(context: Context<'_>, asked: &params::UiClose) -> UiClosed {
     let closed = context.client.topics.leave(&asked.topic);
     UiClosed { closed }
+}
+
+/// `ui.screen`.
+pub(crate) async fn screen(
+    context: Context<'_>,
+    asked: params::UiScreen,
+) -> Result<UiScreenFitted, WireError> {
+    let cells = |number: u64| u16::try_from(number).unwrap_or(u16::MAX);
+    let size = PtySize {
+        columns: cells(asked.columns),
+        rows: cells(asked.rows),
+    };
+    let client = Arc::clone(context.client);
+    work(context, move |gateway| {
+        match screens::fit(gateway, &client, &asked.session_id, size) {
+            Ok(()) => Ok(UiScreenFitted { ok: true }),
+            Err(error @ ScreenError::Owned(_)) => {
+                Err(WireError::invalid(error.to_string()).with("code", "SIZE_OWNED"))
+            }
+            Err(ScreenError::Process(error)) => {
+                Err(WireError::unavailable(error.to_string()).with("code", error.code()))
+            }
+        }
+    })
+    .await
 }
 
 /// `ui.phone`. A phone gets no scope that its operator lacks.

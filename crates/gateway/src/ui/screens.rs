@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use interlock_command::display::ShownLine;
 use interlock_dispatch::clients::Client;
+use interlock_plan::PtySize;
 use interlock_sessions::{Process, ProcessCaller, ProcessError};
 use interlock_transcript::LineRange;
 use interlock_transcript::screen::{Picture, Screen, ScreenRow, ScreenRun};
@@ -30,7 +31,10 @@ const MOST_FOLLOWED: usize = 64;
 
 /// The viewers of each session that is followed.
 #[derive(Debug, Default)]
-pub(super) struct ScreenFollowers(Mutex<HashMap<String, Vec<Arc<Client>>>>);
+pub(super) struct ScreenFollowers(Mutex<HashMap<String, Vec<Arc<Client>>>>, SizeOwners);
+
+/// The viewer that gave a session's terminal its size.
+type SizeOwners = Mutex<HashMap<String, Arc<Client>>>;
 
 impl ScreenFollowers {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Arc<Client>>>> {
@@ -48,6 +52,40 @@ impl ScreenFollowers {
         }
         Some(viewers.clone())
     }
+}
+
+/// Gives a session's terminal a size. The viewer that did so first owns it while it watches the session:
+/// two windows would else pull it to and fro.
+pub(super) fn fit(
+    gateway: &Gateway,
+    client: &Arc<Client>,
+    session: &str,
+    size: PtySize,
+) -> Result<(), ScreenError> {
+    let topic = topic(session);
+    let owners = gateway.ui.screens.1.lock();
+    let mut owners = owners.unwrap_or_else(PoisonError::into_inner);
+    owners.retain(|session, owner| !owner.is_gone() && owner.topics.follows(&self::topic(session)));
+    if let Some(owner) = owners.get(session)
+        && owner.connection != client.connection
+    {
+        return Err(ScreenError::Owned(owner.name().to_owned()));
+    }
+    let process = gateway.dispatcher.process(ProcessCaller::Operator)?;
+    process.resize(session, size)?;
+    if client.topics.follows(&topic) {
+        owners.insert(session.to_owned(), Arc::clone(client));
+    }
+    Ok(())
+}
+
+/// Why a terminal keeps its size.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScreenError {
+    #[error("{0} gave this terminal its size, and watches it")]
+    Owned(String),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
 }
 
 /// The topic of a session.
@@ -185,13 +223,25 @@ fn changes(before: &SessionPicture, now: &SessionPicture) -> Vec<UiPatchOp> {
         (SessionPicture::Screen(old), SessionPicture::Screen(new)) => {
             let rows = new.iter().enumerate();
             let changed = rows.filter(|(at, row)| old.get(*at) != Some(row));
-            changed
-                .map(|(at, row)| UiPatchOp {
-                    op: "replace".to_owned(),
-                    id: format!("s-{at}"),
+            let drawn = changed.map(|(at, row)| {
+                let (op, id) = if at < old.len() {
+                    ("replace", format!("s-{at}"))
+                } else {
+                    // The terminal has become taller.
+                    ("append", "screen".to_owned())
+                };
+                UiPatchOp {
+                    op: op.to_owned(),
+                    id,
                     html: screen_row(at, row).into_string(),
-                })
-                .collect()
+                }
+            });
+            let gone = (new.len()..old.len()).map(|at| UiPatchOp {
+                op: "remove".to_owned(),
+                id: format!("s-{at}"),
+                html: String::new(),
+            });
+            drawn.chain(gone).collect()
         }
         (SessionPicture::Output(old), SessionPicture::Output(new)) if old == new => Vec::new(),
         (_, SessionPicture::Output(new)) => vec![UiPatchOp {

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use interlock_approvals::{AuditFilter, AuditKind};
 use interlock_dispatch::nodes::sessions::is_remote;
+use interlock_doctor::audit::audit_host;
 use interlock_policy::AgentId;
 use interlock_sessions::ProcessCaller;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
-    AuditFacts, HealthFacts, Markup, NodesFacts, PolicyFacts, SessionFacts, SettingsFacts,
+    AuditFacts, HealthFacts, HealthFinding, Markup, NodesFacts, PolicyFacts, SessionFacts,
+    SettingsFacts,
 };
 use interlock_wire::params;
 use interlock_wire::results::{AuditEntry, ProcessEntry, UiOpened};
@@ -100,6 +102,7 @@ pub(super) async fn session(
             SessionPicture::Screen(_) => None,
         },
         may_write: context.client.scopes.allow(OperatorScope::Write),
+        may_fit: !is_remote(&id),
     };
     let opened = page(interlock_web::session_page(&facts));
     if is_running && !is_remote(&id) {
@@ -360,7 +363,8 @@ pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> 
         ..params::LogsTail::default()
     };
     let log = logs(context, &asked);
-    let shield = work(context, |gateway| {
+    let may_audit = context.client.scopes.allow(OperatorScope::Admin);
+    let (shield, findings, free_bytes) = work(context, move |gateway| {
         let config = gateway
             .dispatcher
             .host
@@ -368,10 +372,16 @@ pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> 
             .map_err(|error| unavailable(&error))?;
         let exec = config.config().exec_for(AgentId::MAIN);
         let shield = interlock_host::plan_shield(&exec, interlock_policy::VerdictShield::Usual);
-        Ok(match shield {
+        let shield = match shield {
             Ok(shield) => shield.words().to_owned(),
             Err(missing) => missing.to_string(),
-        })
+        };
+        let found = may_audit.then(|| findings(gateway));
+        let room = rustix::fs::statvfs(gateway.dispatcher.host.state_dir());
+        let free = room
+            .ok()
+            .map(|room| room.f_bavail.saturating_mul(room.f_frsize));
+        Ok((shield, found, free))
     })
     .await?;
     Ok(page(interlock_web::health_page(&HealthFacts {
@@ -380,5 +390,19 @@ pub(super) async fn health(context: Context<'_>) -> Result<UiOpened, WireError> 
         issues: &config.issues,
         log: &log.lines,
         shield: &shield,
+        findings: findings.as_deref(),
+        free_bytes,
     })))
+}
+
+/// What the security audit finds, as on the command line.
+fn findings(gateway: &Gateway) -> Vec<HealthFinding> {
+    let found = audit_host(&gateway.dispatcher.host).into_iter();
+    let found = found.map(|finding| HealthFinding {
+        severity: finding.severity.as_str(),
+        subject: finding.subject,
+        what: finding.what,
+        fix: finding.fix,
+    });
+    found.collect()
 }

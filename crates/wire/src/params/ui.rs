@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::approval::{ApprovalAskedAgain, ApprovalsDecided};
 use crate::results::{
     PushChanged, PushKeyShown, PushTested, UiClosed, UiCodeMinted, UiOpened, UiPhoneInvited,
+    UiScreenFitted,
 };
 use crate::schema::{OPEN, PropertyKind, TEXT};
 
@@ -35,6 +36,17 @@ params! {
     /// Mints a code with which a browser of this machine gets in, once, within a minute. Only at the
     /// Unix socket. An Interlock extension.
     UiCode for "ui.code" -> UiCodeMinted {}
+}
+params! {
+    /// Gives the terminal of a background session the size of a viewer's window. Another viewer that
+    /// did so owns it while it watches. An Interlock extension.
+    UiScreen for "ui.screen" -> UiScreenFitted {
+        required {
+            session_id "sessionId": String = TEXT,
+            columns "columns": u64 = PropertyKind::Integer(2, 1000),
+            rows "rows": u64 = PropertyKind::Integer(2, 1000),
+        }
+    }
 }
 params! {
     /// Mints a code with which one phone may ask to be let in, within 5 minutes, for approvals. An

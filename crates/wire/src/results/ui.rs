@@ -32,6 +32,13 @@ pub struct UiClosed {
     pub closed: bool,
 }
 
+/// A terminal has another size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UiScreenFitted {
+    pub ok: bool,
+}
+
 /// A code with which a browser of the gateway's machine gets in, once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

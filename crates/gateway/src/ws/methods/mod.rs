@@ -209,6 +209,7 @@ pub(crate) async fn call(
         UiOpen => ui::open,
         UiClose => now(|context, params| Ok(ui::close(context, &params))),
         UiCode => now(ui::code),
+        UiScreen => ui::screen,
         UiPhone => now(ui::phone),
         PushKey => push::key,
         PushSubscribe => push::subscribe,
