@@ -36,7 +36,7 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 const ASKS_FOR_SANDBOX: &[&str] = &[
     "{ agents: { defaults: { sandbox: { mode: 'all', home: { caches: ['.npm'] } } } } }",
     "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { allow: ['crates.io:443'] } } } } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'enforce' } }] } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'log' } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'bwrap', mode: 'all' } } } }",
 ];

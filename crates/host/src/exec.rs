@@ -30,6 +30,7 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
+use crate::executables::list_executables;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
@@ -346,7 +347,10 @@ impl LocalHost {
         let place = self.place_of(request, &scope, &session)?;
         let levels_of = place.policy_place();
         let policy = scope.policy_in(levels_of, session.levels(), request.ask, request.gateway)?;
-        let RunPlace { sandbox, elevation } = place;
+        let RunPlace {
+            mut sandbox,
+            elevation,
+        } = place;
         let judged = RunRequest {
             source: request.source.clone(),
             cwd: match &sandbox {
@@ -364,6 +368,9 @@ impl LocalHost {
         if sandbox.is_some() && policy.levels.security.value() == Security::Full {
             // A login shell of the sandbox finds the programs of the sandbox.
             evaluation.verdict.transport = Transport::Shell;
+        }
+        if let Some(sandbox) = &mut sandbox {
+            list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
         }
         Ok(JudgedRequest {
             scope,

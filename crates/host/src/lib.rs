@@ -16,6 +16,7 @@ mod effects;
 mod elevation;
 mod elsewhere;
 mod exec;
+mod executables;
 mod local;
 mod login_path;
 pub mod parameters;

@@ -39,6 +39,14 @@ choice! {
         None = "none",
     }
 
+    /// Which programs the processes of a run may start.
+    SandboxTree {
+        /// All that the view shows.
+        Off = "off",
+        /// Those that the plan lists, held by the kernel.
+        Enforce = "enforce",
+    }
+
     /// What a run reaches besides its own loopback.
     SandboxNetwork {
         None = "none",
@@ -70,6 +78,10 @@ pub struct SandboxPlan {
     pub mounts: Vec<SandboxMount>,
     pub unix_sockets: UnixSockets,
     pub limits: SandboxLimits,
+    /// With `tree: enforce`, the files that a run may execute, as it sees them, and directories of such
+    /// files. `None`: all that it sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executables: Option<Vec<String>>,
     /// Paths of the workspace that the owner protects besides the usual ones. They count when the
     /// changes of a run are committed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan, SandboxUser,
-    SandboxView, UnixSockets, WorkspaceAccess,
+    MountAccess, MountOwner, MountTable, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan,
+    SandboxTree, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
 };
 
-use crate::binds::{BindRules, CheckedBind, check_workspace};
+use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
 use crate::error::SandboxError;
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
 
@@ -101,6 +101,7 @@ struct Builder<'a> {
     user: SandboxUser,
     binds: Vec<CheckedBind>,
     mounts: Vec<SandboxMount>,
+    host_mounts: MountTable,
 }
 
 impl<'a> Builder<'a> {
@@ -119,7 +120,13 @@ impl<'a> Builder<'a> {
             |home| std::fs::canonicalize(home).unwrap_or_else(|_| PathBuf::from(home)),
         );
         let state_dir = real(request.state_dir);
-        check_workspace(&workspace, &state_dir, Some(&home))?;
+        let host_mounts = MountTable::read();
+        let mut own = host_mounts.other_paths(&state_dir);
+        own.push(state_dir.clone());
+        check_workspace(&workspace, &own, Some(&home))?;
+        if settings.view == Some(SandboxView::Host) {
+            check_workspace_in_view(&workspace, &home)?;
+        }
         let is_root = rustix::process::geteuid().is_root();
         let of = ScopeOf {
             settings,
@@ -131,7 +138,7 @@ impl<'a> Builder<'a> {
         let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
         let rules = BindRules {
             home: Some(&home),
-            state_dir: &state_dir,
+            own: &own,
             workspace: &workspace,
         };
         let listed = settings.binds.iter().flatten();
@@ -155,6 +162,7 @@ impl<'a> Builder<'a> {
             user,
             binds,
             mounts: Vec::new(),
+            host_mounts,
         })
     }
 
@@ -177,7 +185,8 @@ impl<'a> Builder<'a> {
                 "how many processors there are",
             )?;
         }
-        let is_home_shown = self.workspace == self.home && self.access != WorkspaceAccess::None;
+        let is_home_shown =
+            self.home.starts_with(&self.workspace) && self.access != WorkspaceAccess::None;
         let tool_paths = if is_home_shown {
             Vec::new()
         } else {
@@ -212,6 +221,11 @@ impl<'a> Builder<'a> {
                 .unix_sockets
                 .unwrap_or(UnixSockets::Own),
             limits: limits(self.request.settings),
+            // Closed until the judge says what the command names.
+            executables: match self.request.settings.tree {
+                Some(SandboxTree::Enforce) => Some(Vec::new()),
+                None | Some(SandboxTree::Off) => None,
+            },
             protect,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());

@@ -4,12 +4,16 @@
 //! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
 
+mod executables;
 mod filter;
 mod init;
 mod keeper;
 mod link;
 mod mounts;
 mod overlay;
+mod sockets;
+#[cfg(debug_assertions)]
+mod test_hook;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -29,9 +33,11 @@ use rustix::process::{
 use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
-use filter::FilterInstruction;
+use filter::{FilterInstruction, MemoryFiles};
 use overlay::RunLayer;
-use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
+use unsafe_confine::{
+    SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
+};
 
 pub use init::become_sandbox_init;
 pub use keeper::{
@@ -43,6 +49,13 @@ pub const INIT_COMMAND: &str = "sandbox-init";
 
 /// How long a sandbox may take to be made.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// No core file, and no handler of them: the kernel starts one, as root of the host, also under a limit
+/// of 0, and under a limit of 1 it does not. The filter keeps it from being lowered.
+const NO_CORE_HANDLER: Rlimit = Rlimit {
+    current: Some(1),
+    maximum: Some(1),
+};
 
 /// The namespaces of one run, and process 1 in them.
 #[derive(Debug)]
@@ -63,6 +76,8 @@ pub struct RunSandbox {
     /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
     /// has no control group for it.
     most_processes: Option<u64>,
+    /// What the programs of the run may execute, where that is limited.
+    execution_rules: Option<OwnedFd>,
     /// What the run changes of its workspace, where that is not the workspace itself.
     layer: Option<RunLayer>,
     /// Keeps the directory of the scope from being removed.
@@ -111,15 +126,23 @@ impl RunSandbox {
         has_terminal: bool,
         shared: &ScopeNamespaces,
     ) -> Result<Self, String> {
-        let filter = filter::program(sandbox.unix_sockets)
+        let files = match &sandbox.executables {
+            Some(_) => MemoryFiles::NeverExecuted,
+            None => MemoryFiles::Executable,
+        };
+        let filter = filter::program(sandbox.unix_sockets, files)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
         shared.send(&link).map_err(words)?;
+        #[cfg(debug_assertions)]
+        let shown = test_hook::without_mask(sandbox.clone());
+        #[cfg(not(debug_assertions))]
+        let shown = sandbox.clone();
         let order = init::InitOrder {
-            sandbox: sandbox.clone(),
+            sandbox: shown,
             layer: layer.as_ref().map(|layer| layer.directory().to_owned()),
             has_terminal,
         };
@@ -146,6 +169,10 @@ impl RunSandbox {
         } else {
             None
         };
+        let execution_rules = match &sandbox.executables {
+            Some(_) => Some(next()?),
+            None => None,
+        };
         if let Some(layer) = &layer {
             layer.wait_for_later_file_times();
         }
@@ -162,6 +189,7 @@ impl RunSandbox {
             filter,
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
+            execution_rules,
             layer,
             _scope: scope,
         })
@@ -210,11 +238,7 @@ impl RunSandbox {
     /// In the child that becomes the program, as the last step before that: gives up everything that
     /// entering took. Allocates nothing.
     pub(crate) fn become_run(&self) -> io::Result<()> {
-        let none = Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
-        rustix::process::setrlimit(Resource::Core, none)?;
+        rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if self.most_processes.is_some() {
             let limit = Rlimit {
                 current: self.most_processes,
@@ -223,6 +247,9 @@ impl RunSandbox {
             rustix::process::setrlimit(Resource::Nproc, limit)?;
         }
         give_up_capabilities()?;
+        if let Some(rules) = &self.execution_rules {
+            restrict_execution(rules.as_fd())?;
+        }
         install_filter(&self.filter)
     }
 

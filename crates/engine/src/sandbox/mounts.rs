@@ -17,6 +17,7 @@ use rustix::mount::{
 
 use super::init::{InitFailure, InitOrder, Step as _};
 use super::overlay;
+use super::sockets::HostSockets;
 use super::unsafe_confine::{
     ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY,
     MountReach, set_attributes,
@@ -55,9 +56,10 @@ const COVERED_BELOW_PROC: [&str; 10] = [
 ];
 
 /// The mounts of the host that the plan names, detached and with their attributes, in the order of the
-/// plan.
+/// plan; and the sockets that are covered in them.
 pub(super) struct PreparedTrees {
     trees: Vec<Option<OwnedFd>>,
+    sockets: HostSockets,
     /// The layer of the run, where it has one.
     layer: Option<OwnedFd>,
 }
@@ -70,7 +72,11 @@ pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
 
 impl PreparedTrees {
     /// Opens every source once, and refuses one that is not what was checked.
-    pub fn open(order: &InitOrder, map_ids: MapIds<'_>) -> Result<Self, InitFailure> {
+    pub fn open(
+        order: &InitOrder,
+        sockets: HostSockets,
+        map_ids: MapIds<'_>,
+    ) -> Result<Self, InitFailure> {
         let plan = &order.sandbox;
         let layer = match order.layer.as_ref().and_then(|layer| layer.to_str()) {
             Some(layer) => Some(overlay::open_layer(layer).step(|| format!("opening {layer}"))?),
@@ -115,7 +121,7 @@ impl PreparedTrees {
                 }
                 None => None,
             };
-            let attributes = attributes(access);
+            let attributes = attributes(access) | not_executed(plan, access);
             let ids = ids.as_ref().map(|ids| ids.as_fd());
             set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
                 if ids.is_some() {
@@ -128,7 +134,11 @@ impl PreparedTrees {
             })?;
             trees.push(Some(tree));
         }
-        Ok(Self { trees, layer })
+        Ok(Self {
+            trees,
+            sockets,
+            layer,
+        })
     }
 }
 
@@ -149,11 +159,20 @@ pub(super) fn build(
         root,
         shared: RefCell::new(shared),
         ways: RefCell::default(),
+        never_executed: not_executed(plan, MountAccess::Rw),
         layer: trees.layer,
     };
     for (mount, tree) in plan.mounts.iter().zip(trees.trees) {
         let failed = || format!("showing {}", mount.target());
         stage.put(mount, tree).step(failed)?;
+        if let SandboxMount::Bind { source, target, .. } = mount {
+            // Before anything is copied or held, so that it is covered there too.
+            for rest in trees.sockets.below(Path::new(source)) {
+                stage
+                    .cover_socket(&Path::new(target).join(rest))
+                    .step(failed)?;
+            }
+        }
     }
     rustix::fs::unlinkat(&stage.root, EMPTY, AtFlags::empty())
         .step(|| "removing the cover of files".to_owned())?;
@@ -230,6 +249,8 @@ pub(super) struct Stage {
     shared: RefCell<SharedTrees>,
     /// Where those are shown that were put, and the directories below that lead to other mounts.
     ways: RefCell<BTreeSet<String>>,
+    /// The attribute of what can be written to, where only listed files are executed.
+    pub(super) never_executed: u64,
     layer: Option<OwnedFd>,
 }
 
@@ -299,6 +320,9 @@ impl Stage {
     fn put_shared(&self, target: &str) -> io::Result<()> {
         let tree = self.shared.borrow_mut().remove(target);
         let tree = tree.ok_or(io::ErrorKind::NotFound)?;
+        if self.never_executed != 0 {
+            set_attributes(tree.as_fd(), MountReach::Whole, self.never_executed, None)?;
+        }
         attach(&tree, &self.find(target, MountPoint::Directory)?)?;
         self.ways.borrow_mut().insert(target.to_owned());
         Ok(())
@@ -412,6 +436,20 @@ impl Stage {
         attach(&tree, &place)
     }
 
+    /// Covers a socket of the host, if that is what is shown here.
+    fn cover_socket(&self, target: &Path) -> io::Result<()> {
+        let Some(target) = target.to_str() else {
+            return Err(io::Error::other(format!(
+                "the socket {} has a name that is not text; remove it, or set network.unixSockets to \"none\"",
+                target.display()
+            )));
+        };
+        match self.find(target, MountPoint::Existing) {
+            Ok(place) if file_type(&place)? == FileType::Socket => self.cover(target),
+            _ => Ok(()),
+        }
+    }
+
     /// A list of processes that shows the sandbox alone. Nothing of the outer one is ever shown.
     fn processes(&self) -> io::Result<()> {
         drop(self.find("/proc", MountPoint::Directory)?);
@@ -422,6 +460,7 @@ impl Stage {
         if limit.is_ok() {
             std::fs::write(staged("/proc/sys/user/max_user_namespaces"), "0")?;
         }
+        self.leave_watches_to_the_owner()?;
         for name in READ_ONLY_BELOW_PROC {
             match self.find(&format!("/proc/{name}"), MountPoint::Existing) {
                 Ok(place) => hold(&place, MountAccess::Ro)?,
@@ -431,6 +470,25 @@ impl Stage {
         }
         for name in COVERED_BELOW_PROC {
             self.cover(&format!("/proc/{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// The kernel counts what watches files per user, and a run has the number of its user: half of them
+    /// is left to the owner's own programs.
+    fn leave_watches_to_the_owner(&self) -> io::Result<()> {
+        for (inside, of_host) in [
+            ("max_inotify_instances", "max_user_instances"),
+            ("max_inotify_watches", "max_user_watches"),
+        ] {
+            let place = format!("/proc/sys/user/{inside}");
+            let all = std::fs::read_to_string(format!("/proc/sys/fs/inotify/{of_host}"));
+            let all = all.ok().and_then(|all| all.trim().parse::<u64>().ok());
+            if let Some(all) = all
+                && self.find(&place, MountPoint::Existing).is_ok()
+            {
+                std::fs::write(staged(&place), (all / 2).to_string())?;
+            }
         }
         Ok(())
     }
@@ -526,6 +584,14 @@ fn hold(place: &OwnedFd, access: MountAccess) -> io::Result<()> {
     let tree = clone_tree(place)?;
     set_attributes(tree.as_fd(), MountReach::Whole, attributes(access), None)?;
     attach(&tree, place)
+}
+
+/// Where only listed files are executed, none of those is one that a run could have written.
+fn not_executed(plan: &SandboxPlan, access: MountAccess) -> u64 {
+    match (&plan.executables, access) {
+        (Some(_), MountAccess::Rw) => ATTRIBUTE_NO_EXECUTE,
+        _ => 0,
+    }
 }
 
 pub(super) fn attributes(access: MountAccess) -> u64 {

@@ -158,7 +158,7 @@ pub(super) fn put(stage: &Stage, target: &str, lower: &OwnedFd, layer: &OwnedFd)
             "the file systems of {target} and of the state directory cannot be put over each other ({error}); nothing may be mounted in the workspace, and both must keep user attributes (ext4, xfs, btrfs, tmpfs); or have the owner set workspaceAccess to \"rw\""
         ))
     })?;
-    let attributes = super::mounts::attributes(MountAccess::Rw);
+    let attributes = super::mounts::attributes(MountAccess::Rw) | stage.never_executed;
     set_attributes(made.as_fd(), MountReach::TopOnly, attributes, None)?;
     attach(&made, &stage.find(target, MountPoint::Directory)?)
 }

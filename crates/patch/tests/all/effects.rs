@@ -380,9 +380,7 @@ fn changes_of_the_host_during_the_commit_stop_it() {
         assert_eq!(after["keep"], "644 same", "{what}");
         let is_new = |name: &&str| after.contains_key(*name);
         assert!(
-            !["dir/new", "file/inside", "swap/other"]
-                .iter()
-                .any(is_new),
+            !["dir/new", "file/inside", "swap/other"].iter().any(is_new),
             "{what}: {after:?}"
         );
         assert!(

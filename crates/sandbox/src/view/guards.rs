@@ -70,13 +70,11 @@ impl Builder<'_> {
         }
     }
 
-    /// The mount that shows a path: the one with the longest target, and of those the last.
+    /// The mount that shows a path: the last one. A later mount covers earlier ones, also those further
+    /// below.
     pub(super) fn shown_by(&self, path: &str) -> Option<usize> {
-        let all = self.mounts.iter().enumerate();
-        let fitting = all.filter(|(_, mount)| below(mount.target(), path).is_some());
-        fitting
-            .max_by_key(|(index, mount)| (mount.target().len(), *index))
-            .map(|(index, _)| index)
+        let is_fitting = |mount: &SandboxMount| below(mount.target(), path).is_some();
+        self.mounts.iter().rposition(is_fitting)
     }
 
     fn hidden(&self) -> Vec<(PathBuf, String)> {
@@ -90,9 +88,23 @@ impl Builder<'_> {
         for path in own.chain([self.request.state_dir]) {
             hidden.push((real(path), "Interlock itself".to_owned()));
         }
-        for socket in listening_sockets() {
-            hidden.push((socket, "a socket of the host".to_owned()));
-        }
+        // A row may be a link, and what it leads to may be shown elsewhere; so may another mount of it.
+        let links: Vec<(PathBuf, String)> = hidden
+            .iter()
+            .map(|(path, reason)| (real(path), reason.clone()))
+            .filter(|(real, _)| !self.workspace.starts_with(real))
+            .collect();
+        hidden.extend(links);
+        let others: Vec<(PathBuf, String)> = hidden
+            .iter()
+            .filter(|(path, _)| path.exists())
+            .flat_map(|(path, reason)| {
+                let others = self.host_mounts.other_paths(path);
+                others.into_iter().map(|other| (other, reason.clone()))
+            })
+            .filter(|(other, _)| !self.workspace.starts_with(other))
+            .collect();
+        hidden.extend(others);
         hidden
     }
 
@@ -194,17 +206,4 @@ fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
             guards.insert(place, guard);
         }
     }
-}
-
-/// Sockets of the host that have a path. A read-only mount does not keep a run from connecting.
-fn listening_sockets() -> Vec<PathBuf> {
-    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let mut found: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| line.split_once(" /").map(|(_, path)| format!("/{path}")))
-        .filter_map(|path| std::fs::canonicalize(path).ok())
-        .collect();
-    found.sort();
-    found.dedup();
-    found
 }

@@ -153,7 +153,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
     };
     let user = plan.user;
     let mut text = format!(
-        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n",
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
         output::line(session_key),
         output::line(&plan.scope),
         plan.scope_id,
@@ -165,6 +165,9 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         user.host_uid,
         plan.unix_sockets,
     );
+    if plan.executables.is_some() {
+        text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
+    }
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(
