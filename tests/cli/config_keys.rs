@@ -22,7 +22,6 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
     ("agents.list[0].sandbox.workspaceRoot", "/srv/sandboxes"),
     ("agents.list[0].sandbox.limits.diskFree", "1g"),
     ("agents.list[0].tools.exec.mode", "auto"),
-    ("tools.sandbox.tools.allow", "['exec']"),
     ("tools.exec.mode", "auto"),
     ("tools.exec.reviewer.model", "m"),
     ("channels.slack.enabled", "true"),
