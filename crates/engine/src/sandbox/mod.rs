@@ -1,9 +1,10 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
+//! Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
 
+mod bwrap;
 mod filter;
 mod init;
 mod keeper;
@@ -27,7 +28,7 @@ use rustix::process::{
 
 use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
-use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
+use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
 use filter::FilterInstruction;
 use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
 
@@ -264,22 +265,35 @@ fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::
 fn start_self(command: &str, order: OwnedFd, link: OwnedFd) -> io::Result<Pid> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
-    let root = rustix::fs::open("/", path | OFlags::DIRECTORY, Mode::empty())?;
+    let streams = Streams {
+        stdin: Arc::new(above_standard(link)?),
+        stdout: Arc::new(above_standard(order)?),
+        stderr: Null::open()?.write,
+    };
+    let argv = CStrings::new(vec![c"interlock".to_owned(), CString::new(command)?]);
+    start_program(above_standard(program)?, argv, streams, None)
+}
+
+/// Executes a program that sets a sandbox up, without an environment. Nothing of a plan runs by this.
+fn start_program(
+    program: OwnedFd,
+    argv: CStrings,
+    streams: Streams,
+    account: Option<Arc<LaunchAccount>>,
+) -> io::Result<Pid> {
+    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open("/", path, Mode::empty())?;
     let launch = Launch {
-        program: ChildProgram::Descriptor(Arc::new(above_standard(program)?)),
-        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(command)?]),
+        program: ChildProgram::Descriptor(Arc::new(program)),
+        argv,
         envp: Rc::new(CStrings::new(Vec::new())),
         cwd: Arc::new(above_standard(root)?),
         view: None,
         shield: None,
         sandbox: None,
-        account: None,
+        account,
         directory: c"/".to_owned(),
-        streams: Streams {
-            stdin: Arc::new(above_standard(link)?),
-            stdout: Arc::new(above_standard(order)?),
-            stderr: Null::open()?.write,
-        },
+        streams,
         place: ChildPlace::Session,
         open_files: None,
         first_without_memory: false,
