@@ -26,6 +26,14 @@ A scope in which something runs stays.")]
     /// Remove scopes that are idle or old, as agents.defaults.sandbox.prune says
     #[command(after_help = "Example:\n  interlock sandbox prune")]
     Prune(SandboxPruneArguments),
+    /// Let Interlock make user namespaces where AppArmor restricts them (as root)
+    #[command(after_help = "\
+Examples:
+  interlock sandbox setup --print
+  sudo interlock sandbox setup
+
+It writes and loads an AppArmor profile for the program of Interlock. It changes no setting of the system, and where AppArmor restricts nothing it does nothing.")]
+    Setup(SandboxSetupArguments),
 }
 
 impl SandboxCommand {
@@ -33,7 +41,7 @@ impl SandboxCommand {
         match self {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
-            Self::Recreate(_) | Self::Prune(_) => false,
+            Self::Recreate(_) | Self::Prune(_) | Self::Setup(_) => false,
         }
     }
 }
@@ -77,3 +85,10 @@ pub struct SandboxRecreateArguments {
 
 #[derive(Debug, Args)]
 pub struct SandboxPruneArguments {}
+
+#[derive(Debug, Args)]
+pub struct SandboxSetupArguments {
+    /// Print the profile, and change nothing
+    #[arg(long)]
+    pub print: bool,
+}

@@ -25,6 +25,7 @@ mod prepare;
 mod role_tokens;
 mod route;
 mod sandbox;
+mod sandbox_backend;
 mod scope;
 mod session;
 mod shield;

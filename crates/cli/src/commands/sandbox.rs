@@ -1,6 +1,8 @@
 //! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
 
+mod backends;
 mod explain;
+mod setup;
 
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
@@ -14,6 +16,8 @@ use interlock_engine::sandbox::{
 use interlock_host::LocalHost;
 use interlock_sandbox::{ScopeRecord, ScopeStore};
 use serde_json::json;
+
+pub(super) use backends::{BackendHealth, try_backends};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -42,6 +46,7 @@ pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
         SandboxCommand::List(arguments) => list(state, arguments.json),
         SandboxCommand::Recreate(arguments) => recreate(state, arguments),
         SandboxCommand::Prune(_) => prune(state),
+        SandboxCommand::Setup(arguments) => setup::run(arguments),
     }
 }
 

@@ -101,9 +101,7 @@ fn open_bubblewrap() -> Result<OwnedFd, InitFailure> {
             continue;
         };
         let program = File::from(program);
-        let found = program
-            .metadata()
-            .step(|| format!("looking at {place}"))?;
+        let found = program.metadata().step(|| format!("looking at {place}"))?;
         let mode = found.permissions().mode();
         let fault = if !found.is_file() || mode & 0o111 == 0 {
             Some("is not a program")
@@ -248,8 +246,7 @@ fn is_same(one: &OwnedFd, other: &OwnedFd) -> io::Result<bool> {
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// The namespace knows one id, and that is the one that was asked for. Read from inside, so that the second
-/// number is the id in the namespace above as this process would see it: the map alone tells.
+/// The user namespace that was entered knows one id, and that is the one that was asked for.
 fn check_map(kind: &str, inside: u32, outside: u32) -> Result<(), InitFailure> {
     let map = std::fs::read_to_string(format!("/proc/self/{kind}_map"))
         .step(|| format!("reading the {kind} map"))?;

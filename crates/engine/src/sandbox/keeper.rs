@@ -51,11 +51,11 @@ pub struct KeeperOrder {
     /// The name of the scope's directory.
     pub scope_id: String,
     /// What makes the namespaces.
-    backend: SandboxBackend,
-    user: SandboxUser,
-    tmp_bytes: u64,
+    pub(super) backend: SandboxBackend,
+    pub(super) user: SandboxUser,
+    pub(super) tmp_bytes: u64,
     /// The file systems in memory: where a run sees each, and its mode.
-    memory: BTreeMap<String, u32>,
+    pub(super) memory: BTreeMap<String, u32>,
 }
 
 impl KeeperOrder {

@@ -10,6 +10,7 @@ mod init;
 mod keeper;
 mod link;
 mod mounts;
+mod trial;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -36,6 +37,7 @@ pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
 };
+pub use trial::{try_backend, try_sandbox};
 
 /// The argument by which the binary becomes the init of a sandbox.
 pub const INIT_COMMAND: &str = "sandbox-init";
@@ -317,19 +319,4 @@ fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
 /// Why system calls are refused inside, one reason for each group of them.
 pub fn filter_reasons() -> Vec<&'static str> {
     filter::refusal_reasons()
-}
-
-/// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
-/// says which step failed, and why. For a process that has no other children.
-pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
-    let keeper = StartedKeeper::start(&KeeperOrder::of(sandbox))
-        .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
-    let made = keeper
-        .receive()
-        .and_then(|scope| RunSandbox::start(sandbox, false, &scope).map(drop));
-    let StartedKeeper { pid, link } = keeper;
-    // It ends by this.
-    drop(link);
-    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
-    made
 }

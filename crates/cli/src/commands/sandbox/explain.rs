@@ -15,7 +15,7 @@ use interlock_host::{
     EndListener, Exec, ExecRequest, LocalHost, RequestedPlace, Running, SandboxCaller,
     SandboxStanding, Yield,
 };
-use interlock_plan::{PlanStdin, SandboxMount, SandboxPlan};
+use interlock_plan::{PlanStdin, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::AgentId;
 use interlock_sandbox::{PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
@@ -78,6 +78,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         Ok(()) => "works".to_owned(),
         Err(why) => why,
     };
+    let backends = super::try_backends(&host)?;
     if arguments.json {
         let mut value = json!({
             "sandboxed": true,
@@ -85,6 +86,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
             "sandbox": prepared.plan,
             "network": "none",
             "probe": probe,
+            "backends": backends,
             "refusedCalls": filter_reasons(),
         });
         if let Some(verified) = &verified {
@@ -94,6 +96,11 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
     } else {
         output::print(&text(&session_key, is_required, &prepared.plan));
         output::print(&format!("\nprobe: {}\n", output::line(&probe)));
+        output::print(&format!("backends, {}:\n", chosen_by(settings.backend)));
+        for one in &backends {
+            let found = one.why.as_deref().unwrap_or("works");
+            output::print(&format!("  {} {}\n", one.backend, output::line(found)));
+        }
         output::print("system calls that are refused:\n");
         for reason in filter_reasons() {
             output::print(&format!("  {reason}\n"));
@@ -108,6 +115,13 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn chosen_by(backend: Option<SandboxBackend>) -> &'static str {
+    match backend {
+        Some(_) => "of which the config names one",
+        None => "of which the first that works is used",
+    }
 }
 
 /// The value, for people.
