@@ -4,10 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod attacks;
+mod backends;
 mod commands;
 mod kernel;
 mod limits;
 mod routes;
 mod scopes;
+mod setup;
 mod shown;
 mod site;

@@ -68,6 +68,10 @@ pub(super) fn enter_bubblewrap_namespaces(user: SandboxUser) -> Result<(), InitF
     let holder = maker.holder()?;
     let made = namespaces_of(&holder.to_string())
         .step(|| "opening the namespaces that bwrap made".to_owned())?;
+    // The number was not given to another process meanwhile: bwrap is not collected, and is its parent.
+    if !maker.is_parent_of(holder) {
+        return Err(InitFailure::new("bwrap ended too early".to_owned()));
+    }
     for ((before, made), (name, _)) in before.iter().zip(&made).zip(PARTS) {
         if is_same(before, made).step(|| "comparing namespaces".to_owned())? {
             return Err(InitFailure::new(format!("bwrap made no {name} namespace")));
@@ -184,8 +188,7 @@ impl BubblewrapProcess {
     fn holder(&self) -> Result<i32, InitFailure> {
         let said = read_line(&self.output).step(|| "waiting for bwrap".to_owned())?;
         if let Ok(holder) = said.trim().parse::<i32>()
-            && holder > 0
-            && parent_of(holder) == Some(self.pid.as_raw_pid())
+            && self.is_parent_of(holder)
         {
             return Ok(holder);
         }
@@ -199,6 +202,13 @@ impl BubblewrapProcess {
             "" => "bwrap made no namespaces and did not say why".to_owned(),
             why => format!("bwrap made no namespaces: {why}"),
         }))
+    }
+
+    fn is_parent_of(&self, process: i32) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let parent = rest.split_whitespace().nth(1);
+        parent.is_some_and(|parent| parent.parse() == Ok(self.pid.as_raw_pid()))
     }
 
     /// Lets it end, and waits for that. Its namespaces last while a process is in them.
@@ -261,12 +271,6 @@ fn check_map(kind: &str, inside: u32, outside: u32) -> Result<(), InitFailure> {
             expected.join(" ")
         )))
     }
-}
-
-fn parent_of(process: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The first line, or all until the other side closes the pipe.
