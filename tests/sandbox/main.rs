@@ -6,10 +6,16 @@
 mod attacks;
 mod backends;
 mod commands;
+mod cow;
+mod crash;
+mod holes;
 mod kernel;
+mod leave;
 mod limits;
 mod routes;
 mod scopes;
 mod setup;
 mod shown;
 mod site;
+mod tree;
+mod work;

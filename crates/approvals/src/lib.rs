@@ -6,7 +6,7 @@
 //! changed in the files that decide what a project's programs do) and `patch_plan` (a patch of
 //! protected files); `create` (how an approval is stored) and `stored_verdict` (what it keeps of
 //! the judge's verdict); `decide` (who may decide, and what a decision stores) with `always`,
-//! `fallback` and `origin`; `grants`; `claim` (the single use of an approval); `events` (what a
+//! `fallback` and `origin`; `sender` (who makes a call); `grants`; `claim` (the single use of an approval); `events` (what a
 //! conversation is notified of); `remote` (approvals of runs that another host makes); `exchange`
 //! (approvals as an inbox on another machine gets them); `audit`; [`companion`] (the approval
 //! socket).
@@ -25,6 +25,7 @@ pub mod companion;
 mod content;
 mod create;
 mod decide;
+mod effect_plan;
 mod error;
 mod events;
 mod exchange;
@@ -36,17 +37,20 @@ mod patch_plan;
 mod pending;
 mod process;
 mod remote;
+mod sender;
 mod stored_verdict;
 mod view;
 
 pub use approvals::{ApprovalSettings, Approvals, THIS_HOST};
 pub use claim::{
-    Claim, ClaimRefusal, check_allowed, check_claim, forwarded_run_id, gateway_run_id,
+    Claim, ClaimRefusal, check_allowed, check_claim, confinement_record, forwarded_run_id,
+    gateway_run_id,
 };
 
 pub use content::{ScriptDiff, pinned_scripts};
 pub use create::{EXPIRES_AFTER_MS, NewApproval, UnboundRefusal, check_bound, offered_decisions};
 pub use decide::{DecisionBy, StoredDecision, check_remembered};
+pub use effect_plan::{EFFECT_BINDING, EffectDiff, EffectOrigin, EffectPlan, stored_effect_plan};
 pub use error::ApprovalRefusal;
 pub use events::{
     DENIAL_TEXT, DenialReason, EVENT_TAIL_CHARS, NotifySettings, RunningEvent, SessionRunEnd,
@@ -61,6 +65,7 @@ pub use patch_plan::{
 pub use pending::{PendingApproval, shown_command, stored_plan};
 pub use process::{process_lives, process_name, requester_at_home, requester_has_ended};
 pub use remote::RemoteApproval;
+pub use sender::CallSender;
 pub use stored_verdict::{ResumeFacts, RunManner, StoredCaller, StoredVerdict, verdict_reasons};
 pub use view::{
     ApprovalView, ElsewhereNotes, ElsewhereSubject, MESSAGE_BYTES, RemoteRunFacts, ViewBlock,

@@ -1,7 +1,7 @@
 //! An approval as an approver is shown it.
 
 use interlock_command::display::{self, Secrets, ShownLine, ShownText};
-use interlock_plan::{BindingKind, BoundRole, RunPlan, SandboxSummary};
+use interlock_plan::{BindingKind, BoundRole, Elevation, RunPlan, SandboxSummary};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Delivery, Lease, PinnedScript};
 use serde::Serialize;
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::always::AlwaysForms;
 use crate::approvals::Approvals;
 use crate::content::ScriptDiff;
+use crate::effect_plan::{EFFECT_BINDING, read_effect};
 use crate::error::ApprovalRefusal;
 use crate::manifests::{ManifestState, add_projects, manifest_diff};
 use crate::patch_plan::{PATCH_BINDING, read_patch};
@@ -95,6 +96,9 @@ impl Approvals<'_> {
         if approval.request.binding == PATCH_BINDING {
             return read_patch(approval);
         }
+        if approval.request.binding == EFFECT_BINDING {
+            return read_effect(approval);
+        }
         let plan = stored_plan(&approval)?;
         let verdict = StoredVerdict::of_approval(&approval);
         let scripts = self.store.pinned_scripts(&approval.id)?;
@@ -160,6 +164,7 @@ impl PendingApproval {
             expires_at_ms: self.expires_at_ms,
             node: self.node.as_deref(),
             sandbox: self.view.sandbox.as_ref(),
+            elevated: self.view.elevated,
         }
     }
 }
@@ -196,6 +201,9 @@ pub(crate) struct PrintedApproval<'a> {
     /// Where the run is confined, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<&'a SandboxSummary>,
+    /// How far the run leaves the sandbox of its conversation.
+    #[serde(skip_serializing_if = "Elevation::is_off")]
+    elevated: Elevation,
 }
 
 #[derive(Serialize)]

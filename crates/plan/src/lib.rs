@@ -17,8 +17,10 @@ mod binding;
 mod choice;
 mod destination;
 mod directory;
+mod elevation;
 mod elf;
 mod errors;
+mod executables;
 mod exposure;
 mod git_files;
 mod glob;
@@ -26,6 +28,7 @@ mod identity;
 mod kind;
 mod known;
 mod libraries;
+mod mount_table;
 mod ownership;
 mod paths;
 mod race;
@@ -37,6 +40,8 @@ mod walk;
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{PlanBinding, PlanBoundFile};
 pub use destination::PinnedPath;
+pub use elevation::Elevation;
+pub use executables::executable_closure;
 pub use exposure::Exposure;
 pub use identity::{Drift, PinnedFile, hex};
 pub use interlock_binding::{BindingKind, BoundRole};
@@ -45,6 +50,7 @@ pub use known::{
     known_content, read_content, read_sha256,
 };
 pub use libraries::LoadedFiles;
+pub use mount_table::MountTable;
 pub use ownership::Ownership;
 pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;
@@ -53,6 +59,7 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
-    SandboxPlan, SandboxSummary, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
+    SandboxNetwork, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
+    UnixSockets, WorkspaceAccess, layer_directory,
 };

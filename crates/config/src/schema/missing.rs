@@ -36,16 +36,20 @@ pub(super) static SANDBOX_BACKEND: MissingFeature =
     without("use `native` or `bwrap`, or remove the key");
 
 pub(super) static COPY_ON_WRITE: MissingFeature =
-    without("use `rw`, `ro` or `none` for the workspace, and leave caches out");
+    without("remove the key: a run of this version gets no caches of the home directory");
+
+pub(super) static HOST_TREE: MissingFeature = missing(
+    "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
+);
+
+pub(super) static SANDBOX_TREE: MissingFeature =
+    without("use `enforce` or `off`: this version does not log the programs that a run starts");
 
 pub(super) static SANDBOX_NETWORK: MissingFeature =
     without("remove the key: a sandbox of this version has a loopback and no other network");
 
 pub(super) static SANDBOX_TOOLS: MissingFeature =
     without("remove the key; `tools.allow` and `tools.deny` hold for every run");
-
-pub(super) static ELEVATED_DEFAULT: MissingFeature =
-    missing("remove the key: no run leaves its sandbox in this version");
 
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");

@@ -1,14 +1,14 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, ELEVATED_DEFAULT, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS,
+    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS, SANDBOX_TREE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
     GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
-use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{Elevation, SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
 const PATH: ConfigKind = ConfigKind::Text(TextRule::Path);
@@ -56,7 +56,7 @@ static TOOLS: &[ConfigField] = &[
     field("allow", TEXTS, "", "Tools or groups that may be called: a list blocks the rest, an empty one everything."),
     field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
     field("exec", ConfigKind::Object(EXEC), "", "How commands run."),
-    field("elevated", ConfigKind::Object(ELEVATED), "", "Who may set `/elevated`; each level only restricts."),
+    field("elevated", ConfigKind::Object(ELEVATED), "", "Which runs may leave their sandbox; each level only restricts."),
     field("sandbox", ConfigKind::Object(SANDBOX_POLICY), "", "What holds for sandboxed runs."),
 ];
 
@@ -96,6 +96,7 @@ static EXEC: &[ConfigField] = &[
     field("maxSpoolBytes", ConfigKind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
     field("limits", ConfigKind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
     field("runAs", TEXT, "", "The user that commands run as, where Interlock runs as root. `interlock gateway install --run-as USER` sets it; it cannot be changed over the wire."),
+    not_available("tree", &HOST_TREE),
     field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     field("nodeFromSandbox", ConfigKind::Bool, "false", "With `host: \"auto\"`, a call of a sandboxed conversation may name `host: \"node\"`, which is outside of the sandbox."),
@@ -128,8 +129,8 @@ static APPLY_PATCH: &[ConfigField] = &[
 ];
 
 static ELEVATED: &[ConfigField] = &[
-    field("enabled", ConfigKind::Bool, "false", "Whether `/elevated` may be set at all."),
-    field("allowFrom", ConfigKind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel."),
+    field("enabled", ConfigKind::Bool, "false", "Whether a run may leave its sandbox at all, by `elevated` of a call or by `/elevated`."),
+    field("allowFrom", ConfigKind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel (`cli`, `mcp`, `http`, `ws`, a chat channel). `*` is every sender of the channel; the prefixes `id: name: username: tag: from: e164:` say which of a sender's names is meant."),
 ];
 
 static AGENTS: &[ConfigField] = &[
@@ -141,7 +142,7 @@ static AGENTS: &[ConfigField] = &[
 static AGENT_DEFAULTS: &[ConfigField] = &[
     field("workspace", PATH, "", "The directory agents work in."),
     field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "How runs are confined."),
-    not_available("elevatedDefault", &ELEVATED_DEFAULT),
+    field("elevatedDefault", ConfigKind::Choice(Elevation::WORDS), "", "The level of conversations that `/elevated` does not set: `on` (or `ask`) and `full` let their runs leave the sandbox, `off` refuses calls that ask for it. Unset, a call may ask for `on`."),
 ];
 
 static AGENT: &[ConfigField] = &[
@@ -161,15 +162,15 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["landlock", "docker", "podman", "ssh", "kubernetes"], &SANDBOX_BACKEND), "`native`, or `bwrap` where only that works", "What sets the sandbox up; `bwrap`: the program bubblewrap makes its namespaces."),
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
-    field("workspaceAccess", ConfigKind::ChoiceWithout(WorkspaceAccess::WORDS, &["cow"], &COPY_ON_WRITE), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`."),
+    field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),
     not_available("workspaceRoot", &SANDBOX),
     field("view", ConfigKind::Choice(SandboxView::WORDS), "\"minimal\"", "`minimal`: system directories, the workspace and `binds`. `host`: the whole root read-only, without credentials."),
     field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
-    field("protect", TEXTS, "", "Further paths of the workspace that are read-only under `rw`, relative to it."),
+    field("protect", TEXTS, "", "Further paths of the workspace, relative to it: read-only under `rw`, and committed only with an approval under `cow`."),
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
     field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and nothing else."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
-    not_available("tree", &SANDBOX),
+    field("tree", ConfigKind::ChoiceWithout(SandboxTree::WORDS, &["log"], &SANDBOX_TREE), "\"off\"", "`enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
     not_available("docker", &SANDBOX),
     not_available("podman", &SANDBOX),

@@ -115,6 +115,14 @@ impl Client {
         }
     }
 
+    /// The id by which lists of senders name it: its device, else the token that it shows. What it calls
+    /// itself is not proven.
+    pub fn sender_id(&self) -> &str {
+        let shared = "operator";
+        let known = self.device.as_deref().or(self.token_id.as_deref());
+        known.unwrap_or(shared)
+    }
+
     /// As a surface that approvals are shown on.
     pub fn surface(&self) -> String {
         format!("ws:{}", self.connection)
@@ -195,6 +203,11 @@ impl Client {
     /// Nothing is sent to it any more.
     pub fn is_gone(&self) -> bool {
         self.out.is_over()
+    }
+
+    /// Its connection is about to end, or has.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_cancelled() || self.is_gone()
     }
 
     /// What must arrive: a client that has no room for it is too slow to go on with.

@@ -1,5 +1,7 @@
 //! The data of tool results, for programs. The order of the fields is the order in the JSON.
 
+use interlock_host::EffectReport;
+use interlock_plan::Elevation;
 use interlock_store::NullableField;
 use interlock_supervisor::LimitReached;
 use serde::Serialize;
@@ -28,6 +30,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) signal: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) out_of_memory: bool,
+    #[serde(skip_serializing_if = "Elevation::is_off")]
+    pub(super) elevated: Elevation,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<LimitReached>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +42,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) output_fault: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) dropped_env: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) effect: Option<&'a EffectReport>,
     #[serde(flatten)]
     pub(super) host: HostDetails<'a>,
 }

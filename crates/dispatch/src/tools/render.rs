@@ -101,11 +101,13 @@ fn ended(report: &RunEndReport) -> ToolResult {
             _ => None,
         },
         out_of_memory: report.out_of_memory,
+        elevated: report.elevation,
         limit: report.limit,
         session_id: None,
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
         dropped_env: &report.dropped_variables,
+        effect: report.effect.as_ref(),
         host: HostDetails::of(report.location.node.as_ref()),
     };
     // The end itself is noted first, and stands in the status line for models.
@@ -113,6 +115,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
     let mut notes = Vec::new();
     if report.out_of_memory {
         notes.push("The command ran out of its memory limit.".to_owned());
+    }
+    if report.elevation.leaves() {
+        notes.push(format!("({})", report.elevation.words()));
     }
     if let Some(limit) = report.limit {
         notes.push(format!("(the sandbox ended or refused something: {limit})"));
@@ -125,6 +130,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
     }
     for (pid, command) in &report.leftovers {
         notes.push(format!("(left behind: {command}, pid {pid})"));
+    }
+    if let Some(effect) = report.effect.as_ref().filter(|one| one.is_noteworthy()) {
+        notes.push(format!("({})", effect.words()));
     }
     let mut model_notes = notes.clone();
     match &report.rest {

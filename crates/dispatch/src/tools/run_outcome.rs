@@ -6,9 +6,9 @@ use std::time::Duration;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{ExecError, PatchError};
+use interlock_host::{EffectReport, ExecError, PatchError};
 use interlock_patch::PatchSummary;
-use interlock_plan::PlanShield;
+use interlock_plan::{Elevation, PlanShield};
 use interlock_sessions::{Followed, SessionStatus};
 use interlock_supervisor::{EndedRun, LimitReached, StartedRun};
 use interlock_transcript::ShownOutput;
@@ -107,6 +107,8 @@ pub struct RunEndReport {
     pub out_of_memory: bool,
     /// The limit of its sandbox that the run reached.
     pub limit: Option<LimitReached>,
+    /// How far the run left the sandbox of its conversation.
+    pub elevation: Elevation,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
     /// `None` where the host does not report it.
@@ -121,6 +123,8 @@ pub struct RunEndReport {
     pub counts_output: bool,
     /// Environment variables of the call that the host did not pass to the command.
     pub dropped_variables: Vec<String>,
+    /// What became of its changes, where they were made in a layer.
+    pub effect: Option<EffectReport>,
 }
 
 /// Lines that say what is left out do not count against the limit of an Interlock node.
@@ -147,6 +151,7 @@ impl RunEndReport {
             rest,
             out_of_memory: ended.out_of_memory,
             limit: ended.limit,
+            elevation: Elevation::Off,
             leftovers: outcome
                 .leftovers
                 .iter()
@@ -158,6 +163,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -187,6 +193,7 @@ impl RunEndReport {
             rest,
             out_of_memory: standing.out_of_memory,
             limit: None,
+            elevation: Elevation::Off,
             leftovers: Vec::new(),
             race_free: Some(followed.race_free),
             shield: None,
@@ -194,6 +201,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -238,6 +246,7 @@ impl RunEndReport {
             },
             out_of_memory: false,
             limit: None,
+            elevation: Elevation::Off,
             leftovers: Vec::new(),
             race_free: None,
             shield: None,
@@ -245,6 +254,7 @@ impl RunEndReport {
             ends_whole_tree: false,
             counts_output: false,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 }

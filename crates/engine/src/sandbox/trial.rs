@@ -8,6 +8,7 @@ use rustix::process::WaitOptions;
 
 use super::RunSandbox;
 use super::keeper::{KeeperOrder, ScopeNamespaces, StartedKeeper};
+use super::overlay::RunLayer;
 
 /// A root process tries with this id, which no scope has: theirs begin one above.
 const TRIAL_HOST_ID: u32 = 2_000_000_000;
@@ -19,10 +20,16 @@ const TRIAL_BYTES: u64 = 64 << 10;
 /// Makes a sandbox of this plan, and ends it. The error says which step failed, and why. For a process
 /// that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
-    let order = KeeperOrder::of(sandbox);
-    try_keeper(&order, |scope| {
-        RunSandbox::start(sandbox, false, scope).map(drop)
-    })
+    let layer = RunLayer::make_for_trial(sandbox)
+        .map_err(|error| format!("making the layer of the run: {error}"))?;
+    let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
+    let made = try_keeper(&KeeperOrder::of(sandbox), |scope| {
+        RunSandbox::start(sandbox, layer, false, scope).map(drop)
+    });
+    if let Some(directory) = directory {
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    made
 }
 
 /// Makes the namespaces of a scope by this backend, and ends them. This is where backends differ: what

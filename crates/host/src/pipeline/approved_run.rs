@@ -2,8 +2,8 @@
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    ApprovalRefusal, Claim, DenialReason, NewApproval, PATCH_BINDING, check_allowed, check_bound,
-    check_claim, process_name, queue_denial, stored_plan,
+    ApprovalRefusal, Claim, DenialReason, EFFECT_BINDING, NewApproval, PATCH_BINDING,
+    check_allowed, check_bound, check_claim, process_name, queue_denial, stored_plan,
 };
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
@@ -19,6 +19,7 @@ use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running};
 use crate::local::LocalHost;
 use crate::permission::Permission;
 use crate::prepare::{PrepareError, command_text, environment, look_up};
+use crate::sandbox::RunPlace;
 use crate::shield::plan_shield;
 
 /// Longer than a tick of any file system's clock.
@@ -65,7 +66,7 @@ impl LocalHost {
             self.recover(supervisor)?;
             approval = read()?;
         }
-        if approval.request.binding == PATCH_BINDING {
+        if [PATCH_BINDING, EFFECT_BINDING].contains(&approval.request.binding.as_str()) {
             let (short_id, what) = (approval.short_id, "the tool");
             return Err(ApprovalRefusal::Mismatch { short_id, what }.into());
         }
@@ -122,7 +123,7 @@ impl LocalHost {
         let scope = self.scope(request.agent)?;
         let path = scope.path(request.caller);
         let session = self.session(&request.session_key())?;
-        let sandbox = self.sandbox_of(request, &scope, &session)?;
+        let RunPlace { sandbox, elevation } = self.place_of(request, &scope, &session)?;
         let mut settings = scope.run_settings(request, &path);
         if let Some(sandbox) = &sandbox {
             settings = settings.inside(sandbox, scope.sandbox_timeout(request));
@@ -150,6 +151,7 @@ impl LocalHost {
             ("the working directory", plan.cwd.requested != *cwd),
             ("the environment", plan.env != env),
             ("the sandbox", !is_same_sandbox(plan, sandbox.as_ref())),
+            ("`elevated`", plan.elevated != elevation),
             ("the terminal", plan.pty != request.pty),
             ("the standard input", plan.stdin != request.stdin),
             (

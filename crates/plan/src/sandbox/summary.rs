@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SandboxBackend, SandboxNetwork, SandboxPlan, SandboxView, WorkspaceAccess};
+use super::{
+    SandboxBackend, SandboxNetwork, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess,
+};
 
 /// Where a run is confined, for its approvers and for the audit. It is made from the plan only, so that
 /// what is shown is what confines.
@@ -17,6 +19,9 @@ pub struct SandboxSummary {
     pub view: SandboxView,
     pub workspace_access: WorkspaceAccess,
     pub network: SandboxNetwork,
+    /// Which programs may be started, where that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<SandboxTree>,
 }
 
 impl SandboxPlan {
@@ -27,6 +32,7 @@ impl SandboxPlan {
             view: self.view,
             workspace_access: self.workspace_access,
             network: SandboxNetwork::None,
+            tree: self.executables.as_ref().map(|_| SandboxTree::Enforce),
         }
     }
 }
@@ -41,7 +47,11 @@ impl fmt::Display for SandboxSummary {
         }
         write!(f, "workspace {}, ", self.workspace_access)?;
         match self.network {
-            SandboxNetwork::None => f.write_str("no network"),
+            SandboxNetwork::None => f.write_str("no network")?,
+        }
+        match self.tree {
+            None | Some(SandboxTree::Off) => Ok(()),
+            Some(SandboxTree::Enforce) => f.write_str(", listed programs only"),
         }
     }
 }

@@ -32,12 +32,16 @@ pub enum AuditKind {
     PolicyWrite,
     Pairing,
     Patch,
+    /// What became of the changes that a run made under `cow`.
+    Effect,
     /// Old records were moved to a file.
     Archive,
+    /// An attempt was turned away before policy or an approver could answer.
+    Refusal,
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -47,7 +51,9 @@ impl AuditKind {
         Self::PolicyWrite,
         Self::Pairing,
         Self::Patch,
+        Self::Effect,
         Self::Archive,
+        Self::Refusal,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -61,7 +67,9 @@ impl AuditKind {
             Self::PolicyWrite => "policy-write",
             Self::Pairing => "pairing",
             Self::Patch => "patch",
+            Self::Effect => "effect",
             Self::Archive => "archive",
+            Self::Refusal => "refusal",
         }
     }
 

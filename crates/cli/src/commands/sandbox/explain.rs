@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use interlock_approvals::{process_name, usual_session_key};
 use interlock_arguments::{SandboxExplainArguments, StateArguments};
-use interlock_client::{caller_context, known_agent, open, supervisor};
+use interlock_client::{caller_context, command_line_sender, known_agent, open, supervisor};
 use interlock_command::Source;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::RunStatus;
 use interlock_engine::sandbox::{filter_reasons, try_sandbox};
 use interlock_host::{
-    EndListener, Exec, ExecRequest, LocalHost, RequestedPlace, Running, SandboxCaller,
-    SandboxStanding, Yield,
+    Elevation, ElevationFacts, ElevationGate, EndListener, Exec, ExecRequest, LocalHost,
+    RequestedPlace, Running, SandboxCaller, SandboxStanding, Yield,
 };
 use interlock_plan::{PlanStdin, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::AgentId;
@@ -74,6 +74,15 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         None
     };
     let is_required = settings.required == Some(true);
+    let sender = command_line_sender(&host, &agent)?;
+    let elevation = ElevationFacts {
+        config: scope.config().config(),
+        agent: &agent,
+        asked: Some(true),
+        session: host.session(&session_key)?.elevated,
+        sender: sender.as_ref(),
+    };
+    let gates = elevation.gates(is_required);
     let probe = match try_sandbox(&prepared.plan) {
         Ok(()) => "works".to_owned(),
         Err(why) => why,
@@ -88,6 +97,12 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
             "probe": probe,
             "backends": backends,
             "refusedCalls": filter_reasons(),
+            "elevated": {
+                "open": gates.iter().all(|gate| gate.closed.is_none()),
+                "level": elevation.level(),
+                "sender": sender.as_ref().map(ToString::to_string),
+                "gates": gates.iter().map(|gate| json!({ "key": gate.key, "closed": gate.closed })).collect::<Vec<_>>(),
+            },
         });
         if let Some(verified) = &verified {
             value["verified"] = json!({ "holds": verified.holds, "tests": verified.lines });
@@ -95,6 +110,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         output::print_json(&value);
     } else {
         output::print(&text(&session_key, is_required, &prepared.plan));
+        output::print(&gates_text(&gates, elevation.level()));
         output::print(&format!("\nprobe: {}\n", output::line(&probe)));
         output::print(&format!("backends, {}:\n", chosen_by(settings.backend)));
         for one in &backends {
@@ -124,16 +140,34 @@ fn chosen_by(backend: Option<SandboxBackend>) -> &'static str {
     }
 }
 
+/// The gates that an elevated call of this command line passes, or the keys that close them.
+fn gates_text(gates: &[ElevationGate], level: Elevation) -> String {
+    let is_open = gates.iter().all(|gate| gate.closed.is_none());
+    let how = match (is_open, level) {
+        (false, _) => "closed: no call of this command line leaves the sandbox".to_owned(),
+        (true, level) => format!("open: a call with `elevated` leaves the sandbox at `{level}`"),
+    };
+    let rows: Vec<Vec<String>> = gates
+        .iter()
+        .map(|gate| {
+            let state = gate.closed.as_deref();
+            let state = state.map_or("open".to_owned(), |why| format!("closed: {why}"));
+            vec![output::line(&gate.key), output::line(&state)]
+        })
+        .collect();
+    format!("\nelevated: {how}\n{}", output::table(&rows, "  "))
+}
+
 /// The value, for people.
 fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
     let leave = if is_required {
         "no run leaves it (required)"
     } else {
-        "a configured tools.exec.host places runs outside of it"
+        "a configured tools.exec.host places runs outside of it, and an elevated call leaves it"
     };
     let user = plan.user;
     let mut text = format!(
-        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n",
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
         output::line(session_key),
         output::line(&plan.scope),
         plan.scope_id,
@@ -145,6 +179,9 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         user.host_uid,
         plan.unix_sockets,
     );
+    if plan.executables.is_some() {
+        text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
+    }
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(
@@ -161,38 +198,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
 }
 
 fn row(mount: &SandboxMount) -> Vec<String> {
-    let (how, reason) = match mount {
-        SandboxMount::Bind {
-            access,
-            source,
-            target,
-            reason,
-            ..
-        } => {
-            let from = if source == target {
-                String::new()
-            } else {
-                format!("; {source} on the host")
-            };
-            (access.as_str(), format!("{reason}{from}"))
-        }
-        SandboxMount::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
-        SandboxMount::Hold { access, reason, .. } => match access {
-            interlock_plan::MountAccess::Ro => ("protected", reason.clone()),
-            interlock_plan::MountAccess::Rw => ("held", reason.clone()),
-        },
-        SandboxMount::Cover { reason, .. } => ("hidden", reason.clone()),
-        SandboxMount::Memory { reason, .. } => ("memory", reason.clone()),
-        SandboxMount::Link { to, .. } => ("link", format!("to {to}")),
-        SandboxMount::Processes => (
-            "own",
-            "its own processes; paths that reach the system are closed".to_owned(),
-        ),
-        SandboxMount::Devices => (
-            "own",
-            "null zero full random urandom tty, own terminals".to_owned(),
-        ),
-    };
+    let (how, reason) = mount.words();
     vec![
         output::line(mount.target()),
         how.to_owned(),
@@ -240,6 +246,7 @@ fn verify(
         place: RequestedPlace {
             host: None,
             needs_sandbox: true,
+            ..RequestedPlace::default()
         },
     };
     let begun = host
@@ -255,9 +262,12 @@ fn verify(
     let Running {
         conversation,
         ticket,
+        ..
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
+    // The probe changes nothing that stays.
+    let _ = host.settle_effect(&ticket.run_id, process_name());
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {
