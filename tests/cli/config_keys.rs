@@ -37,7 +37,7 @@ const ASKS_FOR_SANDBOX: &[&str] = &[
     "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { allow: ['crates.io:443'] } } } } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'log' } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
-    "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'bwrap', mode: 'all' } } } }",
+    "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'docker', mode: 'all' } } } }",
 ];
 
 fn text(machine: &Machine) -> String {

@@ -9,12 +9,12 @@ use std::path::Path;
 use testkit::is_alive;
 
 use crate::holes::connect_to;
-use crate::site::{Site, USUAL, everywhere, names};
+use crate::site::{Site, USUAL, everywhere, names, with_every_backend};
 
 /// P01, P03: the state directory, its sockets and keys.
 #[test]
 fn the_state_directory_does_not_exist_inside() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let state = site.machine.state();
         let state = state.display();
         let run = site.inside(&format!(
@@ -30,11 +30,12 @@ fn the_state_directory_does_not_exist_inside() {
 /// P02: the workspace is the home directory, and the state directory lies in it.
 #[test]
 fn the_state_directory_in_a_workspace_is_hidden_and_stays_where_it_is() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let home = site.home();
         let config = format!(
-            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL} }} }} }} }}",
-            home.display()
+            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {} }} }} }} }}",
+            home.display(),
+            site.settings(USUAL)
         );
         site.machine.configure(&config);
         let before = names(&site.machine.state());
@@ -65,7 +66,7 @@ fn the_state_directory_in_a_workspace_is_hidden_and_stays_where_it_is() {
 fn sockets_of_the_host_cannot_be_reached() {
     for view in ["minimal", "host"] {
         let settings = format!("{USUAL}, view: '{view}'");
-        everywhere(&settings, |site| {
+        with_every_backend(&settings, |site| {
             let path = site.work().join("docker.sock");
             let listener = UnixListener::bind(&path).unwrap();
             listener.set_nonblocking(true).unwrap();
@@ -198,7 +199,7 @@ fn p06_no_packet_reaches_a_neighbor() {
 /// P05, P06, P07: the network of the host, and its abstract sockets.
 #[test]
 fn there_is_no_network_but_an_own_loopback() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
         tcp.set_nonblocking(true).unwrap();
@@ -222,7 +223,7 @@ fn there_is_no_network_but_an_own_loopback() {
 /// P08, P09: processes of the host.
 #[test]
 fn only_its_own_processes_exist() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let mut other = site
             .machine
             .other_program("/usr/bin/sleep")
@@ -245,7 +246,7 @@ fn only_its_own_processes_exist() {
 /// P17: set-user-id programs gain nothing, and none can be made.
 #[test]
 fn no_program_gains_privileges() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let run = site.inside(
             "grep -E '^(NoNewPrivs|CapEff|CapBnd|CapPrm|CapInh|CapAmb)' /proc/self/status; id -u; \
              su -c 'id -u' </dev/null; sudo -n id -u; cp /usr/bin/id me; chmod 4755 me || echo REFUSED; \
@@ -268,7 +269,7 @@ fn no_program_gains_privileges() {
 /// P18: what is not the workspace.
 #[test]
 fn the_rest_of_the_host_is_not_written_to() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let run = site.inside(
             "for p in /usr/bin/x /etc/x /var/x /opt/x /x /dev/x /proc/x /sys/x; do \
                sh -c ': > $1' sh $p 2>/dev/null && echo WROTE $p; sh -c \": > $p\" 2>/dev/null && echo WROTE $p; done; \
@@ -287,7 +288,7 @@ fn the_rest_of_the_host_is_not_written_to() {
 /// P19: what others obey is not changed, and git works.
 #[test]
 fn protected_paths_are_read_only_and_git_works() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let git = "/usr/bin/git";
         let git = if std::path::Path::new(git).exists() {
             git
@@ -330,7 +331,7 @@ fn protected_paths_are_read_only_and_git_works() {
 #[test]
 fn credentials_are_not_shown() {
     for view in ["minimal", "host"] {
-        everywhere(&format!("{USUAL}, view: '{view}'"), |site| {
+        with_every_backend(&format!("{USUAL}, view: '{view}'"), |site| {
             let home = site.home();
             for name in [
                 ".ssh/id_x",
@@ -357,8 +358,9 @@ fn credentials_are_not_shown() {
             );
             // The home directory as workspace.
             let config = format!(
-                "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL}, view: '{view}' }} }} }} }}",
-                home.display()
+                "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {}, view: '{view}' }} }} }} }}",
+                home.display(),
+                site.settings(USUAL)
             );
             site.machine.configure(&config);
             let mut command = site.machine.command(&["exec", "--", look]);
@@ -372,7 +374,7 @@ fn credentials_are_not_shown() {
 /// P25: descriptors.
 #[test]
 fn a_run_has_three_descriptors() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         for flags in [&[][..], &["--pty"][..]] {
             let mut arguments = vec!["exec"];
             arguments.extend(flags);
@@ -403,7 +405,7 @@ fn a_run_has_three_descriptors() {
 /// P26: nothing outlives a run.
 #[test]
 fn nothing_outlives_its_run() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let mark = format!("61{}", std::process::id());
         let result = site.result(&format!(
             "setsid nohup sh -c 'sleep {mark}' >/dev/null 2>&1 & (setsid sleep {mark} &) ; sleep 0.2; echo done"
@@ -426,9 +428,10 @@ fn nothing_outlives_its_run() {
 /// P33: two agents share neither loopback nor files.
 #[test]
 fn agents_do_not_see_each_other() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let config = format!(
-            "{{ agents: {{ list: [{{ id: 'a' }}, {{ id: 'b' }}], defaults: {{ sandbox: {{ {USUAL} }} }} }} }}"
+            "{{ agents: {{ list: [{{ id: 'a' }}, {{ id: 'b' }}], defaults: {{ sandbox: {{ {} }} }} }} }}",
+            site.settings(USUAL)
         );
         site.machine.configure(&config);
         let go =
@@ -470,7 +473,7 @@ fn agents_do_not_see_each_other() {
 /// Attacks on the mounts themselves: an earlier run arranges links where a later one is set up.
 #[test]
 fn links_that_a_run_leaves_lead_no_mount_astray() {
-    everywhere(USUAL, |site: &Site| {
+    with_every_backend(USUAL, |site: &Site| {
         site.owned(&site.home().join(".cargo/bin/tool"), "x");
         // Mount points of the next run are replaced by links.
         let run = site

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::site::{USUAL, everywhere};
+use crate::site::{USUAL, with_every_backend};
 
 /// Calls a system call by its number with small arguments, and prints the error's name.
 const CALLER: &str = r#"
@@ -26,7 +26,7 @@ int main(int n, char **a) {
 /// P10: values of the machine.
 #[test]
 fn the_machine_cannot_be_set_up_from_inside() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let before = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
         let run = site.inside(
             "for p in kernel/core_pattern kernel/modprobe vm/drop_caches user/max_user_namespaces; do \
@@ -49,7 +49,7 @@ fn the_machine_cannot_be_set_up_from_inside() {
 /// P11, P12: mounts and namespaces.
 #[test]
 fn mounts_and_namespaces_cannot_be_changed() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         for attempt in [
             "mount -o remount,rw /usr",
             "umount /proc",
@@ -72,7 +72,7 @@ fn mounts_and_namespaces_cannot_be_changed() {
 /// P13, P14, P15 and more: calls that fail, by number.
 #[test]
 fn calls_of_the_list_are_refused_in_the_kernel() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let source = site.work().join("caller.c");
         site.owned(&source, CALLER);
         let built = site.work().join("caller");
@@ -154,7 +154,7 @@ fn calls_of_the_list_are_refused_in_the_kernel() {
 /// P16: a terminal takes no input from the program that writes to it.
 #[test]
 fn a_terminal_takes_no_input_from_a_program() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let script =
             "perl -e '$x=\"a\"; ioctl(STDIN, 0x5412, $x) ? print \"PUT\" : print \"no: $!\"'; tty";
         let run = site.machine.run(&["exec", "--pty", "--", script]);

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::site::{USUAL, everywhere};
+use crate::site::{USUAL, with_every_backend};
 
 /// P21: processes. Where the system has no control group for it, the namespace counts them.
 #[test]
 fn a_fork_bomb_stays_small() {
-    everywhere(&format!("{USUAL}, limits: {{ pids: 64 }}"), |site| {
+    with_every_backend(&format!("{USUAL}, limits: {{ pids: 64 }}"), |site| {
         let began = Instant::now();
         let result = site
             .result("for i in $(seq 300); do sleep 3 & done; echo end; ls -d /proc/[0-9]* | wc -l");
@@ -64,7 +64,7 @@ fn p21_a_fork_bomb_ends_and_the_gateway_answers_meanwhile() {
 /// P22: memory. Without a control group the run is refused: a limit is never left out.
 #[test]
 fn memory_is_limited_or_the_run_is_refused() {
-    everywhere(&format!("{USUAL}, limits: {{ memory: '100m' }}"), |site| {
+    with_every_backend(&format!("{USUAL}, limits: {{ memory: '100m' }}"), |site| {
         let text = "head -c 1000000000 /dev/zero | tail -c 1000000000 | wc -c";
         let run = site.machine.run(&["exec", "--json", "--", text]);
         if run.stdout.is_empty() {
@@ -84,7 +84,7 @@ fn memory_is_limited_or_the_run_is_refused() {
 /// P23: private file systems.
 #[test]
 fn private_file_systems_are_as_large_as_the_owner_says() {
-    everywhere(&format!("{USUAL}, limits: {{ tmp: '8m' }}"), |site| {
+    with_every_backend(&format!("{USUAL}, limits: {{ tmp: '8m' }}"), |site| {
         for directory in ["/tmp", "/dev/shm", "/run", "/var/tmp"] {
             let run = site.inside(&format!(
                 "head -c 100000000 /dev/zero > {directory}/x; stat -c %s {directory}/x"
@@ -102,7 +102,7 @@ fn private_file_systems_are_as_large_as_the_owner_says() {
 /// P24: output, to the byte.
 #[test]
 fn a_run_that_writes_too_much_is_ended() {
-    everywhere(
+    with_every_backend(
         &format!("{USUAL}, limits: {{ outputBytes: '1m' }}"),
         |site| {
             let result = site.result("yes");
@@ -117,7 +117,7 @@ fn a_run_that_writes_too_much_is_ended() {
 /// The sandbox's own time limit is smaller than that of the call.
 #[test]
 fn the_smaller_time_limit_counts() {
-    everywhere(&format!("{USUAL}, limits: {{ timeout: 1 }}"), |site| {
+    with_every_backend(&format!("{USUAL}, limits: {{ timeout: 1 }}"), |site| {
         let result = site.result("sleep 30");
         assert_eq!(result["timedOut"], true, "{result:#}");
         assert_eq!(result["limit"]["limit"], "time", "{result:#}");

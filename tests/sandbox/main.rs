@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod attacks;
+mod backends;
 mod commands;
 mod cow;
 mod crash;
@@ -15,6 +16,7 @@ mod limits;
 mod nodes;
 mod routes;
 mod scopes;
+mod setup;
 mod shown;
 mod site;
 mod tree;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use testkit::{Machine, eventually};
 
-use crate::site::{Site, USUAL, everywhere, names};
+use crate::site::{Site, USUAL, everywhere, names, with_every_backend};
 
 /// A server for one file, and a client: both know no proxy and no Interlock.
 const SERVE: &str = "cd /tmp && exec python3 -m http.server 8080 --bind 127.0.0.1";
@@ -44,7 +44,7 @@ fn kill(pid: &str) {
 
 #[test]
 fn a_server_in_one_run_is_reached_by_another_run_of_the_scope() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         site.says(
             "echo hello > /tmp/greeting; echo v > /var/tmp/v; echo r > /run/r; echo s > /dev/shm/s",
         );
@@ -103,7 +103,7 @@ fn agents_reach_nothing_of_each_other() {
 
 #[test]
 fn runs_of_a_scope_end_with_its_keeper_and_the_next_has_a_new_one() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         site.says("echo old > /tmp/f");
         let background = site.machine.background(&[], "exec sleep 600");
         let before = keepers(&site.machine);
@@ -149,7 +149,7 @@ fn changed_settings_and_recreate_make_another_scope() {
 /// and it has no more than it needs.
 #[test]
 fn a_keeper_has_nothing_that_it_does_not_need() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         site.says("true");
         let keepers = keepers(&site.machine);
         let directory = format!("/proc/{}", keepers[0]);

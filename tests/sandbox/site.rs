@@ -11,20 +11,35 @@ pub const USUAL: &str = "mode: 'all', workspaceAccess: 'rw'";
 
 pub struct Site {
     pub machine: Machine,
+    /// What the config names, if anything.
+    backend: Option<&'static str>,
 }
 
 impl Site {
     /// With these settings of `agents.defaults.sandbox`.
     pub fn started(machine: Machine, settings: &str) -> Self {
-        let site = Self { machine };
+        Self::with_backend(machine, settings, None)
+    }
+
+    fn with_backend(machine: Machine, settings: &str, backend: Option<&'static str>) -> Self {
+        let site = Self { machine, backend };
         site.machine.start();
         site.configure(settings);
         site
     }
 
     pub fn configure(&self, settings: &str) {
+        let settings = self.settings(settings);
         let text = format!("{{ agents: {{ defaults: {{ sandbox: {{ {settings} }} }} }} }}");
         self.machine.configure(&text);
+    }
+
+    /// These settings, and the backend of this site.
+    pub fn settings(&self, settings: &str) -> String {
+        match self.backend {
+            Some(backend) => format!("{settings}, backend: '{backend}'"),
+            None => settings.to_owned(),
+        }
     }
 
     /// Shell text, inside.
@@ -81,6 +96,29 @@ pub fn everywhere(settings: &str, test: impl Fn(&Site)) {
     {
         test(&Site::started(machine, settings));
     }
+}
+
+/// The same, and once more with namespaces that bubblewrap made.
+pub fn with_every_backend(settings: &str, test: impl Fn(&Site)) {
+    everywhere(settings, &test);
+    if !has_bubblewrap() {
+        return;
+    }
+    let bwrap = Some("bwrap");
+    test(&Site::with_backend(Machine::new(), settings, bwrap));
+    if testkit::is_root()
+        && let Some(machine) = Machine::of_ordinary_user()
+    {
+        test(&Site::with_backend(machine, settings, bwrap));
+    }
+}
+
+pub fn has_bubblewrap() -> bool {
+    let is_there = Path::new("/usr/bin/bwrap").exists();
+    if !is_there {
+        println!("skipped: bubblewrap is not installed");
+    }
+    is_there
 }
 
 /// The names in a directory, sorted.

@@ -192,6 +192,7 @@ pub const COMMANDS: &[ReachRow] = &[
     refused("sandbox list", "the sandbox of this machine"),
     refused("sandbox recreate", "the sandbox of this machine"),
     refused("sandbox prune", "the sandbox of this machine"),
+    refused("sandbox setup", "the sandbox of this machine"),
     machine("completion"),
     machine("man"),
     machine("version"),

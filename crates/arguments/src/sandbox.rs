@@ -52,6 +52,14 @@ All or nothing: where the workspace changed meanwhile, it is refused (EFFECT_DRI
     /// Throw the kept changes of a run away
     #[command(after_help = "Example:\n  interlock sandbox discard 1b9d6bcd")]
     Discard(SandboxLayerArguments),
+    /// Let Interlock make user namespaces where AppArmor restricts them (as root)
+    #[command(after_help = "\
+Examples:
+  interlock sandbox setup --print
+  sudo interlock sandbox setup
+
+It writes and loads an AppArmor profile for the program of Interlock. It changes no setting of the system, and where AppArmor restricts nothing it does nothing.")]
+    Setup(SandboxSetupArguments),
 }
 
 impl SandboxCommand {
@@ -60,7 +68,7 @@ impl SandboxCommand {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
             Self::Diff(layer) | Self::Commit(layer) | Self::Discard(layer) => layer.json,
-            Self::Bind(_) | Self::Recreate(_) | Self::Prune(_) => false,
+            Self::Bind(_) | Self::Recreate(_) | Self::Prune(_) | Self::Setup(_) => false,
         }
     }
 }
@@ -129,4 +137,11 @@ pub struct SandboxLayerArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxSetupArguments {
+    /// Print the profile, and change nothing
+    #[arg(long)]
+    pub print: bool,
 }

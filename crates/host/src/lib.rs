@@ -29,6 +29,7 @@ mod retry;
 mod role_tokens;
 mod route;
 mod sandbox;
+mod sandbox_backend;
 mod scope;
 mod session;
 mod shield;

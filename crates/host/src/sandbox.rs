@@ -20,6 +20,7 @@ use crate::exec::{ExecError, ExecRequest};
 use crate::local::{HostError, LocalHost};
 use crate::policy_cache::PolicyPlace;
 use crate::route::{Route, RouteFacts, route_call};
+use crate::sandbox_backend::usual_backend;
 use crate::scope::AgentScope;
 use crate::session::SessionValues;
 use crate::workspace::contains;
@@ -147,8 +148,13 @@ impl LocalHost {
         let settings = &settings;
         let config_path = std::fs::canonicalize(self.config_path());
         let own_paths: Vec<PathBuf> = config_path.into_iter().collect();
+        let backend = match settings.backend {
+            Some(backend) => backend,
+            None => usual_backend(self.state_dir()),
+        };
         let prepared = prepare_sandbox(&SandboxRequest {
             settings,
+            backend,
             agent: caller.agent.as_str(),
             session_key: caller.session_key,
             workspace: &workspace,

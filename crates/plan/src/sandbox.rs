@@ -11,6 +11,8 @@ choice! {
     SandboxBackend {
         /// Interlock itself, with namespaces of the kernel.
         Native = "native",
+        /// The program bubblewrap makes the namespaces of a scope, and Interlock does the rest.
+        Bwrap = "bwrap",
     }
 
     /// What of the host's files a run sees.

@@ -20,6 +20,8 @@ use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxRequest<'a> {
     pub settings: &'a Sandbox,
+    /// What the settings name or, where they name none, what works on this host.
+    pub backend: SandboxBackend,
     pub agent: &'a str,
     pub session_key: &'a str,
     /// An existing directory.
@@ -200,11 +202,7 @@ impl<'a> Builder<'a> {
         let cwd = self.copies_and_cwd()?;
         let protect = self.protect_on_commit();
         let plan = SandboxPlan {
-            backend: self
-                .request
-                .settings
-                .backend
-                .unwrap_or(SandboxBackend::Native),
+            backend: self.request.backend,
             scope: self.scope.record.scope.clone(),
             scope_id: self.scope.record.id.clone(),
             scope_directory: text(&self.scope.directory)?,

@@ -1,8 +1,10 @@
 //! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
 
+mod backends;
 mod bind;
 mod explain;
 mod layers;
+mod setup;
 
 use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
@@ -17,6 +19,8 @@ use interlock_sandbox::{
     RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore,
 };
 use serde_json::json;
+
+pub(super) use backends::{BackendHealth, try_backends};
 
 /// The hidden commands. `None` where something else was asked for. Only the process of a run and the
 /// supervisor call them; they read no config and no policy.
@@ -42,6 +46,7 @@ pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
         SandboxCommand::Diff(arguments) => layers::diff(state, arguments),
         SandboxCommand::Commit(arguments) => layers::commit(state, arguments),
         SandboxCommand::Discard(arguments) => layers::discard(state, arguments),
+        SandboxCommand::Setup(arguments) => setup::run(arguments),
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) static SANDBOX: MissingFeature =
     without("remove the key: the sandbox of this version does not have what it asks for");
 
 pub(super) static SANDBOX_BACKEND: MissingFeature =
-    without("use `native`, which needs no other program");
+    without("use `native` or `bwrap`, or remove the key");
 
 pub(super) static COPY_ON_WRITE: MissingFeature =
     without("remove the key: a run of this version gets no caches of the home directory");

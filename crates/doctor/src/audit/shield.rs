@@ -56,16 +56,28 @@ fn system_fix(user: u32) -> String {
         return RUN_AS.to_owned();
     }
     let settings = [
-        ("user.max_user_namespaces", "0", "15000"),
-        ("kernel.unprivileged_userns_clone", "0", "1"),
-        ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+        (
+            "user.max_user_namespaces",
+            "0",
+            "sudo sysctl -w user.max_user_namespaces=15000",
+        ),
+        (
+            "kernel.unprivileged_userns_clone",
+            "0",
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+        ),
+        (
+            "kernel.apparmor_restrict_unprivileged_userns",
+            "1",
+            "sudo interlock sandbox setup",
+        ),
     ];
     let closed = settings.iter().find(|(name, closed, _)| {
         let path = format!("/proc/sys/{}", name.replacen('.', "/", 1));
         std::fs::read_to_string(path).is_ok_and(|value| value.trim() == *closed)
     });
     match closed {
-        Some((name, _, open)) => format!("sudo sysctl -w {name}={open}"),
+        Some((_, _, fix)) => (*fix).to_owned(),
         None => format!("sudo {RUN_AS}"),
     }
 }

@@ -191,7 +191,7 @@ pub(super) fn enter_user_namespace(user: SandboxUser) -> Result<(), InitFailure>
 }
 
 /// In a user namespace of the scope, which the calling process came to from outside.
-fn become_user(user: SandboxUser) -> io::Result<()> {
+pub(super) fn become_user(user: SandboxUser) -> io::Result<()> {
     let (gid, uid) = (
         Some(rustix::process::Gid::from_raw(user.gid)),
         Some(rustix::process::Uid::from_raw(user.uid)),

@@ -15,13 +15,14 @@ use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use interlock_plan::{SandboxMount, SandboxPlan, SandboxUser, UnixSockets};
+use interlock_plan::{SandboxBackend, SandboxMount, SandboxPlan, SandboxUser, UnixSockets};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Pid, Resource, WaitOptions};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
+use super::bwrap::enter_bubblewrap_namespaces;
 use super::filter::MemoryFiles;
 use super::init::{
     self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, separate_mounts,
@@ -50,10 +51,12 @@ const SCOPE: &[u8] = b"scope";
 pub struct KeeperOrder {
     /// The name of the scope's directory.
     pub scope_id: String,
-    user: SandboxUser,
-    tmp_bytes: u64,
+    /// What makes the namespaces.
+    pub(super) backend: SandboxBackend,
+    pub(super) user: SandboxUser,
+    pub(super) tmp_bytes: u64,
     /// The file systems in memory: where a run sees each, and its mode.
-    memory: BTreeMap<String, u32>,
+    pub(super) memory: BTreeMap<String, u32>,
 }
 
 impl KeeperOrder {
@@ -73,6 +76,7 @@ impl KeeperOrder {
         }
         Self {
             scope_id: sandbox.scope_id.clone(),
+            backend: sandbox.backend,
             user: sandbox.user,
             tmp_bytes: sandbox.limits.tmp_bytes,
             memory,
@@ -223,14 +227,18 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
     if own.is_root() {
         rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
     }
-    if order.user.host_uid == own.as_raw() {
-        enter_own_user_namespace(order.user)?;
-    } else {
-        enter_user_namespace(order.user)?;
+    match order.backend {
+        SandboxBackend::Native => {
+            if order.user.host_uid == own.as_raw() {
+                enter_own_user_namespace(order.user)?;
+            } else {
+                enter_user_namespace(order.user)?;
+            }
+            let shared = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+            separate_mounts(UnshareFlags::NEWNS | shared)?;
+        }
+        SandboxBackend::Bwrap => enter_bubblewrap_namespaces(order.user)?,
     }
-    separate_mounts(
-        UnshareFlags::NEWNS | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS,
-    )?;
     set_host_name(HOST_NAME).step(|| "naming the machine".to_owned())?;
     switch_on_loopback().step(|| "switching the loopback on".to_owned())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());

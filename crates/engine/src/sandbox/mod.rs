@@ -1,9 +1,10 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
+//! Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
 
+mod bwrap;
 mod executables;
 mod filter;
 mod init;
@@ -14,6 +15,7 @@ mod overlay;
 mod sockets;
 #[cfg(debug_assertions)]
 mod test_hook;
+mod trial;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -32,7 +34,7 @@ use rustix::process::{
 
 use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
-use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
+use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
 use filter::{FilterInstruction, MemoryFiles};
 use overlay::RunLayer;
 use unsafe_confine::{
@@ -43,6 +45,7 @@ pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
 };
+pub use trial::{try_backend, try_sandbox};
 
 /// The argument by which the binary becomes the init of a sandbox.
 pub const INIT_COMMAND: &str = "sandbox-init";
@@ -318,22 +321,35 @@ fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
 fn start_self(command: &str, order: OwnedFd, link: OwnedFd) -> io::Result<Pid> {
     let path = OFlags::PATH | OFlags::CLOEXEC;
     let program = rustix::fs::open("/proc/self/exe", path, Mode::empty())?;
-    let root = rustix::fs::open("/", path | OFlags::DIRECTORY, Mode::empty())?;
+    let streams = Streams {
+        stdin: Arc::new(above_standard(link)?),
+        stdout: Arc::new(above_standard(order)?),
+        stderr: Null::open()?.write,
+    };
+    let argv = CStrings::new(vec![c"interlock".to_owned(), CString::new(command)?]);
+    start_program(above_standard(program)?, argv, streams, None)
+}
+
+/// Executes a program that sets a sandbox up, without an environment. Nothing of a plan runs by this.
+fn start_program(
+    program: OwnedFd,
+    argv: CStrings,
+    streams: Streams,
+    account: Option<Arc<LaunchAccount>>,
+) -> io::Result<Pid> {
+    let path = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open("/", path, Mode::empty())?;
     let launch = Launch {
-        program: ChildProgram::Descriptor(Arc::new(above_standard(program)?)),
-        argv: CStrings::new(vec![c"interlock".to_owned(), CString::new(command)?]),
+        program: ChildProgram::Descriptor(Arc::new(program)),
+        argv,
         envp: Rc::new(CStrings::new(Vec::new())),
         cwd: Arc::new(above_standard(root)?),
         view: None,
         shield: None,
         sandbox: None,
-        account: None,
+        account,
         directory: c"/".to_owned(),
-        streams: Streams {
-            stdin: Arc::new(above_standard(link)?),
-            stdout: Arc::new(above_standard(order)?),
-            stderr: Null::open()?.write,
-        },
+        streams,
         place: ChildPlace::Session,
         open_files: None,
         first_without_memory: false,
@@ -357,25 +373,4 @@ fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
 /// Why system calls are refused inside, one reason for each group of them.
 pub fn filter_reasons() -> Vec<&'static str> {
     filter::refusal_reasons()
-}
-
-/// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
-/// says which step failed, and why. For a process that has no other children.
-pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
-    let layer = RunLayer::make_for_trial(sandbox)
-        .map_err(|error| format!("making the layer of the run: {error}"))?;
-    let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
-    let keeper = StartedKeeper::start(&KeeperOrder::of(sandbox))
-        .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
-    let made = keeper
-        .receive()
-        .and_then(|scope| RunSandbox::start(sandbox, layer, false, &scope).map(drop));
-    let StartedKeeper { pid, link } = keeper;
-    // It ends by this.
-    drop(link);
-    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
-    if let Some(directory) = directory {
-        let _ = std::fs::remove_dir_all(directory);
-    }
-    made
 }

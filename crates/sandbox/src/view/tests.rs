@@ -53,6 +53,7 @@ impl Site {
         let settings: Sandbox = serde_json::from_str(settings).unwrap();
         prepare_sandbox(&SandboxRequest {
             settings: &settings,
+            backend: interlock_plan::SandboxBackend::Native,
             agent: "main",
             session_key: "agent:main:main",
             workspace,

@@ -16,7 +16,7 @@ use interlock_host::{
     LocalHost, RequestedPlace, Running, SandboxCaller, SandboxStanding, Yield, check_sandbox_tool,
     tool_levels,
 };
-use interlock_plan::{PlanStdin, SandboxMount, SandboxPlan};
+use interlock_plan::{PlanStdin, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::{AgentId, check_tool};
 use interlock_sandbox::{PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
@@ -89,6 +89,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         Ok(()) => "works".to_owned(),
         Err(why) => why,
     };
+    let backends = super::try_backends(&host)?;
     if arguments.json {
         let mut value = json!({
             "sandboxed": true,
@@ -96,6 +97,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
             "sandbox": prepared.plan,
             "network": "none",
             "probe": probe,
+            "backends": backends,
             "refusedCalls": filter_reasons(),
             "tools": tools,
             "elevated": {
@@ -117,6 +119,11 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         }
         output::print(&gates_text(&gates, elevation.level()));
         output::print(&format!("\nprobe: {}\n", output::line(&probe)));
+        output::print(&format!("backends, {}:\n", chosen_by(settings.backend)));
+        for one in &backends {
+            let found = one.why.as_deref().unwrap_or("works");
+            output::print(&format!("  {} {}\n", one.backend, output::line(found)));
+        }
         output::print("system calls that are refused:\n");
         for reason in filter_reasons() {
             output::print(&format!("  {reason}\n"));
@@ -149,6 +156,13 @@ fn tool_states(
         .into_iter()
         .map(state)
         .collect()
+}
+
+fn chosen_by(backend: Option<SandboxBackend>) -> &'static str {
+    match backend {
+        Some(_) => "of which the config names one",
+        None => "of which the first that works is used",
+    }
 }
 
 /// The gates that an elevated call of this command line passes, or the keys that close them.

@@ -1,0 +1,133 @@
+//! Which backends can set a sandbox up on this machine: each is tried, in a directory of its own that is
+//! removed again, so that looking changes nothing.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use interlock_config::types::Sandbox;
+use interlock_console::Failure;
+use interlock_engine::sandbox::try_sandbox;
+use interlock_host::LocalHost;
+use interlock_plan::SandboxBackend;
+use interlock_policy::AgentId;
+use interlock_sandbox::{SandboxRequest, prepare_sandbox};
+use serde::Serialize;
+
+/// The conversation of the probe; no run has it.
+const PROBE_SESSION: &str = "agent:main:doctor-probe";
+
+/// What the trial of one backend found.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::commands) struct BackendHealth {
+    pub backend: SandboxBackend,
+    pub works: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+/// Sets a sandbox up by every backend, as a run would have it: the one that is used first comes first.
+pub(in crate::commands) fn try_backends(host: &LocalHost) -> Result<Vec<BackendHealth>, Failure> {
+    let agent = AgentId::default();
+    let scope = host.scope(&agent)?;
+    let all = [SandboxBackend::Native, SandboxBackend::Bwrap];
+    Ok(all
+        .into_iter()
+        .map(|backend| {
+            let tried = match ProbeDirectory::make(host.state_dir(), backend) {
+                Ok(directory) => try_in(&directory.0, backend, scope.home()),
+                Err(error) => Err((error.to_string(), None)),
+            };
+            let (why, remedy) = match tried {
+                Ok(()) => (None, None),
+                Err((why, remedy)) => (Some(why), remedy),
+            };
+            let fix = why.as_deref().map(|why| fix_of(why, remedy));
+            BackendHealth {
+                backend,
+                works: why.is_none(),
+                why,
+                fix,
+            }
+        })
+        .collect())
+}
+
+/// A setting of the system that stops user namespaces: where it is read, its value, and what to do.
+const STOPPERS: [(&str, &str, &str); 3] = [
+    (
+        "/proc/sys/kernel/unprivileged_userns_clone",
+        "0",
+        "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+    ),
+    (
+        "/proc/sys/user/max_user_namespaces",
+        "0",
+        "sudo sysctl -w user.max_user_namespaces=15000",
+    ),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sudo interlock sandbox setup",
+    ),
+];
+
+const USUAL_FIX: &str = "let this account make user namespaces and mount a fresh /proc: a container must be started with both";
+
+fn fix_of(why: &str, remedy: Option<String>) -> String {
+    if why.contains("bwrap is not installed") {
+        return "install the package `bubblewrap`".to_owned();
+    }
+    let found = STOPPERS.iter().find(|(path, value, _)| {
+        std::fs::read_to_string(path).is_ok_and(|text| text.trim() == *value)
+    });
+    let stopper = found.map(|(_, _, fix)| (*fix).to_owned());
+    stopper.or(remedy).unwrap_or_else(|| USUAL_FIX.to_owned())
+}
+
+/// Why the trial failed, and what the error itself says against it.
+type TrialFailure = (String, Option<String>);
+
+fn try_in(
+    directory: &Path,
+    backend: SandboxBackend,
+    home: Option<&str>,
+) -> Result<(), TrialFailure> {
+    let workspace = directory.display().to_string();
+    let prepared = prepare_sandbox(&SandboxRequest {
+        settings: &Sandbox::default(),
+        backend,
+        agent: AgentId::MAIN,
+        session_key: PROBE_SESSION,
+        workspace: directory,
+        cwd: &workspace,
+        state_dir: &directory.join("state"),
+        own_paths: &[],
+        home,
+    });
+    let prepared = prepared.map_err(|error| (error.to_string(), Some(error.remedy())))?;
+    try_sandbox(&prepared.plan).map_err(|why| (why, None))
+}
+
+/// A directory in the state directory, and so on its file system, until it is dropped.
+struct ProbeDirectory(PathBuf);
+
+impl ProbeDirectory {
+    fn make(state_dir: &Path, backend: SandboxBackend) -> io::Result<Self> {
+        let name = format!("sandbox-probe-{}-{backend}", std::process::id());
+        let made = Self(state_dir.join(name));
+        DirBuilder::new().mode(0o700).create(&made.0)?;
+        DirBuilder::new().mode(0o700).create(made.0.join("state"))?;
+        Ok(made)
+    }
+}
+
+impl Drop for ProbeDirectory {
+    fn drop(&mut self) {
+        // What stays is empty but for directories, and named as a probe.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether this system can confine runs, really tried: a sandbox, or the namespaces of a scope, made and
+//! ended again. Nothing of a plan runs by this.
+
+use std::collections::BTreeMap;
+
+use interlock_plan::{SandboxBackend, SandboxPlan, SandboxUser};
+use rustix::process::WaitOptions;
+
+use super::RunSandbox;
+use super::keeper::{KeeperOrder, ScopeNamespaces, StartedKeeper};
+use super::overlay::RunLayer;
+
+/// A root process tries with this id, which no scope has: theirs begin one above.
+const TRIAL_HOST_ID: u32 = 2_000_000_000;
+
+const TRIAL_ID: u32 = 1_000;
+
+const TRIAL_BYTES: u64 = 64 << 10;
+
+/// Makes a sandbox of this plan, and ends it. The error says which step failed, and why. For a process
+/// that has no other children.
+pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
+    let layer = RunLayer::make_for_trial(sandbox)
+        .map_err(|error| format!("making the layer of the run: {error}"))?;
+    let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
+    let made = try_keeper(&KeeperOrder::of(sandbox), |scope| {
+        RunSandbox::start(sandbox, layer, false, scope).map(drop)
+    });
+    if let Some(directory) = directory {
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    made
+}
+
+/// Makes the namespaces of a scope by this backend, and ends them. This is where backends differ: what
+/// follows is the same for all. The error says which step failed, and why.
+pub fn try_backend(backend: SandboxBackend) -> Result<(), String> {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    let user = if uid.is_root() {
+        SandboxUser {
+            uid: TRIAL_ID,
+            gid: TRIAL_ID,
+            host_uid: TRIAL_HOST_ID,
+            host_gid: TRIAL_HOST_ID,
+        }
+    } else {
+        SandboxUser {
+            uid: uid.as_raw(),
+            gid: gid.as_raw(),
+            host_uid: uid.as_raw(),
+            host_gid: gid.as_raw(),
+        }
+    };
+    let order = KeeperOrder {
+        scope_id: "trial".to_owned(),
+        backend,
+        user,
+        tmp_bytes: TRIAL_BYTES,
+        memory: BTreeMap::new(),
+    };
+    try_keeper(&order, |_| Ok(()))
+}
+
+fn try_keeper(
+    order: &KeeperOrder,
+    use_scope: impl FnOnce(&ScopeNamespaces) -> Result<(), String>,
+) -> Result<(), String> {
+    let keeper = StartedKeeper::start(order)
+        .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
+    let made = keeper.receive().and_then(|scope| use_scope(&scope));
+    let StartedKeeper { pid, link } = keeper;
+    // It ends by this.
+    drop(link);
+    let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+    made
+}
