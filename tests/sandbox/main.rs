@@ -5,11 +5,14 @@
 
 mod attacks;
 mod commands;
+mod cow;
 mod crash;
+mod denials;
 mod holes;
 mod kernel;
 mod leave;
 mod limits;
+mod nodes;
 mod routes;
 mod scopes;
 mod shown;

@@ -239,3 +239,46 @@ fn a_patch_stays_in_the_workspace_of_the_sandbox() {
         assert!(!site.work().join("patched").exists());
     });
 }
+
+/// `tools.sandbox.tools` is one more filter, for sandboxed conversations alone.
+#[test]
+fn the_tools_of_a_sandboxed_conversation_are_filtered_once_more() {
+    let machine = Machine::new();
+    machine.start();
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let patch = "*** Begin Patch\n*** Add File: patched\n+x\n*** End Patch\n";
+    let mut code = |filter: &str, key: &str, tool: &str| {
+        machine.configure(&format!(
+            "{{ tools: {{ sandbox: {{ tools: {{ {filter} }} }} }}, agents: {{ defaults: {{ workspace: '{}', sandbox: {{ mode: 'non-main', workspaceAccess: 'rw' }} }} }} }}",
+            machine.work().display()
+        ));
+        let args = match tool {
+            "exec" => json!({ "command": "pwd" }),
+            "process" => json!({ "action": "list" }),
+            _ => json!({ "input": patch }),
+        };
+        let call = json!({ "name": tool, "args": args, "sessionKey": key });
+        let answer = client.call("tools.invoke", &call).unwrap();
+        answer["output"]["details"]["code"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let denied = || Some("TOOL_DENIED".to_owned());
+    let (inside, main) = ("agent:main:chat", "agent:main:main");
+    assert_eq!(code("deny: ['exec']", inside, "exec"), denied());
+    assert_eq!(code("deny: ['exec']", inside, "process"), None);
+    assert_eq!(code("allow: ['exec']", inside, "exec"), None);
+    assert_eq!(code("allow: ['exec']", inside, "process"), denied());
+    assert_eq!(code("allow: ['exec']", inside, "apply_patch"), denied());
+    assert!(!machine.work().join("patched").exists());
+    let more = "allow: ['exec'], alsoAllow: ['process', 'write']";
+    assert_eq!(code(more, inside, "process"), None);
+    assert_eq!(code(more, inside, "apply_patch"), None);
+    // The main conversation is not sandboxed, and the command line asks the same rule.
+    assert_ne!(code("deny: ['exec', 'process']", main, "process"), denied());
+    machine.configure("{ tools: { sandbox: { tools: { deny: ['exec'] } } }, agents: { defaults: { sandbox: { mode: 'all' } } } }");
+    let run = machine.run(&["exec", "--", "touch trace"]);
+    assert!(run.stderr.contains("TOOL_DENIED"), "{run:#?}");
+    assert!(run.stderr.contains("tools.sandbox.tools"), "{run:#?}");
+}

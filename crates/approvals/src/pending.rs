@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::always::AlwaysForms;
 use crate::approvals::Approvals;
 use crate::content::ScriptDiff;
+use crate::effect_plan::{EFFECT_BINDING, read_effect};
 use crate::error::ApprovalRefusal;
 use crate::manifests::{ManifestState, add_projects, manifest_diff};
 use crate::patch_plan::{PATCH_BINDING, read_patch};
@@ -94,6 +95,9 @@ impl Approvals<'_> {
         }
         if approval.request.binding == PATCH_BINDING {
             return read_patch(approval);
+        }
+        if approval.request.binding == EFFECT_BINDING {
+            return read_effect(approval);
         }
         let plan = stored_plan(&approval)?;
         let verdict = StoredVerdict::of_approval(&approval);
@@ -243,11 +247,13 @@ fn read(
     add_diff(&mut view, diff.as_ref());
     PendingApproval {
         view,
-        offered: if is_whole {
-            offered(&request.binding, !always.is_empty())
-        } else {
+        offered: if !is_whole {
             // What no approver can read, none may allow.
             vec![ApprovalDecision::Deny]
+        } else if plan.retry.is_some() {
+            vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny]
+        } else {
+            offered(&request.binding, !always.is_empty())
         },
         no_always: always
             .is_empty()

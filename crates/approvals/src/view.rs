@@ -122,6 +122,12 @@ pub enum ViewLabel {
     Agent,
     Session,
     Why,
+    /// What the sandbox denied to the run that this one repeats outside.
+    Denied,
+    /// What would keep the run inside.
+    Instead,
+    /// The caller's own words for leaving the sandbox.
+    Justification,
     Binding,
     Race,
     /// A file of the project that decides what runs.
@@ -155,6 +161,9 @@ impl ViewLabel {
             Self::Agent => "agent",
             Self::Session => "session",
             Self::Why => "why",
+            Self::Denied => "denied",
+            Self::Instead => "instead",
+            Self::Justification => "says",
             Self::Binding => "binding",
             Self::Race => "race",
             Self::Manifest => "manifest",

@@ -325,12 +325,18 @@ pub struct ExecArguments {
     /// The node to run it on: id, name, address or the beginning of the id; means --host node
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Run it in a sandbox, also where the config has none: this directory read-only, no network
+    /// Run it in a sandbox, also where the config has none: this directory copy-on-write, no network
     #[arg(long, conflicts_with_all = ["host", "node"])]
     pub sandbox: bool,
     /// Leave the sandbox of the agent, if every gate of tools.elevated lets it; ignored without a sandbox
     #[arg(long, conflicts_with = "sandbox")]
     pub elevated: bool,
+    /// Run a command outside that the sandbox denied something to, in this run of the same command
+    #[arg(long, value_name = "RUN", requires_all = ["elevated", "justification"])]
+    pub retry_of: Option<String>,
+    /// Why it has to run outside, for the approver
+    #[arg(long, value_name = "TEXT", requires = "retry_of")]
+    pub justification: Option<String>,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

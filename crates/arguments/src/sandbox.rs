@@ -12,6 +12,15 @@ Examples:
 
 With --verify a probe runs inside and fails (exit code 1) if a promise does not hold.")]
     Explain(SandboxExplainArguments),
+    /// Show one more path to the runs of a conversation, or no longer
+    #[command(after_help = "\
+Examples:
+  interlock sandbox bind --session agent:main:chat /srv/data:ro
+  interlock sandbox bind --session agent:main:chat --remove /srv/data:ro
+
+The path is shown where it is on the host, from the next run on. The rules of agents.*.sandbox.binds hold. The
+conversation has a scope of its own from then on, with empty directories.")]
+    Bind(SandboxBindArguments),
     /// List the scopes that have directories of their own
     #[command(after_help = "Example:\n  interlock sandbox list")]
     List(SandboxListArguments),
@@ -26,6 +35,23 @@ A scope in which something runs stays.")]
     /// Remove scopes that are idle or old, as agents.defaults.sandbox.prune says
     #[command(after_help = "Example:\n  interlock sandbox prune")]
     Prune(SandboxPruneArguments),
+    /// Show what a run changed that is not committed yet
+    #[command(after_help = "\
+Example:
+  interlock sandbox diff 1b9d6bcd
+
+`interlock sandbox list` names the runs whose changes are kept.")]
+    Diff(SandboxLayerArguments),
+    /// Commit the kept changes of a run to its workspace, protected paths included
+    #[command(after_help = "\
+Example:
+  interlock sandbox commit 1b9d6bcd
+
+All or nothing: where the workspace changed meanwhile, it is refused (EFFECT_DRIFT).")]
+    Commit(SandboxLayerArguments),
+    /// Throw the kept changes of a run away
+    #[command(after_help = "Example:\n  interlock sandbox discard 1b9d6bcd")]
+    Discard(SandboxLayerArguments),
 }
 
 impl SandboxCommand {
@@ -33,7 +59,8 @@ impl SandboxCommand {
         match self {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
-            Self::Recreate(_) | Self::Prune(_) => false,
+            Self::Diff(layer) | Self::Commit(layer) | Self::Discard(layer) => layer.json,
+            Self::Bind(_) | Self::Recreate(_) | Self::Prune(_) => false,
         }
     }
 }
@@ -52,6 +79,22 @@ pub struct SandboxExplainArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxBindArguments {
+    /// The agent
+    #[arg(long, default_value = "main", value_name = "AGENT")]
+    pub agent: String,
+    /// The conversation [default: agent:AGENT:main]
+    #[arg(long, value_name = "KEY")]
+    pub session: Option<String>,
+    /// Show it no longer
+    #[arg(long)]
+    pub remove: bool,
+    /// The path, and whether it can be written
+    #[arg(value_name = "PATH[:ro|rw]")]
+    pub path: String,
 }
 
 #[derive(Debug, Args)]
@@ -77,3 +120,13 @@ pub struct SandboxRecreateArguments {
 
 #[derive(Debug, Args)]
 pub struct SandboxPruneArguments {}
+
+#[derive(Debug, Args)]
+pub struct SandboxLayerArguments {
+    /// The run, or the first characters of its id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

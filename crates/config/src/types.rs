@@ -66,6 +66,15 @@ settings! {
     /// `tools.sandbox`: what holds inside a sandbox.
     SandboxTools {
         exec: SandboxExec,
+        tools: SandboxToolFilter,
+    }
+
+    /// Which tools a sandboxed conversation may call. The levels restrict each other: never lay one over
+    /// another.
+    SandboxToolFilter {
+        allow: Option<Vec<String>>,
+        also_allow: Option<Vec<String>>,
+        deny: Option<Vec<String>>,
     }
 
     /// The policy inside.

@@ -18,7 +18,7 @@ use interlock_command::display::Secrets;
 use interlock_config::types::ExecConfig;
 use interlock_config::{ConfigFile, Host};
 use interlock_engine::Leftovers;
-use interlock_plan::{Elevation, PlanShield, PlanStdin, PtySize, RunPlan};
+use interlock_plan::{Elevation, PlanRetry, PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Transport,
     Verdict, check_tool, evaluate,
@@ -39,8 +39,9 @@ use crate::pipeline::{
     use_grant,
 };
 use crate::prepare::{PreparedRun, RunSettings};
+use crate::retry::{RanInside, RetryRefusal, RetryRequest};
 use crate::route::RouteRefusal;
-use crate::sandbox::{RunPlace, confine_manner, judged_env};
+use crate::sandbox::{RunPlace, check_sandbox_tool, confine_manner, judged_env};
 use crate::scope::AgentScope;
 use crate::shield::plan_shield;
 
@@ -86,12 +87,17 @@ pub struct ExecRequest<'a> {
 pub struct RequestedPlace {
     /// The `host` of the call.
     pub host: Option<Host>,
-    /// A sandbox also where the config has none: the usual one, with the workspace read-only.
+    /// A sandbox also where the config has none: the usual one, in which changes of the workspace
+    /// are committed when the run ends.
     pub needs_sandbox: bool,
+    /// The working directory is only that of the service: a sandbox starts in its workspace instead.
+    pub is_cwd_usual: bool,
     /// The `elevated` of the call.
     pub elevated: Option<bool>,
     /// Who calls, as the transport proved it. A call without a sender leaves no sandbox.
     pub sender: Option<CallSender>,
+    /// The run inside that it repeats outside, with the caller's reason.
+    pub retry: Option<RetryRequest>,
 }
 
 impl ExecRequest<'_> {
@@ -131,6 +137,8 @@ pub struct Running {
     pub ticket: RunTicket,
     /// How far it left the sandbox of its conversation.
     pub elevation: Elevation,
+    /// Where it is confined, if it is: [`LocalHost::note_denials`].
+    pub inside: Option<Box<RanInside>>,
 }
 
 /// An approval that was stored for a run.
@@ -161,6 +169,8 @@ pub(crate) struct JudgedRequest<'a> {
     pub(crate) sandbox: Option<PreparedSandbox>,
     /// How far it leaves the sandbox of its conversation.
     pub(crate) elevation: Elevation,
+    /// The run inside that it repeats outside.
+    pub(crate) retry: Option<PlanRetry>,
 }
 
 impl LocalHost {
@@ -191,6 +201,8 @@ impl LocalHost {
         supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
+        // A run sees what earlier ones changed, also those that ended in the background a moment ago.
+        self.settle_layers()?;
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
                 let recorded = self.store().change(|change| record_closed(change, request));
@@ -204,6 +216,11 @@ impl LocalHost {
             }
             judged => judged?,
         };
+        let retry = self.retry_of(request)?;
+        if retry.is_some() && !judged.elevation.leaves() {
+            return Err(RetryRefusal::NotOutside.into());
+        }
+        let judged = JudgedRequest { retry, ..judged };
         let verdict = &judged.evaluation.verdict;
         let record = |change: &Change<'_>, refused: Option<&str>| {
             record_verdict(change, request, verdict, refused, judged.confinement())
@@ -288,7 +305,14 @@ impl LocalHost {
             };
             Ok::<_, StoreError>(match unused {
                 Some(id) => NeededApproval::Allowed(id),
-                None => NeededApproval::Pending(approval.store(change, content.clone(), most)?),
+                None => {
+                    if let Some(retry) = &plan.retry
+                        && !change.take_denied_run(&retry.run)?
+                    {
+                        return Ok(NeededApproval::AskedBefore);
+                    }
+                    NeededApproval::Pending(approval.store(change, content.clone(), most)?)
+                }
             })
         });
         if let Err(StoreError::Approval(error)) = &needed {
@@ -317,6 +341,7 @@ impl LocalHost {
                 }
                 Err(error) => Err(error),
             },
+            NeededApproval::AskedBefore => Err(RetryRefusal::UnknownRun.into()),
             NeededApproval::Pending(created) => self.pending(&created, verdict),
         }
     }
@@ -339,11 +364,18 @@ impl LocalHost {
         };
         self.check_sandbox()?;
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
+        let conversation = (request.agent, &*request.session_key());
+        check_sandbox_tool(config.config(), conversation, "exec")?;
         let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
         let place = self.place_of(request, &scope, &session)?;
         let levels_of = place.policy_place();
-        let policy = scope.policy_in(levels_of, session.levels(), request.ask, request.gateway)?;
+        // No run leaves its sandbox for a reason that no approver read.
+        let ask = match &request.place.retry {
+            Some(_) => Some(Ask::Always),
+            None => request.ask,
+        };
+        let policy = scope.policy_in(levels_of, session.levels(), ask, request.gateway)?;
         let RunPlace {
             mut sandbox,
             elevation,
@@ -376,6 +408,7 @@ impl LocalHost {
             evaluation,
             sandbox,
             elevation,
+            retry: None,
         })
     }
 
@@ -391,6 +424,7 @@ impl LocalHost {
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
         let elevation = plan.elevated;
+        let inside = RanInside::of_plan(&plan);
         let key = key::load_or_create(&supervisor.place().run_key())?;
         let authorized = key.authorize(plan, permission).map_err(ClientError::from);
         let started = authorized.and_then(|authorized| match announced {
@@ -402,6 +436,7 @@ impl LocalHost {
                 conversation,
                 ticket,
                 elevation,
+                inside,
             }),
             Err(error) => {
                 self.failed_start(&ticket, &error)?;
@@ -438,20 +473,30 @@ impl JudgedRequest<'_> {
         if verdict.outcome == Outcome::Ask {
             check_bound(&verdict.binding, scope.exec())?;
         }
-        let settings = RunSettings {
-            shield: match &self.sandbox {
-                Some(_) => PlanShield::Sandbox,
-                None => plan_shield(scope.exec(), verdict.shield)?,
-            },
-            ..self.run_settings(request)
-        };
+        let settings = self.shielded_settings(request)?;
         Ok(scope.as_run_account(|| PreparedRun::of(analysis, verdict, &settings))??)
+    }
+
+    /// The same with what keeps the run away from Interlock.
+    pub(crate) fn shielded_settings<'s>(
+        &'s self,
+        request: &'s ExecRequest<'_>,
+    ) -> Result<RunSettings<'s>, ExecError> {
+        let shield = match &self.sandbox {
+            Some(_) => PlanShield::Sandbox,
+            None => plan_shield(self.scope.exec(), self.evaluation.verdict.shield)?,
+        };
+        Ok(RunSettings {
+            shield,
+            ..self.run_settings(request)
+        })
     }
 
     /// What a plan of this request takes from it, from the config and from the sandbox.
     pub(crate) fn run_settings<'s>(&'s self, request: &'s ExecRequest<'_>) -> RunSettings<'s> {
         let settings = RunSettings {
             elevated: self.elevation,
+            retry: self.retry.clone(),
             ..self.scope.run_settings(request, &self.path)
         };
         match &self.sandbox {
@@ -515,6 +560,8 @@ enum NeededApproval {
     Granted((RunTicket, Claim)),
     Allowed(String),
     Pending(CreatedApproval),
+    /// An approver was asked about this run before.
+    AskedBefore,
 }
 
 fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {

@@ -2,7 +2,7 @@
 //!
 //! Read `local` (the state of this host), `route` (whether a call is for it) with `elevation` (whether it may leave its sandbox), `exec` (judge, prepare,
 //! ask, start) with `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and
-//! from a run to its end), `patch`, then [`parameters`] (the JSON of a call). Background sessions are
+//! from a run to its end), `patch`, `effects` (what a run under `cow` did), then [`parameters`] (the JSON of a call). Background sessions are
 //! in `interlock_sessions`.
 
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod agent_tokens;
 mod caller_context;
 mod checked;
 mod config_cache;
+mod effects;
 mod elevation;
 mod elsewhere;
 mod exec;
@@ -24,6 +25,7 @@ mod permission;
 mod pipeline;
 mod policy_cache;
 mod prepare;
+mod retry;
 mod role_tokens;
 mod route;
 mod sandbox;
@@ -34,6 +36,7 @@ mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
+pub use effects::{EffectReport, EffectState, LayerDescription, LayerError};
 pub use elevation::{ElevationFacts, ElevationGate, ElevationRefusal, may_set_level};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, RequestedPlace, Running, Yield};
@@ -46,9 +49,10 @@ pub use pipeline::{
     RunTicket, is_too_late, may_ask_again, record_outcome, settle_background_run,
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
+pub use retry::{NotedDenials, RanInside, RetryRefusal, RetryRequest};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteFacts, RouteRefusal, RoutedCall, route, route_call};
-pub use sandbox::SandboxCaller;
+pub use sandbox::{SandboxCaller, check_sandbox_tool};
 pub use scope::AgentScope;
 pub use session::{SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
@@ -61,7 +65,7 @@ pub use interlock_approvals::CallSender;
 pub use interlock_plan::Elevation;
 
 /// Whether a conversation is sandboxed.
-pub use interlock_sandbox::{SandboxStanding, standing_of};
+pub use interlock_sandbox::{SandboxDenial, SandboxStanding, standing_of};
 
 /// What surfaces need of the store's vocabulary besides approvals.
 pub use interlock_store::{

@@ -11,8 +11,8 @@ use std::time::Duration;
 use interlock_command::{Analysis, Command, CommandNode, Connector, NodePipeline, Program, Source};
 use interlock_plan::{
     BoundRole, Drift, Elevation, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction,
-    PlanBinding, PlanNext, PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage,
-    PlanStdin, PlanStream, PlanTarget, PtySize, RunAccount, RunPlan, TimeFormat,
+    PlanBinding, PlanNext, PlanPipeline, PlanProgram, PlanRedirection, PlanRetry, PlanShield,
+    PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunAccount, RunPlan, TimeFormat,
 };
 use interlock_policy::{AgentId, CheckedFiles, Outcome, Transport, Verdict, env};
 use interlock_programs::builtins::Builtin;
@@ -47,6 +47,8 @@ pub struct RunSettings<'a> {
     pub sandbox: Option<&'a PreparedSandbox>,
     /// How far it leaves the sandbox of its conversation.
     pub elevated: Elevation,
+    /// The run inside that it repeats outside.
+    pub retry: Option<PlanRetry>,
 }
 
 impl<'a> RunSettings<'a> {
@@ -236,6 +238,7 @@ fn prepare_by(
         shield: settings.shield,
         sandbox: settings.sandbox.map(|sandbox| sandbox.plan.clone()),
         elevated: settings.elevated,
+        retry: settings.retry.clone(),
     };
     if verdict.by_allowlist {
         turn_pagers_off(&mut plan);

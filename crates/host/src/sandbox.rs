@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use interlock_config::Config;
 use interlock_config::types::Sandbox;
 use interlock_plan::{Elevation, SandboxPlan, WorkspaceAccess};
-use interlock_policy::{AgentId, Levels, Security};
+use interlock_policy::{AgentId, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_sandbox::{
     PreparedSandbox, SandboxError, SandboxRequest, SandboxStanding, prepare_sandbox, standing_of,
 };
@@ -16,7 +17,7 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use crate::caller_context::CallerContext;
 use crate::elevation::ElevationFacts;
 use crate::exec::{ExecError, ExecRequest};
-use crate::local::LocalHost;
+use crate::local::{HostError, LocalHost};
 use crate::policy_cache::PolicyPlace;
 use crate::route::{Route, RouteFacts, route_call};
 use crate::scope::AgentScope;
@@ -104,7 +105,7 @@ impl LocalHost {
             agent: request.agent,
             session_key: &session_key,
             caller: request.caller,
-            cwd: Some(&request.cwd),
+            cwd: (!request.place.is_cwd_usual).then_some(request.cwd.as_str()),
         };
         let sandbox = self.prepare_sandbox_of(scope, settings, caller)?;
         Ok(RunPlace {
@@ -128,6 +129,22 @@ impl LocalHost {
             Some(cwd) => cwd.to_owned(),
             None => workspace.display().to_string(),
         };
+        // What an approver showed to this conversation is part of its settings: it has a scope of its own.
+        let own = self
+            .store()
+            .session_binds(caller.session_key, caller.agent.as_str())
+            .map_err(HostError::from)?;
+        // One whose path is gone shows nothing, and is no reason to refuse every run.
+        let is_there = |bind: &String| {
+            let source = bind.split(':').next().unwrap_or_default();
+            std::fs::symlink_metadata(source).is_ok()
+        };
+        let own: Vec<String> = own.into_iter().filter(is_there).collect();
+        let mut settings = settings.clone();
+        if !own.is_empty() {
+            settings.binds.get_or_insert_default().extend(own);
+        }
+        let settings = &settings;
         let config_path = std::fs::canonicalize(self.config_path());
         let own_paths: Vec<PathBuf> = config_path.into_iter().collect();
         let prepared = prepare_sandbox(&SandboxRequest {
@@ -154,10 +171,35 @@ impl LocalHost {
     }
 }
 
+/// Whether a conversation may call a tool by `tools.sandbox.tools`, which filters those of sandboxed ones.
+pub fn check_sandbox_tool(
+    config: &Config,
+    (agent, session_key): (&AgentId, &str),
+    tool: &str,
+) -> Result<(), ToolRefusal> {
+    if !standing_of(config, agent.as_str(), session_key).is_active() {
+        return Ok(());
+    }
+    let own = config.agent(agent.as_str());
+    let own = own.map(|own| (&own.tools.sandbox.tools, "the agent's tools.sandbox.tools"));
+    let global = (&config.tools.sandbox.tools, "tools.sandbox.tools");
+    for (filter, path) in std::iter::once(global).chain(own) {
+        let more = filter.also_allow.as_deref().unwrap_or_default();
+        let allow = filter.allow.as_ref().map(|allow| [allow, more].concat());
+        let level = ToolLevel {
+            allow: allow.as_deref(),
+            deny: filter.deny.as_deref().unwrap_or_default(),
+            path,
+        };
+        check_tool(tool, &[level])?;
+    }
+    Ok(())
+}
+
 /// The sandbox of a call that needs one where the config has none.
 fn usual_sandbox() -> Sandbox {
     Sandbox {
-        workspace_access: Some(WorkspaceAccess::Ro),
+        workspace_access: Some(WorkspaceAccess::Cow),
         ..Sandbox::default()
     }
 }

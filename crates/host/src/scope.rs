@@ -304,6 +304,7 @@ impl AgentScope<'_> {
             shield: PlanShield::default(),
             sandbox: None,
             elevated: Elevation::Off,
+            retry: None,
         }
     }
 }

@@ -62,6 +62,22 @@ impl Elevation {
     }
 }
 
+/// Why a run is repeated outside of its sandbox, as its approver reads it. It is part of the plan, so that no
+/// other run and no other reason has the same digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PlanRetry {
+    /// The run that the sandbox denied something to.
+    pub run: String,
+    /// In the caller's words, which are hostile text.
+    pub justification: String,
+    /// What was denied.
+    pub denied: Vec<String>,
+    /// Binds that would keep the run inside, as `PATH:ro` or `PATH:rw`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub binds: Vec<String>,
+}
+
 impl std::fmt::Display for Elevation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())

@@ -40,7 +40,7 @@ mod walk;
 pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{PlanBinding, PlanBoundFile};
 pub use destination::PinnedPath;
-pub use elevation::Elevation;
+pub use elevation::{Elevation, PlanRetry};
 pub use executables::executable_closure;
 pub use exposure::Exposure;
 pub use identity::{Drift, PinnedFile, hex};
@@ -59,7 +59,7 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
-    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, UnixSockets,
-    WorkspaceAccess,
+    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
+    SandboxNetwork, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
+    UnixSockets, WorkspaceAccess, layer_directory,
 };

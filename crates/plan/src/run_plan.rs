@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
 use crate::destination::PinnedPath;
-use crate::elevation::Elevation;
+use crate::elevation::{Elevation, PlanRetry};
 use crate::identity::{Drift, PinnedFile};
 use crate::race::RaceFreedom;
 use crate::sandbox::SandboxPlan;
@@ -67,6 +67,9 @@ pub struct RunPlan {
     /// none.
     #[serde(default, skip_serializing_if = "Elevation::is_off")]
     pub elevated: Elevation,
+    /// The run inside that this one repeats outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<PlanRetry>,
 }
 
 /// Whether the run lives in namespaces in which Interlock's state directory, sockets and processes

@@ -1,5 +1,6 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
+mod effect;
 mod events;
 mod follow;
 mod input;
@@ -26,8 +27,8 @@ use interlock_config::Host;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::{RunStatus, Signal};
 use interlock_host::{
-    CallSender, Elevation, EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace,
-    Route, RouteRefusal, RunTicket, Running, Yield, host_named,
+    CallSender, Elevation, EndListener, Exec, ExecError, ExecRequest, LocalHost, NotedDenials,
+    RequestedPlace, RetryRequest, Route, RouteRefusal, RunTicket, Running, Yield, host_named,
 };
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
 use interlock_plan::{PlanStdin, PtySize};
@@ -39,6 +40,7 @@ use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
 use super::process::attach::{self, AttachBegin, AttachEnd, DetachKey, attach};
+use effect::SettledEffect;
 use events::UndeliveredEvents;
 use follow::OutputFollower;
 
@@ -110,8 +112,10 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         place: RequestedPlace {
             host: asked_host(all)?,
             needs_sandbox: all.sandbox,
+            is_cwd_usual: false,
             elevated: all.elevated.then_some(true),
             sender,
+            retry: retry(all),
         },
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
@@ -140,6 +144,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         conversation,
         ticket,
         elevation,
+        inside,
     } = match begun.map_err(failed)? {
         Exec::Started(running) => *running,
         Exec::Pending(pending) => {
@@ -193,6 +198,16 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     }
     let waited = conversation.wait();
     drop(notice);
+    let settling = SettledEffect {
+        host: &host,
+        state,
+        all,
+        run_id: &ticket.run_id,
+    };
+    let effect = match &waited {
+        Ok(Waited::Ended(_)) if shown_host(&started) == "sandbox" => settling.settle(),
+        _ => None,
+    };
     record(&host, &ticket, session, waited.as_ref());
     let ended = match waited {
         Ok(Waited::Ended(ended)) => ended,
@@ -206,14 +221,31 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         }
         Err(error) => return Err(lost(error)),
     };
+    let denied = inside.and_then(|inside| {
+        let noted = host.note_denials(&inside, &ticket, session, &ended);
+        noted
+            .inspect_err(|error| output::note(&format!("interlock: {error}")))
+            .ok()
+    });
     let shown_whole = if arguments.json {
-        told.print(result(&started, &ended, &cwd, elevation));
+        let mut result = result(&started, &ended, &cwd, elevation);
+        if let Some(NotedDenials { run_id, denials }) = &denied {
+            result["sandbox"] = json!({ "runId": run_id, "denials": denials });
+        }
+        if let Some(effect) = &effect {
+            result["effect"] = json!(effect);
+        }
+        told.print(result);
         ended.shown.omitted_bytes == 0
     } else {
         if !attended {
             follower.show_rest();
         }
         tell(&ended, follower.not_shown(), elevation);
+        if let Some(effect) = effect.as_ref().filter(|effect| effect.is_noteworthy()) {
+            output::note(&format!("interlock: {}", output::line(&effect.words())));
+        }
+        tell_denials(denied.as_ref());
         true
     };
     if shown_whole {
@@ -436,6 +468,27 @@ fn tell(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
             leftover.pid
         ));
     }
+}
+
+/// What the sandbox denied, and the id by which the command can be repeated outside.
+fn tell_denials(denied: Option<&NotedDenials>) {
+    let Some(NotedDenials { run_id, denials }) = denied else {
+        return;
+    };
+    for denial in denials {
+        let denial = output::line(&denial.to_string());
+        output::note(&format!(
+            "interlock: denied by the sandbox ({run_id}): {denial}"
+        ));
+    }
+}
+
+/// The run that this one repeats outside.
+fn retry(all: &ExecArguments) -> Option<RetryRequest> {
+    Some(RetryRequest {
+        run: all.retry_of.clone()?,
+        justification: all.justification.clone()?,
+    })
 }
 
 /// As shells report it: 128 and the signal; 124 for a time-out, as `timeout` does.

@@ -91,6 +91,11 @@ impl BindRules<'_> {
         })
     }
 
+    /// Whether a bind may show this path, as far as its rules go.
+    pub fn may_show(self, source: &Path) -> bool {
+        self.check_source(source).is_ok()
+    }
+
     fn expand(self, text: &str) -> PathBuf {
         match (text.strip_prefix("~"), self.home) {
             (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {

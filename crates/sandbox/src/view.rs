@@ -198,6 +198,7 @@ impl<'a> Builder<'a> {
         }
         self.guards();
         let cwd = self.copies_and_cwd()?;
+        let protect = self.protect_on_commit();
         let plan = SandboxPlan {
             backend: self
                 .request
@@ -225,6 +226,7 @@ impl<'a> Builder<'a> {
                 Some(SandboxTree::Enforce) => Some(Vec::new()),
                 None | Some(SandboxTree::Off) => None,
             },
+            protect,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
         Ok(PreparedSandbox {
@@ -338,13 +340,24 @@ impl<'a> Builder<'a> {
     }
 
     fn workspace_itself(&mut self) -> Result<(), SandboxError> {
+        let path = text(&self.workspace)?;
+        let owner = self.mapped_owner(&self.found);
         let access = match self.access {
             WorkspaceAccess::None => return Ok(()),
             WorkspaceAccess::Ro => MountAccess::Ro,
             WorkspaceAccess::Rw => MountAccess::Rw,
+            WorkspaceAccess::Cow => {
+                self.mounts.push(SandboxMount::Overlay {
+                    source: path.clone(),
+                    device: self.found.dev(),
+                    inode: self.found.ino(),
+                    target: path,
+                    owner,
+                    reason: "the workspace, under a layer of the run".to_owned(),
+                });
+                return Ok(());
+            }
         };
-        let path = text(&self.workspace)?;
-        let owner = self.mapped_owner(&self.found);
         self.mounts.push(SandboxMount::Bind {
             source: path.clone(),
             device: self.found.dev(),
@@ -415,7 +428,9 @@ impl<'a> Builder<'a> {
             reason: "the workspace by its fixed name".to_owned(),
         };
         match self.access {
-            WorkspaceAccess::Rw => self.mounts.push(copy(WORKSPACE, MountAccess::Rw)),
+            WorkspaceAccess::Rw | WorkspaceAccess::Cow => {
+                self.mounts.push(copy(WORKSPACE, MountAccess::Rw));
+            }
             WorkspaceAccess::Ro => {
                 self.mounts.push(copy(AGENT, MountAccess::Ro));
                 self.bind(
@@ -440,11 +455,14 @@ impl<'a> Builder<'a> {
             shown: match self.access {
                 WorkspaceAccess::None => WORKSPACE.to_owned(),
                 WorkspaceAccess::Ro => format!("{workspace}, {AGENT} and {WORKSPACE}"),
-                WorkspaceAccess::Rw => format!("{workspace} and {WORKSPACE}"),
+                WorkspaceAccess::Rw | WorkspaceAccess::Cow => {
+                    format!("{workspace} and {WORKSPACE}")
+                }
             },
         };
         let named = match (self.access, below(WORKSPACE, cwd), below(AGENT, cwd)) {
-            (WorkspaceAccess::Rw, Some(rest), _) | (WorkspaceAccess::Ro, _, Some(rest)) => {
+            (WorkspaceAccess::Rw | WorkspaceAccess::Cow, Some(rest), _)
+            | (WorkspaceAccess::Ro, _, Some(rest)) => {
                 format!("{workspace}{rest}")
             }
             (_, Some(rest), _) => format!("{scratch}{rest}"),
@@ -458,7 +476,8 @@ impl<'a> Builder<'a> {
         let real = std::fs::canonicalize(&named).map_err(|_| outside())?;
         let real = text(&real)?;
         let is_shown = |mount: &SandboxMount| match mount {
-            SandboxMount::Bind { source, reason, .. } => {
+            SandboxMount::Bind { source, reason, .. }
+            | SandboxMount::Overlay { source, reason, .. } => {
                 let is_own = *source == workspace || *source == scratch;
                 (is_own || reason == "sandbox.binds") && below(source, &real).is_some()
             }

@@ -30,6 +30,7 @@ mod pairing;
 mod pending;
 mod recorded;
 mod role_token;
+mod run_denial;
 mod run_sandbox;
 mod runs;
 mod schema;
@@ -75,6 +76,7 @@ pub use pending::{
     RecordedStatus,
 };
 pub use role_token::{RoleToken, TokenRole};
+pub use run_denial::DeniedRun;
 pub use runs::{NewRun, OpenRun};
 pub use session::{KnownSession, SessionSettings};
 pub use stale::{STALE_KEPT_MS, StaleMarks};

@@ -332,6 +332,23 @@ pub(crate) const MIGRATIONS: &[M<'static>] = &[
             sandbox TEXT NOT NULL
         ) STRICT, WITHOUT ROWID;",
     ),
+    // What sandboxes denied to runs that may be repeated outside, and what conversations see besides.
+    M::up(
+        "CREATE TABLE IF NOT EXISTS run_denial (
+            id TEXT NOT NULL PRIMARY KEY,
+            agent TEXT NOT NULL,
+            session_key TEXT NOT NULL,
+            command_sha256 TEXT NOT NULL,
+            denials TEXT NOT NULL,
+            at_ms INTEGER NOT NULL
+        ) STRICT, WITHOUT ROWID;
+        CREATE TABLE IF NOT EXISTS session_bind (
+            session_key TEXT NOT NULL,
+            agent TEXT NOT NULL,
+            bind TEXT NOT NULL,
+            PRIMARY KEY (session_key, agent, bind)
+        ) STRICT, WITHOUT ROWID;",
+    ),
 ];
 
 #[cfg(test)]

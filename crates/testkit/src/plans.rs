@@ -73,6 +73,7 @@ pub fn plan_of(command: &str, program: PlanProgram, cwd: &Path) -> RunPlan {
         shield: PlanShield::Off,
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
+        retry: None,
     }
 }
 

@@ -2,10 +2,11 @@
 //! is what will run.
 
 use interlock_command::display::{self, Secrets, ShownLine};
-use interlock_plan::{PlanAction, PlanProgram, PlanStdin, RunPlan, SandboxPlan};
+use interlock_plan::{PlanAction, PlanProgram, PlanRetry, PlanStdin, RunPlan, SandboxPlan};
 use interlock_policy::quote;
 
 use super::{ApprovalView, ViewBlock, ViewLabel};
+use crate::events::usual_session_key;
 use crate::stored_verdict::RunManner;
 
 /// The sentence that stands wherever input of the caller reaches the program.
@@ -44,6 +45,9 @@ pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> Appro
         None if plan.elevated.leaves() => view.leave_sandbox(plan.elevated),
         None => view.field(ViewLabel::Sandbox, "none"),
     }
+    if let Some(retry) = &plan.retry {
+        add_retry(&mut view, plan, retry);
+    }
     if plan.shield.is_shielded() {
         view.field(ViewLabel::Shield, plan.shield.words());
     } else {
@@ -55,6 +59,33 @@ pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> Appro
     race(&mut view, plan);
     view.field(ViewLabel::Agent, &plan.agent_id);
     view
+}
+
+/// What keeps the sandbox comes first; the caller's words for leaving it come last, as a text of its own, so
+/// that no line of them looks like one of Interlock's.
+fn add_retry(view: &mut ApprovalView, plan: &RunPlan, retry: &PlanRetry) {
+    for denied in &retry.denied {
+        view.field(ViewLabel::Denied, denied);
+    }
+    let session = plan.session_key.clone();
+    let session = session.unwrap_or_else(|| usual_session_key(&plan.agent_id));
+    for bind in &retry.binds {
+        let words = ["interlock", "sandbox", "bind", "--agent", &plan.agent_id];
+        let mut words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        words.extend(["--session".to_owned(), session.clone(), bind.clone()]);
+        let text = format!(
+            "deny this, and keep the sandbox with one more bind: {}",
+            quoted(&words)
+        );
+        view.field(ViewLabel::Instead, &text);
+    }
+    view.block(ViewBlock {
+        label: ViewLabel::Justification,
+        title: ShownLine::new("the caller's words for leaving the sandbox"),
+        lines: retry.justification.lines().map(ShownLine::new).collect(),
+        left_out_lines: 0,
+        is_diff: false,
+    });
 }
 
 /// The command on one line where it has one, else as a text of its own.

@@ -1,6 +1,8 @@
 //! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
 
+mod bind;
 mod explain;
+mod layers;
 
 use std::process::ExitCode;
 use std::time::UNIX_EPOCH;
@@ -32,10 +34,14 @@ pub fn become_part() -> Option<ExitCode> {
 
 pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
     match command {
+        SandboxCommand::Bind(arguments) => bind::run(state, arguments),
         SandboxCommand::Explain(arguments) => explain::run(state, arguments),
         SandboxCommand::List(arguments) => list(state, arguments.json),
         SandboxCommand::Recreate(arguments) => recreate(state, arguments),
         SandboxCommand::Prune(_) => prune(state),
+        SandboxCommand::Diff(arguments) => layers::diff(state, arguments),
+        SandboxCommand::Commit(arguments) => layers::commit(state, arguments),
+        SandboxCommand::Discard(arguments) => layers::discard(state, arguments),
     }
 }
 
@@ -43,6 +49,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
     let host = open(state)?;
     let store = ScopeStore::new(host.state_dir());
     let (scopes, unusable) = store.list();
+    let layers = host.kept_layers();
     let used_ms = |scope: &ScopeRecord| {
         let used = store.last_used(&scope.id)?;
         let since = used.duration_since(UNIX_EPOCH).ok()?;
@@ -62,7 +69,8 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
             .iter()
             .map(|scope| json!({ "id": scope.id, "problem": scope.why }))
             .collect();
-        output::print_json(&json!({ "scopes": rows, "unusable": unusable }));
+        let layers: Vec<_> = layers.iter().map(layers::row).collect();
+        output::print_json(&json!({ "scopes": rows, "unusable": unusable, "layers": layers }));
         return Ok(ExitCode::SUCCESS);
     }
     if scopes.is_empty() {
@@ -79,6 +87,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
         })
         .collect();
     output::print(&output::table(&rows, ""));
+    layers::print_list(&layers);
     for scope in unusable {
         output::note(&format!(
             "interlock: {} cannot be read: {}",

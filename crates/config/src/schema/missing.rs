@@ -36,7 +36,7 @@ pub(super) static SANDBOX_BACKEND: MissingFeature =
     without("use `native`, which needs no other program");
 
 pub(super) static COPY_ON_WRITE: MissingFeature =
-    without("use `rw`, `ro` or `none` for the workspace, and leave caches out");
+    without("remove the key: a run of this version gets no caches of the home directory");
 
 pub(super) static HOST_TREE: MissingFeature = missing(
     "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
@@ -47,9 +47,6 @@ pub(super) static SANDBOX_TREE: MissingFeature =
 
 pub(super) static SANDBOX_NETWORK: MissingFeature =
     without("remove the key: a sandbox of this version has a loopback and no other network");
-
-pub(super) static SANDBOX_TOOLS: MissingFeature =
-    without("remove the key; `tools.allow` and `tools.deny` hold for every run");
 
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");

@@ -2,7 +2,7 @@
 
 use super::missing::{
     ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS, SANDBOX_TREE,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -61,8 +61,14 @@ static TOOLS: &[ConfigField] = &[
 ];
 
 static SANDBOX_POLICY: &[ConfigField] = &[
-    not_available("tools", &SANDBOX_TOOLS),
+    field("tools", ConfigKind::Object(SANDBOX_TOOL_FILTER), "", "One more filter of tools, for sandboxed conversations. It can only restrict."),
     field("exec", ConfigKind::Object(SANDBOX_EXEC), "", "The policy inside a sandbox. Deny rules hold there too; a host document that says `security: \"deny\"` or `ask: \"always\"` tightens it."),
+];
+
+static SANDBOX_TOOL_FILTER: &[ConfigField] = &[
+    field("allow", TEXTS, "", "Only these tools; unset is all."),
+    field("alsoAllow", TEXTS, "", "These besides `allow`."),
+    field("deny", TEXTS, "", "Never these tools."),
 ];
 
 static SANDBOX_EXEC: &[ConfigField] = &[
@@ -162,11 +168,11 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["bwrap", "landlock", "docker", "podman", "ssh", "kubernetes"], &SANDBOX_BACKEND), "\"native\"", "What sets the sandbox up."),
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
-    field("workspaceAccess", ConfigKind::ChoiceWithout(WorkspaceAccess::WORDS, &["cow"], &COPY_ON_WRITE), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`."),
+    field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),
     not_available("workspaceRoot", &SANDBOX),
     field("view", ConfigKind::Choice(SandboxView::WORDS), "\"minimal\"", "`minimal`: system directories, the workspace and `binds`. `host`: the whole root read-only, without credentials."),
     field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
-    field("protect", TEXTS, "", "Further paths of the workspace that are read-only under `rw`, relative to it."),
+    field("protect", TEXTS, "", "Further paths of the workspace, relative to it: read-only under `rw`, and committed only with an approval under `cow`."),
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
     field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and nothing else."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),

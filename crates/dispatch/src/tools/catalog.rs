@@ -109,6 +109,8 @@ fn exec_input() -> Value {
             "security": { "type": "string", "description": "Accepted and ignored." },
             "node": { "type": "string", "description": "The node for host=node: id, name, address or a prefix of the id." },
             "elevated": { "type": "boolean", "description": "Outside the sandbox, where the owner permits it." },
+            "retryOf": { "type": "string", "description": "With elevated: the run (sandbox.runId) that the sandbox denied something to. An approver decides." },
+            "justification": { "type": "string", "description": "With retryOf: why the command has to run outside, in your words." },
             "stdin": { "type": "string", "enum": ["null", "pipe"], "description": "`pipe` keeps the input open for process write." },
         },
         "required": ["command"],

@@ -1,5 +1,6 @@
 //! The data of tool results, for programs. The order of the fields is the order in the JSON.
 
+use interlock_host::{EffectReport, SandboxDenial};
 use interlock_plan::Elevation;
 use interlock_store::NullableField;
 use interlock_supervisor::LimitReached;
@@ -32,6 +33,8 @@ pub(super) struct EndedDetails<'a> {
     #[serde(skip_serializing_if = "Elevation::is_off")]
     pub(super) elevated: Elevation,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sandbox: Option<SandboxDetails<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<LimitReached>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<&'a str>,
@@ -41,8 +44,19 @@ pub(super) struct EndedDetails<'a> {
     pub(super) output_fault: Option<&'a str>,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     pub(super) dropped_env: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) effect: Option<&'a EffectReport>,
     #[serde(flatten)]
     pub(super) host: HostDetails<'a>,
+}
+
+/// What its sandbox denied to a run.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SandboxDetails<'a> {
+    /// What `retryOf` names.
+    pub(super) run_id: &'a str,
+    pub(super) denials: &'a [SandboxDenial],
 }
 
 /// A run that goes on in the background.

@@ -21,6 +21,8 @@ use super::{CallError, ToolCall, no_workspace, pipeline, start_directory};
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
 
+const RETRY_ON_NODE: &str = "retryOf repeats a run of this machine, and the call goes to a node";
+
 pub(super) async fn exec(
     dispatcher: &Arc<Dispatcher>,
     config: &Arc<ConfigFile>,
@@ -93,7 +95,13 @@ impl RoutedExec {
             Ok(RoutedCall {
                 route: Route::Node,
                 elevation,
-            }) => return Ok(Self::Node(session, Box::new(parameters), elevation)),
+            }) => {
+                if parameters.retry.is_some() {
+                    let refusal = RunRefusal::denied("RETRY_REFUSED", RETRY_ON_NODE);
+                    return Ok(Self::Nowhere(Box::new(refusal.into())));
+                }
+                return Ok(Self::Node(session, Box::new(parameters), elevation));
+            }
             Ok(routed) => routed.route,
             Err(refused) => {
                 if let RouteRefusal::Elevation(_) = &refused {

@@ -2,22 +2,27 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running, Yield};
-use interlock_plan::{PlanStdin, PtySize};
+use interlock_host::{
+    EffectReport, EffectState, EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running,
+    Yield,
+};
+use interlock_plan::{PlanShield, PlanStdin, PtySize};
 use interlock_supervisor::{ClientError, StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
-use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
+use super::run_outcome::{
+    InsideReport, RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome,
+};
 use super::{Progress, ToolCall};
 use crate::dispatcher::Dispatcher;
 use crate::work::{blocking, waiting};
@@ -37,6 +42,12 @@ const PROGRESS_CHARS: usize = 4_000;
 /// What a result shows of a run that goes on.
 const TAIL_LINES: u64 = 20;
 const TAIL_BYTES: usize = 4_000;
+
+/// How often a call that waits for a decision about its changes reports that.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The requester of an approval whose caller is gone.
+const NO_REQUESTER: &str = "a run that ended";
 
 /// Begins the event about an approved run that was not made.
 const NOT_RUN: &str = "Exec not run";
@@ -100,8 +111,10 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                is_cwd_usual: false,
                 elevated: parameters.elevated,
                 sender: self.call.sender.clone(),
+                retry: parameters.retry.clone(),
             },
         }
     }
@@ -175,6 +188,13 @@ impl LocalRun {
         // Before the caller has its result: a client that leaves with it cancels nothing any more.
         // A run that went to the background would end with its call otherwise.
         drop(cancelling);
+        let exec = self.config.config().exec_for(self.call.agent.as_str());
+        let waiting = EffectWait {
+            patience: self.call.patience(&exec),
+            progress: self.call.progress.clone(),
+            requester: &self.call.requester,
+        };
+        let receiver = (receiver, Some(waiting));
         finish(&self.dispatcher, running, &waited, &self.cwd, receiver);
     }
 }
@@ -195,7 +215,7 @@ pub(super) fn resume(
         Ok(running) => {
             let cwd = running.conversation.started().session.cwd.clone();
             let waited = running.conversation.wait();
-            finish(dispatcher, running, &waited, &cwd, receiver);
+            finish(dispatcher, running, &waited, &cwd, (receiver, None));
         }
         Err(error) => {
             let refusal = refusal(dispatcher, &error);
@@ -211,12 +231,13 @@ fn finish(
     running: Running,
     waited: &Result<Waited, ClientError>,
     cwd: &str,
-    receiver: OutcomeReceiver,
+    (receiver, waiting): (OutcomeReceiver, Option<EffectWait<'_>>),
 ) {
     let Running {
         conversation,
         ticket,
         elevation,
+        inside,
     } = running;
     let started = conversation.started();
     let name = started.session.name.as_str();
@@ -230,11 +251,23 @@ fn finish(
                 let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
-            let report = RunEndReport::local(started, ended, cwd);
-            ToolOutcome::Ended(Box::new(RunEndReport {
-                elevation,
-                ..report
-            }))
+            let mut report = RunEndReport::local(started, ended, cwd);
+            report.elevation = elevation;
+            let inside = inside.as_ref().and_then(|inside| {
+                let noted = dispatcher.host.note_denials(inside, &ticket, name, ended);
+                noted
+                    .inspect_err(|error| tracing::error!(run = ticket.run_id, %error, "what a sandbox denied is not noted"))
+                    .ok()
+            });
+            report.inside = inside.map(|noted| InsideReport {
+                may_ask: may_ask_to_leave(dispatcher),
+                noted,
+            });
+            if started.session.shield == Some(PlanShield::Sandbox) {
+                let waiting = waiting.filter(|_| !receiver.is_absent());
+                report.effect = settle_effect(dispatcher, &ticket.run_id, waiting);
+            }
+            ToolOutcome::Ended(Box::new(report))
         }
         Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
@@ -250,6 +283,58 @@ fn finish(
     if is_whole && listener == EndListener::Caller {
         let _ = conversation.taken();
     }
+}
+
+/// How a call waits for the decision about what its run changed.
+struct EffectWait<'a> {
+    patience: Duration,
+    progress: Option<tokio::sync::mpsc::Sender<Progress>>,
+    requester: &'a str,
+}
+
+/// Commits what the run changed. Where an approver has to decide, the call waits as it does for a
+/// command; after that the changes are committed when they are allowed, and the conversation is
+/// notified.
+fn settle_effect(
+    dispatcher: &Dispatcher,
+    run_id: &str,
+    waiting: Option<EffectWait<'_>>,
+) -> Option<EffectReport> {
+    let requester = waiting
+        .as_ref()
+        .map_or(NO_REQUESTER, |waiting| waiting.requester);
+    let report = dispatcher.host.settle_effect(run_id, requester)?;
+    let (EffectState::ApprovalPending, Some(id)) = (report.state, &report.approval_id) else {
+        return Some(report);
+    };
+    dispatcher.approvals.look_now();
+    let Some(waiting) = waiting else {
+        return Some(report);
+    };
+    let approvals = dispatcher.host.approvals();
+    let until = Instant::now() + waiting.patience;
+    loop {
+        if let Some(progress) = &waiting.progress {
+            let _ = progress.blocking_send(Progress::Waiting(report.words()));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match approvals.wait(id, left.min(REPORT_INTERVAL)) {
+            Ok(Some(_)) => break,
+            Ok(None) if left.is_zero() || dispatcher.stop.is_cancelled() => return Some(report),
+            Ok(None) => {}
+            Err(_) => return Some(report),
+        }
+    }
+    dispatcher
+        .host
+        .settle_decided_effect(run_id)
+        .or(Some(report))
+}
+
+/// Whether a model is told how to ask: where the owner lets runs leave their sandbox.
+fn may_ask_to_leave(dispatcher: &Dispatcher) -> bool {
+    let config = dispatcher.host.config();
+    config.is_ok_and(|config| config.config().tools.elevated.enabled == Some(true))
 }
 
 fn running_report(dispatcher: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {

@@ -27,7 +27,9 @@ use futures_util::future::BoxFuture;
 use interlock_approvals::PendingApproval;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_host::{AgentScope, CallSender, CallerContext, WorkspaceError, now_ms, tool_levels};
+use interlock_host::{
+    AgentScope, CallSender, CallerContext, WorkspaceError, check_sandbox_tool, now_ms, tool_levels,
+};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde::Deserialize;
 use serde_json::Value;
@@ -205,6 +207,14 @@ pub async fn call(
     let Some(described) = offered.find(|tool| tool.name == name) else {
         return Err(CallError::NotAvailable(name.to_owned()));
     };
+    let conversation = (&call.agent, &*call.session_key);
+    if let Err(refused) = check_sandbox_tool(config.config(), conversation, name) {
+        return Ok(ToolResult::denied(
+            "TOOL_DENIED",
+            &refused.to_string(),
+            None,
+        ));
+    }
     dispatcher.metrics.called(described.tool);
     dispatcher
         .seen

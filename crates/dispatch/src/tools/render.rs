@@ -2,16 +2,20 @@
 
 use interlock_approvals::{DENIAL_TEXT, PendingApproval};
 use interlock_command::display::ShownLine;
+use interlock_host::{NotedDenials, SandboxDenial};
 use interlock_patch::PatchSummary;
 use interlock_plan::PlanShield;
 use interlock_store::NullableField;
 use serde_json::json;
 
-use super::details::{EndedDetails, HostDetails, PendingDetails, RefusedDetails, RunningDetails};
+use super::details::{
+    EndedDetails, HostDetails, PendingDetails, RefusedDetails, RunningDetails, SandboxDetails,
+};
 use super::model_text::{ModelText, ended_status, line_of_gap, read_rest};
 use super::result::{RefusalLabel, ToolResult, with_hint};
 use super::run_outcome::{
-    OutputRest, RunEndReport, RunEnding, RunLocation, RunRefusal, RunningReport, ToolOutcome,
+    InsideReport, OutputRest, RunEndReport, RunEnding, RunLocation, RunRefusal, RunningReport,
+    ToolOutcome,
 };
 
 /// Characters of a command in a report of progress.
@@ -102,11 +106,16 @@ fn ended(report: &RunEndReport) -> ToolResult {
         },
         out_of_memory: report.out_of_memory,
         elevated: report.elevation,
+        sandbox: report.inside.as_ref().map(|inside| SandboxDetails {
+            run_id: &inside.noted.run_id,
+            denials: &inside.noted.denials,
+        }),
         limit: report.limit,
         session_id: None,
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
         dropped_env: &report.dropped_variables,
+        effect: report.effect.as_ref(),
         host: HostDetails::of(report.location.node.as_ref()),
     };
     // The end itself is noted first, and stands in the status line for models.
@@ -121,6 +130,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
     if let Some(limit) = report.limit {
         notes.push(format!("(the sandbox ended or refused something: {limit})"));
     }
+    notes.extend(report.inside.iter().flat_map(denial_notes));
     if !report.dropped_variables.is_empty() {
         notes.push(format!(
             "(the node does not pass these variables to shell text: {}; a single plain command gets them)",
@@ -129,6 +139,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
     }
     for (pid, command) in &report.leftovers {
         notes.push(format!("(left behind: {command}, pid {pid})"));
+    }
+    if let Some(effect) = report.effect.as_ref().filter(|one| one.is_noteworthy()) {
+        notes.push(format!("({})", effect.words()));
     }
     let mut model_notes = notes.clone();
     match &report.rest {
@@ -163,6 +176,22 @@ fn ended(report: &RunEndReport) -> ToolResult {
         output: Some(output.text.clone()),
         notes: model_notes,
     })
+}
+
+/// What a caller reads of what its sandbox denied.
+fn denial_notes(inside: &InsideReport) -> Vec<String> {
+    let NotedDenials { run_id, denials } = &inside.noted;
+    let shown = |denial: &SandboxDenial| ShownLine::new(&denial.to_string()).to_string();
+    let mut notes: Vec<String> = denials
+        .iter()
+        .map(|denial| format!("(denied by the sandbox: {})", shown(denial)))
+        .collect();
+    if inside.may_ask && !denials.is_empty() {
+        notes.push(format!(
+            "(if the command has to run outside, send it again once with elevated true, retryOf {run_id} and a justification; an approver decides)"
+        ));
+    }
+    notes
 }
 
 fn running(report: &RunningReport) -> ToolResult {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{ExecError, PatchError};
+use interlock_host::{EffectReport, ExecError, NotedDenials, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::{Elevation, PlanShield};
 use interlock_sessions::{Followed, SessionStatus};
@@ -109,6 +109,8 @@ pub struct RunEndReport {
     pub limit: Option<LimitReached>,
     /// How far the run left the sandbox of its conversation.
     pub elevation: Elevation,
+    /// What its sandbox denied, where it had one.
+    pub inside: Option<InsideReport>,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
     /// `None` where the host does not report it.
@@ -123,6 +125,16 @@ pub struct RunEndReport {
     pub counts_output: bool,
     /// Environment variables of the call that the host did not pass to the command.
     pub dropped_variables: Vec<String>,
+    /// What became of its changes, where they were made in a layer.
+    pub effect: Option<EffectReport>,
+}
+
+/// What a sandbox denied to a run.
+#[derive(Debug)]
+pub struct InsideReport {
+    pub noted: NotedDenials,
+    /// The owner lets runs leave their sandbox, so that a caller is told how to ask.
+    pub may_ask: bool,
 }
 
 /// Lines that say what is left out do not count against the limit of an Interlock node.
@@ -150,6 +162,7 @@ impl RunEndReport {
             out_of_memory: ended.out_of_memory,
             limit: ended.limit,
             elevation: Elevation::Off,
+            inside: None,
             leftovers: outcome
                 .leftovers
                 .iter()
@@ -161,6 +174,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -191,6 +205,7 @@ impl RunEndReport {
             out_of_memory: standing.out_of_memory,
             limit: None,
             elevation: Elevation::Off,
+            inside: None,
             leftovers: Vec::new(),
             race_free: Some(followed.race_free),
             shield: None,
@@ -198,6 +213,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -243,6 +259,7 @@ impl RunEndReport {
             out_of_memory: false,
             limit: None,
             elevation: Elevation::Off,
+            inside: None,
             leftovers: Vec::new(),
             race_free: None,
             shield: None,
@@ -250,6 +267,7 @@ impl RunEndReport {
             ends_whole_tree: false,
             counts_output: false,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 }

@@ -42,6 +42,9 @@ pub(super) const NUMBER: &str = "init ";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct InitOrder {
     pub sandbox: SandboxPlan,
+    /// The directory of the run's layer, where the plan has one.
+    #[serde(default)]
+    pub layer: Option<std::path::PathBuf>,
     /// The run has a terminal, which is one of the sandbox's own.
     pub has_terminal: bool,
 }
@@ -105,12 +108,12 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
     let trees = if is_other_user {
         // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
-        let trees = PreparedTrees::open(plan, sockets, &|owner| id_map(owner, user))?;
+        let trees = PreparedTrees::open(&order, sockets, &|owner| id_map(owner, user))?;
         enter(&scope)?;
         trees
     } else {
         enter(&scope)?;
-        PreparedTrees::open(plan, sockets, &|_| {
+        PreparedTrees::open(&order, sockets, &|_| {
             Err(io::ErrorKind::PermissionDenied.into())
         })?
     };

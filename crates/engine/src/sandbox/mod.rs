@@ -10,6 +10,7 @@ mod init;
 mod keeper;
 mod link;
 mod mounts;
+mod overlay;
 mod sockets;
 #[cfg(debug_assertions)]
 mod test_hook;
@@ -33,6 +34,7 @@ use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
 use filter::{FilterInstruction, MemoryFiles};
+use overlay::RunLayer;
 use unsafe_confine::{
     SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
 };
@@ -76,6 +78,8 @@ pub struct RunSandbox {
     most_processes: Option<u64>,
     /// What the programs of the run may execute, where that is limited.
     execution_rules: Option<OwnedFd>,
+    /// What the run changes of its workspace, where that is not the workspace itself.
+    layer: Option<RunLayer>,
     /// Keeps the directory of the scope from being removed.
     _scope: OwnedFd,
 }
@@ -97,18 +101,28 @@ impl RunSandbox {
         plan: &RunPlan,
         sandbox: &SandboxPlan,
         scope: &ScopeNamespaces,
+        run_id: Option<&str>,
     ) -> Result<Arc<Self>, StartError> {
         if plan.account.is_some() {
             return Err(StartError::Sandbox(
                 "tools.exec.runAs and a sandbox exclude each other in this version".to_owned(),
             ));
         }
-        let made = Self::start(sandbox, plan.pty.is_some(), scope);
+        let layer = RunLayer::make(plan, run_id).map_err(|error| {
+            StartError::Sandbox(format!("making the layer of the run: {error}"))
+        })?;
+        let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
+        let made = Self::start(sandbox, layer, plan.pty.is_some(), scope);
+        if let (Err(_), Some(directory)) = (&made, directory) {
+            // Nothing ran in it.
+            let _ = std::fs::remove_dir_all(directory);
+        }
         made.map(Arc::new).map_err(StartError::Sandbox)
     }
 
     fn start(
         sandbox: &SandboxPlan,
+        layer: Option<RunLayer>,
         has_terminal: bool,
         shared: &ScopeNamespaces,
     ) -> Result<Self, String> {
@@ -123,7 +137,16 @@ impl RunSandbox {
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
         shared.send(&link).map_err(words)?;
-        let maker = start_maker(sandbox, has_terminal, of_maker)
+        #[cfg(debug_assertions)]
+        let shown = test_hook::without_mask(sandbox.clone());
+        #[cfg(not(debug_assertions))]
+        let shown = sandbox.clone();
+        let order = init::InitOrder {
+            sandbox: shown,
+            layer: layer.as_ref().map(|layer| layer.directory().to_owned()),
+            has_terminal,
+        };
+        let maker = start_maker(&order, of_maker)
             .map_err(|error| format!("starting its first process: {error}"))?;
         let received = receive(&link);
         // Its only work is done, and its child is this process's own: this process is a subreaper.
@@ -150,6 +173,9 @@ impl RunSandbox {
             Some(_) => Some(next()?),
             None => None,
         };
+        if let Some(layer) = &layer {
+            layer.wait_for_later_file_times();
+        }
         let own = rustix::process::geteuid();
         Ok(Self {
             namespaces,
@@ -164,6 +190,7 @@ impl RunSandbox {
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
             execution_rules,
+            layer,
             _scope: scope,
         })
     }
@@ -171,6 +198,11 @@ impl RunSandbox {
     /// Process 1, by its number outside.
     pub(crate) fn init(&self) -> Pid {
         self.init
+    }
+
+    /// Whether the run changes a layer over its workspace.
+    pub(crate) fn has_layer(&self) -> bool {
+        self.layer.is_some()
     }
 
     /// The engine's side of the terminal that was made in the sandbox; once.
@@ -229,8 +261,11 @@ impl RunSandbox {
             let id = WaitId::PidFd(self.init_process.as_fd());
             match rustix::process::waitid(id, WaitIdOptions::EXITED) {
                 Err(rustix::io::Errno::INTR) => {}
-                _ => return,
+                _ => break,
             }
+        }
+        if let Some(layer) = &self.layer {
+            layer.mark_ended();
         }
     }
 }
@@ -274,17 +309,8 @@ fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
 }
 
 /// Executes this binary anew, as [`become_sandbox_init`].
-fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::Result<Pid> {
-    #[cfg_attr(not(debug_assertions), allow(unused_mut))]
-    let mut order = init::InitOrder {
-        sandbox: sandbox.clone(),
-        has_terminal,
-    };
-    #[cfg(debug_assertions)]
-    {
-        order.sandbox = test_hook::without_mask(order.sandbox);
-    }
-    start_self(INIT_COMMAND, order_file(&order)?, link)
+fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
+    start_self(INIT_COMMAND, order_file(order)?, link)
 }
 
 /// Executes this binary anew: with this hidden command, the link as standard input, the order as standard
@@ -336,14 +362,20 @@ pub fn filter_reasons() -> Vec<&'static str> {
 /// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
 /// says which step failed, and why. For a process that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
+    let layer = RunLayer::make_for_trial(sandbox)
+        .map_err(|error| format!("making the layer of the run: {error}"))?;
+    let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
     let keeper = StartedKeeper::start(&KeeperOrder::of(sandbox))
         .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
     let made = keeper
         .receive()
-        .and_then(|scope| RunSandbox::start(sandbox, false, &scope).map(drop));
+        .and_then(|scope| RunSandbox::start(sandbox, layer, false, &scope).map(drop));
     let StartedKeeper { pid, link } = keeper;
     // It ends by this.
     drop(link);
     let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+    if let Some(directory) = directory {
+        let _ = std::fs::remove_dir_all(directory);
+    }
     made
 }

@@ -15,7 +15,8 @@ use rustix::mount::{
     UnmountFlags,
 };
 
-use super::init::{InitFailure, Step as _};
+use super::init::{InitFailure, InitOrder, Step as _};
+use super::overlay;
 use super::sockets::HostSockets;
 use super::unsafe_confine::{
     ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY,
@@ -59,6 +60,8 @@ const COVERED_BELOW_PROC: [&str; 10] = [
 pub(super) struct PreparedTrees {
     trees: Vec<Option<OwnedFd>>,
     sockets: HostSockets,
+    /// The layer of the run, where it has one.
+    layer: Option<OwnedFd>,
 }
 
 /// The file systems in memory that the keeper of the scope holds, detached, by where a run sees them.
@@ -70,23 +73,39 @@ pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
 impl PreparedTrees {
     /// Opens every source once, and refuses one that is not what was checked.
     pub fn open(
-        plan: &SandboxPlan,
+        order: &InitOrder,
         sockets: HostSockets,
         map_ids: MapIds<'_>,
     ) -> Result<Self, InitFailure> {
+        let plan = &order.sandbox;
+        let layer = match order.layer.as_ref().and_then(|layer| layer.to_str()) {
+            Some(layer) => Some(overlay::open_layer(layer).step(|| format!("opening {layer}"))?),
+            None => None,
+        };
         let mut trees = Vec::with_capacity(plan.mounts.len());
         for mount in &plan.mounts {
-            let SandboxMount::Bind {
+            let (SandboxMount::Bind {
                 source,
                 device,
                 inode,
-                access,
                 owner,
                 ..
-            } = mount
+            }
+            | SandboxMount::Overlay {
+                source,
+                device,
+                inode,
+                owner,
+                ..
+            }) = mount
             else {
                 trees.push(None);
                 continue;
+            };
+            let access = match mount {
+                SandboxMount::Bind { access, .. } => *access,
+                // What a run writes goes to its layer.
+                _ => MountAccess::Ro,
             };
             let opened = open_source(source).step(|| format!("opening {source}"))?;
             let found = rustix::fs::fstat(&opened).step(|| format!("looking at {source}"))?;
@@ -102,7 +121,7 @@ impl PreparedTrees {
                 }
                 None => None,
             };
-            let attributes = attributes(*access) | not_executed(plan, *access);
+            let attributes = attributes(access) | not_executed(plan, access);
             let ids = ids.as_ref().map(|ids| ids.as_fd());
             set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
                 if ids.is_some() {
@@ -115,7 +134,11 @@ impl PreparedTrees {
             })?;
             trees.push(Some(tree));
         }
-        Ok(Self { trees, sockets })
+        Ok(Self {
+            trees,
+            sockets,
+            layer,
+        })
     }
 }
 
@@ -137,6 +160,7 @@ pub(super) fn build(
         shared: RefCell::new(shared),
         ways: RefCell::default(),
         never_executed: not_executed(plan, MountAccess::Rw),
+        layer: trees.layer,
     };
     for (mount, tree) in plan.mounts.iter().zip(trees.trees) {
         let failed = || format!("showing {}", mount.target());
@@ -220,18 +244,19 @@ fn enter_root(root: &OwnedFd) -> Result<(), InitFailure> {
 }
 
 /// The root that is being built.
-struct Stage {
+pub(super) struct Stage {
     root: OwnedFd,
     shared: RefCell<SharedTrees>,
     /// Where those are shown that were put, and the directories below that lead to other mounts.
     ways: RefCell<BTreeSet<String>>,
     /// The attribute of what can be written to, where only listed files are executed.
-    never_executed: u64,
+    pub(super) never_executed: u64,
+    layer: Option<OwnedFd>,
 }
 
 /// What has to be at a place before something is mounted there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MountPoint {
+pub(super) enum MountPoint {
     /// It is there already, or there is nothing to do.
     Existing,
     Directory,
@@ -249,6 +274,12 @@ impl Stage {
                 };
                 self.hold_way(target)?;
                 attach(&tree, &self.find(target, point)?)
+            }
+            SandboxMount::Overlay { target, .. } => {
+                let lower = tree.ok_or(io::ErrorKind::InvalidData)?;
+                let layer = self.layer.as_ref().ok_or(io::ErrorKind::InvalidData)?;
+                self.hold_way(target)?;
+                overlay::put(self, target, &lower, layer)
             }
             SandboxMount::Copy {
                 from,
@@ -333,7 +364,7 @@ impl Stage {
 
     /// The place of a path in the new root. No link is followed on the way: what is inside may have been
     /// arranged by an earlier run.
-    fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
+    pub(super) fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
         let mut place = self.root.try_clone()?;
         let mut names = names(path)?.into_iter().peekable();
         while let Some(name) = names.next() {
@@ -370,7 +401,7 @@ impl Stage {
         Ok(place)
     }
 
-    fn parent_of<'a>(&self, path: &'a str) -> io::Result<(OwnedFd, &'a str)> {
+    pub(super) fn parent_of<'a>(&self, path: &'a str) -> io::Result<(OwnedFd, &'a str)> {
         let (parent, name) = path.rsplit_once('/').ok_or(io::ErrorKind::InvalidInput)?;
         Ok((self.find(parent, MountPoint::Directory)?, name))
     }
@@ -511,7 +542,7 @@ impl Stage {
 }
 
 /// The path while the root is being built.
-fn staged(path: &str) -> String {
+pub(super) fn staged(path: &str) -> String {
     format!("{STAGE}{path}")
 }
 
@@ -524,7 +555,7 @@ fn names(path: &str) -> io::Result<Vec<&str>> {
     Ok(parts.collect::<Result<_, _>>()?)
 }
 
-fn open_source(path: &str) -> io::Result<OwnedFd> {
+pub(super) fn open_source(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(
@@ -536,7 +567,7 @@ fn open_source(path: &str) -> io::Result<OwnedFd> {
     )?)
 }
 
-fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -544,7 +575,7 @@ fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::mount::open_tree(place, c"", flags)?)
 }
 
-fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+pub(super) fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
     let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(rustix::mount::move_mount(tree, c"", place, c"", whole)?)
 }
@@ -563,7 +594,7 @@ fn not_executed(plan: &SandboxPlan, access: MountAccess) -> u64 {
     }
 }
 
-fn attributes(access: MountAccess) -> u64 {
+pub(super) fn attributes(access: MountAccess) -> u64 {
     let always = ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_DEVICES;
     match access {
         MountAccess::Ro => always | ATTRIBUTE_READ_ONLY,

@@ -318,6 +318,11 @@ fn body(approval: &PendingApproval, detail: PushDetail) -> String {
         ShownLine::new(&approval.agent),
         ShownLine::new(place)
     );
+    let who = if approval.view.elevated.leaves() {
+        format!("{who} (elevated)")
+    } else {
+        who
+    };
     let is_short = command.left_out == 0 && command.text.chars().count() <= COMMAND_CHARACTERS;
     let text = match detail {
         PushDetail::None => "An approval waits.".to_owned(),

@@ -10,6 +10,7 @@ use interlock_supervisor::cgroup::BadCpus;
 
 use crate::local::HostError;
 use crate::prepare::PrepareError;
+use crate::retry::RetryRefusal;
 use crate::route::RouteRefusal;
 use crate::shield::ShieldMissing;
 use crate::workspace::WorkspaceError;
@@ -45,6 +46,8 @@ pub enum ExecError {
     #[error(transparent)]
     Route(#[from] RouteRefusal),
     #[error(transparent)]
+    Retry(#[from] RetryRefusal),
+    #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -69,6 +72,7 @@ impl ExecError {
             Self::Limits(_) => "LIMITS_INVALID",
             Self::Shield(error) => error.code(),
             Self::Route(refused) => refused.code(),
+            Self::Retry(refused) => refused.code(),
             Self::Sandbox(error) => error.code(),
             Self::Workspace(error) => error.code(),
             Self::Supervisor(error) => error.code(),
@@ -84,6 +88,7 @@ impl ExecError {
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Shield(missing) => Some(missing.remedy()),
             Self::Route(refused) => Some(refused.remedy()),
+            Self::Retry(refused) => Some(refused.remedy().to_owned()),
             Self::Sandbox(error) => Some(error.remedy()),
             Self::Workspace(error) => error.remedy(),
             Self::Supervisor(error) if error.code() == "SANDBOX_UNAVAILABLE" => Some(

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::fields::{Fields, text, whole, without_nul, wrong_type};
 use super::{CONFLICT, ParameterError, RANGE, VALUE, WORKDIR};
+use crate::retry::RetryRequest;
 
 const KNOWN: &[&str] = &[
     "command",
@@ -27,10 +28,18 @@ const KNOWN: &[&str] = &[
     "node",
     "elevated",
     "stdin",
+    "retryOf",
+    "justification",
 ];
 
 /// As in the config.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
+
+/// A longer id is no run's.
+const MAX_RUN_BYTES: usize = 128;
+
+/// An approver reads all of it.
+const MAX_JUSTIFICATION_BYTES: usize = 2_000;
 
 const ASK: &[&str] = &["off", "on-miss", "always"];
 const STDIN: &[&str] = &["null", "pipe"];
@@ -57,6 +66,8 @@ pub struct ExecParameters {
     /// Absent is what the conversation says.
     pub elevated: Option<bool>,
     pub stdin: InputMode,
+    /// The run inside that it repeats outside.
+    pub retry: Option<RetryRequest>,
 }
 
 /// What the run reads.
@@ -112,6 +123,7 @@ impl ExecParameters {
             stdin: fields
                 .word("stdin", STDIN, input_mode, None)?
                 .unwrap_or_default(),
+            retry: retry(fields)?,
         })
     }
 
@@ -160,6 +172,36 @@ fn filled(name: &str, fields: Fields<'_>) -> Result<Option<String>, ParameterErr
     let text = fields.filled_text(name)?;
     let text = text.map(|text| without_nul(name, text)).transpose()?;
     Ok(text.map(str::to_owned))
+}
+
+/// `retryOf` and `justification` go together, and with `elevated: true`.
+fn retry(fields: Fields<'_>) -> Result<Option<RetryRequest>, ParameterError> {
+    let (run, justification) = (filled("retryOf", fields)?, filled("justification", fields)?);
+    let (run, justification) = match (run, justification) {
+        (None, None) => return Ok(None),
+        (Some(_), None) => {
+            let problem =
+                "needs `justification`: why the run has to leave its sandbox, in your words";
+            return Err(ParameterError::new(VALUE, "retryOf", problem));
+        }
+        (None, Some(_)) => {
+            let problem = "needs `retryOf`: the run that the sandbox denied something to";
+            return Err(ParameterError::new(VALUE, "justification", problem));
+        }
+        (Some(run), Some(justification)) => (run, justification),
+    };
+    if fields.optional_flag("elevated")? != Some(true) {
+        let problem = "repeats a run outside of its sandbox, which takes `elevated: true`";
+        return Err(ParameterError::new(CONFLICT, "retryOf", problem));
+    }
+    if run.len() > MAX_RUN_BYTES {
+        return Err(ParameterError::new(RANGE, "retryOf", "is too long"));
+    }
+    if justification.trim().is_empty() || justification.len() > MAX_JUSTIFICATION_BYTES {
+        let problem = format!("is empty or longer than {MAX_JUSTIFICATION_BYTES} bytes");
+        return Err(ParameterError::new(RANGE, "justification", problem));
+    }
+    Ok(Some(RetryRequest { run, justification }))
 }
 
 fn limit(value: u64) -> u32 {

@@ -2,8 +2,8 @@
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    ApprovalRefusal, Claim, DenialReason, NewApproval, PATCH_BINDING, check_allowed, check_bound,
-    check_claim, process_name, queue_denial, stored_plan,
+    ApprovalRefusal, Claim, DenialReason, EFFECT_BINDING, NewApproval, PATCH_BINDING,
+    check_allowed, check_bound, check_claim, process_name, queue_denial, stored_plan,
 };
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
@@ -66,7 +66,7 @@ impl LocalHost {
             self.recover(supervisor)?;
             approval = read()?;
         }
-        if approval.request.binding == PATCH_BINDING {
+        if [PATCH_BINDING, EFFECT_BINDING].contains(&approval.request.binding.as_str()) {
             let (short_id, what) = (approval.short_id, "the tool");
             return Err(ApprovalRefusal::Mismatch { short_id, what }.into());
         }
@@ -152,6 +152,7 @@ impl LocalHost {
             ("the environment", plan.env != env),
             ("the sandbox", !is_same_sandbox(plan, sandbox.as_ref())),
             ("`elevated`", plan.elevated != elevation),
+            ("`retryOf`", !is_same_retry(plan, request)),
             ("the terminal", plan.pty != request.pty),
             ("the standard input", plan.stdin != request.stdin),
             (
@@ -320,7 +321,7 @@ pub(crate) fn use_grant(
 
 /// Whether a request would be confined as a plan is: in the same scope, which stands for workspace and
 /// settings, and by the same user.
-fn is_same_sandbox(plan: &RunPlan, now: Option<&PreparedSandbox>) -> bool {
+pub(super) fn is_same_sandbox(plan: &RunPlan, now: Option<&PreparedSandbox>) -> bool {
     match (&plan.sandbox, now) {
         (None, None) => true,
         (Some(before), Some(now)) => {
@@ -329,6 +330,14 @@ fn is_same_sandbox(plan: &RunPlan, now: Option<&PreparedSandbox>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a request repeats the run that the plan repeats, for the same reason.
+fn is_same_retry(plan: &RunPlan, request: &ExecRequest<'_>) -> bool {
+    let planned = plan.retry.as_ref();
+    let planned = planned.map(|retry| (retry.run.as_str(), retry.justification.as_str()));
+    let asked = request.place.retry.as_ref();
+    planned == asked.map(|retry| (retry.run.as_str(), retry.justification.as_str()))
 }
 
 /// All that the plan holds on to, as it is now.

@@ -18,7 +18,7 @@ use interlock_store::{
 };
 use interlock_supervisor::SupervisorClient;
 
-use super::approved_run::check_pins;
+use super::approved_run::{check_pins, is_same_sandbox};
 use super::run_records::{RunTicket, open_run, record_closed, record_verdict};
 use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running, is_open};
 use crate::local::{HostError, LocalHost};
@@ -271,7 +271,12 @@ impl LocalHost {
                 return Err(error);
             }
         };
-        plan.timeout_ms = forwarded.timeout_ms;
+        // The sandbox of this host has a limit of its own.
+        plan.timeout_ms = match (&plan.sandbox, plan.timeout_ms, forwarded.timeout_ms) {
+            (Some(_), Some(own), Some(asked)) => Some(own.min(asked)),
+            (Some(_), own, asked) => own.or(asked),
+            (None, _, asked) => asked,
+        };
         let (plan, allowed) = PreparedRun::forwarded(plan, proof).into_parts();
         let mut manner = judged.manner(request)?;
         manner.owner = forwarded.owner.map(str::to_owned);
@@ -312,10 +317,6 @@ impl LocalHost {
         request: &ExecRequest<'a>,
     ) -> Result<JudgedRequest<'a>, ExecError> {
         let judged = self.judge(request)?;
-        if judged.sandbox.is_some() {
-            let why = "runs that a gateway forwards are not sandboxed in this version";
-            return Err(HostError::SandboxUnavailable(why.to_owned()).into());
-        }
         let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
         if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
             let own = self.judge(&ExecRequest {
@@ -418,6 +419,13 @@ impl LocalHost {
         if let Err(found) = check_pins(stored, path) {
             return Err(drift(DriftedPart::Program, found.to_string()));
         }
+        if !is_same_sandbox(stored, judged.sandbox.as_ref()) {
+            let why = match &stored.sandbox {
+                Some(_) => "the plan is for a sandbox that this host does not have any more",
+                None => "the run would be in a sandbox by now",
+            };
+            return Err(HostError::SandboxUnavailable(why.to_owned()).into());
+        }
         let transport = match stored.program {
             PlanProgram::Direct { .. } => Transport::Direct,
             PlanProgram::Shell { .. } => Transport::Shell,
@@ -492,7 +500,7 @@ impl JudgedRequest<'_> {
             transport,
             ..self.evaluation.verdict.clone()
         };
-        let settings = self.scope.run_settings(request, &self.path);
+        let settings = self.shielded_settings(request)?;
         Ok(prepare(&self.evaluation.analysis, &verdict, &settings)?)
     }
 }

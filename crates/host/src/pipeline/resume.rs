@@ -11,6 +11,7 @@ use interlock_supervisor::SupervisorClient;
 use crate::caller_context::CallerContext;
 use crate::exec::{ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use crate::local::{HostError, LocalHost};
+use crate::retry::RetryRequest;
 
 /// An allowed plan runs until so long after the time for a decision was over. No caller expects a
 /// command to start after that.
@@ -114,6 +115,7 @@ impl LocalHost {
             place: RequestedPlace {
                 elevated: facts.elevated,
                 sender: facts.sender,
+                retry: plan.retry.as_ref().map(RetryRequest::of_plan),
                 ..RequestedPlace::default()
             },
         };

@@ -76,6 +76,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
+        retry: None,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
@@ -236,6 +237,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
+        retry: None,
         path_prepend: &[],
     };
     prepare(&allowed.analysis, &allowed.verdict, &settings)

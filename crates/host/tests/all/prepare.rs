@@ -54,6 +54,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
+        retry: None,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()

@@ -66,6 +66,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
+        retry: None,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).ok()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::Source;
+use interlock_config::schema::SANDBOX_UNAVAILABLE;
 use interlock_host::{ExecError, ExecRequest, NO_CALLER_CONTEXT, RequestedPlace, Yield};
 use interlock_plan::PlanStdin;
 use interlock_policy::{AgentId, Ask, DenyRule, Security};
@@ -22,6 +23,8 @@ pub(super) struct CommandCall {
     pub(super) source: Source,
     /// Absolute.
     pub(super) cwd: String,
+    /// The gateway named it; else it is the directory of this process, which a sandbox does not show.
+    pub(super) is_cwd_named: bool,
     pub(super) env: BTreeMap<String, String>,
     pub(super) session_key: Option<String>,
     pub(super) gateway: GatewayLayer,
@@ -67,7 +70,10 @@ impl CommandCall {
             show_chars: Some(0),
             requester: REQUESTER,
             runs_later: false,
-            place: RequestedPlace::default(),
+            place: RequestedPlace {
+                is_cwd_usual: !self.is_cwd_named,
+                ..RequestedPlace::default()
+            },
         }
     }
 }
@@ -116,6 +122,8 @@ pub(super) fn directory(cwd: Option<&str>) -> Result<String, WireError> {
 /// says how to go on.
 pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
     match error {
+        // The command runs in the sandbox of this machine's owner, or nowhere.
+        ExecError::Host(_) | ExecError::Supervisor(_) if error.code() == SANDBOX_UNAVAILABLE => {}
         ExecError::Unbound(_)
         | ExecError::Refused(_)
         | ExecError::Script(_)
@@ -123,6 +131,7 @@ pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
         | ExecError::Limits(_)
         | ExecError::Shield(_)
         | ExecError::Route(_)
+        | ExecError::Retry(_)
         | ExecError::Sandbox(_)
         | ExecError::Workspace(_)
         | ExecError::Prepare(_) => {}

@@ -49,6 +49,7 @@ pub(crate) fn prepare(
     let mut call = CommandCall {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
+        is_cwd_named: given(cwd.as_deref()).is_some(),
         cwd: call::directory(cwd.as_deref())?,
         env: facts.env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),

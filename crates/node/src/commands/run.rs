@@ -183,6 +183,7 @@ pub(super) fn start(
     let call = CommandCall {
         agent: call::agent(params.agent_id.as_deref())?,
         source: call::source(&params.command),
+        is_cwd_named: given(params.cwd.as_deref()).is_some(),
         cwd: call::directory(params.cwd.as_deref())?,
         env,
         session_key: given(params.session_key.as_deref()).map(str::to_owned),

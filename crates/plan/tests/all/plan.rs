@@ -67,6 +67,7 @@ fn plan(pinned: PinnedFile) -> RunPlan {
         shield: PlanShield::User,
         sandbox: None,
         elevated: interlock_plan::Elevation::Off,
+        retry: None,
     }
 }
 

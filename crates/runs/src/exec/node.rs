@@ -191,6 +191,8 @@ fn arguments(
     add("host", asked_host.map(Host::as_str).into());
     add("node", all.node.clone().into());
     add("elevated", all.elevated.then_some(true).into());
+    add("retryOf", all.retry_of.clone().into());
+    add("justification", all.justification.clone().into());
     add("workdir", workdir.transpose()?.into());
     add("env", json!(request::environment(&request.env)?));
     add(

@@ -5,40 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use interlock_plan::{MountAccess, SandboxMount, WorkspaceAccess};
-use interlock_policy::{PROTECTED_PATHS, ProtectedPath};
+use interlock_policy::{IN_REPOSITORY, PROTECTED_PATHS, ProtectedPath};
 
 use super::{Builder, below, real};
 use crate::hidden::hidden_paths;
-
-/// What version control systems obey in the directories that they write to.
-const IN_REPOSITORY: [(&str, &str); 11] = [
-    (".git/hooks", "git runs these hooks"),
-    (".git/config", "git obeys it, and it names programs"),
-    (
-        ".git/config.worktree",
-        "git obeys it, and it names programs",
-    ),
-    (".git/info", "git obeys the attributes in it"),
-    (
-        ".git/modules",
-        "repositories whose config and hooks git obeys",
-    ),
-    (
-        ".git/worktrees",
-        "further work trees, whose config git obeys",
-    ),
-    (
-        ".git/commondir",
-        "leads git to the config and hooks of another repository",
-    ),
-    (
-        ".git/objects/info/alternates",
-        "leads git to the objects of another repository",
-    ),
-    (".hg/hgrc", "Mercurial runs the hooks it names"),
-    (".jj/repo/config.toml", "jj obeys it, and it names programs"),
-    (".bzr/branch/branch.conf", "Bazaar obeys it"),
-];
 
 impl Builder<'_> {
     /// Covers what is hidden and holds what is protected, wherever a mount shows it.
@@ -71,19 +41,14 @@ impl Builder<'_> {
     fn guard(&self, path: &Path, guard: &Guard, guards: &mut BTreeMap<String, Guard>) {
         let Some(path) = path.to_str() else { return };
         for (index, mount) in self.mounts.iter().enumerate() {
-            let SandboxMount::Bind {
-                source,
-                target,
-                access,
-                ..
-            } = mount
-            else {
+            let Some((source, access)) = mount.shown_source() else {
                 continue;
             };
+            let target = mount.target();
             let Some(rest) = below(source, path).filter(|rest| !rest.is_empty()) else {
                 continue;
             };
-            if matches!(guard, Guard::ReadOnly(_)) && *access == MountAccess::Ro {
+            if matches!(guard, Guard::ReadOnly(_)) && access == MountAccess::Ro {
                 continue;
             }
             let place = format!("{target}{rest}");
@@ -92,7 +57,7 @@ impl Builder<'_> {
             }
             put(guards, place.clone(), guard.clone());
             // Else a run could rename a directory above, together with what is guarded.
-            if *access == MountAccess::Rw {
+            if access == MountAccess::Rw {
                 let mut above = place.as_str();
                 while let Some((parent, _)) = above.rsplit_once('/') {
                     if parent.len() <= target.len() {
@@ -141,6 +106,18 @@ impl Builder<'_> {
             .collect();
         hidden.extend(others);
         hidden
+    }
+
+    /// What the owner protects besides, where changes are committed: a plain path below the workspace.
+    pub(super) fn protect_on_commit(&self) -> Vec<String> {
+        if self.access != WorkspaceAccess::Cow {
+            return Vec::new();
+        }
+        let listed = self.request.settings.protect.iter().flatten();
+        let mut protect: Vec<String> = listed.cloned().collect();
+        protect.sort();
+        protect.dedup();
+        protect
     }
 
     /// The protected paths that exist at the root of the workspace.

@@ -31,6 +31,7 @@ fn plain(command: &str) -> ExecParameters {
         ask: None,
         node: None,
         elevated: None,
+        retry: None,
         stdin: InputMode::Null,
     }
 }
@@ -118,6 +119,7 @@ fn every_parameter_of_exec_is_read() {
             ask: Some(Ask::Always),
             node: Some("mac-1".to_owned()),
             elevated: Some(true),
+            retry: None,
             stdin: InputMode::Pipe,
         }
     );
@@ -449,7 +451,7 @@ proptest! {
     fn any_value_in_any_parameter_is_read_or_refused_by_name(
         name in prop::sample::select(vec![
             "command", "workdir", "env", "yieldMs", "background", "timeout", "timeoutSeconds", "pty",
-            "host", "ask", "security", "node", "elevated", "stdin",
+            "host", "ask", "security", "node", "elevated", "stdin", "retryOf", "justification",
         ]),
         value in any_json(),
     ) {

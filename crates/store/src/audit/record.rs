@@ -32,6 +32,8 @@ pub enum AuditKind {
     PolicyWrite,
     Pairing,
     Patch,
+    /// What became of the changes that a run made under `cow`.
+    Effect,
     /// Old records were moved to a file.
     Archive,
     /// An attempt was turned away before policy or an approver could answer.
@@ -39,7 +41,7 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -49,6 +51,7 @@ impl AuditKind {
         Self::PolicyWrite,
         Self::Pairing,
         Self::Patch,
+        Self::Effect,
         Self::Archive,
         Self::Refusal,
     ];
@@ -64,6 +67,7 @@ impl AuditKind {
             Self::PolicyWrite => "policy-write",
             Self::Pairing => "pairing",
             Self::Patch => "patch",
+            Self::Effect => "effect",
             Self::Archive => "archive",
             Self::Refusal => "refusal",
         }

@@ -12,11 +12,12 @@ use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::RunStatus;
 use interlock_engine::sandbox::{filter_reasons, try_sandbox};
 use interlock_host::{
-    Elevation, ElevationFacts, ElevationGate, EndListener, Exec, ExecRequest, LocalHost,
-    RequestedPlace, Running, SandboxCaller, SandboxStanding, Yield,
+    AgentScope, Elevation, ElevationFacts, ElevationGate, EndListener, Exec, ExecRequest,
+    LocalHost, RequestedPlace, Running, SandboxCaller, SandboxStanding, Yield, check_sandbox_tool,
+    tool_levels,
 };
 use interlock_plan::{PlanStdin, SandboxMount, SandboxPlan};
-use interlock_policy::AgentId;
+use interlock_policy::{AgentId, check_tool};
 use interlock_sandbox::{PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
 use serde_json::json;
@@ -83,6 +84,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         sender: sender.as_ref(),
     };
     let gates = elevation.gates(is_required);
+    let tools = tool_states(&scope, &agent, &session_key);
     let probe = match try_sandbox(&prepared.plan) {
         Ok(()) => "works".to_owned(),
         Err(why) => why,
@@ -95,6 +97,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
             "network": "none",
             "probe": probe,
             "refusedCalls": filter_reasons(),
+            "tools": tools,
             "elevated": {
                 "open": gates.iter().all(|gate| gate.closed.is_none()),
                 "level": elevation.level(),
@@ -108,6 +111,10 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         output::print_json(&value);
     } else {
         output::print(&text(&session_key, is_required, &prepared.plan));
+        for (tool, closed) in &tools {
+            let state = closed.as_deref().unwrap_or("open");
+            output::print(&format!("tool {tool}: {}\n", output::line(state)));
+        }
         output::print(&gates_text(&gates, elevation.level()));
         output::print(&format!("\nprobe: {}\n", output::line(&probe)));
         output::print("system calls that are refused:\n");
@@ -124,6 +131,24 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Each tool, and why it is closed to the conversation.
+fn tool_states(
+    scope: &AgentScope<'_>,
+    agent: &AgentId,
+    session_key: &str,
+) -> BTreeMap<&'static str, Option<String>> {
+    let config = scope.config().config();
+    let state = |tool| {
+        let checked = check_tool(tool, &tool_levels(config, agent));
+        let checked = checked.and_then(|()| check_sandbox_tool(config, (agent, session_key), tool));
+        (tool, checked.err().map(|closed| closed.to_string()))
+    };
+    ["exec", "process", "apply_patch"]
+        .into_iter()
+        .map(state)
+        .collect()
 }
 
 /// The gates that an elevated call of this command line passes, or the keys that close them.
@@ -252,6 +277,8 @@ fn verify(
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
+    // The probe changes nothing that stays.
+    let _ = host.settle_effect(&ticket.run_id, process_name());
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {
