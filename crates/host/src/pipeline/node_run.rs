@@ -10,7 +10,7 @@ use interlock_approvals::{
 };
 use interlock_checks::{preflight, refusal};
 use interlock_command::display::Secrets;
-use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan};
+use interlock_plan::{PinnedDirectory, PlanProgram, RunPlan, WorkspaceAccess};
 use interlock_policy::{Ask, Entry, Outcome, Proof, Transport, Verdict};
 use interlock_store::{
     ApprovalDecision, ClaimState, Claiming, ForwardedClaim, IssuedPlan, RecordedOutcome,
@@ -317,6 +317,11 @@ impl LocalHost {
         request: &ExecRequest<'a>,
     ) -> Result<JudgedRequest<'a>, ExecError> {
         let judged = self.judge(request)?;
+        let sandbox = judged.sandbox.as_ref();
+        if sandbox.is_some_and(|sandbox| sandbox.plan.workspace_access == WorkspaceAccess::Cow) {
+            let why = "the changes of runs that a gateway forwards are not committed in this version: workspaceAccess \"cow\" is for runs of this machine";
+            return Err(HostError::SandboxUnavailable(why.to_owned()).into());
+        }
         let has_ask = request.gateway.is_some_and(|layer| layer.ask.is_some());
         if has_ask && judged.evaluation.verdict.outcome == Outcome::Ask {
             let own = self.judge(&ExecRequest {
