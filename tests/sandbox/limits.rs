@@ -24,7 +24,7 @@ fn a_fork_bomb_stays_small() {
 /// P21: a real bomb, while a gateway serves others.
 #[test]
 fn p21_a_fork_bomb_ends_and_the_gateway_answers_meanwhile() {
-    everywhere(&format!("{USUAL}, limits: {{ pids: 64 }}"), |site| {
+    with_every_backend(&format!("{USUAL}, limits: {{ pids: 64 }}"), |site| {
         let gateway = site.machine.gateway();
         let mut client = gateway.connect(testkit::ws::EVERYTHING);
         let is_over = AtomicBool::new(false);
