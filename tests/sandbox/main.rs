@@ -7,6 +7,7 @@ mod attacks;
 mod commands;
 mod kernel;
 mod limits;
+mod network;
 mod routes;
 mod scopes;
 mod shown;

@@ -26,6 +26,14 @@ A scope in which something runs stays.")]
     /// Remove scopes that are idle or old, as agents.defaults.sandbox.prune says
     #[command(after_help = "Example:\n  interlock sandbox prune")]
     Prune(SandboxPruneArguments),
+    /// Show which hosts sandboxed runs reached, and which they were kept from
+    #[command(after_help = "\
+Examples:
+  interlock sandbox net
+  interlock sandbox net --follow --json
+
+These are audit records too: interlock audit log --kind connection")]
+    Net(SandboxNetArguments),
 }
 
 impl SandboxCommand {
@@ -33,6 +41,7 @@ impl SandboxCommand {
         match self {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
+            Self::Net(net) => net.json,
             Self::Recreate(_) | Self::Prune(_) => false,
         }
     }
@@ -77,3 +86,16 @@ pub struct SandboxRecreateArguments {
 
 #[derive(Debug, Args)]
 pub struct SandboxPruneArguments {}
+
+#[derive(Debug, Args)]
+pub struct SandboxNetArguments {
+    /// Go on with new ones until it is stopped
+    #[arg(long)]
+    pub follow: bool,
+    /// So many at first, the newest
+    #[arg(long, default_value_t = 100, value_name = "COUNT")]
+    pub limit: usize,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+}

@@ -181,6 +181,8 @@ settings! {
     }
 
     SandboxNetwork {
+        allow: Option<Vec<String>>,
+        deny: Option<Vec<String>>,
         unix_sockets: Option<UnixSockets>,
     }
 

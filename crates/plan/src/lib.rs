@@ -53,6 +53,8 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetwork,
-    SandboxPlan, SandboxSummary, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    AddressReach, EntryList, HOST_INTERNAL, HostEntry, HostName, HostVerdict, MountAccess,
+    MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan,
+    SandboxSummary, SandboxUser, SandboxView, TargetHost, UnixSockets, WorkspaceAccess,
+    is_own_block, plain_address,
 };

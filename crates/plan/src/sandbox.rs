@@ -3,6 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use network::{
+    AddressReach, EntryList, HOST_INTERNAL, HostEntry, HostName, HostVerdict, SandboxNetworkRules,
+    TargetHost, is_own_block, plain_address,
+};
 pub use summary::SandboxSummary;
 
 choice! {
@@ -35,13 +39,9 @@ choice! {
         /// Only pairs of stream sockets.
         None = "none",
     }
-
-    /// What a run reaches besides its own loopback.
-    SandboxNetwork {
-        None = "none",
-    }
 }
 
+mod network;
 mod summary;
 
 /// Everything that confines one run.
@@ -65,6 +65,9 @@ pub struct SandboxPlan {
     /// What the run sees, in the order in which it is mounted.
     pub mounts: Vec<SandboxMount>,
     pub unix_sockets: UnixSockets,
+    /// Which hosts a run reaches. `None` is a loopback alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<SandboxNetworkRules>,
     pub limits: SandboxLimits,
 }
 

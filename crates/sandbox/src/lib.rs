@@ -10,6 +10,7 @@
 mod binds;
 mod error;
 mod hidden;
+mod network;
 mod probe;
 mod scope;
 mod standing;

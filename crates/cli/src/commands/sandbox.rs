@@ -1,6 +1,8 @@
-//! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
+//! `interlock sandbox`, and the hidden commands that become the init of a sandbox, the keeper of a scope and
+//! the server of networks.
 
 mod explain;
+mod net;
 
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,9 +11,10 @@ use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArgumen
 use interlock_client::{open, supervisor};
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::sandbox::{
-    INIT_COMMAND, KEEPER_COMMAND, become_sandbox_init, become_scope_keeper,
+    INIT_COMMAND, KEEPER_COMMAND, NETD_COMMAND, become_sandbox_init, become_scope_keeper,
 };
 use interlock_host::LocalHost;
+use interlock_network::become_netd;
 use interlock_sandbox::{ScopeRecord, ScopeStore};
 use serde_json::json;
 
@@ -30,6 +33,8 @@ pub fn become_part() -> Option<ExitCode> {
         become_sandbox_init()
     } else if command == KEEPER_COMMAND {
         become_scope_keeper()
+    } else if command == NETD_COMMAND {
+        become_netd()
     } else {
         return None;
     };
@@ -42,6 +47,7 @@ pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
         SandboxCommand::List(arguments) => list(state, arguments.json),
         SandboxCommand::Recreate(arguments) => recreate(state, arguments),
         SandboxCommand::Prune(_) => prune(state),
+        SandboxCommand::Net(arguments) => net::run(state, arguments),
     }
 }
 

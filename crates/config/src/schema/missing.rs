@@ -38,8 +38,9 @@ pub(super) static SANDBOX_BACKEND: MissingFeature =
 pub(super) static COPY_ON_WRITE: MissingFeature =
     without("use `rw`, `ro` or `none` for the workspace, and leave caches out");
 
-pub(super) static SANDBOX_NETWORK: MissingFeature =
-    without("remove the key: a sandbox of this version has a loopback and no other network");
+pub(super) static SANDBOX_NETWORK: MissingFeature = without(
+    "remove the key, and list the hosts in `network.allow`: a sandbox of this version asks for none",
+);
 
 pub(super) static SANDBOX_TOOLS: MissingFeature =
     without("remove the key; `tools.allow` and `tools.deny` hold for every run");

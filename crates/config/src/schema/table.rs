@@ -167,7 +167,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
     field("protect", TEXTS, "", "Further paths of the workspace that are read-only under `rw`, relative to it."),
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
-    field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and nothing else."),
+    field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and the hosts that `allow` lists."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
     not_available("tree", &SANDBOX),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
@@ -184,8 +184,8 @@ static SANDBOX_HOME: &[ConfigField] = &[
 ];
 
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[
-    not_available("allow", &SANDBOX_NETWORK),
-    not_available("deny", &SANDBOX_NETWORK),
+    field("allow", ConfigKind::List(&ConfigKind::Text(TextRule::AllowedHost)), "", "Hosts that a run reaches: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `host.internal:PORT`; at most 20 different ports. Without an entry there is a loopback alone."),
+    field("deny", ConfigKind::List(&ConfigKind::Text(TextRule::DeniedHost)), "", "Hosts that no entry of `allow` opens; `HOST:*` is every port."),
     not_available("ask", &SANDBOX_NETWORK),
     field("unixSockets", ConfigKind::Choice(UnixSockets::WORDS), "\"own\"", "`own`: Unix sockets that the sandbox makes itself. `none`: only pairs of stream sockets."),
 ];

@@ -2,13 +2,15 @@
 //! network, without capabilities, and with a filter of system calls.
 //!
 //! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
-//! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
+//! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod filter;
 mod init;
 mod keeper;
 mod link;
 mod mounts;
+mod netd_link;
+mod network;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -35,6 +37,8 @@ pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
 };
+pub use netd_link::{NETD_COMMAND, NetdMessage, NetdOrder, ServedScope, StartedNetd, begin_netd};
+pub use network::{CONNECT_PORT, MOST_PORTS, SOCKS_PORT, ScopeSockets};
 
 /// The argument by which the binary becomes the init of a sandbox.
 pub const INIT_COMMAND: &str = "sandbox-init";
@@ -312,7 +316,7 @@ pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
         .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
     let made = keeper
         .receive()
-        .and_then(|scope| RunSandbox::start(sandbox, false, &scope).map(drop));
+        .and_then(|(scope, _)| RunSandbox::start(sandbox, false, &scope).map(drop));
     let StartedKeeper { pid, link } = keeper;
     // It ends by this.
     drop(link);

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SandboxBackend, SandboxNetwork, SandboxPlan, SandboxView, WorkspaceAccess};
+use super::{SandboxBackend, SandboxPlan, SandboxView, WorkspaceAccess};
+
+/// What the summary says of a sandbox that has a loopback alone.
+const NO_NETWORK: &str = "none";
 
 /// Where a run is confined, for its approvers and for the audit. It is made from the plan only, so that
 /// what is shown is what confines.
@@ -16,7 +19,8 @@ pub struct SandboxSummary {
     pub scope: String,
     pub view: SandboxView,
     pub workspace_access: WorkspaceAccess,
-    pub network: SandboxNetwork,
+    /// The hosts that a run reaches, as the config lists them, or `none`.
+    pub network: String,
 }
 
 impl SandboxPlan {
@@ -26,7 +30,10 @@ impl SandboxPlan {
             scope: self.scope.clone(),
             view: self.view,
             workspace_access: self.workspace_access,
-            network: SandboxNetwork::None,
+            network: match &self.network {
+                Some(rules) => rules.to_string(),
+                None => NO_NETWORK.to_owned(),
+            },
         }
     }
 }
@@ -40,8 +47,9 @@ impl fmt::Display for SandboxSummary {
             SandboxView::Host => f.write_str("view host, ")?,
         }
         write!(f, "workspace {}, ", self.workspace_access)?;
-        match self.network {
-            SandboxNetwork::None => f.write_str("no network"),
+        match self.network.as_str() {
+            NO_NETWORK => f.write_str("no network"),
+            hosts => write!(f, "network {hosts}"),
         }
     }
 }

@@ -32,12 +32,14 @@ pub enum AuditKind {
     PolicyWrite,
     Pairing,
     Patch,
+    /// A sandboxed run reached a host, or was kept from it.
+    Connection,
     /// Old records were moved to a file.
     Archive,
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -47,6 +49,7 @@ impl AuditKind {
         Self::PolicyWrite,
         Self::Pairing,
         Self::Patch,
+        Self::Connection,
         Self::Archive,
     ];
 
@@ -61,6 +64,7 @@ impl AuditKind {
             Self::PolicyWrite => "policy-write",
             Self::Pairing => "pairing",
             Self::Patch => "patch",
+            Self::Connection => "connection",
             Self::Archive => "archive",
         }
     }
