@@ -243,6 +243,7 @@ impl Bench {
         let Running {
             conversation,
             ticket,
+            ..
         } = running.unwrap();
         let waited = conversation.wait();
         let session = conversation.started().session.name.clone();

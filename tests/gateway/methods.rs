@@ -196,7 +196,7 @@ fn only_those_who_may_set_a_session() {
     let refused = admin.refused("sessions.directive", &say("/elevated full"));
     assert_eq!(
         refused["message"],
-        "elevated is not enabled (tools.elevated.enabled)"
+        "elevated is not allowed: it is not enabled (tools.elevated.enabled)"
     );
 }
 

@@ -368,6 +368,25 @@ fn the_first_line_says_how_a_command_ended_or_that_it_goes_on() {
     );
 }
 
+/// A client of the newest protocol version closes the connection of a request as soon as it has the
+/// result. Before that, the same cancels the call.
+#[test]
+fn a_background_run_outlives_the_connection_that_started_it() {
+    let machine = Machine::unguarded();
+    let gateway = Gateway::start(&machine);
+    let client = gateway.client(&gateway.token(&[])).newest();
+    let sleeps = json!({ "command": "exec sleep 600", "background": true });
+    let runs = 20;
+    for _ in 0..runs {
+        let started = client.call("exec", &sleeps);
+        assert_eq!(started["structuredContent"]["status"], "running");
+    }
+    // An answer of the gateway that comes after all that the calls have left to do.
+    let listed = machine.ok(&["process", "list", "--json"]).stdout;
+    let running = listed.matches("\"running\"").count();
+    assert_eq!(running, runs, "{listed}");
+}
+
 /// Some clients show their model the data of a result instead of its text.
 #[test]
 fn clients_that_would_hide_the_text_get_the_text_alone() {

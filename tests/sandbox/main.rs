@@ -6,6 +6,7 @@
 mod attacks;
 mod commands;
 mod kernel;
+mod leave;
 mod limits;
 mod network;
 mod routes;

@@ -28,7 +28,7 @@ impl Claim {
         plan: &RunPlan,
     ) -> Result<Result<Self, ClaimRefusal>, StoreError> {
         let digest = plan.digest();
-        let sandbox = sandbox_of(plan);
+        let sandbox = confinement_record(plan);
         let digest_text = digest.as_str();
         let claiming =
             change.claim_confined(id, digest_text, process_name(), now(), sandbox.as_ref())?;
@@ -59,7 +59,7 @@ impl Claim {
         key: &GrantKey<'_>,
         plan: &RunPlan,
     ) -> Result<Option<(GrantUse, Self)>, StoreError> {
-        let sandbox = sandbox_of(plan);
+        let sandbox = confinement_record(plan);
         let used = change.use_grant_confined(key, process_name(), now(), sandbox.as_ref())?;
         Ok(used.map(|used| {
             let digest = plan.digest();
@@ -73,10 +73,14 @@ impl Claim {
     }
 }
 
-/// Where a plan is confined, for the records of its run.
-fn sandbox_of(plan: &RunPlan) -> Option<Value> {
-    let sandbox = plan.sandbox.as_ref()?;
-    Some(json!(sandbox.summary()))
+/// Where a plan is confined, or how far it leaves its sandbox, for the records of its run. `None` for a run
+/// of a conversation without a sandbox.
+pub fn confinement_record(plan: &RunPlan) -> Option<Value> {
+    match &plan.sandbox {
+        Some(sandbox) => Some(json!(sandbox.summary())),
+        None if plan.elevated.leaves() => Some(json!({ "elevated": plan.elevated })),
+        None => None,
+    }
 }
 
 /// Why the store recorded no claim.

@@ -6,7 +6,7 @@
 //! changed in the files that decide what a project's programs do) and `patch_plan` (a patch of
 //! protected files); `create` (how an approval is stored) and `stored_verdict` (what it keeps of
 //! the judge's verdict); `decide` (who may decide, and what a decision stores) with `always`,
-//! `fallback` and `origin`; `grants`; `claim` (the single use of an approval); `events` (what a
+//! `fallback` and `origin`; `sender` (who makes a call); `grants`; `claim` (the single use of an approval); `events` (what a
 //! conversation is notified of); `remote` (approvals of runs that another host makes); `exchange`
 //! (approvals as an inbox on another machine gets them); `audit`; [`companion`] (the approval
 //! socket).
@@ -36,12 +36,14 @@ mod patch_plan;
 mod pending;
 mod process;
 mod remote;
+mod sender;
 mod stored_verdict;
 mod view;
 
 pub use approvals::{ApprovalSettings, Approvals, THIS_HOST};
 pub use claim::{
-    Claim, ClaimRefusal, check_allowed, check_claim, forwarded_run_id, gateway_run_id,
+    Claim, ClaimRefusal, check_allowed, check_claim, confinement_record, forwarded_run_id,
+    gateway_run_id,
 };
 
 pub use content::{ScriptDiff, pinned_scripts};
@@ -61,6 +63,7 @@ pub use patch_plan::{
 pub use pending::{PendingApproval, shown_command, stored_plan};
 pub use process::{process_lives, process_name, requester_at_home, requester_has_ended};
 pub use remote::RemoteApproval;
+pub use sender::CallSender;
 pub use stored_verdict::{ResumeFacts, RunManner, StoredCaller, StoredVerdict, verdict_reasons};
 pub use view::{
     ApprovalView, ElsewhereNotes, ElsewhereSubject, MESSAGE_BYTES, RemoteRunFacts, ViewBlock,

@@ -1,7 +1,7 @@
 //! An approval as an approver is shown it.
 
 use interlock_command::display::{self, Secrets, ShownLine, ShownText};
-use interlock_plan::{BindingKind, BoundRole, RunPlan, SandboxSummary};
+use interlock_plan::{BindingKind, BoundRole, Elevation, RunPlan, SandboxSummary};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use interlock_store::{Approval, ApprovalDecision, ApprovalEnd, Delivery, Lease, PinnedScript};
 use serde::Serialize;
@@ -160,6 +160,7 @@ impl PendingApproval {
             expires_at_ms: self.expires_at_ms,
             node: self.node.as_deref(),
             sandbox: self.view.sandbox.as_ref(),
+            elevated: self.view.elevated,
         }
     }
 }
@@ -196,6 +197,9 @@ pub(crate) struct PrintedApproval<'a> {
     /// Where the run is confined, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<&'a SandboxSummary>,
+    /// How far the run leaves the sandbox of its conversation.
+    #[serde(skip_serializing_if = "Elevation::is_off")]
+    elevated: Elevation,
 }
 
 #[derive(Serialize)]

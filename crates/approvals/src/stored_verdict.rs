@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::fallback::{StoredFallback, read_fallback};
+use crate::sender::CallSender;
 
 /// The version of the form below. Rows without a version are older than the number.
 const VERSION: u32 = 1;
@@ -125,6 +126,12 @@ pub struct ResumeFacts {
     pub ask: Option<Ask>,
     #[serde(default)]
     pub caller: StoredCaller,
+    /// What the call said of leaving its sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elevated: Option<bool>,
+    /// Who made the call. A sender that is not known leaves no sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<CallSender>,
 }
 
 /// Where the calling program found its programs, and worked.

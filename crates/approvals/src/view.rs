@@ -10,7 +10,7 @@ mod remote;
 mod scripts;
 
 use interlock_command::display::ShownLine;
-use interlock_plan::SandboxSummary;
+use interlock_plan::{Elevation, SandboxSummary};
 use serde::{Deserialize, Serialize};
 
 pub use build::build_view;
@@ -36,6 +36,10 @@ pub struct ApprovalView {
     /// Where the run is confined, if it is; the field `sandbox` says the same in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxSummary>,
+    /// How far the run leaves the sandbox of its conversation; the field `sandbox` says the same in
+    /// words.
+    #[serde(default, skip_serializing_if = "Elevation::is_off")]
+    pub elevated: Elevation,
 }
 
 /// One fact, or one text of several lines.
@@ -177,6 +181,12 @@ impl ApprovalView {
             value: ShownLine::new(value),
             tone,
         }));
+    }
+
+    /// Says that the run leaves the sandbox of its conversation.
+    pub(super) fn leave_sandbox(&mut self, elevation: Elevation) {
+        self.elevated = elevation;
+        self.warning(ViewLabel::Sandbox, &format!("none; {}", elevation.words()));
     }
 
     /// Whether a surface of Interlock colors the words of commands.

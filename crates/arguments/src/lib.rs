@@ -328,6 +328,9 @@ pub struct ExecArguments {
     /// Run it in a sandbox, also where the config has none: this directory read-only, no network
     #[arg(long, conflicts_with_all = ["host", "node"])]
     pub sandbox: bool,
+    /// Leave the sandbox of the agent, if every gate of tools.elevated lets it; ignored without a sandbox
+    #[arg(long, conflicts_with = "sandbox")]
+    pub elevated: bool,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,

@@ -40,6 +40,12 @@ const APPROVE: Refusal = Refusal {
     instead: "show the `/approve` line to the user, who can send it in the chat",
 };
 
+const DIRECTIVE: Refusal = Refusal {
+    code: "DIRECTIVE_IN_SHELL",
+    what: "`/elevated` is a directive of a conversation; a shell cannot run it, and it would change nothing",
+    instead: "show the line to the user, who can set the conversation",
+};
+
 const ROWS: &[RefusalRow] = &[
     // The same as `/approve`: an agent would answer the question that it caused.
     RefusalRow {
@@ -90,8 +96,8 @@ fn first<'a>(mut commands: impl Iterator<Item = &'a Argv>) -> Option<Refusal> {
 
 fn of_argv(argv: &[String]) -> Option<Refusal> {
     let (first, rest) = argv.split_first()?;
-    if is_approve(first) {
-        return Some(APPROVE);
+    if let Some(refusal) = chat_command(first) {
+        return Some(refusal);
     }
     let program = program_name(first);
     let operands: Vec<&str> = rest
@@ -117,16 +123,20 @@ fn asks_for_help(rest: &[String]) -> bool {
     rest.iter().any(|word| word == "--help" || word == "-h")
 }
 
-/// `/approve`, also with the name of a bot (`/approve@bot`).
-fn is_approve(word: &str) -> bool {
+/// `/approve` and `/elevated`, also with the name of a bot (`/approve@bot`).
+fn chat_command(word: &str) -> Option<Refusal> {
     let name = word.split('@').next().unwrap_or(word);
-    name.eq_ignore_ascii_case("/approve")
+    let is = |command: &str| name.eq_ignore_ascii_case(command);
+    if is("/approve") {
+        return Some(APPROVE);
+    }
+    (is("/elevated") || is("/elev")).then_some(DIRECTIVE)
 }
 
 fn may_hold_one(source: &Source) -> bool {
     let holds = |text: &str| {
         let text = text.to_ascii_lowercase();
-        ["/approve", "approvals", "channels"]
+        ["/approve", "/elev", "approvals", "channels"]
             .iter()
             .any(|word| text.contains(word))
     };
@@ -142,8 +152,7 @@ fn first_words(source: &Source) -> Option<Refusal> {
         return None;
     };
     let mut lines = text.lines();
-    let found = lines.any(|line| line.split_whitespace().next().is_some_and(is_approve));
-    found.then_some(APPROVE)
+    lines.find_map(|line| chat_command(line.split_whitespace().next()?))
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use interlock_arguments::StateArguments;
 use interlock_config::{Host, StateEnvironment};
 use interlock_console::{Failure, output};
 use interlock_host::{
-    CallerContext, FirstStart, LocalHost, OpenOptions, PathSource, Route, RouteFacts, RouteRefusal,
-    Starter, route,
+    CallSender, CallerContext, ElevationFacts, FirstStart, LocalHost, OpenOptions, PathSource,
+    Route, RouteFacts, RouteRefusal, RoutedCall, Starter, route, route_call,
 };
+use interlock_plan::RunAccount;
 use interlock_policy::AgentId;
 use interlock_supervisor::{SupervisorClient, SupervisorPaths};
 use rustix::process::Resource;
@@ -97,7 +98,7 @@ pub fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>
         .or(config.config().exec_for(agent.as_str()).host))
 }
 
-/// Where a command of an agent goes, as the call, its session and the config say.
+/// Where a command of an agent goes that is not elevated, as the call, its session and the config say.
 pub fn routed(
     host: &LocalHost,
     agent: &AgentId,
@@ -112,6 +113,54 @@ pub fn routed(
         session: session.host,
         exec: scope.exec(),
         sandbox: &sandbox,
+    }))
+}
+
+/// Where a call of the command line goes, which may be elevated.
+pub fn routed_call(
+    host: &LocalHost,
+    agent: &AgentId,
+    (asked, elevated): (Option<Host>, Option<bool>),
+    sender: Option<&CallSender>,
+) -> Result<Result<RoutedCall, RouteRefusal>, Failure> {
+    let session_key = usual_session_key(agent.as_str());
+    let session = host.session(&session_key)?;
+    let scope = host.scope(agent)?;
+    let sandbox = host.sandbox_standing(&scope, agent, &session_key);
+    let facts = RouteFacts {
+        asked,
+        session: session.host,
+        exec: scope.exec(),
+        sandbox: &sandbox,
+    };
+    let elevation = ElevationFacts {
+        config: scope.config().config(),
+        agent,
+        asked: elevated,
+        session: session.elevated,
+        sender,
+    };
+    Ok(route_call(facts, &elevation))
+}
+
+/// The caller at this command line, where a sandbox holds its calls: the user of this process, unless it
+/// is part of a run, which leaves no sandbox.
+pub fn command_line_sender(
+    host: &LocalHost,
+    agent: &AgentId,
+) -> Result<Option<CallSender>, Failure> {
+    let scope = host.scope(agent)?;
+    let session_key = usual_session_key(agent.as_str());
+    let is_held = host
+        .sandbox_standing(&scope, agent, &session_key)
+        .is_active();
+    if !is_held || outside_runs(host.state_dir()).is_err() {
+        return Ok(None);
+    }
+    let user = rustix::process::getuid().as_raw();
+    Ok(Some(CallSender {
+        username: RunAccount::user_name(user),
+        ..CallSender::new("cli", user.to_string())
     }))
 }
 

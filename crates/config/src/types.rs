@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{Elevation, SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
 use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +146,7 @@ settings! {
 
     AgentDefaults {
         workspace: Option<String>,
+        elevated_default: Option<Elevation>,
         sandbox: Sandbox,
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use interlock_config::{Config, Host};
-use interlock_host::{Elevation, SessionValues};
-use interlock_policy::{Ask, Security};
+use interlock_host::{CallSender, Elevation, ElevationRefusal, SessionValues, may_set_level};
+use interlock_policy::{AgentId, Ask, Security};
 use interlock_wire::results::SessionOverrides;
 
 /// Sessions that are remembered to have been used, besides what the store knows.
@@ -65,17 +65,15 @@ impl Edits {
 pub enum SettingNotAuthorized {
     #[error("`{0}` is not one of the owners in commands.ownerAllowFrom")]
     NotOwner(String),
-    #[error("elevated is not enabled (tools.elevated.enabled)")]
-    NotEnabled,
-    #[error("`{0}` may not elevate (tools.elevated.allowFrom)")]
-    MayNotElevate(String),
+    #[error(transparent)]
+    Elevation(#[from] ElevationRefusal),
 }
 
 /// Whether these edits are allowed: to the operator who calls, if no sender is named, else to that
 /// sender of a channel, as `CHANNEL:SENDER`. Every level of the config can only restrict.
 pub fn authorize(
     config: &Config,
-    agent: &str,
+    agent: &AgentId,
     edits: &Edits,
     sender: Option<&str>,
 ) -> Result<(), SettingNotAuthorized> {
@@ -88,25 +86,8 @@ pub fn authorize(
     if !edits.elevates() {
         return Ok(());
     }
-    let global = &config.tools.elevated;
-    let own = config.agent(agent).map(|agent| &agent.tools.elevated);
-    let is_enabled =
-        global.enabled == Some(true) && own.is_none_or(|own| own.enabled != Some(false));
-    if !is_enabled {
-        return Err(SettingNotAuthorized::NotEnabled);
-    }
-    let Some(sender) = sender else { return Ok(()) };
-    let (channel, name) = sender.split_once(':').unwrap_or(("", sender));
-    let allows = |lists: &std::collections::BTreeMap<String, Vec<String>>| {
-        let list = lists.get(channel).into_iter().flatten();
-        is_among(name, list.map(String::as_str))
-    };
-    let own_allows = own.is_none_or(|own| own.allow_from.is_empty() || allows(&own.allow_from));
-    if allows(&global.allow_from) && own_allows {
-        Ok(())
-    } else {
-        Err(SettingNotAuthorized::MayNotElevate(sender.to_owned()))
-    }
+    let sender = sender.map(CallSender::of_text);
+    Ok(may_set_level(config, agent, sender.as_ref())?)
 }
 
 /// Lists name senders with or without their channel; `*` is every sender.
@@ -183,7 +164,8 @@ mod tests {
     #[test]
     fn a_sender_must_be_an_owner_and_the_operator_itself_is_one() {
         let config = config("{ commands: { ownerAllowFrom: ['slack:U1', 'bob'] } }");
-        let may = |sender| authorize(&config, "main", &Edits::default(), sender).is_ok();
+        let main = AgentId::new("main").unwrap();
+        let may = |sender| authorize(&config, &main, &Edits::default(), sender).is_ok();
         assert!(may(None));
         assert!(may(Some("slack:U1")));
         assert!(may(Some("discord:bob")));
@@ -194,10 +176,9 @@ mod tests {
     #[test]
     fn leaving_the_sandbox_takes_the_switch_and_for_senders_the_list() {
         let off = config("{}");
-        assert_eq!(
-            authorize(&off, "main", &elevate(), None),
-            Err(SettingNotAuthorized::NotEnabled)
-        );
+        let main = AgentId::new("main").unwrap();
+        let refused = authorize(&off, &main, &elevate(), None).unwrap_err();
+        assert!(refused.to_string().contains("tools.elevated.enabled"));
         let on = config(
             "{ commands: { ownerAllowFrom: ['*'] },
                tools: { elevated: { enabled: true, allowFrom: { slack: ['U1', 'U2'] } } },
@@ -205,7 +186,10 @@ mod tests {
                  { id: 'shy', tools: { elevated: { enabled: false } } },
                  { id: 'picky', tools: { elevated: { allowFrom: { slack: ['U2'] } } } } ] } }",
         );
-        let may = |agent, sender| authorize(&on, agent, &elevate(), sender).is_ok();
+        let may = |agent, sender| {
+            let agent = AgentId::new(agent).unwrap();
+            authorize(&on, &agent, &elevate(), sender).is_ok()
+        };
         assert!(may("main", None));
         assert!(may("main", Some("slack:U1")));
         assert!(!may("main", Some("slack:U3")));

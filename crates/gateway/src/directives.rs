@@ -1,7 +1,7 @@
 //! Slash directives: what a person types into a session to set it to something.
 //!
 //! `/exec` shows the values, `/exec host=… security=… ask=… node=…` sets them, `KEY=default` takes
-//! one away again; `/elevated on|ask|full|off` likewise. Every text is either one of these or has
+//! one away again; `/elevated on|ask|full|off` (or `/elev`) likewise. Every text is either one of these or has
 //! an error that says what was expected.
 
 use interlock_config::Host;
@@ -43,7 +43,7 @@ pub(crate) fn parse(text: &str) -> Result<Directive, DirectiveError> {
     let mut words = words.iter().map(String::as_str);
     match words.next() {
         Some("/exec") => exec(words),
-        Some("/elevated") => elevated(words),
+        Some("/elevated" | "/elev") => elevated(words),
         _ => Err(DirectiveError::NotOne),
     }
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::exec::{ExecError, ExecRequest};
 use crate::local::{HostError, LocalHost};
-use crate::pipeline::{record_closed, record_verdict};
+use crate::pipeline::{RecordedConfinement, record_closed, record_verdict};
 
 /// A command that the caller is about to run itself.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl LocalHost {
         let refused = refused();
         let code = refused.as_ref().err().map(ExecError::code);
         let recorded = self.store().change(|change: &Change<'_>| {
-            record_verdict(change, exec, verdict, code, None)?;
+            record_verdict(change, exec, verdict, code, RecordedConfinement::default())?;
             Ok::<_, StoreError>(())
         });
         recorded.map_err(HostError::from)?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    ApprovalRefusal, Claim, NewApproval, PendingApproval, RunManner, check_bound, pinned_scripts,
-    read_manifests, usual_session_key,
+    ApprovalRefusal, CallSender, Claim, NewApproval, PendingApproval, RunManner, check_bound,
+    pinned_scripts, read_manifests, usual_session_key,
 };
 use interlock_checks::{preflight, refusal};
 use interlock_command::Source;
@@ -18,7 +18,7 @@ use interlock_command::display::Secrets;
 use interlock_config::types::ExecConfig;
 use interlock_config::{ConfigFile, Host};
 use interlock_engine::Leftovers;
-use interlock_plan::{PlanShield, PlanStdin, PtySize, RunPlan};
+use interlock_plan::{Elevation, PlanShield, PlanStdin, PtySize, RunPlan};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Transport,
     Verdict, check_tool, evaluate,
@@ -34,10 +34,12 @@ use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
 use crate::pipeline::{
-    RunTicket, record_closed, record_verdict, resume_facts, started_record, use_grant,
+    RecordedConfinement, RunTicket, record_closed, record_verdict, resume_facts, started_record,
+    use_grant,
 };
 use crate::prepare::{PreparedRun, RunSettings};
-use crate::sandbox::{confine_manner, is_inside, judged_env};
+use crate::route::RouteRefusal;
+use crate::sandbox::{RunPlace, confine_manner, judged_env};
 use crate::scope::AgentScope;
 use crate::shield::plan_shield;
 
@@ -79,12 +81,16 @@ pub struct ExecRequest<'a> {
 }
 
 /// Where the caller wants the run, within what config and conversation permit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestedPlace {
     /// The `host` of the call.
     pub host: Option<Host>,
     /// A sandbox also where the config has none: the usual one, with the workspace read-only.
     pub needs_sandbox: bool,
+    /// The `elevated` of the call.
+    pub elevated: Option<bool>,
+    /// Who calls, as the transport proved it. A call without a sender leaves no sandbox.
+    pub sender: Option<CallSender>,
 }
 
 impl ExecRequest<'_> {
@@ -122,6 +128,8 @@ pub struct Running {
     pub conversation: RunConversation,
     /// The one that waits for the end records it with this: [`LocalHost::record_end`].
     pub ticket: RunTicket,
+    /// How far it left the sandbox of its conversation.
+    pub elevation: Elevation,
 }
 
 /// An approval that was stored for a run.
@@ -150,6 +158,8 @@ pub(crate) struct JudgedRequest<'a> {
     pub(crate) evaluation: Evaluation,
     /// Where the run is confined, if it is.
     pub(crate) sandbox: Option<PreparedSandbox>,
+    /// How far it leaves the sandbox of its conversation.
+    pub(crate) elevation: Elevation,
 }
 
 impl LocalHost {
@@ -186,11 +196,16 @@ impl LocalHost {
                 recorded.map_err(HostError::from)?;
                 return Err(refusal.into());
             }
+            Err(ExecError::Route(RouteRefusal::Elevation(refusal))) => {
+                let key = request.session_key();
+                self.record_kept_inside(request.agent, &request.source, &key)?;
+                return Err(RouteRefusal::from(refusal).into());
+            }
             judged => judged?,
         };
         let verdict = &judged.evaluation.verdict;
         let record = |change: &Change<'_>, refused: Option<&str>| {
-            record_verdict(change, request, verdict, refused, judged.sandbox.as_ref())
+            record_verdict(change, request, verdict, refused, judged.confinement())
         };
         let prepared = match judged.plan(request) {
             Ok(prepared) => prepared,
@@ -278,10 +293,10 @@ impl LocalHost {
         if let Err(StoreError::Approval(error)) = &needed {
             // Nothing of the change above was written.
             let code = Some(error.code());
-            let sandbox = judged.sandbox.as_ref();
+            let place = judged.confinement();
             let recorded = self
                 .store()
-                .change(|change| record_verdict(change, request, verdict, code, sandbox));
+                .change(|change| record_verdict(change, request, verdict, code, place));
             recorded.map_err(HostError::from)?;
         }
         match needed.map_err(not_stored)? {
@@ -325,9 +340,10 @@ impl LocalHost {
         check_tool("exec", &tool_levels(config.config(), request.agent))?;
         let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
-        let sandbox = self.sandbox_of(request, &scope, &session)?;
-        let place = is_inside(sandbox.as_ref());
-        let policy = scope.policy_in(place, session.levels(), request.ask, request.gateway)?;
+        let place = self.place_of(request, &scope, &session)?;
+        let levels_of = place.policy_place();
+        let policy = scope.policy_in(levels_of, session.levels(), request.ask, request.gateway)?;
+        let RunPlace { sandbox, elevation } = place;
         let judged = RunRequest {
             source: request.source.clone(),
             cwd: match &sandbox {
@@ -352,6 +368,7 @@ impl LocalHost {
             levels: policy.levels.clone(),
             evaluation,
             sandbox,
+            elevation,
         })
     }
 
@@ -366,6 +383,7 @@ impl LocalHost {
         (supervisor, announced): (&SupervisorClient, Option<Announced>),
     ) -> Result<Running, ExecError> {
         manner.run_id = Some(ticket.run_id.clone());
+        let elevation = plan.elevated;
         let key = key::load_or_create(&supervisor.place().run_key())?;
         let authorized = key.authorize(plan, permission).map_err(ClientError::from);
         let started = authorized.and_then(|authorized| match announced {
@@ -376,6 +394,7 @@ impl LocalHost {
             Ok(conversation) => Ok(Running {
                 conversation,
                 ticket,
+                elevation,
             }),
             Err(error) => {
                 self.failed_start(&ticket, &error)?;
@@ -386,6 +405,14 @@ impl LocalHost {
 }
 
 impl JudgedRequest<'_> {
+    /// Where it runs, for the records.
+    pub(crate) fn confinement(&self) -> RecordedConfinement<'_> {
+        RecordedConfinement {
+            sandbox: self.sandbox.as_ref(),
+            elevation: self.elevation,
+        }
+    }
+
     /// The plan of a request that is not refused.
     pub(crate) fn plan(&self, request: &ExecRequest<'_>) -> Result<PreparedRun, ExecError> {
         let (scope, Evaluation { analysis, verdict }) = (&self.scope, &self.evaluation);
@@ -416,7 +443,10 @@ impl JudgedRequest<'_> {
 
     /// What a plan of this request takes from it, from the config and from the sandbox.
     pub(crate) fn run_settings<'s>(&'s self, request: &'s ExecRequest<'_>) -> RunSettings<'s> {
-        let settings = self.scope.run_settings(request, &self.path);
+        let settings = RunSettings {
+            elevated: self.elevation,
+            ..self.scope.run_settings(request, &self.path)
+        };
         match &self.sandbox {
             Some(sandbox) => settings.inside(sandbox, self.scope.sandbox_timeout(request)),
             None => settings,

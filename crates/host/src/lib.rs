@@ -1,6 +1,6 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
-//! Read `local` (the state of this host), `route` (whether a call is for it), `exec` (judge, prepare,
+//! Read `local` (the state of this host), `route` (whether a call is for it) with `elevation` (whether it may leave its sandbox), `exec` (judge, prepare,
 //! ask, start) with `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and
 //! from a run to its end), `patch`, then [`parameters`] (the JSON of a call). Background sessions are
 //! in `interlock_sessions`.
@@ -13,6 +13,7 @@ mod caller_context;
 mod checked;
 mod config_cache;
 mod connections;
+mod elevation;
 mod elsewhere;
 mod exec;
 mod local;
@@ -33,6 +34,7 @@ mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
+pub use elevation::{ElevationFacts, ElevationGate, ElevationRefusal, may_set_level};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, RequestedPlace, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, Starter, now_ms, policy};
@@ -45,12 +47,18 @@ pub use pipeline::{
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
-pub use route::{Route, RouteFacts, RouteRefusal, route};
+pub use route::{Route, RouteFacts, RouteRefusal, RoutedCall, route, route_call};
 pub use sandbox::SandboxCaller;
 pub use scope::AgentScope;
-pub use session::{Elevation, SessionValues, host_named};
+pub use session::{SessionValues, host_named};
 pub use shield::{ShieldMissing, guard_only, plan_shield};
 pub use workspace::{ConfigInWorkspace, WorkspaceError};
+
+/// Who makes a call.
+pub use interlock_approvals::CallSender;
+
+/// How far a run leaves its sandbox.
+pub use interlock_plan::Elevation;
 
 /// Whether a conversation is sandboxed.
 pub use interlock_sandbox::{SandboxStanding, standing_of};

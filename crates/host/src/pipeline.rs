@@ -31,4 +31,4 @@ pub use run_records::{EndListener, RunTicket, record_outcome};
 pub(crate) use approved_patch::PatchApproval;
 pub(crate) use approved_run::use_grant;
 pub(crate) use resume::resume_facts;
-pub(crate) use run_records::{record_closed, record_verdict, started_record};
+pub(crate) use run_records::{RecordedConfinement, record_closed, record_verdict, started_record};

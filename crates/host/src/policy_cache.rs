@@ -19,6 +19,8 @@ pub(crate) struct PolicyCache(Mutex<Vec<(CachedPolicyParts, Arc<Policy>)>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PolicyPlace {
     Host,
+    /// A run that leaves its sandbox without the config's prompts.
+    HostWithoutPrompts,
     Sandbox,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use interlock_command::{Analysis, Command, CommandNode, Connector, NodePipeline, Program, Source};
 use interlock_plan::{
-    BoundRole, Drift, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction,
+    BoundRole, Drift, Elevation, LoadedFiles, PinnedDirectory, PinnedFile, PinnedPath, PlanAction,
     PlanBinding, PlanNext, PlanPipeline, PlanProgram, PlanRedirection, PlanShield, PlanStage,
     PlanStdin, PlanStream, PlanTarget, PtySize, RunAccount, RunPlan, TimeFormat,
 };
@@ -44,6 +44,8 @@ pub struct RunSettings<'a> {
     pub shield: PlanShield,
     /// Where the run is confined, if it is.
     pub sandbox: Option<&'a PreparedSandbox>,
+    /// How far it leaves the sandbox of its conversation.
+    pub elevated: Elevation,
 }
 
 impl<'a> RunSettings<'a> {
@@ -232,6 +234,7 @@ fn prepare_by(
         race_freedom: None,
         shield: settings.shield,
         sandbox: settings.sandbox.map(|sandbox| sandbox.plan.clone()),
+        elevated: settings.elevated,
     };
     if verdict.by_allowlist {
         turn_pagers_off(&mut plan);

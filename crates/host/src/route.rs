@@ -3,7 +3,10 @@
 
 use interlock_config::Host;
 use interlock_config::types::ExecConfig;
+use interlock_plan::Elevation;
 use interlock_sandbox::SandboxStanding;
+
+use crate::elevation::{ElevationFacts, ElevationRefusal};
 
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +20,7 @@ pub enum Route {
 }
 
 /// Why it runs nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteRefusal {
     #[error(
         "no sandbox is active for this session, and what asks for one does not run on the host"
@@ -34,21 +37,42 @@ pub enum RouteRefusal {
         .configured.as_str()
     )]
     Required { configured: Host },
+    #[error(
+        "exec host not allowed (requested {}; an elevated call goes to {})",
+        .asked.as_str(),
+        .target.as_str()
+    )]
+    ElevatedElsewhere { asked: Host, target: Host },
+    #[error(transparent)]
+    Elevation(#[from] ElevationRefusal),
+}
+
+/// Where a call goes, and how far it leaves the sandbox that would hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RoutedCall {
+    pub route: Route,
+    pub elevation: Elevation,
 }
 
 impl RouteRefusal {
-    pub fn code(self) -> &'static str {
+    pub fn code(&self) -> &'static str {
         match self {
             Self::NoSandbox => "SANDBOX_UNAVAILABLE",
             Self::NotAllowed { .. }
             | Self::Sandboxed { .. }
             | Self::SessionLeaves { .. }
+            | Self::ElevatedElsewhere { .. }
             | Self::Required { .. } => "HOST_NOT_ALLOWED",
+            Self::Elevation(_) => ElevationRefusal::CODE,
         }
     }
 
-    pub fn remedy(self) -> &'static str {
+    pub fn remedy(&self) -> String {
         match self {
+            Self::Elevation(refusal) => return refusal.remedy(),
+            Self::ElevatedElsewhere { .. } => {
+                "leave out `host`: an elevated call goes to the configured host"
+            }
             Self::NoSandbox => "leave out `host`, or have the owner set up a sandbox",
             Self::NotAllowed { .. } => {
                 "leave out `host`, or have the owner set tools.exec.host to auto"
@@ -60,12 +84,13 @@ impl RouteRefusal {
                 "leave out `host`, or have the owner set tools.exec.host to gateway"
             }
             Self::SessionLeaves { .. } => {
-                "/exec host=default; a conversation does not leave its sandbox"
+                "/exec host=default; only an elevated call leaves the sandbox (tools.elevated)"
             }
             Self::Required { .. } => {
                 "have the owner set tools.exec.host to auto, or agents.*.sandbox.required to false"
             }
         }
+        .to_owned()
     }
 }
 
@@ -110,6 +135,47 @@ pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
     }
 }
 
+/// Where a call goes that may be elevated. Elevation counts only for a call that the sandbox holds: one
+/// that runs outside of a sandbox anyway is not elevated, whatever it asks for.
+pub fn route_call(
+    facts: RouteFacts<'_>,
+    elevation: &ElevationFacts<'_>,
+) -> Result<RoutedCall, RouteRefusal> {
+    let held = route(facts);
+    let placed = |route| RoutedCall {
+        route,
+        elevation: Elevation::Off,
+    };
+    let is_held = match &held {
+        Ok(Route::Sandbox) => true,
+        Ok(Route::Gateway | Route::Node) => false,
+        Err(_) => facts.sandbox.is_active(),
+    };
+    // A call that says `sandbox` means it, whatever the level of its conversation.
+    let stays = facts.asked == Some(Host::Sandbox) && elevation.asked != Some(true);
+    if !is_held || stays {
+        return held.map(placed);
+    }
+    let level = elevation.resolve(facts.sandbox.is_required())?;
+    if !level.leaves() {
+        return held.map(placed);
+    }
+    let configured = facts.session.or(facts.exec.host);
+    let (target, route) = match configured {
+        Some(Host::Node) => (Host::Node, Route::Node),
+        _ => (Host::Gateway, Route::Gateway),
+    };
+    match facts.asked {
+        Some(asked) if asked != Host::Auto && asked != target => {
+            Err(RouteRefusal::ElevatedElsewhere { asked, target })
+        }
+        _ => Ok(RoutedCall {
+            route,
+            elevation: level,
+        }),
+    }
+}
+
 fn route_without_sandbox(asked: Host, configured: Host) -> Result<Route, RouteRefusal> {
     match (configured, asked) {
         (_, Host::Sandbox) | (Host::Sandbox, _) => Err(RouteRefusal::NoSandbox),
@@ -146,7 +212,7 @@ mod tests {
                 exec: &exec,
                 sandbox,
             })
-            .map_err(RouteRefusal::code)
+            .map_err(|refused| refused.code())
         };
         let (refused, missing) = (Err("HOST_NOT_ALLOWED"), Err("SANDBOX_UNAVAILABLE"));
         for asked in [None, Some(Auto), Some(Gateway), Some(Node), Some(Sandbox)] {

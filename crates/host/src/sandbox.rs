@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use interlock_config::types::Sandbox;
-use interlock_plan::{SandboxPlan, WorkspaceAccess};
+use interlock_plan::{Elevation, SandboxPlan, WorkspaceAccess};
 use interlock_policy::{AgentId, Levels, Security};
 use interlock_sandbox::{
     PreparedSandbox, SandboxError, SandboxRequest, SandboxStanding, prepare_sandbox, standing_of,
@@ -14,13 +14,41 @@ use interlock_supervisor::Manner;
 use interlock_supervisor::cgroup::{Cpus, RunLimits};
 
 use crate::caller_context::CallerContext;
+use crate::elevation::ElevationFacts;
 use crate::exec::{ExecError, ExecRequest};
 use crate::local::LocalHost;
 use crate::policy_cache::PolicyPlace;
-use crate::route::{Route, RouteFacts, route};
+use crate::route::{Route, RouteFacts, route_call};
 use crate::scope::AgentScope;
 use crate::session::SessionValues;
 use crate::workspace::contains;
+
+/// Where a request of this host runs.
+#[derive(Debug)]
+pub(crate) struct RunPlace {
+    /// Where it is confined; `None` for a run on the host.
+    pub(crate) sandbox: Option<PreparedSandbox>,
+    /// How far it leaves the sandbox of its conversation.
+    pub(crate) elevation: Elevation,
+}
+
+impl RunPlace {
+    fn on_host(elevation: Elevation) -> Self {
+        Self {
+            sandbox: None,
+            elevation,
+        }
+    }
+
+    /// Which levels judge it.
+    pub(crate) fn policy_place(&self) -> PolicyPlace {
+        match (&self.sandbox, self.elevation) {
+            (Some(_), _) => PolicyPlace::Sandbox,
+            (None, Elevation::Full) => PolicyPlace::HostWithoutPrompts,
+            (None, Elevation::Off | Elevation::On) => PolicyPlace::Host,
+        }
+    }
+}
 
 /// Who asks for a sandbox, and for which directory.
 #[derive(Debug, Clone, Copy)]
@@ -33,14 +61,14 @@ pub struct SandboxCaller<'a> {
 }
 
 impl LocalHost {
-    /// The sandbox of a request: `None` for one that runs on the host. What config, conversation and
-    /// call say together may be that it runs nowhere.
-    pub(crate) fn sandbox_of(
+    /// Where a request runs. What config, conversation and call say together may be that it runs
+    /// nowhere.
+    pub(crate) fn place_of(
         &self,
         request: &ExecRequest<'_>,
         scope: &AgentScope<'_>,
         session: &SessionValues,
-    ) -> Result<Option<PreparedSandbox>, ExecError> {
+    ) -> Result<RunPlace, ExecError> {
         let session_key = request.session_key();
         let config = scope.config().config();
         let mut standing = standing_of(config, request.agent.as_str(), &session_key);
@@ -55,14 +83,22 @@ impl LocalHost {
                 exec: scope.exec(),
                 sandbox: &standing,
             };
-            match route(facts)? {
+            let elevation = ElevationFacts {
+                config,
+                agent: request.agent,
+                asked: request.place.elevated,
+                session: session.elevated,
+                sender: request.place.sender.as_ref(),
+            };
+            let routed = route_call(facts, &elevation)?;
+            match routed.route {
                 Route::Sandbox => {}
                 // A run for a node that came here is here to stay: this host is the node.
-                Route::Gateway | Route::Node => return Ok(None),
+                Route::Gateway | Route::Node => return Ok(RunPlace::on_host(routed.elevation)),
             }
         }
         let SandboxStanding::Active(settings) = &standing else {
-            return Ok(None);
+            return Ok(RunPlace::on_host(Elevation::Off));
         };
         let caller = SandboxCaller {
             agent: request.agent,
@@ -70,7 +106,11 @@ impl LocalHost {
             caller: request.caller,
             cwd: Some(&request.cwd),
         };
-        self.prepare_sandbox_of(scope, settings, caller).map(Some)
+        let sandbox = self.prepare_sandbox_of(scope, settings, caller)?;
+        Ok(RunPlace {
+            sandbox: Some(sandbox),
+            elevation: Elevation::Off,
+        })
     }
 
     /// The sandbox that these settings make for a caller.
@@ -133,14 +173,6 @@ fn sandbox_workspace(scope: &AgentScope<'_>, caller: &CallerContext) -> Result<P
         return Ok(configured);
     }
     Ok(own.clone())
-}
-
-pub(crate) fn is_inside(sandbox: Option<&PreparedSandbox>) -> PolicyPlace {
-    if sandbox.is_some() {
-        PolicyPlace::Sandbox
-    } else {
-        PolicyPlace::Host
-    }
 }
 
 /// The variables that the judge looks at. Inside, hooks and loaders are as confined as the command

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_plan::{FsResolver, PlanShield, RunAccount};
+use interlock_plan::{Elevation, FsResolver, PlanShield, RunAccount};
 use interlock_policy::{AgentId, Ask, HostIdentity, Levels, Policy, take_entries};
 use interlock_rules::{
-    GatewayLayer, SessionLevels, layers_in, policy_parts, read_stored, sandbox_layers_in,
-    stored_document,
+    GatewayLayer, SessionLevels, layers_in, layers_without_config_prompts, policy_parts,
+    read_stored, sandbox_layers_in, stored_document,
 };
 
 use crate::caller_context::CallerContext;
@@ -250,6 +250,9 @@ impl AgentScope<'_> {
             let mut document = read_stored(self.host.store(), &stored)?;
             let mut layers = match place {
                 PolicyPlace::Host => layers_in(config, &document, self.agent, session, call_ask),
+                PolicyPlace::HostWithoutPrompts => {
+                    layers_without_config_prompts(config, &document, self.agent, session, call_ask)
+                }
                 PolicyPlace::Sandbox => {
                     sandbox_layers_in(config, &document, self.agent, session, call_ask)
                 }
@@ -263,7 +266,9 @@ impl AgentScope<'_> {
                 self.agent,
                 parts.skills.as_slice(),
                 match place {
-                    PolicyPlace::Host => host_identity(&self.exec),
+                    PolicyPlace::Host | PolicyPlace::HostWithoutPrompts => {
+                        host_identity(&self.exec)
+                    }
                     PolicyPlace::Sandbox => HostIdentity::Works,
                 },
             );
@@ -298,6 +303,7 @@ impl AgentScope<'_> {
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             shield: PlanShield::default(),
             sandbox: None,
+            elevated: Elevation::Off,
         }
     }
 }

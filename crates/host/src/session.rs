@@ -2,42 +2,12 @@
 //! more layer, which can only harden; `route` decides where a command runs.
 
 use interlock_config::Host;
+use interlock_plan::Elevation;
 use interlock_policy::{Ask, Security};
 use interlock_rules::{SessionLevels, now_ms};
 use interlock_store::{Author, KnownSession, SessionSettings};
 
 use crate::local::{HostError, LocalHost};
-
-/// How far commands of a session leave its sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Elevation {
-    Off,
-    /// Approvals still apply.
-    On,
-    /// Without the questions that the config asks for; the host document still applies.
-    Full,
-}
-
-impl Elevation {
-    pub const WORDS: &'static [&'static str] = &["off", "on", "ask", "full"];
-
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "off" => Some(Self::Off),
-            "on" | "ask" => Some(Self::On),
-            "full" => Some(Self::Full),
-            _ => None,
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::On => "on",
-            Self::Full => "full",
-        }
-    }
-}
 
 /// The values of one session. What is absent is as config and document say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

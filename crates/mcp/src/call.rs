@@ -57,6 +57,7 @@ pub(super) async fn call(
         context: connection.context(&caller, &context).await,
         listed: ListedSessions::OfConversation,
         requester: format!("mcp:{}", connection.id),
+        sender: caller.sender.clone(),
         progress: None,
         asking: match era {
             McpVersion::Initialize if asks => Asking::Here(Arc::new(elicit::ElicitClient {

@@ -10,6 +10,7 @@ use interlock_access::{ProvenCaller, bearer, refusal};
 use interlock_config::ConfigFile;
 use interlock_dispatch::Dispatcher;
 use interlock_dispatch::tools;
+use interlock_host::CallSender;
 use interlock_policy::AgentId;
 use sha2::{Digest as _, Sha256};
 
@@ -18,6 +19,9 @@ pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
 
 /// Names the conversation, for clients that share one or come back to theirs.
 pub(super) const SESSION_HEADER: &str = "x-interlock-session";
+
+/// The channel of MCP clients in lists of senders.
+pub(super) const CHANNEL: &str = "mcp";
 
 #[derive(Debug, Clone)]
 pub(super) struct McpCaller {
@@ -34,6 +38,8 @@ pub(super) struct McpCaller {
     /// The owner started the client on this machine: its PATH, as far as it has one. None for clients
     /// inside a run or behind the network, whose environment is not the owner's.
     pub(super) program: Option<ClientProgram>,
+    /// Who calls; none for a client inside a run.
+    pub(super) sender: Option<CallSender>,
 }
 
 /// A client program of the owner.
@@ -73,6 +79,7 @@ impl McpCaller {
             elicitation,
             cwd: None,
             program: None,
+            sender: tools::sender(CHANNEL, who),
         })
     }
 }

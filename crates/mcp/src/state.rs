@@ -71,6 +71,7 @@ mod tests {
             elicitation: true,
             cwd: None,
             program: None,
+            sender: None,
         }
     }
 

@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use interlock_access::tcp::{PeerStanding, TcpPeer};
 use interlock_access::{Peer, ProvenCaller, identify, refusal};
 use interlock_dispatch::work::blocking;
+use interlock_host::CallSender;
 use interlock_supervisor::PeerOrigin;
 use rmcp::ServerHandler;
 use rmcp::service::serve_server_with_ct;
@@ -188,7 +189,11 @@ fn caller(
             path: bytes.and_then(|bytes| String::from_utf8(bytes).ok()),
         }
     });
+    // The owner started this client for the agent.
+    let sender = (origin == PeerOrigin::Outside)
+        .then(|| CallSender::new(caller::CHANNEL, CallSender::agent_id(agent.as_str())));
     Ok(McpCaller {
+        sender,
         owner: format!("stdio:{}/{agent}", uuid::Uuid::new_v4().simple()),
         session_key: caller::session_key(&mcp.dispatcher, who, &agent, headers)?,
         agent,

@@ -96,6 +96,17 @@ impl RunAccount {
         Ok(account)
     }
 
+    /// What this system calls a user. Names from a directory service are not known here.
+    pub fn user_name(uid: u32) -> Option<String> {
+        let passwd = std::fs::read(PASSWD).ok()?;
+        let passwd = String::from_utf8_lossy(&passwd).into_owned();
+        passwd.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let (name, number) = (fields.next()?, fields.nth(1)?);
+            (number.parse() == Ok(uid)).then(|| name.to_owned())
+        })
+    }
+
     fn find(name: &str, passwd: &str, group: &str) -> Option<Self> {
         let (uid, gid, home, shell) = passwd.lines().find_map(|line| {
             let fields: Vec<&str> = line.split(':').collect();

@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::account::{AssumedAccount, PlanAccount};
 use crate::binding::PlanBinding;
 use crate::destination::PinnedPath;
+use crate::elevation::Elevation;
 use crate::identity::{Drift, PinnedFile};
 use crate::race::RaceFreedom;
 use crate::sandbox::SandboxPlan;
@@ -62,6 +63,10 @@ pub struct RunPlan {
     /// What confines the run. `None` is a run on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxPlan>,
+    /// How far the run leaves the sandbox that its conversation has. A plan without this field leaves
+    /// none.
+    #[serde(default, skip_serializing_if = "Elevation::is_off")]
+    pub elevated: Elevation,
 }
 
 /// Whether the run lives in namespaces in which Interlock's state directory, sockets and processes

@@ -53,6 +53,32 @@ pub fn layers_in(
     ]
 }
 
+/// The layers of a run that leaves its sandbox with `elevated` at `full`: as on the host, without the prompts
+/// that the config asks for. What the config denies stays denied, and document, session and call hold.
+pub fn layers_without_config_prompts(
+    config: &Config,
+    document: &Document,
+    agent: &AgentId,
+    session: SessionLevels,
+    call_ask: Option<Ask>,
+) -> [Layer; 4] {
+    let mut layers = layers_in(config, document, agent, session, call_ask);
+    let [of_config, ..] = &mut layers;
+    let asks = |ask: &Sourced<Ask>| ask.value != Ask::Off;
+    if let Some(ask) = of_config.ask.as_mut().filter(|ask| asks(ask)) {
+        ask.value = Ask::Off;
+        "elevated full".clone_into(&mut ask.path);
+        // A miss of this allowlist would have been a prompt.
+        if let Some(security) = &mut of_config.security
+            && security.value == Security::Allowlist
+        {
+            security.value = Security::Full;
+            "elevated full".clone_into(&mut security.path);
+        }
+    }
+    layers
+}
+
 /// The layers of a sandboxed run. Inside, `tools.sandbox.exec` stands in the place of `tools.exec`. The
 /// document's levels are about runs on the host, where nothing confines; its strictest words hold inside
 /// too: `security: "deny"` and `ask: "always"`.

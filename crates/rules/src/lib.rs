@@ -27,7 +27,9 @@ pub use edit::{
 };
 pub use error::RulesError;
 pub use gateway_layer::GatewayLayer;
-pub use layers::{SessionLevels, layers_in, levels, levels_in, sandbox_layers_in};
+pub use layers::{
+    SessionLevels, layers_in, layers_without_config_prompts, levels, levels_in, sandbox_layers_in,
+};
 pub use template::{
     Template, TemplateCaseResult, TemplateRemoval, TemplateRemovalMode, TemplateSummary,
     check_template_directory, templates,

@@ -19,14 +19,15 @@ use interlock_approvals::companion::CourierWaits;
 use interlock_approvals::process_name;
 use interlock_arguments::{ExecArguments, StateArguments};
 use interlock_client::{
-    RemoteGateway, agent_id, caller_context, known_agent, open, request, routed, supervisor,
+    RemoteGateway, agent_id, caller_context, command_line_sender, known_agent, open, request,
+    routed_call, supervisor,
 };
 use interlock_config::Host;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::{RunStatus, Signal};
 use interlock_host::{
-    EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace, Route, RunTicket,
-    Running, Yield, host_named,
+    CallSender, Elevation, EndListener, Exec, ExecError, ExecRequest, LocalHost, RequestedPlace,
+    Route, RouteRefusal, RunTicket, Running, Yield, host_named,
 };
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
 use interlock_plan::{PlanStdin, PtySize};
@@ -63,7 +64,8 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         return node::run(state, &host, all, &agent, asked_host(all)?);
     }
     let agent = known_agent(&host, &arguments.agent)?;
-    match checked_route(state, &host, all, &agent)? {
+    let sender = command_line_sender(&host, &agent)?;
+    match checked_route(state, &host, all, (&agent, sender.as_ref()))? {
         Route::Gateway | Route::Sandbox => {}
         Route::Node => return node::run(state, &host, all, &agent, Some(Host::Node)),
     }
@@ -108,6 +110,8 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         place: RequestedPlace {
             host: asked_host(all)?,
             needs_sandbox: all.sandbox,
+            elevated: all.elevated.then_some(true),
+            sender,
         },
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
@@ -135,6 +139,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     let Running {
         conversation,
         ticket,
+        elevation,
     } = match begun.map_err(failed)? {
         Exec::Started(running) => *running,
         Exec::Pending(pending) => {
@@ -202,13 +207,13 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         Err(error) => return Err(lost(error)),
     };
     let shown_whole = if arguments.json {
-        told.print(result(&started, &ended, &cwd));
+        told.print(result(&started, &ended, &cwd, elevation));
         ended.shown.omitted_bytes == 0
     } else {
         if !attended {
             follower.show_rest();
         }
-        tell(&ended, follower.not_shown());
+        tell(&ended, follower.not_shown(), elevation);
         true
     };
     if shown_whole {
@@ -227,13 +232,20 @@ fn checked_route(
     state: &StateArguments,
     host: &LocalHost,
     all: &ExecArguments,
-    agent: &AgentId,
+    (agent, sender): (&AgentId, Option<&CallSender>),
 ) -> Result<Route, Failure> {
     let asked = asked_host(all)?;
     if all.sandbox {
         return Ok(Route::Sandbox);
     }
-    routed(host, agent, asked)?.map_err(|refused| {
+    let elevated = all.elevated.then_some(true);
+    let routed = match routed_call(host, agent, (asked, elevated), sender)? {
+        // The judge of this host refuses it once more, and that is recorded.
+        Err(RouteRefusal::Elevation(_)) => return Ok(Route::Sandbox),
+        routed => routed,
+    };
+    let routed = routed.map(|routed| routed.route);
+    routed.map_err(|refused| {
         let look = state.in_command("interlock config get");
         let hint = format!("{}; look at it: {look}", refused.remedy());
         Failure::refused(refused.code(), refused.to_string()).with_hint(hint)
@@ -323,7 +335,7 @@ const PTY_SIZE: PtySize = PtySize {
     rows: 30,
 };
 
-fn result(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Value {
+fn result(started: &StartedRun, ended: &EndedRun, cwd: &str, elevation: Elevation) -> Value {
     let outcome = &ended.outcome;
     let leftovers: Vec<Value> = outcome
         .leftovers
@@ -343,6 +355,9 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str) -> Value {
         "output": ended.shown,
         "leftovers": leftovers,
     });
+    if elevation.leaves() {
+        result["elevated"] = json!(elevation);
+    }
     if let Some(limit) = ended.limit {
         result["limit"] = json!(limit);
     }
@@ -393,7 +408,10 @@ fn tell_running(started: &StartedRun, state: &StateArguments) {
 }
 
 /// What people should know besides the output.
-fn tell(ended: &EndedRun, not_shown: u64) {
+fn tell(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
+    if elevation.leaves() {
+        output::note(&format!("interlock: {}", elevation.words()));
+    }
     if ended.outcome.status == RunStatus::TimedOut {
         output::note("interlock: the time is over; the command was ended");
     }

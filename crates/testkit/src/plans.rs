@@ -72,6 +72,7 @@ pub fn plan_of(command: &str, program: PlanProgram, cwd: &Path) -> RunPlan {
         race_freedom: None,
         shield: PlanShield::Off,
         sandbox: None,
+        elevated: interlock_plan::Elevation::Off,
     }
 }
 

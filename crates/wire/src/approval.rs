@@ -303,6 +303,10 @@ pub struct ApprovalRecord {
     /// for a run without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Value>,
+    /// How far the run leaves the sandbox of its conversation, `on` or `full`. Absent for one that
+    /// leaves none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elevated: Option<String>,
 }
 
 /// The answer of `exec.approval.get`: an `ApprovalRecord`, or where `inbox` is asked for an object

@@ -255,6 +255,7 @@ impl World {
         let Running {
             conversation,
             ticket,
+            ..
         } = running;
         let waited = conversation.wait();
         if dies {

@@ -41,6 +41,7 @@ pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> Appro
             let text = sandbox.to_string();
             view.field(ViewLabel::Sandbox, &text);
         }
+        None if plan.elevated.leaves() => view.leave_sandbox(plan.elevated),
         None => view.field(ViewLabel::Sandbox, "none"),
     }
     if plan.shield.is_shielded() {

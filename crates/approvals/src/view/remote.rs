@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use interlock_command::display::{self, Secrets, ShownText};
+use interlock_plan::Elevation;
 use interlock_policy::{AlwaysForm, Entry};
 use interlock_store::lenient_field;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct RemoteRunFacts {
     pub timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background_after_ms: Option<u64>,
+    /// How far the run leaves the sandbox that its conversation has on the gateway.
+    #[serde(skip_serializing_if = "Elevation::is_off")]
+    pub elevated: Elevation,
 }
 
 impl RemoteRunFacts {
@@ -187,6 +191,9 @@ pub(crate) fn build_remote_view(
         );
         view.warning(ViewLabel::Race, &text);
     } else if let Some(facts) = known_facts {
+        if facts.elevated.leaves() {
+            view.leave_sandbox(facts.elevated);
+        }
         add_time(&mut view, facts.timeout_ms, facts.background_after_ms);
     } else {
         let text = "another program runs it: what that does not say is not shown";

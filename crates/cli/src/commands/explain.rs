@@ -6,13 +6,17 @@ use std::process::ExitCode;
 
 use interlock_approvals::usual_session_key;
 use interlock_arguments::{ExplainArguments, StateArguments, StdinArgument};
-use interlock_client::{agent_id, caller_context, known_agent, open, request, routed};
+use interlock_client::{
+    agent_id, caller_context, command_line_sender, known_agent, open, request, routed_call,
+};
 use interlock_command::display::{self, Secrets};
 use interlock_command::{Highlight, Shape, Source, highlight};
 use interlock_config::{Config, UnboundApprovals};
-use interlock_console::CommandOutcome;
 use interlock_console::output::{self, Paint};
-use interlock_host::{Route, RouteRefusal, plan_shield};
+use interlock_console::{CommandOutcome, Failure};
+use interlock_host::{
+    CallSender, Elevation, ElevationFacts, LocalHost, Route, RouteRefusal, plan_shield,
+};
 use interlock_policy::{
     AgentId, CallerInput, Evaluation, Levels, Outcome as VerdictOutcome, Verdict, can_be_approved,
     evaluate, quote,
@@ -61,7 +65,10 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
     let unbound = exec.unbound_approvals;
     let approval = ExplainedApproval::of(&evaluation.verdict, unbound);
     let next_step = next_step(&evaluation.verdict, approval).map(|step| state.in_command(&step));
-    let elsewhere = elsewhere(routed(&host, &agent, None)?);
+    let sender = command_line_sender(&host, &agent)?;
+    let routed = routed_call(&host, &agent, (None, None), sender.as_ref())?;
+    let elevated = ExplainedElevation::of_call(&host, &agent, sender.as_ref())?;
+    let elsewhere = elsewhere(routed.map(|routed| routed.route));
     let sandbox = ExplainedSandbox::of_agent(scope.config().config(), &agent);
     if arguments.json {
         let mut explanation = Explanation::new(
@@ -74,6 +81,7 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
         );
         explanation.elsewhere = elsewhere;
         explanation.sandbox = sandbox;
+        explanation.elevated = elevated;
         explanation.next_step = next_step;
         explanation.shield = shield;
         output::print_json(&explanation.with_refusal());
@@ -89,6 +97,9 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
         }
         if let Some(sandbox) = sandbox {
             output::print(&sandbox.text());
+        }
+        if let Some(elevated) = elevated {
+            output::print(&elevated.text());
         }
         if let Some(elsewhere) = elsewhere {
             output::note(&format!(
@@ -218,6 +229,57 @@ struct Explanation<'a> {
     elsewhere: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<ExplainedSandbox>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elevated: Option<ExplainedElevation>,
+}
+
+/// Whether a call of a sandboxed conversation may leave its sandbox.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ExplainedElevation {
+    /// The level of a call that asks for it, where every gate is open.
+    level: Elevation,
+    /// The first gate that is closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    closed_by: Option<String>,
+}
+
+impl ExplainedElevation {
+    /// `None` where no sandbox holds the conversation of the command line.
+    fn of_call(
+        host: &LocalHost,
+        agent: &AgentId,
+        sender: Option<&CallSender>,
+    ) -> Result<Option<Self>, Failure> {
+        let (scope, session_key) = (host.scope(agent)?, usual_session_key(agent.as_str()));
+        let standing = host.sandbox_standing(&scope, agent, &session_key);
+        if !standing.is_active() {
+            return Ok(None);
+        }
+        let facts = ElevationFacts {
+            config: scope.config().config(),
+            agent,
+            asked: Some(true),
+            session: host.session(&session_key)?.elevated,
+            sender,
+        };
+        let gates = facts.gates(standing.is_required());
+        let closed = gates.into_iter().find(|gate| gate.closed.is_some());
+        Ok(Some(Self {
+            level: facts.level(),
+            closed_by: closed.map(|gate| gate.key),
+        }))
+    }
+
+    fn text(&self) -> String {
+        match &self.closed_by {
+            Some(key) => format!("elevated: refused ({key})\n"),
+            None => format!(
+                "elevated: a call with `elevated` leaves the sandbox at `{}`, by the policy above\n",
+                self.level
+            ),
+        }
+    }
 }
 
 /// Whether the conversation of the command line is sandboxed, where the config says anything of that.
@@ -292,6 +354,7 @@ impl<'a> Explanation<'a> {
             shield: String::new(),
             elsewhere: None,
             sandbox: None,
+            elevated: None,
         }
     }
 }

@@ -45,9 +45,6 @@ pub(super) static SANDBOX_NETWORK: MissingFeature = without(
 pub(super) static SANDBOX_TOOLS: MissingFeature =
     without("remove the key; `tools.allow` and `tools.deny` hold for every run");
 
-pub(super) static ELEVATED_DEFAULT: MissingFeature =
-    missing("remove the key: no run leaves its sandbox in this version");
-
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");
 

@@ -1,14 +1,14 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, ELEVATED_DEFAULT, REVIEWER, REVIEWER_MODE, SANDBOX,
+    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, REVIEWER, REVIEWER_MODE, SANDBOX,
     SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
     GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
-use interlock_plan::{SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{Elevation, SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
 const PATH: ConfigKind = ConfigKind::Text(TextRule::Path);
@@ -56,7 +56,7 @@ static TOOLS: &[ConfigField] = &[
     field("allow", TEXTS, "", "Tools or groups that may be called: a list blocks the rest, an empty one everything."),
     field("deny", TEXTS, "", "Tools or groups that may not be called; wins over `allow`."),
     field("exec", ConfigKind::Object(EXEC), "", "How commands run."),
-    field("elevated", ConfigKind::Object(ELEVATED), "", "Who may set `/elevated`; each level only restricts."),
+    field("elevated", ConfigKind::Object(ELEVATED), "", "Which runs may leave their sandbox; each level only restricts."),
     field("sandbox", ConfigKind::Object(SANDBOX_POLICY), "", "What holds for sandboxed runs."),
 ];
 
@@ -128,8 +128,8 @@ static APPLY_PATCH: &[ConfigField] = &[
 ];
 
 static ELEVATED: &[ConfigField] = &[
-    field("enabled", ConfigKind::Bool, "false", "Whether `/elevated` may be set at all."),
-    field("allowFrom", ConfigKind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel."),
+    field("enabled", ConfigKind::Bool, "false", "Whether a run may leave its sandbox at all, by `elevated` of a call or by `/elevated`."),
+    field("allowFrom", ConfigKind::Map(TextRule::Any, &TEXTS), "", "Who may: lists of senders by channel (`cli`, `mcp`, `http`, `ws`, a chat channel). `*` is every sender of the channel; the prefixes `id: name: username: tag: from: e164:` say which of a sender's names is meant."),
 ];
 
 static AGENTS: &[ConfigField] = &[
@@ -141,7 +141,7 @@ static AGENTS: &[ConfigField] = &[
 static AGENT_DEFAULTS: &[ConfigField] = &[
     field("workspace", PATH, "", "The directory agents work in."),
     field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "How runs are confined."),
-    not_available("elevatedDefault", &ELEVATED_DEFAULT),
+    field("elevatedDefault", ConfigKind::Choice(Elevation::WORDS), "", "The level of conversations that `/elevated` does not set: `on` (or `ask`) and `full` let their runs leave the sandbox, `off` refuses calls that ask for it. Unset, a call may ask for `on`."),
 ];
 
 static AGENT: &[ConfigField] = &[

@@ -115,6 +115,14 @@ impl Client {
         }
     }
 
+    /// The id by which lists of senders name it: its device, else the token that it shows. What it calls
+    /// itself is not proven.
+    pub fn sender_id(&self) -> &str {
+        let shared = "operator";
+        let known = self.device.as_deref().or(self.token_id.as_deref());
+        known.unwrap_or(shared)
+    }
+
     /// As a surface that approvals are shown on.
     pub fn surface(&self) -> String {
         format!("ws:{}", self.connection)

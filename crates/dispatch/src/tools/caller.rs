@@ -1,6 +1,7 @@
 //! The agent and the session of a tool call, the same at every transport.
 
 use interlock_config::ConfigFile;
+use interlock_host::CallSender;
 use interlock_policy::AgentId;
 
 use crate::dispatcher::{Dispatcher, UnknownAgent};
@@ -74,6 +75,19 @@ pub fn caller(
             Err(CallerError::OtherSession(run.session_key.clone()))
         }
         _ => Ok((agent, key)),
+    }
+}
+
+/// Who calls by a transport, as lists of senders name it: the operator, or an agent by its token. A run
+/// has no sender: what it is inside of is not left by a call from there.
+pub fn sender(channel: &str, who: &ProvenCaller) -> Option<CallSender> {
+    match who {
+        ProvenCaller::Operator => Some(CallSender::new(channel, "operator")),
+        ProvenCaller::Agent(agent) => {
+            let id = CallSender::agent_id(agent.as_str());
+            Some(CallSender::new(channel, id))
+        }
+        ProvenCaller::Run(_) => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The data of tool results, for programs. The order of the fields is the order in the JSON.
 
+use interlock_plan::Elevation;
 use interlock_store::NullableField;
 use interlock_supervisor::LimitReached;
 use serde::Serialize;
@@ -28,6 +29,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) signal: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) out_of_memory: bool,
+    #[serde(skip_serializing_if = "Elevation::is_off")]
+    pub(super) elevated: Elevation,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<LimitReached>,
     #[serde(skip_serializing_if = "Option::is_none")]

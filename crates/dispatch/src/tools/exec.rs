@@ -4,9 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ExecParameters;
-use interlock_host::{Route, RouteFacts, SessionValues, Yield, route};
+use interlock_host::{
+    Elevation, ElevationFacts, Route, RouteFacts, RouteRefusal, RoutedCall, SessionValues, Yield,
+    route_call,
+};
 use serde_json::Value;
 
 use super::local_run::LocalRun;
@@ -16,12 +20,6 @@ use super::run_outcome::RunRefusal;
 use super::{CallError, ToolCall, no_workspace, pipeline, start_directory};
 use crate::dispatcher::Dispatcher;
 use crate::work::blocking;
-
-/// A sandboxed call that asks to leave its sandbox.
-const ELEVATED_NOT_ALLOWED: &str = "ELEVATED_NOT_ALLOWED";
-const ELEVATED_TEXT: &str = "elevated is not allowed: no run leaves its sandbox in this version, also with tools.elevated.enabled";
-const ELEVATED_REMEDY: &str =
-    "leave out `elevated`, or have the owner set tools.exec.host to gateway for this agent";
 
 pub(super) async fn exec(
     dispatcher: &Arc<Dispatcher>,
@@ -43,8 +41,9 @@ pub(super) async fn exec(
     };
     match routed {
         RoutedExec::Here(run) => pipeline::run(dispatcher, Arc::new(*run), call, patience).await,
-        RoutedExec::Node(session, parameters) => {
-            let chosen = NodeRun::choose(dispatcher, config, &session, call, &parameters);
+        RoutedExec::Node(session, parameters, elevation) => {
+            let asked = (&*parameters, elevation);
+            let chosen = NodeRun::choose(dispatcher, config, &session, call, asked);
             match Box::pin(chosen).await? {
                 Ok(run) => pipeline::run(dispatcher, Arc::new(run), call, patience).await,
                 Err(refusal) => Ok(refusal.into()),
@@ -57,7 +56,7 @@ pub(super) async fn exec(
 /// A call, and where it goes.
 enum RoutedExec {
     Here(Box<LocalRun>),
-    Node(SessionValues, Box<ExecParameters>),
+    Node(SessionValues, Box<ExecParameters>, Elevation),
     Nowhere(Box<ToolResult>),
 }
 
@@ -77,26 +76,38 @@ impl RoutedExec {
         let standing = dispatcher
             .host
             .sandbox_standing(&scope, &call.agent, &call.session_key);
-        let routed = route(RouteFacts {
+        let facts = RouteFacts {
             asked: parameters.host,
             session: session.host,
             exec: scope.exec(),
             sandbox: &standing,
-        });
-        match routed {
-            Ok(Route::Sandbox) if parameters.elevated => {
-                let refusal = RunRefusal::denied(ELEVATED_NOT_ALLOWED, ELEVATED_TEXT);
-                let refusal = refusal.with_remedy(Some(ELEVATED_REMEDY));
-                return Ok(Self::Nowhere(Box::new(refusal.into())));
-            }
-            Ok(Route::Gateway | Route::Sandbox) => {}
-            Ok(Route::Node) => return Ok(Self::Node(session, Box::new(parameters))),
+        };
+        let elevation = ElevationFacts {
+            config: config.config(),
+            agent: &call.agent,
+            asked: parameters.elevated,
+            session: session.elevated,
+            sender: call.sender.as_ref(),
+        };
+        let routed = match route_call(facts, &elevation) {
+            Ok(RoutedCall {
+                route: Route::Node,
+                elevation,
+            }) => return Ok(Self::Node(session, Box::new(parameters), elevation)),
+            Ok(routed) => routed.route,
             Err(refused) => {
+                if let RouteRefusal::Elevation(_) = &refused {
+                    dispatcher.host.record_kept_inside(
+                        &call.agent,
+                        &Source::Text(parameters.command.clone()),
+                        &call.session_key,
+                    )?;
+                }
                 let refusal = RunRefusal::denied(refused.code(), refused.to_string());
                 let refusal = refusal.with_remedy(Some(refused.remedy()));
                 return Ok(Self::Nowhere(Box::new(refusal.into())));
             }
-        }
+        };
         let workdir = parameters.workdir.as_deref().map(Path::new);
         let start = match workdir.filter(|workdir| workdir.is_absolute()) {
             // An absolute directory needs nothing to start from.
@@ -107,7 +118,7 @@ impl RoutedExec {
             },
         };
         // What a sandbox shows is looked at when it is prepared.
-        let cwd = if matches!(routed, Ok(Route::Sandbox)) {
+        let cwd = if routed == Route::Sandbox {
             let named = parameters.workdir.as_deref().unwrap_or_default();
             if named.is_empty() {
                 start.display().to_string()

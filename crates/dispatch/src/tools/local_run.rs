@@ -11,9 +11,10 @@ use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
 use interlock_host::{EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use interlock_plan::{PlanStdin, PtySize};
-use interlock_supervisor::{StartedRun, Waited};
+use interlock_supervisor::{ClientError, StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
 use tokio::runtime::Handle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver_refusal};
 use super::run_outcome::{RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome};
@@ -99,6 +100,8 @@ impl LocalRun {
             place: RequestedPlace {
                 host: parameters.host,
                 needs_sandbox: false,
+                elevated: parameters.elevated,
+                sender: self.call.sender.clone(),
             },
         }
     }
@@ -160,16 +163,19 @@ impl LocalRun {
             if let Some(progress) = self.call.progress.clone() {
                 follow(&self.dispatcher, &started.session.name, progress);
             }
-            cancelling = Some(Handle::current().spawn(end_when_cancelled(
-                Arc::clone(&self.dispatcher),
-                self.call.cancelled.clone(),
-                started.session.name.clone(),
+            cancelling = Some(AbortOnDropHandle::new(Handle::current().spawn(
+                end_when_cancelled(
+                    Arc::clone(&self.dispatcher),
+                    self.call.cancelled.clone(),
+                    started.session.name.clone(),
+                ),
             )));
         }
-        finish(&self.dispatcher, running, &self.cwd, receiver);
-        if let Some(cancelling) = cancelling {
-            cancelling.abort();
-        }
+        let waited = running.conversation.wait();
+        // Before the caller has its result: a client that leaves with it cancels nothing any more.
+        // A run that went to the background would end with its call otherwise.
+        drop(cancelling);
+        finish(&self.dispatcher, running, &waited, &self.cwd, receiver);
     }
 }
 
@@ -188,7 +194,8 @@ pub(super) fn resume(
     match begun {
         Ok(running) => {
             let cwd = running.conversation.started().session.cwd.clone();
-            finish(dispatcher, running, &cwd, receiver);
+            let waited = running.conversation.wait();
+            finish(dispatcher, running, &waited, &cwd, receiver);
         }
         Err(error) => {
             let refusal = refusal(dispatcher, &error);
@@ -197,18 +204,24 @@ pub(super) fn resume(
     }
 }
 
-/// Waits for the end, delivers the outcome, and then records it: the caller does not wait for the
-/// record.
-fn finish(dispatcher: &Dispatcher, running: Running, cwd: &str, receiver: OutcomeReceiver) {
+/// Delivers the outcome of a run that was waited for, and then records it: the caller does not wait
+/// for the record.
+fn finish(
+    dispatcher: &Dispatcher,
+    running: Running,
+    waited: &Result<Waited, ClientError>,
+    cwd: &str,
+    receiver: OutcomeReceiver,
+) {
     let Running {
         conversation,
         ticket,
+        elevation,
     } = running;
-    let waited = conversation.wait();
     let started = conversation.started();
     let name = started.session.name.as_str();
     let mut is_whole = false;
-    let outcome = match &waited {
+    let outcome = match waited {
         Ok(Waited::Ended(ended)) => {
             is_whole = ended.shown.omitted_bytes == 0;
             if !is_whole {
@@ -217,7 +230,11 @@ fn finish(dispatcher: &Dispatcher, running: Running, cwd: &str, receiver: Outcom
                 let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
-            ToolOutcome::Ended(Box::new(RunEndReport::local(started, ended, cwd)))
+            let report = RunEndReport::local(started, ended, cwd);
+            ToolOutcome::Ended(Box::new(RunEndReport {
+                elevation,
+                ..report
+            }))
         }
         Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),

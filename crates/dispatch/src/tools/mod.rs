@@ -27,14 +27,14 @@ use futures_util::future::BoxFuture;
 use interlock_approvals::PendingApproval;
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_host::{AgentScope, CallerContext, WorkspaceError, now_ms, tool_levels};
+use interlock_host::{AgentScope, CallSender, CallerContext, WorkspaceError, now_ms, tool_levels};
 use interlock_policy::{AgentId, ToolLevel, check_tool};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use caller::{CallerError, caller};
+pub use caller::{CallerError, caller, sender};
 pub use catalog::{CATALOG, Described};
 pub use node_run::GatewayLevels;
 pub use result::ToolResult;
@@ -81,6 +81,8 @@ pub struct ToolCall {
     pub listed: ListedSessions,
     /// The connection that asks. It never decides.
     pub requester: String,
+    /// Who calls, as the transport proved it. A call of a run has none, and leaves no sandbox.
+    pub sender: Option<CallSender>,
     pub progress: Option<mpsc::Sender<Progress>>,
     pub asking: Asking,
     /// Goes on with a question that this caller was given back.

@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{EndListener, SessionValues, tool_levels};
+use interlock_host::{Elevation, EndListener, SessionValues, tool_levels};
 use interlock_policy::{Ask, Security, check_tool, env};
 use interlock_wire::WireError;
 use interlock_wire::node::extension::ForwardedCallFacts;
@@ -62,6 +62,10 @@ pub(super) struct NodeRun {
     /// The node is an Interlock node, which keeps transcripts of its runs.
     keeps_transcripts: bool,
     manner: NodeRunManner,
+    /// The `elevated` of the call.
+    asked_elevated: Option<bool>,
+    /// How far it leaves the sandbox that its conversation has on the gateway.
+    elevation: Elevation,
 }
 
 /// How a run on an Interlock node is carried out.
@@ -107,14 +111,15 @@ impl NodeRun {
         config: &Arc<ConfigFile>,
         session: &SessionValues,
         call: &ToolCall,
-        parameters: &ExecParameters,
+        (parameters, elevation): (&ExecParameters, Elevation),
     ) -> Result<Result<Self, RunRefusal>, CallError> {
         if parameters.workdir.as_ref().is_some_and(is_relative) {
             let problem = "`workdir` must be an absolute path on the node";
             return Ok(Err(RunRefusal::denied("NODE_UNSUPPORTED", problem)));
         }
         let exec = config.config().exec_for(call.agent.as_str());
-        let levels = GatewayLevels::of(dispatcher, config, &call.agent, session, parameters.ask)?;
+        let call_levels = (session, parameters.ask, elevation);
+        let levels = GatewayLevels::of(dispatcher, config, &call.agent, call_levels)?;
         if levels.security() == Security::Deny {
             let remedy = format!("ask the owner: {}", levels.levels.security.effective.path);
             let refusal = RunRefusal::denied("EXEC_DENIED", "exec denied: security=deny");
@@ -205,6 +210,8 @@ impl NodeRun {
             notice: exec.running_notice(),
             keeps_transcripts,
             manner,
+            asked_elevated: parameters.elevated,
+            elevation,
         }))
     }
 

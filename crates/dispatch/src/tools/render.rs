@@ -101,6 +101,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
             _ => None,
         },
         out_of_memory: report.out_of_memory,
+        elevated: report.elevation,
         limit: report.limit,
         session_id: None,
         omitted_bytes: None,
@@ -113,6 +114,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
     let mut notes = Vec::new();
     if report.out_of_memory {
         notes.push("The command ran out of its memory limit.".to_owned());
+    }
+    if report.elevation.leaves() {
+        notes.push(format!("({})", report.elevation.words()));
     }
     if let Some(limit) = report.limit {
         notes.push(format!("(the sandbox ended or refused something: {limit})"));

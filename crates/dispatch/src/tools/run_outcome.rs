@@ -8,7 +8,7 @@ use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
 use interlock_host::{ExecError, PatchError};
 use interlock_patch::PatchSummary;
-use interlock_plan::PlanShield;
+use interlock_plan::{Elevation, PlanShield};
 use interlock_sessions::{Followed, SessionStatus};
 use interlock_supervisor::{EndedRun, LimitReached, StartedRun};
 use interlock_transcript::ShownOutput;
@@ -107,6 +107,8 @@ pub struct RunEndReport {
     pub out_of_memory: bool,
     /// The limit of its sandbox that the run reached.
     pub limit: Option<LimitReached>,
+    /// How far the run left the sandbox of its conversation.
+    pub elevation: Elevation,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
     /// `None` where the host does not report it.
@@ -147,6 +149,7 @@ impl RunEndReport {
             rest,
             out_of_memory: ended.out_of_memory,
             limit: ended.limit,
+            elevation: Elevation::Off,
             leftovers: outcome
                 .leftovers
                 .iter()
@@ -187,6 +190,7 @@ impl RunEndReport {
             rest,
             out_of_memory: standing.out_of_memory,
             limit: None,
+            elevation: Elevation::Off,
             leftovers: Vec::new(),
             race_free: Some(followed.race_free),
             shield: None,
@@ -238,6 +242,7 @@ impl RunEndReport {
             },
             out_of_memory: false,
             limit: None,
+            elevation: Elevation::Off,
             leftovers: Vec::new(),
             race_free: None,
             shield: None,

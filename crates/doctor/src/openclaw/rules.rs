@@ -73,8 +73,8 @@ pub const TOOL_RULES: &[KeyRule] = &[
     rule("tools.exec.reviewer", ImportRule::Left, "not available in this version"),
     rule("tools.allow", ImportRule::CommonNames(None), "further tools would be open"),
     rule("tools.deny", ImportRule::AllNames, "what either forbids is forbidden"),
-    rule("tools.elevated.enabled", ImportRule::OnlyIf(false), "`/elevated` would be open"),
-    rule("tools.elevated.allowFrom", ImportRule::Left, "further senders could set `/elevated`"),
+    rule("tools.elevated.enabled", ImportRule::OnlyIf(false), "runs could leave their sandbox"),
+    rule("tools.elevated.allowFrom", ImportRule::Left, "further senders could leave their sandbox"),
 ];
 
 /// Keys of the config alone.

@@ -151,6 +151,7 @@ fn call(
     })?;
     Ok(ToolCall {
         requester: format!("http:{}", uuid::Uuid::new_v4()),
+        sender: tools::sender("http", who),
         agent,
         session_key,
         cwd: None,

@@ -83,7 +83,7 @@ impl ExecError {
             Self::Unbound(refusal) => refusal.remedy(),
             Self::Refused(refusal) => Some(refusal.remedy().to_owned()),
             Self::Shield(missing) => Some(missing.remedy()),
-            Self::Route(refused) => Some(refused.remedy().to_owned()),
+            Self::Route(refused) => Some(refused.remedy()),
             Self::Sandbox(error) => Some(error.remedy()),
             Self::Workspace(error) => error.remedy(),
             Self::Supervisor(error) if error.code() == "SANDBOX_UNAVAILABLE" => Some(

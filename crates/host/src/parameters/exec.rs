@@ -54,7 +54,8 @@ pub struct ExecParameters {
     pub ask: Option<Ask>,
     /// Id, name, address or a prefix of the id.
     pub node: Option<String>,
-    pub elevated: bool,
+    /// Absent is what the conversation says.
+    pub elevated: Option<bool>,
     pub stdin: InputMode,
 }
 
@@ -107,7 +108,7 @@ impl ExecParameters {
             host,
             ask: fields.word("ask", ASK, |value| Ask::deserialize(value).ok(), None)?,
             node,
-            elevated: fields.flag("elevated")?,
+            elevated: fields.optional_flag("elevated")?,
             stdin: fields
                 .word("stdin", STDIN, input_mode, None)?
                 .unwrap_or_default(),

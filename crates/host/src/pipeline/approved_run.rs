@@ -19,6 +19,7 @@ use crate::exec::{ExecError, ExecRequest, JudgedRequest, Running};
 use crate::local::LocalHost;
 use crate::permission::Permission;
 use crate::prepare::{PrepareError, command_text, environment, look_up};
+use crate::sandbox::RunPlace;
 use crate::shield::plan_shield;
 
 /// Longer than a tick of any file system's clock.
@@ -122,7 +123,7 @@ impl LocalHost {
         let scope = self.scope(request.agent)?;
         let path = scope.path(request.caller);
         let session = self.session(&request.session_key())?;
-        let sandbox = self.sandbox_of(request, &scope, &session)?;
+        let RunPlace { sandbox, elevation } = self.place_of(request, &scope, &session)?;
         let mut settings = scope.run_settings(request, &path);
         if let Some(sandbox) = &sandbox {
             settings = settings.inside(sandbox, scope.sandbox_timeout(request));
@@ -150,6 +151,7 @@ impl LocalHost {
             ("the working directory", plan.cwd.requested != *cwd),
             ("the environment", plan.env != env),
             ("the sandbox", !is_same_sandbox(plan, sandbox.as_ref())),
+            ("`elevated`", plan.elevated != elevation),
             ("the terminal", plan.pty != request.pty),
             ("the standard input", plan.stdin != request.stdin),
             (

@@ -266,7 +266,7 @@ impl LocalHost {
                         change.forget_issued_plan(digest)?;
                     }
                     let code = Some(error.code());
-                    record_verdict(change, request, verdict, code, judged.sandbox.as_ref())
+                    record_verdict(change, request, verdict, code, judged.confinement())
                 })?;
                 return Err(error);
             }
@@ -282,7 +282,7 @@ impl LocalHost {
             is_claimed: true,
         };
         let claim = self.store().change(|change| {
-            record_verdict(change, request, verdict, None, None)?;
+            record_verdict(change, request, verdict, None, judged.confinement())?;
             let run = (ticket.run_id.as_str(), agent, session_key.as_str());
             let claim = Claim::of_forwarded(change, run, &plan)?;
             if claim.is_ok() {
@@ -572,6 +572,7 @@ pub(super) fn same<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
         cwd: request.cwd.clone(),
         env: request.env.clone(),
         config: request.config.clone(),
+        place: request.place.clone(),
         ..*request
     }
 }

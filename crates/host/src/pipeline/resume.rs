@@ -37,6 +37,8 @@ pub(crate) fn resume_facts(request: &ExecRequest<'_>) -> ResumeFacts {
         env: request.env.clone(),
         ask: request.ask,
         caller: request.caller.to_stored(),
+        elevated: request.place.elevated,
+        sender: request.place.sender.clone(),
     }
 }
 
@@ -109,7 +111,11 @@ impl LocalHost {
             show_chars: None,
             requester: &approval.request.requester,
             runs_later: true,
-            place: RequestedPlace::default(),
+            place: RequestedPlace {
+                elevated: facts.elevated,
+                sender: facts.sender,
+                ..RequestedPlace::default()
+            },
         };
         let announced = supervisor.announce(&plan);
         self.run_stored(&approval, plan, &request, (supervisor, announced))

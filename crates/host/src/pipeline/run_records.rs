@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    NotifySettings, SessionRunEnd, THIS_HOST, clipped_command, gateway_run_id, process_name,
-    queue_finished, shown_command,
+    NotifySettings, SessionRunEnd, THIS_HOST, clipped_command, confinement_record, gateway_run_id,
+    process_name, queue_finished, shown_command,
 };
 use interlock_command::Source;
 use interlock_command::display::{self, Secrets};
 use interlock_engine::RunStatus;
-use interlock_plan::RunPlan;
-use interlock_policy::{Verdict, quote};
+use interlock_plan::{Elevation, RunPlan};
+use interlock_policy::{AgentId, Verdict, quote};
 use interlock_sandbox::PreparedSandbox;
 use interlock_store::{
     AuditKind, Change, EntryUse, NewRun, RecordedOutcome, RecordedStatus, StoreError,
@@ -20,6 +20,7 @@ use interlock_supervisor::{ClientError, SupervisorPaths, Waited};
 use serde_json::{Value, json};
 
 use super::events::ended_tail;
+use crate::elevation::ElevationRefusal;
 use crate::exec::ExecRequest;
 use crate::local::{HostError, LocalHost};
 use crate::prepare::command_text;
@@ -42,6 +43,13 @@ impl RunTicket {
     }
 }
 
+/// Where a run is confined, and how far it leaves that, as its records say it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RecordedConfinement<'a> {
+    pub(crate) sandbox: Option<&'a PreparedSandbox>,
+    pub(crate) elevation: Elevation,
+}
+
 /// Writes a verdict, by which code the run was refused in spite of it, and where it would be confined;
 /// and the use of the entries that allow it.
 pub(crate) fn record_verdict(
@@ -49,7 +57,7 @@ pub(crate) fn record_verdict(
     request: &ExecRequest<'_>,
     verdict: &Verdict,
     refused: Option<&str>,
-    sandbox: Option<&PreparedSandbox>,
+    place: RecordedConfinement<'_>,
 ) -> Result<(), StoreError> {
     let agent = request.agent.as_str();
     let shown = RecordedCommand::of(&request.source);
@@ -93,8 +101,11 @@ pub(crate) fn record_verdict(
         "verdict": verdict.outcome,
         "workspace": (!workspace.is_empty()).then_some(workspace),
     });
-    if let Some(sandbox) = sandbox {
+    if let Some(sandbox) = place.sandbox {
         record["sandbox"] = json!(sandbox.plan.summary());
+    }
+    if place.elevation.leaves() {
+        record["sandbox"] = json!({ "elevated": place.elevation });
     }
     change.append(AuditKind::Verdict, &record, now())?;
     Ok(())
@@ -173,8 +184,7 @@ pub(crate) fn started_record(
         "shield": plan.shield.words(),
         "runId": ticket.run_id,
     });
-    if let Some(sandbox) = &plan.sandbox {
-        let sandbox = json!(sandbox.summary());
+    if let Some(sandbox) = confinement_record(plan) {
         change.keep_sandbox(&ticket.run_id, &sandbox)?;
         record["sandbox"] = sandbox;
     }
@@ -255,6 +265,27 @@ pub enum EndListener {
 }
 
 impl LocalHost {
+    /// Records that a call asked to leave its sandbox and was refused. Nothing was judged.
+    pub fn record_kept_inside(
+        &self,
+        agent: &AgentId,
+        source: &Source,
+        session_key: &str,
+    ) -> Result<(), HostError> {
+        let record = json!({
+            "agent": agent.as_str(),
+            "command": RecordedCommand::of(source).text,
+            "refused": ElevationRefusal::CODE,
+            "sessionKey": session_key,
+            "verdict": "deny",
+        });
+        let recorded = self.store().change(|change| {
+            change.append(AuditKind::Verdict, &record, now())?;
+            Ok::<_, StoreError>(())
+        });
+        Ok(recorded?)
+    }
+
     /// Records how a run ended, or that it went to the background under this session's name. What
     /// cannot be written now, since others hold the database, is an error, and is written later all
     /// the same if this process lives.

@@ -75,6 +75,7 @@ fn plan(text: &str, work: &Path, layer: Layer, expected: fn(Outcome) -> bool) ->
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
+        elevated: interlock_plan::Elevation::Off,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()
@@ -234,6 +235,7 @@ fn held(work: &Path, after_judging: impl FnOnce()) -> Result<RunPlan, PrepareErr
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
+        elevated: interlock_plan::Elevation::Off,
         path_prepend: &[],
     };
     prepare(&allowed.analysis, &allowed.verdict, &settings)

@@ -53,6 +53,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
+        elevated: interlock_plan::Elevation::Off,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).unwrap()

@@ -65,6 +65,7 @@ fn plan(world: &World, evaluation: &Evaluation) -> Option<RunPlan> {
         timeout_ms: None,
         shield: interlock_plan::PlanShield::Off,
         sandbox: None,
+        elevated: interlock_plan::Elevation::Off,
         path_prepend: &[],
     };
     prepare(&evaluation.analysis, &evaluation.verdict, &settings).ok()

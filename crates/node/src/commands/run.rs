@@ -380,6 +380,7 @@ impl WaitedRun {
         let Running {
             conversation,
             ticket,
+            ..
         } = running;
         let end = NodeRunEnd {
             ticket,

@@ -66,6 +66,7 @@ fn plan(pinned: PinnedFile) -> RunPlan {
         race_freedom: None,
         shield: PlanShield::User,
         sandbox: None,
+        elevated: interlock_plan::Elevation::Off,
     }
 }
 

@@ -190,6 +190,7 @@ fn arguments(
     add("command", command.into());
     add("host", asked_host.map(Host::as_str).into());
     add("node", all.node.clone().into());
+    add("elevated", all.elevated.then_some(true).into());
     add("workdir", workdir.transpose()?.into());
     add("env", json!(request::environment(&request.env)?));
     add(

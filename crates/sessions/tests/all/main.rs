@@ -30,7 +30,7 @@ fn plain(command: &str) -> ExecParameters {
         host: None,
         ask: None,
         node: None,
-        elevated: false,
+        elevated: None,
         stdin: InputMode::Null,
     }
 }
@@ -117,7 +117,7 @@ fn every_parameter_of_exec_is_read() {
             host: Some(Host::Node),
             ask: Some(Ask::Always),
             node: Some("mac-1".to_owned()),
-            elevated: true,
+            elevated: Some(true),
             stdin: InputMode::Pipe,
         }
     );

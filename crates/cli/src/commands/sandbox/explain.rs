@@ -6,14 +6,14 @@ use std::process::ExitCode;
 
 use interlock_approvals::{process_name, usual_session_key};
 use interlock_arguments::{SandboxExplainArguments, StateArguments};
-use interlock_client::{caller_context, known_agent, open, supervisor};
+use interlock_client::{caller_context, command_line_sender, known_agent, open, supervisor};
 use interlock_command::Source;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::RunStatus;
 use interlock_engine::sandbox::{filter_reasons, try_sandbox};
 use interlock_host::{
-    EndListener, Exec, ExecRequest, LocalHost, RequestedPlace, Running, SandboxCaller,
-    SandboxStanding, Yield,
+    Elevation, ElevationFacts, ElevationGate, EndListener, Exec, ExecRequest, LocalHost,
+    RequestedPlace, Running, SandboxCaller, SandboxStanding, Yield,
 };
 use interlock_plan::{PlanStdin, SandboxMount, SandboxPlan};
 use interlock_policy::AgentId;
@@ -74,6 +74,15 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         None
     };
     let is_required = settings.required == Some(true);
+    let sender = command_line_sender(&host, &agent)?;
+    let elevation = ElevationFacts {
+        config: scope.config().config(),
+        agent: &agent,
+        asked: Some(true),
+        session: host.session(&session_key)?.elevated,
+        sender: sender.as_ref(),
+    };
+    let gates = elevation.gates(is_required);
     let probe = match try_sandbox(&prepared.plan) {
         Ok(()) => "works".to_owned(),
         Err(why) => why,
@@ -86,6 +95,12 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
             "network": "none",
             "probe": probe,
             "refusedCalls": filter_reasons(),
+            "elevated": {
+                "open": gates.iter().all(|gate| gate.closed.is_none()),
+                "level": elevation.level(),
+                "sender": sender.as_ref().map(ToString::to_string),
+                "gates": gates.iter().map(|gate| json!({ "key": gate.key, "closed": gate.closed })).collect::<Vec<_>>(),
+            },
         });
         if let Some(verified) = &verified {
             value["verified"] = json!({ "holds": verified.holds, "tests": verified.lines });
@@ -93,6 +108,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         output::print_json(&value);
     } else {
         output::print(&text(&session_key, is_required, &prepared.plan));
+        output::print(&gates_text(&gates, elevation.level()));
         output::print(&format!("\nprobe: {}\n", output::line(&probe)));
         output::print("system calls that are refused:\n");
         for reason in filter_reasons() {
@@ -110,12 +126,30 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
     })
 }
 
+/// The gates that an elevated call of this command line passes, or the keys that close them.
+fn gates_text(gates: &[ElevationGate], level: Elevation) -> String {
+    let is_open = gates.iter().all(|gate| gate.closed.is_none());
+    let how = match (is_open, level) {
+        (false, _) => "closed: no call of this command line leaves the sandbox".to_owned(),
+        (true, level) => format!("open: a call with `elevated` leaves the sandbox at `{level}`"),
+    };
+    let rows: Vec<Vec<String>> = gates
+        .iter()
+        .map(|gate| {
+            let state = gate.closed.as_deref();
+            let state = state.map_or("open".to_owned(), |why| format!("closed: {why}"));
+            vec![output::line(&gate.key), output::line(&state)]
+        })
+        .collect();
+    format!("\nelevated: {how}\n{}", output::table(&rows, "  "))
+}
+
 /// The value, for people.
 fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
     let leave = if is_required {
         "no run leaves it (required)"
     } else {
-        "a configured tools.exec.host places runs outside of it"
+        "a configured tools.exec.host places runs outside of it, and an elevated call leaves it"
     };
     let user = plan.user;
     let mut text = format!(
@@ -230,6 +264,7 @@ fn verify(
         place: RequestedPlace {
             host: None,
             needs_sandbox: true,
+            ..RequestedPlace::default()
         },
     };
     let begun = host
@@ -245,6 +280,7 @@ fn verify(
     let Running {
         conversation,
         ticket,
+        ..
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();

@@ -9,7 +9,8 @@ use interlock_command::display::{self, Secrets};
 use interlock_config::types::GatewayNodes;
 use interlock_config::{ConfigFile, Host};
 use interlock_host::{
-    EndListener, ExecError, HostError, RouteFacts, SessionValues, route, standing_of,
+    Elevation, ElevationFacts, EndListener, ExecError, HostError, RouteFacts, SessionValues,
+    route_call, standing_of,
 };
 use interlock_policy::Security;
 use interlock_store::{RecordedOutcome, RecordedStatus};
@@ -217,6 +218,7 @@ impl NodeRun {
             stdin_pipe: self.manner.stdin_pipe,
             timeout_ms: self.run.timeout_ms,
             background_after_ms: self.manner.yields.map(milliseconds),
+            elevated: self.elevation,
         }
     }
 
@@ -228,14 +230,9 @@ impl NodeRun {
         let config = self.dispatcher.host.config().map_err(failed)?;
         let session = self.dispatcher.host.session(&self.call.session_key);
         let session = session.map_err(failed)?;
-        self.check_place(&config, &session)?;
-        let levels = GatewayLevels::of(
-            &self.dispatcher,
-            &config,
-            &self.call.agent,
-            &session,
-            self.call_ask,
-        );
+        let elevation = self.check_place(&config, &session)?;
+        let call_levels = (&session, self.call_ask, elevation);
+        let levels = GatewayLevels::of(&self.dispatcher, &config, &self.call.agent, call_levels);
         let levels = levels.map_err(failed)?;
         if levels.security() == Security::Deny {
             return Err(
@@ -259,12 +256,18 @@ impl NodeRun {
             node,
             levels,
             keeps_transcripts,
+            elevation,
             ..self.clone()
         })
     }
 
-    /// The agent may still run commands, on nodes, and on this one.
-    fn check_place(&self, config: &ConfigFile, session: &SessionValues) -> Result<(), WireError> {
+    /// The agent may still run commands, on nodes, and on this one. How far the run leaves the sandbox of
+    /// its conversation by now.
+    fn check_place(
+        &self,
+        config: &ConfigFile,
+        session: &SessionValues,
+    ) -> Result<Elevation, WireError> {
         let agent = &self.call.agent;
         let stricter = |why: &str| {
             let message = format!("the policy became stricter: {why}");
@@ -278,21 +281,29 @@ impl NodeRun {
         }
         let exec = config.config().exec_for(agent.as_str());
         let sandbox = standing_of(config.config(), agent.as_str(), &self.call.session_key);
-        let routed = route(RouteFacts {
+        let facts = RouteFacts {
             asked: Some(Host::Node),
             session: session.host,
             exec: &exec,
             sandbox: &sandbox,
-        });
-        if let Err(refused) = routed {
-            return stricter(&refused.to_string());
-        }
+        };
+        let elevation = ElevationFacts {
+            config: config.config(),
+            agent,
+            asked: self.asked_elevated,
+            session: session.elevated,
+            sender: self.call.sender.as_ref(),
+        };
+        let routed = match route_call(facts, &elevation) {
+            Ok(routed) => routed,
+            Err(refused) => return stricter(&refused.to_string()),
+        };
         let own = config.config().agent(agent.as_str());
         let bound = own.and_then(|own| own.tools.exec.node.as_deref());
         let is_bound_here =
             bound.is_none_or(|bound| is_node(&self.dispatcher, bound, &self.node.id));
         if is_bound_here {
-            Ok(())
+            Ok(routed.elevation)
         } else {
             stricter("the agent is bound to another node")
         }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use interlock_config::ConfigFile;
-use interlock_host::{HostError, SessionValues};
+use interlock_host::{Elevation, HostError, SessionValues};
 use interlock_policy::{AgentId, Ask, DenyRule, Layer, Levels, PolicySource, Security, deny_rules};
-use interlock_rules::levels_in;
+use interlock_rules::{layers_in, layers_without_config_prompts};
 use interlock_wire::node::extension::{LayerDenyRule, PolicyLayer};
 use serde_json::json;
 
@@ -23,24 +23,27 @@ pub struct GatewayLevels {
 }
 
 impl GatewayLevels {
-    /// As config and document say now.
+    /// As config and document say now, for a call of a conversation that leaves its sandbox so far.
     pub fn of(
         dispatcher: &Dispatcher,
         config: &ConfigFile,
         agent: &AgentId,
-        session: &SessionValues,
-        call_ask: Option<Ask>,
+        (session, call_ask, elevation): (&SessionValues, Option<Ask>, Elevation),
     ) -> Result<Self, HostError> {
         let (document, _) = dispatcher.host.document()?;
-        let levels = levels_in(
-            config.config(),
-            &document,
-            agent,
-            session.levels(),
-            call_ask,
-        );
+        let layers = match elevation {
+            Elevation::Full => layers_without_config_prompts,
+            Elevation::Off | Elevation::On => layers_in,
+        };
+        let session = session.levels();
         Ok(Self {
-            levels,
+            levels: Levels::join(&layers(
+                config.config(),
+                &document,
+                agent,
+                session,
+                call_ask,
+            )),
             deny: Arc::new(deny_rules(&document, agent)),
         })
     }

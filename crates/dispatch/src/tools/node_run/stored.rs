@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use interlock_approvals::{ApprovalRefusal, PendingApproval, RemoteRunFacts};
 use interlock_command::display::Secrets;
 use interlock_config::types::ExecConfig;
-use interlock_host::{CallerContext, is_too_late, now_ms};
+use interlock_host::{CallSender, CallerContext, Elevation, is_too_late, now_ms};
 use interlock_policy::{AgentId, Ask};
 use interlock_store::{RecordedOutcome, RecordedStatus};
 use interlock_wire::approval::ApprovalDetails;
@@ -58,6 +58,11 @@ pub(super) struct NodeReplay {
     ask: Option<Ask>,
     pty: bool,
     stdin_pipe: bool,
+    /// What the call said of leaving the sandbox of its conversation, and who made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elevated: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sender: Option<CallSender>,
 }
 
 impl NodeReplay {
@@ -67,6 +72,8 @@ impl NodeReplay {
             ask: run.call_ask,
             pty: run.manner.pty,
             stdin_pipe: run.manner.stdin_pipe,
+            elevated: run.asked_elevated,
+            sender: run.call.sender.clone(),
         }
     }
 
@@ -207,6 +214,7 @@ impl StoredNodeRun {
                 context: CallerContext::default(),
                 listed: ListedSessions::OfAgent,
                 requester: self.requester.clone(),
+                sender: self.replay.sender.clone(),
                 progress: None,
                 asking: Asking::Elsewhere,
                 approval: None,
@@ -215,10 +223,12 @@ impl StoredNodeRun {
                 cancelled: CancellationToken::new(),
             },
             run: self.replay.run.clone(),
-            // Both are looked up when it runs.
+            // All three are looked up when it runs.
             levels: GatewayLevels::closed(),
+            elevation: Elevation::Off,
             keeps_transcripts: false,
             call_ask: self.replay.ask,
+            asked_elevated: self.replay.elevated,
             limit: limit.map(Duration::from_millis),
             notice: exec.as_ref().and_then(ExecConfig::running_notice),
             manner: NodeRunManner {

@@ -375,6 +375,7 @@ pub(super) async fn get(
             plan_digest: approval.plan_digest,
             view_text: view.text(ViewDetail::Whole, ""),
             sandbox: view.sandbox.as_ref().map(|sandbox| json!(sandbox)),
+            elevated: view.elevated.leaves().then(|| view.elevated.to_string()),
             view: json!(view),
         };
         Ok(ApprovalOpened::Record(Box::new(record)))

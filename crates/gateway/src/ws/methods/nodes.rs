@@ -14,7 +14,7 @@ use interlock_dispatch::nodes::{
 use interlock_dispatch::once::{self, KeyReused, OnceKey};
 use interlock_dispatch::tools::GatewayLevels;
 use interlock_dispatch::work::blocking;
-use interlock_host::{HostError, now_ms};
+use interlock_host::{Elevation, HostError, now_ms};
 use interlock_policy::{AgentId, Ask, Levels};
 use interlock_wire::node::extension::{
     ExplainAsked, ForwardedCallFacts, INTERLOCK_RUN_ENDED, PolicyAsked, PolicyLayer, RunHasEnded,
@@ -318,7 +318,12 @@ fn layer_of(
         .map_err(|error| unavailable(&error))?;
     let session = gateway.dispatcher.host.session(session_key);
     let session = session.map_err(|error| unavailable(&error))?;
-    let wanted = GatewayLevels::of(&gateway.dispatcher, &config, agent, &session, call_ask);
+    let wanted = GatewayLevels::of(
+        &gateway.dispatcher,
+        &config,
+        agent,
+        (&session, call_ask, Elevation::Off),
+    );
     Ok(wanted.map_err(|error| unavailable(&error))?.layer())
 }
 

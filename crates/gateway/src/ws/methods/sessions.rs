@@ -193,7 +193,7 @@ fn set(
 ) -> Result<(String, SessionValues), WireError> {
     let config = config(gateway)?;
     let (agent, key) = named(&config, agent_id, Some(key))?;
-    sessions::authorize(config.config(), agent.as_str(), &edits, sender)
+    sessions::authorize(config.config(), &agent, &edits, sender)
         .map_err(|error| not_authorized(&error))?;
     let author = Author::new(who).map_err(store_failed)?;
     let values = gateway

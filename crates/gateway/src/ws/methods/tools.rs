@@ -6,7 +6,7 @@ use std::time::Duration;
 use interlock_access::ProvenCaller;
 use interlock_config::ConfigFile;
 use interlock_dispatch::tools::{self, Audience, CATALOG, Described, ListedSessions, ToolCall};
-use interlock_host::CallerContext;
+use interlock_host::{CallSender, CallerContext};
 use interlock_policy::AgentId;
 use interlock_wire::WireError;
 use interlock_wire::params;
@@ -111,6 +111,7 @@ pub(super) async fn invoke(
         listed: ListedSessions::OfAgent,
         // The connection that asks never decides.
         requester: context.client.surface(),
+        sender: Some(CallSender::new("ws", context.client.sender_id())),
         progress: None,
         cancelled: CancellationToken::new(),
         asking: interlock_dispatch::tools::Asking::Elsewhere,
