@@ -142,6 +142,17 @@ impl Internet {
 
     /// A command of the machine, in this internet.
     fn run(&self, arguments: &[&str]) -> Run {
+        testkit::finish(&mut self.command(arguments))
+    }
+
+    /// The same, which goes on.
+    fn start(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let own = self.site.machine.command(arguments);
         let mut command = Command::new("/usr/bin/nsenter");
         command
@@ -155,7 +166,7 @@ impl Internet {
         for (name, value) in own.get_envs() {
             command.env(name, value.unwrap_or_default());
         }
-        testkit::finish(&mut command)
+        command
     }
 
     fn inside(&self, text: &str) -> Run {
@@ -372,4 +383,64 @@ fn the_network_is_served_again_when_its_server_dies() {
 
 fn netd_of(machine: &Machine) -> Vec<String> {
     crate::scopes::children_named(machine, "interlock-netd")
+}
+
+/// The host's own loopback is reached where an entry says so, and Interlock never is.
+#[test]
+fn host_internal_is_the_loopback_of_the_host_without_the_gateway() {
+    Internet::everywhere("network: { allow: ['host.internal:9000'] }", |net| {
+        let mut gateway = net.start(&["gateway", "--port", "0"]);
+        let lock = net.site.machine.state().join("gateway.lock");
+        let mut port = 0;
+        eventually("the gateway to listen", || {
+            let text = fs::read_to_string(&lock).unwrap_or_default();
+            let info: Value = serde_json::from_str(&text).unwrap_or_default();
+            let address = info["address"].as_str().unwrap_or_default();
+            port = address
+                .rsplit(':')
+                .next()
+                .unwrap_or_default()
+                .parse()
+                .unwrap_or(0);
+            port != 0
+        });
+        net.site.configure(&format!(
+            "{USUAL}, network: {{ allow: ['host.internal:9000', 'host.internal:{port}', '10.0.0.1:{port}', 'loop.test:{port} private'] }}"
+        ));
+        let run = net.inside(&format!("{CURL} http://host.internal:9000/x"));
+        assert_eq!(run.stdout, "hello from host.internal:9000/x\n", "{run:#?}");
+        for host in ["host.internal", "10.0.0.1", "loop.test"] {
+            let run = net.inside(&format!("{CURL} -f http://{host}:{port}/healthz"));
+            assert!(run.code != 0 && run.stdout.is_empty(), "{host}: {run:#?}");
+        }
+        let records = net.audit();
+        let own: Vec<&Value> = records
+            .iter()
+            .filter(|record| record["reason"] == "a port of Interlock itself")
+            .collect();
+        assert_eq!(own.len(), 3, "{records:#?}");
+        // What serves the network goes on without a gateway.
+        gateway.kill().unwrap();
+        gateway.wait().unwrap();
+        let run = net.inside(&format!("{CURL} http://host.internal:9000/y"));
+        assert_eq!(run.stdout, "hello from host.internal:9000/y\n", "{run:#?}");
+    });
+}
+
+/// What a run may reach is shown where the sandbox is, and the probe holds with a network.
+#[test]
+fn the_hosts_are_shown_and_the_probe_holds() {
+    let settings = "network: { allow: ['ok.test:443', '*.ok.test:443'], deny: ['bad.ok.test:*'] }";
+    Internet::everywhere(settings, |net| {
+        let run = net.run(&["sandbox", "explain", "--verify"]);
+        assert_eq!(run.code, 0, "{run:#?}");
+        let shown = "a loopback, and ok.test:443, *.ok.test:443, never bad.ok.test:*";
+        assert!(run.stdout.contains(shown), "{run:#?}");
+        let records = net
+            .run(&["audit", "log", "--kind", "run-started", "--json"])
+            .json();
+        let sandbox = &records["records"][0]["body"]["sandbox"];
+        let hosts = "ok.test:443, *.ok.test:443, never bad.ok.test:*";
+        assert_eq!(sandbox["network"], hosts, "{records:#}");
+    });
 }

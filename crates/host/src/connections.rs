@@ -3,7 +3,7 @@
 
 use std::io;
 
-use interlock_network::JournalReader;
+use interlock_network::ConnectionJournalReader;
 use interlock_store::AuditKind;
 use serde_json::json;
 
@@ -13,7 +13,7 @@ impl LocalHost {
     /// Puts what was recorded since the last time into the audit. For every process that reads the audit or
     /// sees the end of a run: whichever comes first does it.
     pub fn record_connections(&self) -> io::Result<()> {
-        let Some(journal) = JournalReader::open(self.state_dir())? else {
+        let Some(journal) = ConnectionJournalReader::open(self.state_dir())? else {
             return Ok(());
         };
         journal.take(|records| {

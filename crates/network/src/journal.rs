@@ -59,11 +59,11 @@ pub(crate) fn now_ms() -> u64 {
 
 /// The file, as `netd` has it: opened before it gave up the right to.
 #[derive(Debug, Clone)]
-pub struct Journal {
+pub struct ConnectionJournal {
     file: Arc<File>,
 }
 
-impl Journal {
+impl ConnectionJournal {
     /// Where the journal of a state directory is.
     pub fn path(state_dir: &Path) -> PathBuf {
         state_dir.join(NAME)
@@ -102,17 +102,17 @@ impl Journal {
 
 /// The file, as the process has it that puts its records into the audit.
 #[derive(Debug)]
-pub struct JournalReader {
+pub struct ConnectionJournalReader {
     file: File,
 }
 
-impl JournalReader {
+impl ConnectionJournalReader {
     /// `None` where no sandbox of this state directory had a network yet.
     pub fn open(state_dir: &Path) -> io::Result<Option<Self>> {
         let opened = File::options()
             .read(true)
             .write(true)
-            .open(Journal::path(state_dir));
+            .open(ConnectionJournal::path(state_dir));
         match opened {
             Ok(file) => Ok(Some(Self { file })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -168,13 +168,13 @@ mod tests {
     fn records_are_taken_once_and_none_is_lost_to_a_failure() {
         let directory = std::env::temp_dir().join(format!("journal-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        assert!(JournalReader::open(&directory).unwrap().is_none());
-        let journal = Journal::open(&Journal::path(&directory)).unwrap();
+        assert!(ConnectionJournalReader::open(&directory).unwrap().is_none());
+        let journal = ConnectionJournal::open(&ConnectionJournal::path(&directory)).unwrap();
         journal.append(&record("a.test"));
         journal.append(&record("b.test"));
         let take = |keep: bool| {
             let mut taken = Vec::new();
-            let reader = JournalReader::open(&directory).unwrap().unwrap();
+            let reader = ConnectionJournalReader::open(&directory).unwrap().unwrap();
             let result = reader.take(|records| {
                 taken.extend(records);
                 if keep {

@@ -19,5 +19,7 @@ mod proxy;
 mod scope;
 mod socks;
 
-pub use journal::{ConnectionRecord, ConnectionVerdict, Journal, JournalReader};
+pub use journal::{
+    ConnectionJournal, ConnectionJournalReader, ConnectionRecord, ConnectionVerdict,
+};
 pub use netd::become_netd;

@@ -16,13 +16,13 @@ use serde::Deserialize;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
-use crate::journal::Journal;
+use crate::journal::ConnectionJournal;
 use crate::scope::ScopeServer;
 
 /// The whole life of the process. Only the supervisor starts it; it reads no config and no policy.
 pub fn become_netd() -> i32 {
     let begun = begin_netd(|order| {
-        let journal = Journal::open(&order.journal)?;
+        let journal = ConnectionJournal::open(&order.journal)?;
         let own_ports = OwnPorts::open(&order.gateway_lock)?;
         Ok((journal, own_ports))
     });
@@ -37,7 +37,7 @@ pub fn become_netd() -> i32 {
 }
 
 /// Until the supervisor is gone.
-async fn serve(journal: Journal, own_ports: OwnPorts) -> io::Result<()> {
+async fn serve(journal: ConnectionJournal, own_ports: OwnPorts) -> io::Result<()> {
     // A socket that keeps messages apart is waited for like one of datagrams.
     let link = std::os::unix::net::UnixDatagram::from(rustix::stdio::stdin().try_clone_to_owned()?);
     link.set_nonblocking(true)?;

@@ -148,11 +148,14 @@ impl<'a> CarriedConnection<'a> {
             }
         };
         let own_port = self.context.own_ports.is_own(port);
-        let may_dial = |address: &SocketAddr| match reach {
-            AddressReach::Public => is_public(address.ip()),
-            AddressReach::Any | AddressReach::HostLoopback => {
-                is_usable(address.ip()) && (is_public(address.ip()) || !own_port)
-            }
+        let is_own = |address: &SocketAddr| own_port && is_of_this_machine(address.ip());
+        let has_own = all.iter().any(is_own);
+        let may_dial = |address: &SocketAddr| {
+            let is_reached = match reach {
+                AddressReach::Public => is_public(address.ip()),
+                AddressReach::Any | AddressReach::HostLoopback => is_usable(address.ip()),
+            };
+            is_reached && !is_own(address)
         };
         let count = all.len();
         let usable: Vec<SocketAddr> = all.into_iter().filter(may_dial).collect();
@@ -161,7 +164,7 @@ impl<'a> CarriedConnection<'a> {
             (true, 0) => Err(ConnectionRefusal::failed(
                 "the name has no address".to_owned(),
             )),
-            (true, _) if own_port => Err(ConnectionRefusal::denied("a port of Interlock itself")),
+            (true, _) if has_own => Err(ConnectionRefusal::denied("a port of Interlock itself")),
             (true, _) => Err(ConnectionRefusal::denied(
                 "private address: the name leads to none that is public; mark the entry `private` if it may",
             )),
@@ -233,6 +236,11 @@ impl Drop for CarriedConnection<'_> {
 /// Addresses that no entry can mean: those that stand for names, for every address, or for many machines.
 fn is_usable(address: IpAddr) -> bool {
     !is_own_block(address) && !address.is_unspecified() && !address.is_multicast()
+}
+
+/// Whether an address is one of this machine's own: only such an address can be bound.
+fn is_of_this_machine(address: IpAddr) -> bool {
+    std::net::UdpSocket::bind((address, 0)).is_ok()
 }
 
 async fn pass(

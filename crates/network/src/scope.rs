@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::dns::{self, MOST_QUESTION, NameAnswer};
-use crate::journal::{ConnectionRecord, ConnectionVerdict, Journal, now_ms};
+use crate::journal::{ConnectionJournal, ConnectionRecord, ConnectionVerdict, now_ms};
 use crate::names::NamePool;
 use crate::netd::OwnPorts;
 use crate::proxy::{carry_direct, carry_proxied, carry_socks};
@@ -41,7 +41,7 @@ const REST: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct ScopeContext {
     pub scope: ServedScope,
-    pub journal: Journal,
+    pub journal: ConnectionJournal,
     pub own_ports: OwnPorts,
     names: Mutex<NamePool>,
     refusals: Mutex<RefusalMeter>,
@@ -58,7 +58,7 @@ struct RefusalMeter {
 }
 
 impl ScopeContext {
-    fn new(scope: ServedScope, journal: Journal, own_ports: OwnPorts) -> Self {
+    fn new(scope: ServedScope, journal: ConnectionJournal, own_ports: OwnPorts) -> Self {
         Self {
             scope,
             journal,
@@ -177,7 +177,7 @@ impl ScopeServer {
     pub fn start(
         scope: ServedScope,
         sockets: ScopeSockets,
-        journal: Journal,
+        journal: ConnectionJournal,
         own_ports: OwnPorts,
     ) -> io::Result<Self> {
         let ports = scope.rules.ports();

@@ -55,7 +55,7 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    AddressReach, EntryList, HOST_INTERNAL, HostEntry, HostName, HostVerdict, MountAccess,
+    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, MountAccess,
     MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan,
     SandboxSummary, SandboxUser, SandboxView, TargetHost, UnixSockets, WorkspaceAccess,
     is_own_block, plain_address,

@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 pub use network::{
-    AddressReach, EntryList, HOST_INTERNAL, HostEntry, HostName, HostVerdict, SandboxNetworkRules,
-    TargetHost, is_own_block, plain_address,
+    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
+    SandboxNetworkRules, TargetHost, is_own_block, plain_address,
 };
 pub use summary::SandboxSummary;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
-use interlock_plan::{EntryList, HostEntry, SandboxNetworkRules};
+use interlock_plan::{HostEntry, HostEntryList, SandboxNetworkRules};
 
 use crate::error::SandboxError;
 
@@ -42,8 +42,12 @@ pub(crate) fn rules_of(settings: &Sandbox) -> Result<Option<SandboxNetworkRules>
         entries.collect()
     };
     let network = &settings.network;
-    let allow = read("network.allow", network.allow.as_ref(), EntryList::Allow)?;
-    let deny = read("network.deny", network.deny.as_ref(), EntryList::Deny)?;
+    let allow = read(
+        "network.allow",
+        network.allow.as_ref(),
+        HostEntryList::Allow,
+    )?;
+    let deny = read("network.deny", network.deny.as_ref(), HostEntryList::Deny)?;
     if allow.is_empty() {
         return Ok(None);
     }

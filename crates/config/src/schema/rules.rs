@@ -1,6 +1,6 @@
 //! What strings may look like. Every rule also refuses control characters.
 
-use interlock_plan::{EntryList, HostEntry};
+use interlock_plan::{HostEntry, HostEntryList};
 
 /// The shape of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +73,8 @@ impl TextRule {
                 };
                 bits.parse::<u8>().is_ok_and(|bits| bits <= most)
             }),
-            Self::AllowedHost => HostEntry::read(text, EntryList::Allow).is_ok(),
-            Self::DeniedHost => HostEntry::read(text, EntryList::Deny).is_ok(),
+            Self::AllowedHost => HostEntry::read(text, HostEntryList::Allow).is_ok(),
+            Self::DeniedHost => HostEntry::read(text, HostEntryList::Deny).is_ok(),
             Self::ByteSize => byte_size(text).is_some(),
             Self::Fingerprint => {
                 let digits = match text.get(..7) {

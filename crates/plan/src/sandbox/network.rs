@@ -119,16 +119,16 @@ enum EntryHost {
 
 /// Where an entry stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryList {
+pub enum HostEntryList {
     Allow,
     Deny,
 }
 
 impl HostEntry {
     /// Reads an entry; the error says which rule it breaks.
-    pub fn read(text: &str, list: EntryList) -> Result<Self, String> {
+    pub fn read(text: &str, list: HostEntryList) -> Result<Self, String> {
         let (place, private) = match text.split_once(' ') {
-            Some((place, "private")) if list == EntryList::Allow => (place, true),
+            Some((place, "private")) if list == HostEntryList::Allow => (place, true),
             Some(_) => return Err("only the word `private` may follow, in `allow`".to_owned()),
             None => (text, false),
         };
@@ -136,7 +136,7 @@ impl HostEntry {
             .rsplit_once(':')
             .ok_or("an entry is HOST:PORT, such as `crates.io:443`")?;
         let port = match port {
-            "*" if list == EntryList::Deny => None,
+            "*" if list == HostEntryList::Deny => None,
             text => Some(read_port(text).ok_or("the port must be a number from 1 to 65535")?),
         };
         let host = if let Some(inner) = host.strip_prefix('[') {
@@ -213,8 +213,8 @@ impl Serialize for HostEntry {
 impl<'de> Deserialize<'de> for HostEntry {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Self::read(&text, EntryList::Allow)
-            .or_else(|_| Self::read(&text, EntryList::Deny))
+        Self::read(&text, HostEntryList::Allow)
+            .or_else(|_| Self::read(&text, HostEntryList::Deny))
             .map_err(serde::de::Error::custom)
     }
 }

@@ -15,6 +15,9 @@ use crate::handover::{self, Note};
 /// Without a run for so long, a keeper is let go, and what the runs of its scope left in `/tmp` is gone.
 const UNUSED_TIME: Duration = Duration::from_mins(1);
 
+/// How long a keeper may take to be made. Then it is ended, and the runs that wait for it are refused.
+const MAKE_TIME: Duration = Duration::from_secs(20);
+
 /// How long a keeper that was let go may take to end.
 const END_TIME: Duration = Duration::from_secs(5);
 
@@ -41,6 +44,7 @@ struct Keeper {
     sockets: Vec<OwnedFd>,
     /// The shims whose runs are in the scope, or wait for it.
     shims: HashSet<u64>,
+    /// When the last run went, or the keeper was started.
     unused_since: Instant,
 }
 
@@ -55,6 +59,14 @@ impl Keeper {
             Ok(copies) => Note::Scope(copies),
             Err(error) => Note::ScopeFailed(error.to_string()),
         })
+    }
+}
+
+impl Keeper {
+    /// How long it may still take to be made; `None` once it is there.
+    fn until_late(&self) -> Option<Duration> {
+        let left = MAKE_TIME.saturating_sub(self.unused_since.elapsed());
+        self.namespaces.is_none().then_some(left)
     }
 }
 
@@ -239,6 +251,11 @@ impl Keepers {
         self.let_go_if(|keeper| {
             keeper.shims.is_empty() && keeper.unused_since.elapsed() >= UNUSED_TIME
         });
+        let late = |keeper: &&Keeper| keeper.until_late().is_some_and(|left| left.is_zero());
+        for keeper in self.by_token.values().filter(late) {
+            // Its link closes, and those that wait are told.
+            let _ = rustix::process::kill_process(keeper.started.pid, Signal::KILL);
+        }
         self.let_go.retain(|(pid, since)| {
             if since.elapsed() >= END_TIME {
                 let _ = rustix::process::kill_process(*pid, Signal::KILL);
@@ -261,7 +278,8 @@ impl Keepers {
     pub fn next_due(&self) -> Option<Duration> {
         let unused = self.by_token.values().filter(|one| one.shims.is_empty());
         let due = unused.map(|one| UNUSED_TIME.saturating_sub(one.unused_since.elapsed()));
+        let late = self.by_token.values().filter_map(Keeper::until_late);
         let look = (!self.let_go.is_empty()).then_some(LOOK);
-        due.chain(look).min()
+        due.chain(late.map(|left| left.max(LOOK))).chain(look).min()
     }
 }

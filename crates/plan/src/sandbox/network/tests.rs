@@ -6,8 +6,8 @@ fn rules(allow: &[&str], deny: &[&str]) -> SandboxNetworkRules {
         entries.collect::<Result<_, _>>().unwrap()
     };
     SandboxNetworkRules {
-        allow: read(allow, EntryList::Allow),
-        deny: read(deny, EntryList::Deny),
+        allow: read(allow, HostEntryList::Allow),
+        deny: read(deny, HostEntryList::Deny),
     }
 }
 
@@ -164,10 +164,13 @@ fn entries_that_say_too_much_or_nothing_are_refused() {
         "b\u{fc}cher.test:443",
         "127.1:80",
     ] {
-        assert!(HostEntry::read(text, EntryList::Allow).is_err(), "{text:?}");
+        assert!(
+            HostEntry::read(text, HostEntryList::Allow).is_err(),
+            "{text:?}"
+        );
     }
-    assert!(HostEntry::read("ok.test:*", EntryList::Deny).is_ok());
-    assert!(HostEntry::read("ok.test:443 private", EntryList::Deny).is_err());
+    assert!(HostEntry::read("ok.test:*", HostEntryList::Deny).is_ok());
+    assert!(HostEntry::read("ok.test:443 private", HostEntryList::Deny).is_err());
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn an_entry_is_kept_as_it_is_written() {
         "203.0.113.7:22",
         "[2001:db8::7]:443",
     ] {
-        let entry = HostEntry::read(text, EntryList::Allow).unwrap();
+        let entry = HostEntry::read(text, HostEntryList::Allow).unwrap();
         assert_eq!(entry.to_string(), text);
         let stored = serde_json::to_string(&entry).unwrap();
         assert_eq!(serde_json::from_str::<HostEntry>(&stored).unwrap(), entry);
