@@ -389,7 +389,7 @@ fn netd_of(machine: &Machine) -> Vec<String> {
 #[test]
 fn host_internal_is_the_loopback_of_the_host_without_the_gateway() {
     Internet::everywhere("network: { allow: ['host.internal:9000'] }", |net| {
-        let mut gateway = net.start(&["gateway", "--port", "0"]);
+        let mut gateway = net.start(&["gateway", "run", "--port", "0"]);
         let lock = net.site.machine.state().join("gateway.lock");
         let mut port = 0;
         eventually("the gateway to listen", || {
