@@ -63,7 +63,7 @@ fn axe_finds_nothing_serious_on_any_page() {
         for theme in ["light", "dark"] {
             browser.prefer(theme);
             for page in [
-                "inbox", "sessions", "nodes", "policy", "audit", "settings", "health",
+                "inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health",
             ] {
                 browser.go(&gateway.page(&format!("/{page}")));
                 browser.until("the page", "document.querySelector('main h1') && document.getElementById('main').getAttribute('aria-busy') !== 'true' && !document.querySelector('main [aria-busy]')");

@@ -231,6 +231,8 @@ fn s08_sockets_of_other_origins_are_refused_before_the_upgrade() {
     ] {
         assert_eq!(upgrade(&origin), "HTTP/1.1 403", "{origin}");
     }
+    let record = super::refused_with(&machine, "ORIGIN_FOREIGN");
+    assert_eq!(record["origin"], "https://evil.example");
     // The same by real pages: another host, no origin at all, another port, and without TLS.
     let Some(browser) =
         Browser::start_trusting(Screen::Laptop, &machine.state().join("gateway-ca.pem"))

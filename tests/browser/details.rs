@@ -27,12 +27,18 @@ fn a_card_says_where_it_was_shown() {
         return;
     };
     let mut agent = Agent::new(&gateway);
+    let mut other = gateway.connect(EVERYTHING);
+    other.ok("ui.open", &json!({ "view": "inbox" }));
     let id = agent.ask(&machine, "git push origin main");
     open_card(&browser, &id);
     let receipts = format!("document.getElementById('receipts-{id}').innerText");
     browser.until(
-        "its own receipt",
-        &format!("{receipts}.includes('browser: seen (Chrome on Linux)')"),
+        "its own receipts",
+        &format!("/browser: sent \\(Chrome on Linux\\) [0-9:]+, seen \\(Chrome on Linux\\)/.test({receipts})"),
+    );
+    browser.until(
+        "a page that did not open it",
+        &format!("{receipts}.includes('browser: sent (a test)')"),
     );
     // The receipt of another one arrives by itself.
     let mut page = gateway.connect(EVERYTHING);
@@ -48,10 +54,9 @@ fn a_card_says_where_it_was_shown() {
     let records = machine
         .ok(&["audit", "log", "--kind", "delivery", "--json"])
         .stdout;
-    assert!(
-        records.contains("\"web:") && records.contains("seen"),
-        "{records}"
-    );
+    for part in ["\"web:", "\"sent\"", "\"seen\"", "Chrome on Linux"] {
+        assert!(records.contains(part), "{part}: {records}");
+    }
 }
 
 #[test]

@@ -43,6 +43,18 @@ impl Agent {
         self.ask_with(machine, &json!({ "command": command }))
     }
 
+    /// Sends the call and waits for nothing.
+    fn ask_later(&mut self, machine: &Machine, command: &str) -> String {
+        let args = json!({ "command": command, "workdir": machine.work() });
+        let call = json!({ "name": "exec", "args": args, "approvalWaitMs": 0 });
+        self.client.send("tools.invoke", &call).unwrap()
+    }
+
+    /// The approval that such a call waits for.
+    fn asked(&mut self, call: &str) -> String {
+        approval_id(&self.client.answer(call).unwrap().unwrap())
+    }
+
     fn ask_with(&mut self, machine: &Machine, args: &Value) -> String {
         let mut args = args.clone();
         if args["workdir"].is_null() {
@@ -60,6 +72,35 @@ fn approval_id(answer: &Value) -> String {
     let id = id.or_else(|| answer["output"]["details"]["approvalId"].as_str());
     id.unwrap_or_else(|| panic!("not asked: {answer:#}"))
         .to_owned()
+}
+
+/// The audit records of what was refused.
+fn refusals(machine: &Machine) -> Vec<Value> {
+    let log = machine.ok(&[
+        "audit", "log", "--kind", "refusal", "--limit", "500", "--json",
+    ]);
+    let records = log.json()["records"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    records
+        .iter()
+        .map(|record| record["body"].clone())
+        .collect()
+}
+
+/// Waits until the audit has a refusal with this code, and returns it.
+fn refused_with(machine: &Machine, code: &str) -> Value {
+    let mut found = Value::Null;
+    testkit::eventually(code, || {
+        let all = refusals(machine);
+        found = all
+            .into_iter()
+            .find(|one| one["code"] == code)
+            .unwrap_or_default();
+        !found.is_null()
+    });
+    found
 }
 
 /// The file that a command makes, and the command.

@@ -211,6 +211,8 @@ fn the_policy_explains_and_the_audit_is_verified() {
     browser.script("document.getElementById('cases').value = '{\"command\": \"x\", \"expect\": \"ask\", \"fs\": [{\"path\": \"../x\"}]}'");
     browser.click("#run-cases");
     browser.until_sees("a case with `fs` makes files");
+    a_draft_is_replayed_and_saved(&machine, &browser);
+    the_sandbox_is_explained(&machine, &browser, &gateway.page("/sandbox"));
     open(&browser, &gateway.page("/audit"));
     browser.click("#verify");
     browser.until_sees("intact");
@@ -226,6 +228,110 @@ fn the_policy_explains_and_the_audit_is_verified() {
     browser.type_text("no such word");
     browser.press("Enter");
     browser.until_sees("No record matches.");
+}
+
+/// On the page Policy: what a draft changes is shown before it is saved, what it loosens is confirmed in
+/// words, only what was replayed is saved, and another editor's change is not lost.
+fn a_draft_is_replayed_and_saved(machine: &Machine, browser: &Browser) {
+    let write = |from: &str, to: &str| {
+        browser.script(&format!(
+            "const d = document.getElementById('draft'); if (!d.value.includes({from:?})) throw new Error(d.value); d.value = d.value.replace({from:?}, {to:?}); d.dispatchEvent(new Event('input'))"
+        ));
+    };
+    let is_savable = "!document.getElementById('draft-save').disabled";
+    let replay = || {
+        browser.script("document.getElementById('replayed').replaceChildren()");
+        browser.click("#replay");
+        browser.until(
+            "a replay",
+            "document.getElementById('replayed').childElementCount > 0",
+        );
+    };
+    browser.click("#draft-begin");
+    browser.until(
+        "the document",
+        "document.getElementById('draft').value.includes('on-miss')",
+    );
+    // A mistake has its line, and cannot be saved.
+    write("on-miss", "sometimes");
+    replay();
+    assert!(
+        browser.sees("draft:") && browser.sees("sometimes"),
+        "{}",
+        browser.text()
+    );
+    assert_eq!(browser.js(is_savable), false);
+    // `git push` would be refused: fewer prompts are not more freedom.
+    write("sometimes", "off");
+    replay();
+    browser.until_sees("newly refused");
+    assert!(browser.sees("stricter") && browser.sees("git push origin main"));
+    assert!(!browser.sees("This allows more"));
+    // It would run: that is looser, and confirmed.
+    write("\"allowlist\"", "\"full\"");
+    assert_eq!(browser.js(is_savable), false, "it was not replayed");
+    replay();
+    browser.until_sees("This allows more");
+    assert!(browser.sees("looser") && browser.sees("allowlist/on-miss → full/off"));
+    browser.shot("draft-1280");
+    // Cases are judged by the draft.
+    browser.script("document.getElementById('cases').value = '{\"command\": \"git push\", \"expect\": \"allow\"}'");
+    browser.click("#run-cases");
+    browser.until_sees("1 passed, 0 failed");
+    let (_, before) = machine.document();
+    browser.click("#draft-save");
+    browser.until("a second step", "document.querySelector('dialog[open]')");
+    assert!(browser.sees("This allows more on the gateway"));
+    browser.click("dialog .quiet");
+    browser.until("it is closed", "!document.querySelector('dialog[open]')");
+    assert_eq!(machine.document().1, before, "it was not confirmed");
+    // Another editor is faster: nothing of theirs is lost.
+    machine.ok(&["approvals", "allowlist", "add", "/usr/bin/theirs"]);
+    browser.click("#draft-save");
+    browser.until("a second step", "document.querySelector('dialog[open]')");
+    browser.click("dialog .primary");
+    browser.until("three ways", "document.getElementById('three-way')");
+    assert!(browser.sees("/usr/bin/theirs"));
+    browser.click("dialog .primary");
+    browser.until_sees("Not saved yet");
+    replay();
+    browser.until("it can be saved", is_savable);
+    browser.click("#draft-save");
+    browser.until("a second step", "document.querySelector('dialog[open]')");
+    browser.click("dialog .primary");
+    eventually("it is saved", || machine.verdict("git push") == "allow");
+    let document = machine.ok(&["approvals", "get", "--json"]).stdout;
+    assert!(document.contains("/usr/bin/theirs"), "{document}");
+}
+
+/// On the page Sandbox: who is confined, what that leaves open, and the directories of sandboxes.
+fn the_sandbox_is_explained(machine: &Machine, browser: &Browser, address: &str) {
+    open(browser, address);
+    assert!(browser.sees("interlock config set agents.defaults.sandbox.mode all"));
+    let key = "agents.defaults.sandbox";
+    machine.ok(&["config", "set", &format!("{key}.mode"), "non-main"]);
+    machine.ok(&["config", "set", &format!("{key}.workspaceAccess"), "rw"]);
+    open(browser, address);
+    browser.until_sees("not isolated: agent:main:main; the workspace is written to");
+    browser.click("[data-explain=main]");
+    browser.until_sees("Not sandboxed: sandbox.mode is non-main");
+    machine.ok(&["config", "set", &format!("{key}.mode"), "all"]);
+    browser.click("[data-explain=main]");
+    browser.until(
+        "the mounts",
+        "document.querySelectorAll('#explained tbody tr').length > 5",
+    );
+    assert!(browser.sees("no network"), "{}", browser.text());
+    browser.shot("sandbox-1280");
+    // To explain is to plan, which makes the directories of the scope.
+    open(browser, address);
+    browser.until_sees("Directories of sandboxes");
+    browser.click("[data-recreate=main]");
+    browser.until("a second step", "document.querySelector('dialog[open]')");
+    browser.click("dialog .primary");
+    browser.until("they are gone", "!document.getElementById('scopes')");
+    let listed = machine.ok(&["sandbox", "list", "--json"]).json();
+    assert_eq!(listed["scopes"], json!([]));
 }
 
 /// Pictures of every page, at the size of a phone and of a laptop, light and dark. No page is wider than
@@ -273,7 +379,7 @@ fn every_page_is_pictured_and_fits_its_window() {
         for theme in ["light", "dark"] {
             browser.prefer(theme);
             for page in [
-                "inbox", "sessions", "nodes", "policy", "audit", "settings", "health",
+                "inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health",
             ] {
                 open(&browser, &gateway.page(&format!("/{page}")));
                 browser.shot(&format!("{page}-{size}-{theme}"));

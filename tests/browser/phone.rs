@@ -183,7 +183,9 @@ fn pages_lie_below_the_path_that_the_owner_chose() {
     ready(&browser, &id);
     browser.click("[data-word=allow-once]");
     eventually("it runs", || file.exists());
-    for page in ["sessions", "nodes", "policy", "audit", "settings", "health"] {
+    for page in [
+        "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health",
+    ] {
         browser.click(&format!("[data-nav={page}]"));
         browser.until(
             "the page",

@@ -348,6 +348,9 @@ fn s26_a_push_decision_counts_once_for_its_own_message() {
         let reply = answer(&gateway, &body);
         assert_eq!(reply.status, 403, "{reply:?}");
         assert!(reply.body.contains(code), "{code}: {reply:?}");
+        let record = super::refused_with(&machine, code);
+        assert_eq!(record["transport"], "push", "{record:#}");
+        assert_eq!(record["approvalId"], first.as_str());
     }
     assert_eq!(machine.pending().len(), 2);
     let good = signed(&ada, &message, "deny", now_ms());

@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::Machine;
 use testkit::ws::{EVERYTHING, Gateway};
 
-use super::{Agent, marker};
+use super::{Agent, marker, refusals, refused_with};
 
 /// Status line, headers and body of one request.
 fn get(gateway: &Gateway, path: &str, lines: &[&str]) -> String {
@@ -49,6 +49,7 @@ const PAGES: &[&str] = &[
     "/nodes",
     "/policy",
     "/audit",
+    "/sandbox",
     "/settings",
     "/health",
 ];
@@ -164,6 +165,7 @@ fn names_of_other_machines_get_no_page_and_no_file() {
         "/hooks/approvals",
         "/ca.crt",
     ]);
+    let mut tried = 0_u64;
     for path in paths {
         for hosts in [
             &["Host: evil.example"][..],
@@ -176,8 +178,35 @@ fn names_of_other_machines_get_no_page_and_no_file() {
                 answer.starts_with("HTTP/1.1 403"),
                 "{path} {hosts:?}: {answer}"
             );
+            tried += 1;
         }
     }
+    // The first is in the audit at once. A flood of them is two records, and its number.
+    let first = refused_with(&machine, "HOST_FOREIGN");
+    assert_eq!(first["path"], "/");
+    assert_eq!(first["host"], "evil.example");
+    assert_eq!(first["from"], "127.0.0.1");
+    let secret = "/inbox?token=do-not-record";
+    get(&gateway, secret, &["Origin: http://evil.example"]);
+    let origin = refused_with(&machine, "ORIGIN_FOREIGN");
+    assert_eq!(origin["path"], "/inbox");
+    assert_eq!(origin["origin"], "http://evil.example");
+    gateway.stop();
+    let all: Vec<_> = refusals(&machine);
+    assert!(
+        !all.iter()
+            .any(|one| one.to_string().contains("do-not-record"))
+    );
+    let hosts: Vec<_> = all
+        .iter()
+        .filter(|one| one["code"] == "HOST_FOREIGN")
+        .collect();
+    assert_eq!(hosts.len(), 2, "{hosts:#?}");
+    let repeated: u64 = hosts
+        .iter()
+        .filter_map(|one| one["repeated"].as_u64())
+        .sum();
+    assert_eq!(repeated + 1, tried, "{hosts:#?}");
 }
 
 /// S-10: simple requests of other origins change nothing.
@@ -208,6 +237,10 @@ fn simple_requests_of_other_origins_are_refused_before_anything_is_read() {
             );
         }
     }
+    // It is recorded as what it is, and not as an attempt of the owner.
+    let record = refused_with(&machine, "ORIGIN_FOREIGN");
+    assert_eq!(record["origin"], "http://evil.example");
+    assert!(record["client"].is_null() && record["device"].is_null());
 }
 
 #[test]
@@ -344,6 +377,11 @@ fn a_page_allows_nothing_without_the_ticket_of_that_view() {
     assert_eq!(many["results"][0]["ok"], false, "{many:#}");
     assert_eq!(many["results"][0]["code"], "TICKET_WRONG");
     assert!(!file.exists());
+    for code in ["TICKET_REQUIRED", "TICKET_WRONG"] {
+        let record = refused_with(&machine, code);
+        assert_eq!(record["approvalId"], id.as_str(), "{record:#}");
+        assert_eq!(record["transport"], "ws");
+    }
     let opened = page.ok(
         "ui.open",
         &json!({ "view": "approval", "params": { "id": id } }),
@@ -410,6 +448,8 @@ fn without_the_scope_an_approval_can_be_neither_opened_nor_decided() {
         reader.refused("ui.open", &json!({ "view": "audit" }))["message"],
         "missing scope: operator.admin"
     );
+    let record = refused_with(&machine, "MISSING_SCOPE");
+    assert_eq!(record["method"], "exec.approval.resolve");
     assert!(!file.exists());
 }
 
@@ -535,6 +575,7 @@ fn s18_an_id_tells_a_caller_without_the_scope_nothing() {
     let identity = interlock_wire_identity();
     let connect = testkit::ws::operator(token.trim(), EVERYTHING);
     client.introduce(connect, Some(&identity)).unwrap_err();
+    refused_with(&machine, "AUTH_TOKEN_MISMATCH");
     // The document of a page is the same for every id, and holds none.
     let pages = references.map(|reference| {
         let answer = get(&gateway, &format!("/approve/{reference}"), &[]);

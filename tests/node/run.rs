@@ -414,7 +414,7 @@ fn the_owner_of_a_node_may_keep_gateways_from_loosening_its_document() {
     let before = get(&mut pair);
     set(&mut pair, "full").refused(
         "INVALID_REQUEST",
-        "Error: INVALID_REQUEST: exec approvals of this node can only be made stricter (node.remoteDocument is tighten): security or ask for the agent main",
+        "Error: INVALID_REQUEST: exec approvals of this node can only be made stricter (node.remoteDocument is tighten): security and ask allowlist/on-miss → full/on-miss for every agent",
     );
     // Nothing is stored for later either.
     let plan = pair.link.plan(&json!({ "command": ["uname"] }));

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::limit::Writes;
 use crate::logs::LogLines;
 use crate::push::PushService;
+use crate::refused_attempts::RefusedAttempts;
 use crate::ui::ControlUi;
 use crate::ws::methods::show_approval;
 use crate::ws::subscriptions::Subscriptions;
@@ -130,6 +131,8 @@ pub struct Gateway {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) ui: ControlUi,
     pub(crate) push: PushService,
+    /// Who was turned away, for the audit.
+    pub(crate) refused: RefusedAttempts,
     /// Changes of the config, by who makes them.
     pub(crate) writes: Writes,
     /// This process is no run; its peers are looked at one by one.
@@ -166,6 +169,7 @@ impl Gateway {
             dispatcher: Arc::new(Dispatcher::new(parts, &config)),
             ui: ControlUi::new(&device_key)?,
             push: PushService::default(),
+            refused: RefusedAttempts::default(),
             access: Arc::new(access),
             logs: options.logs,
             subscriptions: Subscriptions::default(),

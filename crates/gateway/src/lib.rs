@@ -2,7 +2,7 @@
 //!
 //! Read [`Gateway`] (what all connections share), `serve` (transports and their life), then the
 //! transports: `http`, `ws`, and `ui` for browsers; MCP is in `interlock_mcp`. `pairing`, `directives` and
-//! `config_secrets` are what their methods need. Who calls is settled by `interlock_access`, and what a
+//! `config_secrets` are what their methods need, `refused_attempts` what they turned away. Who calls is settled by `interlock_access`, and what a
 //! call does is in `interlock_dispatch`.
 
 #![forbid(unsafe_code)]
@@ -16,6 +16,7 @@ mod limit;
 mod logs;
 mod pairing;
 mod push;
+mod refused_attempts;
 mod serve;
 mod ui;
 mod ws;

@@ -4,7 +4,6 @@ mod approvals;
 mod call;
 mod explain;
 mod foreign_document;
-mod loosening;
 mod ordered;
 mod plan_policy;
 mod policy;

@@ -207,4 +207,40 @@ impl SandboxMount {
             Self::Devices => "/dev",
         }
     }
+
+    /// How it is to be seen, in one word, and why.
+    pub fn words(&self) -> (&'static str, String) {
+        match self {
+            Self::Bind {
+                access,
+                source,
+                target,
+                reason,
+                ..
+            } => {
+                let from = if source == target {
+                    String::new()
+                } else {
+                    format!("; {source} on the host")
+                };
+                (access.as_str(), format!("{reason}{from}"))
+            }
+            Self::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
+            Self::Hold { access, reason, .. } => match access {
+                MountAccess::Ro => ("protected", reason.clone()),
+                MountAccess::Rw => ("held", reason.clone()),
+            },
+            Self::Cover { reason, .. } => ("hidden", reason.clone()),
+            Self::Memory { reason, .. } => ("memory", reason.clone()),
+            Self::Link { to, .. } => ("link", format!("to {to}")),
+            Self::Processes => (
+                "own",
+                "its own processes; paths that reach the system are closed".to_owned(),
+            ),
+            Self::Devices => (
+                "own",
+                "null zero full random urandom tty, own terminals".to_owned(),
+            ),
+        }
+    }
 }

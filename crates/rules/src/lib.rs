@@ -3,7 +3,8 @@
 //! Config and approvals document together make the policy of an agent, and every change of either goes
 //! through [`PolicyRules`], the one writer. Read `layers` (levels, source by source), `assemble` (the
 //! policy of an agent), `document` (reading a document, with the place of every problem), `edit` (the
-//! writer), `uses` (the last use of each entry), then `template` (entries for a kind of work).
+//! writer), `loosening` (whether a document lets more run than another), `uses` (the last use of each
+//! entry), then `template` (entries for a kind of work).
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod edit;
 mod error;
 mod gateway_layer;
 mod layers;
+mod loosening;
 mod template;
 mod uses;
 
@@ -30,6 +32,7 @@ pub use gateway_layer::GatewayLayer;
 pub use layers::{
     SessionLevels, layers_in, layers_without_config_prompts, levels, levels_in, sandbox_layers_in,
 };
+pub use loosening::loosenings;
 pub use template::{
     Template, TemplateCaseResult, TemplateRemoval, TemplateRemovalMode, TemplateSummary,
     check_template_directory, templates,

@@ -2,7 +2,7 @@
 //! [`SandboxPlan`](interlock_plan::SandboxPlan).
 //!
 //! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
-//! directories), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
+//! directories), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
 //! sees, step by step), `probe` (whether the promises hold). Nothing here starts a process; the engine sets up what the value says.
 
 #![forbid(unsafe_code)]
@@ -14,10 +14,12 @@ mod network;
 mod probe;
 mod scope;
 mod standing;
+mod upkeep;
 mod view;
 
 pub use error::SandboxError;
 pub use probe::probe_script;
 pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
 pub use standing::{SandboxCoverage, SandboxStanding, standing_of, time_limit};
+pub use upkeep::{RemovedScopes, ScopeRemovalError, ScopeSelection};
 pub use view::{PreparedSandbox, SandboxRequest, prepare_sandbox};

@@ -17,7 +17,7 @@ try {
   window.name = "";
 } catch {}
 
-const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "settings", "health"];
+const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health"];
 
 /** @returns {{view: string, params: any}} */
 function route() {
@@ -91,7 +91,7 @@ async function open(params) {
     const isNew = current?.view !== wanted.view || current?.params?.id !== wanted.params.id;
     current = wanted;
     page.isDirty = null;
-    page.title = { inbox: "Inbox", approval: "Approval", sessions: "Sessions", session: "Session", nodes: "Nodes", policy: "Policy", audit: "Audit", settings: "Settings", health: "Health" }[wanted.view] ?? "Interlock";
+    page.title = { inbox: "Inbox", approval: "Approval", sessions: "Sessions", session: "Session", nodes: "Nodes", policy: "Policy", audit: "Audit", sandbox: "Sandbox", settings: "Settings", health: "Health" }[wanted.view] ?? "Interlock";
     main.dataset.view = wanted.view;
     swap(main, opened.html);
     performance.mark("usable");
@@ -181,8 +181,8 @@ document.addEventListener("keydown", (event) => {
   if (isField(event.target) || document.querySelector("dialog[open]")) return;
   if (Date.now() - leader < 1200) {
     leader = 0;
-    const name = VIEWS.find((view) => view[0] === event.key && !(event.key === "s" && view === "settings"));
-    const target = { e: "settings" }[event.key] ?? name;
+    // The first of a letter has it: Sessions before Sandbox and Settings.
+    const target = { b: "sandbox", e: "settings" }[event.key] ?? VIEWS.find((view) => view[0] === event.key);
     if (target) {
       event.preventDefault();
       go(`${base}/${target}`);
@@ -206,7 +206,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 const HELP = [
-  ["g then i s n p a e h", "go to Inbox, Sessions, Nodes, Policy, Audit, Settings, Health"],
+  ["g then i s n p a b e h", "go to Inbox, Sessions, Nodes, Policy, Audit, Sandbox, Settings, Health"],
   ["j  k  Enter", "move, open"],
   ["o  d", "allow once, deny"],
   ["s  l  a  then y", "for the session, for a time, always; y confirms"],

@@ -112,6 +112,7 @@ class Approvals {
 
   /** @param {any} read */
   take(read) {
+    this.gone = new Set(read.gone ?? []);
     this.hash = read.hash;
     this.base = read.file;
     this.mine = structuredClone(read.file);
@@ -169,7 +170,7 @@ class Approvals {
     const entries = part.allowlist ?? [];
     const rows = entries.map((/** @type {any} */ entry, /** @type {number} */ at) => el("li", { class: "entry" },
       el("span", { class: "grow" }, el("code", {}, printable(describe(entry))),
-        el("span", { class: "sub" }, printable(used(entry)))),
+        el("span", { class: "sub" }, printable(used(entry)), this.gone.has(entry.id) && el("b", { class: "warn" }, ", file gone"))),
       el("button", { class: "button small quiet", "aria-label": `Remove ${printable(entry.pattern ?? "")}`, onclick: () => { entries.splice(at, 1); this.draw(); } }, "Remove")));
     const pattern = el("input", { type: "text", class: "grow mono", id: "new-pattern", placeholder: "/usr/bin/rg, or a pattern with * and **", "aria-label": "New pattern", autocomplete: "off", spellcheck: "false" });
     const add = () => {
@@ -186,7 +187,11 @@ class Approvals {
       el("button", { class: "button primary", id: "document-save", onclick: () => this.save() }, "Save"));
     const list = this.scope === "defaults" ? [] : [
       el("ul", {}, ...rows),
-      el("div", { class: "pad line" }, pattern, el("button", { class: "button", onclick: add }, "Add"))];
+      el("div", { class: "pad line" }, pattern,
+        // The history is the gateway's.
+        !this.target && el("button", { class: "button", id: "try-pattern", onclick: () => this.try(pattern.value.trim()) }, "Try"),
+        el("button", { class: "button", onclick: add }, "Add"),
+        el("span", { class: "muted small", id: "tried", role: "status" }))];
     place.replaceChildren(head,
       el("div", { class: "list" },
         el("div", { class: "pad" }, el("div", { class: "line" }, chips, el("span", { class: "grow" }), el("code", { class: "faint small", id: "document-hash" }, (this.hash ?? "").slice(0, 12)))),
@@ -194,6 +199,23 @@ class Approvals {
         ...list),
       bar);
     if (this.problem) page.fail({ message: this.problem }, bar.hidden ? place : bar);
+  }
+
+  /** What an entry would have allowed besides, of the last 100 verdicts. @param {string} pattern */
+  async try(pattern) {
+    if (!pattern) return;
+    const draft = structuredClone(this.mine);
+    const part = this.part(draft);
+    part.allowlist = [...(part.allowlist ?? []), { pattern }];
+    const place = by("tried");
+    place.textContent = "judging…";
+    try {
+      const [now, then] = await Promise.all([this.mine, draft].map((file) => this.page.live.call("policy.replay", { raw: JSON.stringify(file), limit: 100 })));
+      const allowed = (/** @type {any} */ one) => one.promptsSaved + one.newlyAllowed;
+      place.textContent = `allows ${Math.max(0, allowed(then) - allowed(now))} more of the last ${then.judged}`;
+    } catch (error) {
+      place.textContent = printable(`${error.message}`);
+    }
   }
 
   async save() {
@@ -262,24 +284,35 @@ function used(entry) {
   return parts.join(" · ");
 }
 
+/** Equal texts for equal values, at any depth. @param {any} value @returns {string} */
+function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (!value || typeof value !== "object") return JSON.stringify(value) ?? "null";
+  return `{${Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`;
+}
+
 /** An entry without what only says how it was used. @param {any} entry */
 const identity = (entry) => {
   const { lastUsedAt, lastUsedCommand, lastResolvedPath, ...rest } = entry ?? {};
-  return JSON.stringify(rest, Object.keys(rest).sort());
+  return canonical(rest);
 };
 
 /** @param {any} file */
 const scopesOf = (file) => ["defaults", ...Object.keys(file?.agents ?? {})];
 /** @param {any} file @param {string} scope */
 const partOf = (file, scope) => (scope === "defaults" ? file?.defaults : file?.agents?.[scope]) ?? {};
+/** The keys of these parts besides the allowlist. @param {...any} parts */
+const keysOf = (...parts) => [...new Set(parts.flatMap((part) => Object.keys(part)))].filter((key) => key !== "allowlist");
+/** @param {any} value */
+const shown = (value) => (value === undefined ? "not set" : typeof value === "string" ? value : canonical(value));
 
 /** What one document has that the other has not, in words. @param {any} from @param {any} to @returns {string[]} */
-function differences(from, to) {
+export function differences(from, to) {
   const out = [];
   for (const scope of new Set([...scopesOf(from), ...scopesOf(to)])) {
     const [old, now] = [partOf(from, scope), partOf(to, scope)];
-    for (const name of [...Object.keys(LEVELS), "autoAllowSkills"]) {
-      if (old[name] !== now[name]) out.push(`${scope}: ${name} ${old[name] ?? "not set"} → ${now[name] ?? "not set"}`);
+    for (const name of keysOf(old, now)) {
+      if (canonical(old[name]) !== canonical(now[name])) out.push(`${scope}: ${name} ${shown(old[name])} → ${shown(now[name])}`);
     }
     const before = new Set((old.allowlist ?? []).map(identity));
     const after = new Set((now.allowlist ?? []).map(identity));
@@ -307,15 +340,16 @@ function loosened(from, to) {
 }
 
 /** Their document with my changes on it. @param {any} base @param {any} theirs @param {any} mine */
-function merge(base, theirs, mine) {
+export function merge(base, theirs, mine) {
   const merged = structuredClone(theirs);
   const clashes = [];
   for (const scope of new Set([...scopesOf(base), ...scopesOf(mine)])) {
     const [old, other, own] = [partOf(base, scope), partOf(theirs, scope), partOf(mine, scope)];
     const target = scope === "defaults" ? (merged.defaults ??= {}) : ((merged.agents ??= {})[scope] ??= {});
-    for (const name of [...Object.keys(LEVELS), "autoAllowSkills"]) {
-      if (own[name] === old[name]) continue;
-      if (other[name] !== old[name] && other[name] !== own[name]) clashes.push(`${scope}: ${name} is ${other[name] ?? "not set"} there, ${own[name] ?? "not set"} here`);
+    for (const name of keysOf(old, own)) {
+      const [before, there, here] = [old[name], other[name], own[name]].map(canonical);
+      if (here === before) continue;
+      if (there !== before && there !== here) clashes.push(`${scope}: ${name} is ${shown(other[name])} there, ${shown(own[name])} here`);
       if (own[name] === undefined) delete target[name];
       else target[name] = own[name];
     }

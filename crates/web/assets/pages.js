@@ -1,7 +1,8 @@
 // @ts-check
-// The pages besides the inbox: sessions, nodes, policy, audit, settings, health.
+// The pages besides the inbox: sessions, nodes, policy, audit, sandbox, settings, health.
 
 import { nodes } from "./documents.js";
+import { Draft } from "./draft.js";
 import { el } from "./live.js";
 import { by, printable, sure } from "./parts.js";
 import { phones } from "./push.js";
@@ -14,7 +15,7 @@ import { settings } from "./settings.js";
 /** @param {Page} page @param {any} opened @param {any} wanted */
 export function opened(page, opened, wanted) {
   here = { page, wanted };
-  const pages = { session, nodes, policy, audit, settings };
+  const pages = { session, nodes, policy, audit, sandbox, settings };
   /** @type {any} */ (pages)[wanted.view]?.(page, wanted);
   if (by("phones")) phones(page);
   for (const button of page.main.querySelectorAll("[data-call]")) {
@@ -169,14 +170,67 @@ async function whole(page, sessionId) {
 /** @param {Page} page @param {any} wanted */
 function policy(page, wanted) {
   by("command").value = wanted.params.command ?? "";
-  const explain = () => page.open({ command: by("command").value, agent: by("agent").value, node: by("node").value || undefined });
+  const explain = async () => {
+    if (page.isDirty?.() && !(await sure("Explaining reads the page again. Discard the draft?", "Discard"))) return;
+    page.open({ command: by("command").value, agent: by("agent").value, node: by("node").value || undefined });
+  };
   by("explain").addEventListener("click", explain);
   by("command").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && explain());
   by("agent").addEventListener("change", explain);
   by("node").addEventListener("change", () => by("command").value && explain());
-  if (by("cases")) by("cases").value = wanted.params.cases ?? "";
-  by("run-cases")?.addEventListener("click", () => page.open({ command: by("command").value || undefined, agent: by("agent").value, cases: by("cases").value || undefined }));
-  if (!wanted.params.command && !wanted.params.cases) by("command").focus({ preventScroll: true });
+  if (!wanted.params.command) by("command").focus({ preventScroll: true });
+  if (!by("draft")) return;
+  const draft = new Draft(page);
+  page.isDirty = () => draft.isDirty();
+  by("run-cases").addEventListener("click", async () => {
+    const params = { agent: by("agent").value, cases: by("cases").value || undefined, draft: draft.isOpen ? by("draft").value : undefined };
+    try {
+      const { html } = await page.live.call("ui.open", { view: "policy", params });
+      const judged = page.fragment(html).querySelector("#judged");
+      if (judged) by("judged").replaceWith(judged);
+    } catch (error) {
+      page.fail(error, by("judged"));
+    }
+  });
+}
+
+// Sandbox.
+
+/** @param {Page} page */
+function sandbox(page) {
+  const said = (/** @type {any} */ answer) => `${answer.removed} removed${answer.busy ? `, ${answer.busy} stay because something runs in them` : ""}`;
+  for (const button of page.main.querySelectorAll("[data-explain]")) {
+    button.addEventListener("click", async () => {
+      try {
+        const { html } = await page.live.call("sandbox.explain", { agentId: button.dataset.explain });
+        by("explained").replaceWith(page.fragment(html));
+        by("explained").focus();
+      } catch (error) {
+        page.fail(error, button.closest(".entry"));
+      }
+    });
+  }
+  for (const button of page.main.querySelectorAll("[data-recreate]")) {
+    button.addEventListener("click", async () => {
+      const agentId = button.dataset.recreate;
+      if (!(await sure(`Remove home and scratch directory of every sandbox of ${printable(agentId)}? The next run makes new ones.`, "Recreate"))) return;
+      try {
+        page.say(said(await page.live.call("sandbox.recreate", { agentId })));
+        page.open();
+      } catch (error) {
+        page.fail(error, button.closest(".entry"));
+      }
+    });
+  }
+  by("prune")?.addEventListener("click", async () => {
+    if (!(await sure("Remove the directories of sandboxes that were not used for long?", "Prune"))) return;
+    try {
+      page.say(said(await page.live.call("sandbox.prune", {})));
+      page.open();
+    } catch (error) {
+      page.fail(error, by("scopes"));
+    }
+  });
 }
 
 // Audit.

@@ -37,6 +37,7 @@ pub const ASSETS: &[Asset] = &[
     asset!("pages.js", "text/javascript; charset=utf-8"),
     asset!("parts.js", "text/javascript; charset=utf-8"),
     asset!("documents.js", "text/javascript; charset=utf-8"),
+    asset!("draft.js", "text/javascript; charset=utf-8"),
     asset!("settings.js", "text/javascript; charset=utf-8"),
     asset!("push.js", "text/javascript; charset=utf-8"),
     asset!("icon.svg", "image/svg+xml"),
@@ -154,6 +155,7 @@ mod tests {
             "pages.js",
             "parts.js",
             "documents.js",
+            "draft.js",
             "settings.js",
             "push.js",
         ];

@@ -5,19 +5,21 @@
 //! `command::display`.
 //!
 //! Read `assets` (what a browser loads), `shell` (the one document around all pages), `inbox` and
-//! `card` (what waits, and one approval whole), then the other pages: `sessions`, `nodes`, `policy`,
-//! `audit`, `settings` with `qr`, `health`.
+//! `card` (what waits, and one approval whole), then the other pages: `sessions`, `nodes`, `policy` with
+//! `draft`, `audit`, `sandbox`, `settings` with `qr`, `health`.
 
 #![forbid(unsafe_code)]
 
 pub mod assets;
 mod audit;
 mod card;
+mod draft;
 mod health;
 mod inbox;
 mod nodes;
 mod policy;
 mod qr;
+mod sandbox;
 mod sessions;
 mod settings;
 mod shell;
@@ -25,6 +27,7 @@ mod text;
 
 pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
 pub use card::{CardFacts, CardFrame, approval_card, ended_card, receipts};
+pub use draft::replay_result;
 pub use health::{HealthFacts, health_page};
 pub use inbox::{
     AskableApproval, InboxFacts, InboxRow, RecentDecision, ended_row, inbox_page, inbox_row,
@@ -33,6 +36,7 @@ pub use maud::Markup;
 pub use nodes::{NodesFacts, nodes_page};
 pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, policy_page};
 pub use qr::{qr_drawing, qr_lines};
+pub use sandbox::{SandboxAgent, SandboxFacts, SandboxScopeRow, sandbox_explained, sandbox_page};
 pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
 pub use settings::{SettingsFacts, settings_page};
 pub use shell::{CONTENT_SECURITY_POLICY, shell};

@@ -98,7 +98,7 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
                 }
             }
         }
-        @if facts.may_run_cases { (cases(facts)) }
+        @if facts.may_run_cases { (crate::draft::editor()) (cases(facts)) }
     }
 }
 
@@ -111,12 +111,14 @@ fn cases(facts: &PolicyFacts<'_>) -> Markup {
                 div class="pad" {
                     textarea class="short" id="cases" spellcheck="false" aria-label="Cases, one JSON object a line"
                         placeholder="{\"command\": \"git status\", \"expect\": \"allow\"}" {}
-                    p class="note" { "One JSON object a line, as " code { "interlock policy test FILE" } " reads them. Nothing is run." }
+                    p class="note" { "One JSON object a line, as " code { "interlock policy test FILE" } " reads them. Nothing is run. While a draft is open, the draft judges." }
                 }
-                @match facts.cases {
-                    None => {}
-                    Some(Err(problem)) => { div class="pad" { p class="problem" { (text::line(problem)) } } }
-                    Some(Ok(judged)) => { (judged_cases(judged)) }
+                div id="judged" aria-live="polite" {
+                    @match facts.cases {
+                        None => {}
+                        Some(Err(problem)) => { div class="pad" { p class="problem" { (text::line(problem)) } } }
+                        Some(Ok(judged)) => { (judged_cases(judged)) }
+                    }
                 }
             }
         }

@@ -15,6 +15,7 @@ const PAGES: &[(&str, &str)] = &[
     ("nodes", "Nodes"),
     ("policy", "Policy"),
     ("audit", "Audit"),
+    ("sandbox", "Sandbox"),
     ("settings", "Settings"),
     ("health", "Health"),
 ];

@@ -80,6 +80,8 @@ pub const METHODS: &[Method] = &[
     operator::<params::ProcessKill>(OperatorScope::Write),
     operator::<params::ProcessPerform>(OperatorScope::Write),
     operator::<params::ProcessWrite>(OperatorScope::Write),
+    // Looks for files, and makes the directories of a scope.
+    operator::<params::SandboxExplain>(OperatorScope::Write),
     // Shows the values of a session; to change them takes as much as `sessions.patch`.
     operator::<params::SessionsDirective>(OperatorScope::Write),
     operator::<params::TasksCancel>(OperatorScope::Write),
@@ -130,6 +132,10 @@ pub const METHODS: &[Method] = &[
     operator::<params::ExecApprovalsNodeGet>(OperatorScope::Admin),
     operator::<params::ExecApprovalsNodeSet>(OperatorScope::Admin),
     operator::<params::ExecApprovalsSet>(OperatorScope::Admin),
+    operator::<params::PolicyReplay>(OperatorScope::Admin),
+    // Removes files of agents.
+    operator::<params::SandboxPrune>(OperatorScope::Admin),
+    operator::<params::SandboxRecreate>(OperatorScope::Admin),
     operator::<params::SessionsPatch>(OperatorScope::Admin),
     operator::<params::SystemEvent>(OperatorScope::Admin),
     // Lets a browser in.

@@ -88,6 +88,8 @@ mod connect;
 mod control;
 mod nodes;
 mod pairing;
+mod policy;
+mod sandbox;
 mod ui;
 
 pub use approval_records::*;
@@ -96,6 +98,8 @@ pub use connect::*;
 pub use control::*;
 pub use nodes::*;
 pub use pairing::*;
+pub use policy::*;
+pub use sandbox::*;
 pub use ui::*;
 
 /// The parameters of a method.

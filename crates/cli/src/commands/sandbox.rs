@@ -5,7 +5,7 @@ mod explain;
 mod net;
 
 use std::process::ExitCode;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArguments};
 use interlock_client::{open, supervisor};
@@ -13,17 +13,11 @@ use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::sandbox::{
     INIT_COMMAND, KEEPER_COMMAND, NETD_COMMAND, become_sandbox_init, become_scope_keeper,
 };
-use interlock_host::LocalHost;
 use interlock_network::become_netd;
-use interlock_sandbox::{ScopeRecord, ScopeStore};
+use interlock_sandbox::{
+    RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore,
+};
 use serde_json::json;
-
-const HOUR: Duration = Duration::from_hours(1);
-const DAY: Duration = Duration::from_hours(24);
-
-/// What the config takes for `prune` where it says nothing.
-const IDLE_HOURS: u32 = 24;
-const MAX_AGE_DAYS: u32 = 7;
 
 /// The hidden commands. `None` where something else was asked for. Only the process of a run and the
 /// supervisor call them; they read no config and no policy.
@@ -103,61 +97,30 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
 
 fn recreate(state: &StateArguments, arguments: &SandboxRecreateArguments) -> CommandOutcome {
     let host = open(state)?;
-    let store = ScopeStore::new(host.state_dir());
-    let (scopes, unusable) = store.list();
-    let is_meant = |scope: &ScopeRecord| {
-        arguments.all
-            || arguments
-                .agent
-                .as_ref()
-                .is_some_and(|agent| scope.agent.eq_ignore_ascii_case(agent))
-            || (arguments.session.is_some() && scope.session_key == arguments.session)
+    // The command line takes exactly one of the three.
+    let selection = match (&arguments.agent, &arguments.session) {
+        (Some(agent), _) => ScopeSelection::Agent(agent),
+        (None, Some(key)) => ScopeSelection::Session(key),
+        (None, None) if arguments.all => ScopeSelection::All,
+        (None, None) => return say_removed(Ok(RemovedScopes::default())),
     };
-    let mut ids: Vec<String> = scopes
-        .iter()
-        .filter(|scope| is_meant(scope))
-        .map(|scope| scope.id.clone())
-        .collect();
-    if arguments.all {
-        ids.extend(unusable.into_iter().map(|scope| scope.id));
-    }
-    remove(&host, &store, &ids)
+    let supervisor = supervisor(&host)?;
+    let store = ScopeStore::new(host.state_dir());
+    say_removed(store.recreate(selection, |id| supervisor.end_scope(id)))
 }
 
 fn prune(state: &StateArguments) -> CommandOutcome {
     let host = open(state)?;
     let config = host.config()?;
     let settings = &config.config().agents.defaults.sandbox.prune;
-    let count = |set: Option<u64>, usual: u32| {
-        set.map_or(usual, |set| u32::try_from(set).unwrap_or(u32::MAX))
-    };
-    let idle = HOUR * count(settings.idle_hours, IDLE_HOURS);
-    let age = DAY * count(settings.max_age_days, MAX_AGE_DAYS);
+    let supervisor = supervisor(&host)?;
     let store = ScopeStore::new(host.state_dir());
-    let (scopes, _) = store.list();
-    let due = scopes.iter().filter(|scope| store.is_due(scope, idle, age));
-    let ids: Vec<String> = due.map(|scope| scope.id.clone()).collect();
-    remove(&host, &store, &ids)
+    say_removed(store.prune(settings, |id| supervisor.end_scope(id)))
 }
 
-fn remove(host: &LocalHost, store: &ScopeStore, ids: &[String]) -> CommandOutcome {
-    let (mut removed, mut busy) = (0_usize, 0_usize);
-    let supervisor = supervisor(host)?;
-    for id in ids {
-        // What its runs left in `/tmp` goes with it. A run that begins meanwhile keeps the directory.
-        if !supervisor.end_scope(id) {
-            busy += 1;
-            continue;
-        }
-        let is_removed = store.remove(id).map_err(|error| {
-            Failure::refused("SANDBOX_SCOPE", format!("{id} cannot be removed: {error}"))
-        })?;
-        if is_removed {
-            removed += 1;
-        } else {
-            busy += 1;
-        }
-    }
+fn say_removed(removed: Result<RemovedScopes, ScopeRemovalError>) -> CommandOutcome {
+    let RemovedScopes { removed, busy } =
+        removed.map_err(|error| Failure::refused("SANDBOX_SCOPE", error.to_string()))?;
     output::print(&format!("removed {removed}\n"));
     if busy > 0 {
         output::note(&format!(

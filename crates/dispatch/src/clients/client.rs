@@ -205,6 +205,11 @@ impl Client {
         self.out.is_over()
     }
 
+    /// Its connection is about to end, or has.
+    pub fn is_ending(&self) -> bool {
+        self.ending.is_cancelled() || self.is_gone()
+    }
+
     /// What must arrive: a client that has no room for it is too slow to go on with.
     fn must_send(&self, text: String, send: impl FnOnce(&Outbox, Outgoing)) {
         if self.out.has_room(text.len()) {

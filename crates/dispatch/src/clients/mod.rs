@@ -12,7 +12,7 @@ use serde::Serialize;
 pub use client::{Client, KnownClient, remote_ip};
 pub use hub::Hub;
 pub use outbox::{Outbox, OutboxSocket, Outgoing, SENT_TOGETHER, close_frame};
-pub use page_topics::{APPROVALS, PageTopics};
+pub use page_topics::{APPROVALS, PageTopics, send_patch};
 
 use crate::dispatcher::Dispatcher;
 

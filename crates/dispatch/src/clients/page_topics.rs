@@ -1,10 +1,12 @@
 //! The pages of the Control UI that a connection has open.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use interlock_wire::results::{UiPatch, UiPatchOp};
+use interlock_wire::results::UiPatchOp;
 use interlock_wire::{Event, event};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::Client;
 
@@ -18,6 +20,28 @@ const MOST_TOPICS: usize = 64;
 /// page.
 #[derive(Debug, Default)]
 pub struct PageTopics(Mutex<Option<HashMap<String, u64>>>);
+
+/// An [`UiPatch`](interlock_wire::results::UiPatch) whose changes were written once for all that follow
+/// the topic: only the number differs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SharedPatch<'a> {
+    topic: &'a str,
+    seq: u64,
+    ops: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending_change: Option<i64>,
+}
+
+/// Sends one change to the connections that follow its topic.
+pub fn send_patch(clients: &[Arc<Client>], topic: &str, ops: &[UiPatchOp], change: Option<i64>) {
+    let Ok(ops) = serde_json::value::to_raw_value(ops) else {
+        return;
+    };
+    for client in clients {
+        client.topics.send(client, topic, &ops, change);
+    }
+}
 
 impl PageTopics {
     /// Follows a topic, and returns the number of its last patch.
@@ -54,16 +78,16 @@ impl PageTopics {
 
     /// Sends a patch, if the topic is followed. Its number is given while the queue is held, so that
     /// patches arrive in their order.
-    pub fn send(&self, client: &Client, topic: &str, ops: &[UiPatchOp], change: Option<i64>) {
+    fn send(&self, client: &Client, topic: &str, ops: &RawValue, change: Option<i64>) {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(seq) = topics.as_mut().and_then(|topics| topics.get_mut(topic)) else {
             return;
         };
         *seq += 1;
-        let patch = UiPatch {
-            topic: topic.to_owned(),
+        let patch = SharedPatch {
+            topic,
             seq: *seq,
-            ops: ops.to_vec(),
+            ops,
             pending_change: change,
         };
         if let Ok(event) = Event::new(event::UI_PATCH, &patch) {

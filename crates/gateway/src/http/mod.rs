@@ -133,6 +133,14 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
             );
         if let Err(foreign) = foreign {
             doors.gateway.dispatcher.metrics.refused();
+            let code = match foreign {
+                headers::Foreign::Host => "HOST_FOREIGN",
+                headers::Foreign::Origin => "ORIGIN_FOREIGN",
+            };
+            let from = address_of(&request);
+            let path = request.uri().path();
+            let refused = &doors.gateway.refused;
+            refused.note_foreign(code, &from, request.headers(), path);
             return refusal(StatusCode::FORBIDDEN, "forbidden", &foreign.to_string());
         }
     }
@@ -142,6 +150,14 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
         .headers_mut()
         .insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response
+}
+
+/// Where a request comes from, for the audit.
+fn address_of(request: &Request) -> String {
+    match request.extensions().get::<Peer>() {
+        Some(peer @ Peer::Network(_)) => peer.address().to_string(),
+        _ => "unix socket".to_owned(),
+    }
 }
 
 /// Whether the owner lets pages of this origin connect.
@@ -213,6 +229,8 @@ async fn authenticate(State(doors): State<Doors>, mut request: Request, next: Ne
         }
         Err(refused) => {
             doors.gateway.dispatcher.metrics.refused();
+            let from = address_of(&request);
+            doors.gateway.refused.note_caller(&refused, &from);
             unauthorized(refused)
         }
     }

@@ -95,6 +95,9 @@ async fn answer(
         Some(Extension(tcp)) => tcp.standing().await,
         None => PeerStanding::Trusted,
     };
+    // As the answer names them, for the audit.
+    let named = serde_json::from_slice::<SignedAnswer>(&bytes).ok();
+    let (device, approval) = named.map_or_else(Default::default, |one| (one.device_id, one.id));
     let decided = match standing {
         PeerStanding::Trusted => {
             let deciding = Arc::clone(&gateway);
@@ -113,6 +116,9 @@ async fn answer(
     match decided {
         Ok(()) => Json(json!({ "ok": true })).into_response(),
         Err(refused) => {
+            let from = peer.address().to_string();
+            let log = &gateway.refused;
+            log.note_push(refused.code, &from, &device, &approval);
             if refused.is_suspect {
                 gateway.dispatcher.metrics.refused();
                 gateway.access.failed(&RefusedCaller::Wrong, who, now);

@@ -126,6 +126,8 @@ pub async fn serve_offering<S: ServerHandler>(
     )));
     tokio::spawn(crate::audit_retention::follow(Arc::clone(&gateway)));
     let pushing = tokio::spawn(crate::push::follow(Arc::clone(&gateway)));
+    let receiving = tokio::spawn(crate::ui::receipts::follow(Arc::clone(&gateway)));
+    let recording = tokio::spawn(crate::refused_attempts::follow(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {
@@ -143,7 +145,9 @@ pub async fn serve_offering<S: ServerHandler>(
     telling.abort();
     waking.abort();
     pushing.abort();
+    receiving.abort();
     resting.abort();
+    let _ = tokio::time::timeout(LAST_CALLS, recording).await;
     gateway.dispatcher.host.store().flush();
     drop(lock);
     Ok(())

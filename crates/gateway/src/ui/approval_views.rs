@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 use super::open::ViewParams;
 use super::patches::{may_be_asked_again, tell_receipts};
+use super::receipts::surface;
 use super::views::page;
 use crate::gateway::Gateway;
 use crate::ws::methods::{Context, approvals_unavailable, find_approval, work};
@@ -263,7 +264,7 @@ fn equals(
 
 /// The receipt of an approver who opens it, unless there is one of this device.
 fn seen_now(client: &Client, approval: &PendingApproval) -> Option<Delivery> {
-    let surface = format!("web:{}", client.device.as_deref().unwrap_or("local"));
+    let surface = surface(client);
     let is_known = |one: &Delivery| one.surface == surface && one.state == DeliveryState::Seen;
     if approval.ended.is_some() || approval.deliveries.iter().any(is_known) {
         return None;

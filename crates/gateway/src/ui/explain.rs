@@ -14,6 +14,7 @@ use interlock_rules::SessionLevels;
 use interlock_web::{ExplainedCommand, ExplainedLevel, ShownCase};
 
 use crate::gateway::Gateway;
+use crate::ws::methods::read_draft;
 
 /// The levels of an agent, each with the layers that it was joined from.
 pub(super) fn levels(levels: &Levels) -> Vec<ExplainedLevel> {
@@ -80,9 +81,15 @@ pub(super) fn explain(
 const MOST_CASES_BYTES: usize = 256 * 1024;
 const MOST_CASES: usize = 1_000;
 
-/// Judges cases by the policy in force. Those that bring files of their own are left to the command
+/// Judges cases by the policy in force, or by a draft of the document. Those that bring files of their own are left to the command
 /// line: a page makes none. The error is for the reader.
-pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<ShownCase>, String> {
+pub(super) fn judge_cases(
+    gateway: &Gateway,
+    text: &str,
+    draft: Option<&str>,
+) -> Result<Vec<ShownCase>, String> {
+    let draft = draft.map(read_draft).transpose();
+    let draft = draft.map_err(|error| error.message)?;
     if text.len() > MOST_CASES_BYTES {
         return Err(format!(
             "the cases are longer than {MOST_CASES_BYTES} bytes: interlock policy test FILE"
@@ -106,7 +113,9 @@ pub(super) fn judge_cases(gateway: &Gateway, text: &str) -> Result<Vec<ShownCase
             cases.len()
         ));
     }
-    let results = cases.run(Some(&gateway.dispatcher.host), None).into_iter();
+    let results = cases
+        .run(Some(&gateway.dispatcher.host), draft.as_ref())
+        .into_iter();
     let judged = results.map(|result| ShownCase {
         passed: result.skipped.is_none().then_some(result.pass),
         command: result.command,

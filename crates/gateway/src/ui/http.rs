@@ -43,6 +43,7 @@ pub(crate) fn routes(base: &str) -> Router<Doors> {
         "/nodes",
         "/policy",
         "/audit",
+        "/sandbox",
         "/settings",
         "/health",
     ] {

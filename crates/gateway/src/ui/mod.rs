@@ -2,8 +2,9 @@
 //!
 //! HTTP serves one document without data (`http`). A page is an operator's client like any other: it
 //! connects with a key of its own, gets in by a code or a token (`codes`, `phones`), and calls the methods that all
-//! clients call. `ui.open` renders a view (`open`, with `approval_views` and `views` for each page), and `patches` sends what
-//! changes in it. A page can allow only what it was shown whole, which a ticket proves (`tickets`).
+//! clients call. `ui.open` renders a view (`open`, with `approval_views`, `sandbox_view` and `views` for each page), and `patches` sends what
+//! changes in it. `receipts` records to which browsers an approval was sent. A page can allow only what it was shown whole, which a ticket
+//! proves (`tickets`).
 
 mod approval_views;
 mod codes;
@@ -12,6 +13,8 @@ pub(crate) mod http;
 pub(crate) mod open;
 mod patches;
 pub(crate) mod phones;
+pub(crate) mod receipts;
+mod sandbox_view;
 mod screens;
 mod tickets;
 mod views;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::codes::CODE_LIFE;
 use super::phones::{PHONE_CODE_LIFE, phone_address};
-use super::{approval_views, patches, screens, views};
+use super::{approval_views, patches, sandbox_view, screens, views};
 use crate::ws::methods::{Context, unavailable};
 
 /// What a page is about, as its address says.
@@ -74,6 +74,7 @@ pub(crate) async fn open(
         "nodes" => views::nodes(context).await?,
         "policy" => views::policy(context, &wanted).await?,
         "audit" => views::audit(context, &wanted).await?,
+        "sandbox" => sandbox_view::sandbox(context).await?,
         "settings" => views::settings(context).await?,
         "health" => views::health(context).await?,
         other => return Err(WireError::invalid(format!("view: there is no `{other}`"))),

@@ -15,14 +15,7 @@ use interlock_wire::results::UiPatchOp;
 
 use crate::gateway::Gateway;
 
-pub(super) use interlock_dispatch::clients::APPROVALS;
-
-/// Sends one change to the connections that follow its topic.
-pub(super) fn send(clients: &[Arc<Client>], topic: &str, ops: &[UiPatchOp], change: Option<i64>) {
-    for client in clients {
-        client.topics.send(client, topic, ops, change);
-    }
-}
+pub(super) use interlock_dispatch::clients::{APPROVALS, send_patch as send};
 
 fn op(name: &str, id: String, html: interlock_web::Markup) -> UiPatchOp {
     UiPatchOp {

@@ -158,7 +158,7 @@ pub(super) async fn nodes(context: Context<'_>) -> Result<UiOpened, WireError> {
 }
 
 /// The agents that the config names, and `main`.
-fn agents(gateway: &Gateway) -> Result<Vec<String>, WireError> {
+pub(super) fn agents(gateway: &Gateway) -> Result<Vec<String>, WireError> {
     let config = gateway
         .dispatcher
         .host
@@ -181,6 +181,7 @@ pub(super) async fn policy(
     let name = name.unwrap_or_else(|| context.gateway.dispatcher.default_agent());
     let node = wanted.text("node").map(str::to_owned);
     let cases = wanted.text("cases").map(str::to_owned);
+    let draft = wanted.text("draft").map(str::to_owned);
     let may_run_cases = context.client.scopes.allow(OperatorScope::Admin);
     if cases.is_some() {
         method::require(OperatorScope::Admin, &context.client.scopes)?;
@@ -234,7 +235,7 @@ pub(super) async fn policy(
             }
         }
         let (explained, cwd) = explained.unzip();
-        let cases = cases.map(|cases| explain::judge_cases(gateway, &cases));
+        let cases = cases.map(|cases| explain::judge_cases(gateway, &cases, draft.as_deref()));
         let cases = cases.as_ref().map(|judged| match judged {
             Ok(judged) => Ok(judged.as_slice()),
             Err(problem) => Err(problem.as_str()),

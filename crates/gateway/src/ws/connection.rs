@@ -24,6 +24,7 @@ use super::handshake::{self, Turned, Welcome};
 use super::socket::{self, Received, SocketReader, SocketWriter};
 use super::{Arrival, methods};
 use crate::gateway::Gateway;
+use crate::refused_attempts::{is_deciding, named_approval};
 use interlock_access::Peer;
 use interlock_access::tcp::PeerStanding;
 
@@ -164,6 +165,11 @@ where
     match greeted.await {
         Ok((connect, welcome)) => Ok((connect, welcome, id)),
         Err(Turned(error, close)) => {
+            let address = match arrival.peer {
+                Peer::Network(_) => arrival.peer.address().to_string(),
+                Peer::Local(_) => "unix socket".to_owned(),
+            };
+            gateway.refused.note_connect(&error, &address);
             tracing::info!(%error, peer = ?arrival.peer, "not let in");
             writer
                 .send(Response::failed(id, error).to_text().into())
@@ -300,6 +306,11 @@ async fn read<S>(
             if method::is_unauthorized_role(&error) {
                 unauthorized += 1;
             }
+            if is_deciding(&request.method) {
+                let named = named_approval(&request);
+                let refused = &gateway.refused;
+                refused.note_call(client, &request.method, &error, named.as_deref());
+            }
             client.answer(&Response::failed(&request.id, error));
             if unauthorized >= MAX_UNAUTHORIZED_CALLS {
                 return client.close(Close::repeated_unauthorized());
@@ -324,6 +335,9 @@ async fn read<S>(
         tokio::spawn(async move {
             let _place = place;
             if let Err(error) = may_still_act(&client, &arrival).await {
+                gateway
+                    .refused
+                    .note_call(&client, &request.method, &error, None);
                 return client.answer(&Response::failed(&request.id, error));
             }
             if let Some(response) = methods::call(&gateway, &client, &request).await {

@@ -3,13 +3,12 @@
 use interlock_config::RemoteDocument;
 use interlock_host::{Author, HostError};
 use interlock_policy::Document;
-use interlock_rules::RulesError;
+use interlock_rules::{RulesError, loosenings};
 use interlock_wire::WireError;
 use interlock_wire::node::{ExecApprovalsSnapshot, NodeInvokeRequest, SystemExecApprovalsSet};
 use serde_json::Value;
 
 use super::foreign_document;
-use super::loosening::loosening;
 use crate::serve::NodeService;
 
 /// The author of the change in the audit record.
@@ -64,7 +63,7 @@ pub(crate) fn set(
             // What it is compared with is what it replaces; what cannot be read is said below.
             if stored.hash == hash.trim()
                 && let Ok((new, _)) = Document::import(&file)
-                && let Some(what) = loosening(&document, &new, config.config())
+                && let Some(what) = loosenings(&document, &new, config.config()).first()
             {
                 return Err(refuse(&format!("{ONLY_TIGHTEN}: {what}")));
             }

@@ -36,10 +36,12 @@ pub enum AuditKind {
     Connection,
     /// Old records were moved to a file.
     Archive,
+    /// An attempt was turned away before policy or an approver could answer.
+    Refusal,
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -51,6 +53,7 @@ impl AuditKind {
         Self::Patch,
         Self::Connection,
         Self::Archive,
+        Self::Refusal,
     ];
 
     pub fn as_str(self) -> &'static str {
@@ -66,6 +69,7 @@ impl AuditKind {
             Self::Patch => "patch",
             Self::Connection => "connection",
             Self::Archive => "archive",
+            Self::Refusal => "refusal",
         }
     }
 

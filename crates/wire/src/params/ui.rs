@@ -10,7 +10,8 @@ use crate::schema::{OPEN, PropertyKind, TEXT};
 
 /// The pages that `ui.open` renders.
 pub const UI_VIEWS: &[&str] = &[
-    "inbox", "approval", "sessions", "session", "nodes", "policy", "audit", "settings", "health",
+    "inbox", "approval", "sessions", "session", "nodes", "policy", "audit", "sandbox", "settings",
+    "health",
 ];
 
 params! {

@@ -141,4 +141,7 @@ pub struct ApprovalsDocument {
     pub hash: Option<String>,
     /// The document itself. A foreign node writes more into it than Interlock knows.
     pub file: Value,
+    /// The entries, by id, whose pattern names one file that is not there. Only the gateway says it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<String>,
 }

@@ -185,38 +185,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
 }
 
 fn row(mount: &SandboxMount) -> Vec<String> {
-    let (how, reason) = match mount {
-        SandboxMount::Bind {
-            access,
-            source,
-            target,
-            reason,
-            ..
-        } => {
-            let from = if source == target {
-                String::new()
-            } else {
-                format!("; {source} on the host")
-            };
-            (access.as_str(), format!("{reason}{from}"))
-        }
-        SandboxMount::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
-        SandboxMount::Hold { access, reason, .. } => match access {
-            interlock_plan::MountAccess::Ro => ("protected", reason.clone()),
-            interlock_plan::MountAccess::Rw => ("held", reason.clone()),
-        },
-        SandboxMount::Cover { reason, .. } => ("hidden", reason.clone()),
-        SandboxMount::Memory { reason, .. } => ("memory", reason.clone()),
-        SandboxMount::Link { to, .. } => ("link", format!("to {to}")),
-        SandboxMount::Processes => (
-            "own",
-            "its own processes; paths that reach the system are closed".to_owned(),
-        ),
-        SandboxMount::Devices => (
-            "own",
-            "null zero full random urandom tty, own terminals".to_owned(),
-        ),
-    };
+    let (how, reason) = mount.words();
     vec![
         output::line(mount.target()),
         how.to_owned(),

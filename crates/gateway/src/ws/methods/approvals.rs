@@ -20,7 +20,7 @@ use interlock_wire::approval::{
     ApprovalRequested, ApprovalResolved, ApprovalRows, ApprovalsDecided, DecisionWord,
 };
 use interlock_wire::method::require;
-use interlock_wire::params;
+use interlock_wire::params::{self, Params as _};
 use interlock_wire::{Event, OperatorScope, WireError, event, refusal};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -505,7 +505,12 @@ pub(super) async fn resolve_many(
         };
         let (ok, error) = match resolve(context, one).await {
             Ok(_) => (true, None),
-            Err(error) => (false, Some(error)),
+            Err(error) => {
+                let method = params::ExecApprovalResolveMany::METHOD;
+                let refused = &context.gateway.refused;
+                refused.note_call(context.client, method, &error, Some(&item.id));
+                (false, Some(error))
+            }
         };
         let code = error.as_ref().and_then(|error| {
             let reason = error.detail("reason").and_then(Value::as_str);

@@ -5,6 +5,7 @@ use interlock_store::Author;
 use interlock_wire::params;
 use interlock_wire::results::ApprovalsDocument;
 use interlock_wire::{WireError, refusal};
+use serde_json::Value;
 
 use super::{Context, store_failed, unavailable, work};
 use crate::gateway::Gateway;
@@ -53,6 +54,28 @@ fn snapshot(gateway: &Gateway) -> Result<ApprovalsDocument, WireError> {
         path: Some(gateway.dispatcher.host.store().path().display().to_string()),
         exists: Some(true),
         hash: Some(stored.hash),
+        gone: gone_entries(gateway, &file),
         file,
     })
+}
+
+/// The entries whose pattern names one file that is not there: what they allow cannot run any more.
+fn gone_entries(gateway: &Gateway, file: &Value) -> Vec<String> {
+    let home = gateway.dispatcher.host.home();
+    let agents = file.get("agents").and_then(Value::as_object);
+    let lists = agents.into_iter().flat_map(|agents| agents.values());
+    let lists = lists.filter_map(|agent| agent.get("allowlist")?.as_array());
+    let gone = lists.flatten().filter_map(|entry| {
+        let pattern = entry.get("pattern")?.as_str()?;
+        let path = match (pattern.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => format!("{home}/{rest}"),
+            _ => pattern.to_owned(),
+        };
+        let is_one_file = path.starts_with('/') && !path.contains(['*', '?', '[', '{', '$']);
+        // What cannot be looked at may be there.
+        let is_gone = is_one_file && matches!(std::fs::exists(&path), Ok(false));
+        let id = entry.get("id")?.as_str()?;
+        is_gone.then(|| id.to_owned())
+    });
+    gone.collect()
 }

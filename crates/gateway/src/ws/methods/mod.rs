@@ -11,7 +11,9 @@ mod node_pairing;
 mod node_presence;
 mod nodes;
 mod pairing;
+mod policy;
 mod processes;
+mod sandbox;
 mod sessions;
 mod system;
 mod tools;
@@ -34,6 +36,7 @@ use serde::Serialize;
 use super::connection::ping_interval;
 use crate::gateway::Gateway;
 use crate::push;
+use crate::refused_attempts::{is_decision, named_approval};
 use crate::ui::open as ui;
 
 pub(crate) use approvals::{find_with as find_approval, show as show_approval};
@@ -41,7 +44,9 @@ pub(crate) use config::get as config_get;
 pub(crate) use node_pairing::list as node_pair_list;
 pub(crate) use nodes::{explain as node_explain, list as node_list};
 pub(crate) use pairing::device_list;
+pub(crate) use policy::read_draft;
 pub(crate) use processes::{list as process_list, log as process_log, perform as process_perform};
+pub(crate) use sandbox::scopes as sandbox_scopes;
 pub(crate) use system::{audit_head, audit_list, logs, status};
 
 /// Presence is published at most so often, however many clients come and go.
@@ -127,7 +132,7 @@ pub(crate) async fn call(
     request: &Request,
 ) -> Option<Response> {
     let context = Context { gateway, client };
-    Some(dispatch!(context, request, {
+    let response = dispatch!(context, request, {
         Health => now(|context, _| Ok(health(context.gateway))),
         Status => system::status,
         SystemPresence => now(|context, params| Ok(system::who_is_there(context, params))),
@@ -150,6 +155,10 @@ pub(crate) async fn call(
         SessionsDirective => sessions::directive,
         ExecApprovalsGet => documents::get,
         ExecApprovalsSet => documents::set,
+        PolicyReplay => policy::replay,
+        SandboxExplain => sandbox::explain,
+        SandboxRecreate => sandbox::recreate,
+        SandboxPrune => sandbox::prune,
         DevicePairList => pairing::device_list,
         DevicePairApprove => pairing::device_approve,
         DevicePairReject => pairing::device_reject,
@@ -205,7 +214,15 @@ pub(crate) async fn call(
         PushSubscribe => push::subscribe,
         PushUnsubscribe => push::unsubscribe,
         PushTest => push::test,
-    } else call_self_answering(context, request).await?))
+    } else call_self_answering(context, request).await?);
+    if let Some(error) = &response.error
+        && is_decision(&request.method)
+    {
+        let approval = named_approval(request);
+        let refused = &gateway.refused;
+        refused.note_call(client, &request.method, error, approval.as_deref());
+    }
+    Some(response)
 }
 
 /// A method whose handler may send the answer by itself: then there is none here.

@@ -1,5 +1,5 @@
 //! Whether one approvals document lets more run than another: for owners who let gateways only
-//! tighten theirs.
+//! tighten theirs, and for editors, who confirm in words what they loosen.
 //!
 //! Judged by what becomes of commands, not by the words: where `ask=off` refuses what is not on the
 //! allowlist, `on-miss` has the gateway ask, and believes its answer.
@@ -22,10 +22,10 @@ enum CommandFate {
     Runs,
 }
 
-/// What the new document loosens, in words; `None` if nothing. It is compared both with the config
-/// of this machine, which holds now, and without it: the config may change while the document
+/// Everything that the new document loosens, in words; empty if nothing. It is compared both with the
+/// config of this machine, which holds now, and without it: the config may change while the document
 /// stays.
-pub(super) fn loosening(old: &Document, new: &Document, config: &Config) -> Option<String> {
+pub fn loosenings(old: &Document, new: &Document, config: &Config) -> Vec<String> {
     let nothing = Config::default();
     let (named, other) = agents(old, new, config);
     let named = named
@@ -34,13 +34,29 @@ pub(super) fn loosening(old: &Document, new: &Document, config: &Config) -> Opti
     let other = other
         .iter()
         .map(|agent| (agent, "all other agents".to_owned()));
-    named.chain(other).find_map(|(agent, shown)| {
-        let what = [config, &nothing]
+    let everyone: Vec<(&AgentId, String)> = named.chain(other).collect();
+    // What is loosened for several agents is said once.
+    let mut all: Vec<(String, Vec<&str>)> = Vec::new();
+    for (agent, shown) in &everyone {
+        let levels = [config, &nothing]
             .into_iter()
-            .find_map(|config| loosened_levels(old, new, config, agent))
-            .or_else(|| loosened_lists(old, new, agent))?;
-        Some(format!("{what} for {shown}"))
-    })
+            .find_map(|config| loosened_levels(old, new, config, agent));
+        let lists = loosened_lists(old, new, agent);
+        for what in levels.into_iter().chain(lists) {
+            match all.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, agents)) => agents.push(shown),
+                None => all.push((what, vec![shown])),
+            }
+        }
+    }
+    let said = all.into_iter().map(|(what, agents)| {
+        if agents.len() == everyone.len() {
+            format!("{what} for every agent")
+        } else {
+            format!("{what} for {}", agents.join(", "))
+        }
+    });
+    said.collect()
 }
 
 /// Every agent that something is said of, and one that nothing is said of.
@@ -62,8 +78,8 @@ fn loosened_levels(
     new: &Document,
     config: &Config,
     agent: &AgentId,
-) -> Option<&'static str> {
-    let levels = |document| interlock_rules::levels(config, document, agent, None);
+) -> Option<String> {
+    let levels = |document| crate::levels(config, document, agent, None);
     let (old, new) = (levels(old), levels(new));
     let fates = |levels: &interlock_policy::Levels| {
         let (security, ask) = (levels.security.value(), levels.ask.value());
@@ -74,10 +90,18 @@ fn loosened_levels(
         .zip(fates(&new))
         .any(|(old, new)| new > old);
     if runs_more {
-        return Some("security or ask");
+        let shown = |levels: &interlock_policy::Levels| {
+            format!("{}/{}", levels.security.value(), levels.ask.value())
+        };
+        return Some(format!(
+            "security and ask {} → {}",
+            shown(&old),
+            shown(&new)
+        ));
     }
     let fallback = |levels: &interlock_policy::Levels| -> Fallback { levels.ask_fallback.value() };
-    (fallback(&new) < fallback(&old)).then_some("askFallback")
+    let (old, new) = (fallback(&old), fallback(&new));
+    (new < old).then(|| format!("askFallback {old} → {new}"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,9 +121,10 @@ fn fate(security: Security, ask: Ask, listed: IsListed) -> CommandFate {
     }
 }
 
-fn loosened_lists(old: &Document, new: &Document, agent: &AgentId) -> Option<&'static str> {
+fn loosened_lists(old: &Document, new: &Document, agent: &AgentId) -> Vec<String> {
+    let mut all = Vec::new();
     if auto_allow_skills(new, agent) && !auto_allow_skills(old, agent) {
-        return Some("autoAllowSkills");
+        all.push("autoAllowSkills: programs of skills run without asking".to_owned());
     }
     let rules = |document| {
         deny_rules(document, agent)
@@ -107,16 +132,30 @@ fn loosened_lists(old: &Document, new: &Document, agent: &AgentId) -> Option<&'s
             .map(|(rule, _)| rule)
     };
     let kept: Vec<_> = rules(new).collect();
-    if rules(old).any(|rule| !kept.contains(&rule)) {
-        return Some("deny");
+    for rule in rules(old).filter(|rule| !kept.contains(rule)) {
+        all.push(format!("no deny rule {}", rule.pattern));
     }
     let allowed = |document| {
         let all = entries(document, agent).into_iter();
         all.map(|(entry, _)| meaning(entry))
     };
     let before: Vec<_> = allowed(old).collect();
-    let has_more = allowed(new).any(|entry| !before.contains(&entry));
-    has_more.then_some("the allowlist")
+    for entry in allowed(new).filter(|entry| !before.contains(entry)) {
+        all.push(format!("allowlist entry {}", described(&entry)));
+    }
+    all
+}
+
+/// An entry in a few words.
+fn described(entry: &Entry) -> String {
+    let mut shown = entry.pattern.clone();
+    match (&entry.args, &entry.arg_pattern) {
+        (Some(args), _) if args.is_empty() => shown.push_str(" without arguments"),
+        (Some(args), _) => shown.push_str(&format!(" {}", args.join(" "))),
+        (None, Some(pattern)) => shown.push_str(&format!(" with arguments like {pattern}")),
+        (None, None) => {}
+    }
+    shown
 }
 
 /// What an entry allows, without what is only noted of it. Entries of the base satisfy fewer
@@ -149,7 +188,8 @@ mod tests {
 
     fn loosens(old: &Value, new: &Value, config: &Value) -> Option<String> {
         let config: Config = serde_json::from_value(config.clone()).unwrap();
-        loosening(&document(old.clone()), &document(new.clone()), &config)
+        let found = loosenings(&document(old.clone()), &document(new.clone()), &config);
+        (!found.is_empty()).then(|| found.join("; "))
     }
 
     fn defaults(security: &str, ask: &str) -> Value {
@@ -199,7 +239,11 @@ mod tests {
         let none = json!({});
         assert_eq!(loosens(&list(&[&rg]), &list(&[&same]), &none), None);
         assert_eq!(loosens(&list(&[&rg]), &list(&[]), &none), None);
-        assert!(loosens(&list(&[]), &list(&[&rg]), &none).is_some());
+        let found = loosens(&list(&[]), &list(&[&rg]), &none).unwrap();
+        assert!(
+            found == "allowlist entry /usr/bin/rg for every agent",
+            "{found}"
+        );
         assert!(loosens(&list(&[&narrow]), &list(&[&rg]), &none).is_some());
         let deny = with(json!({ "deny": [{ "pattern": "rm" }] }));
         assert!(loosens(&deny, &list(&[]), &none).is_some());
@@ -212,7 +256,10 @@ mod tests {
         let strict = json!({ "defaults": { "security": "deny" } });
         let one = json!({ "defaults": { "security": "deny" }, "agents": { "ops": { "security": "full" } } });
         let found = loosens(&strict, &one, &none).unwrap();
-        assert_eq!(found, "security or ask for the agent ops");
+        assert_eq!(
+            found,
+            "security and ask deny/off → full/off for the agent ops"
+        );
         assert_eq!(loosens(&one, &strict, &none), None);
     }
 }
