@@ -7,7 +7,7 @@ use interlock_plan::plain_address;
 
 /// IPv4 blocks that are not of the internet: first address, bits, why.
 const NOT_PUBLIC_V4: &[(Ipv4Addr, u32, &str)] = &[
-    (Ipv4Addr::new(0, 0, 0, 0), 8, "this network"),
+    (Ipv4Addr::UNSPECIFIED, 8, "this network"),
     (Ipv4Addr::new(10, 0, 0, 0), 8, "private"),
     (Ipv4Addr::new(100, 64, 0, 0), 10, "behind a provider's NAT"),
     (Ipv4Addr::new(127, 0, 0, 0), 8, "loopback"),

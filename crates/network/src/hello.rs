@@ -113,7 +113,7 @@ mod tests {
         assert!(read(plain, "ok.test").await.is_err());
         assert!(read(b"", "ok.test").await.is_err());
         assert!(read(&named[..named.len() - 1], "ok.test").await.is_err());
-        assert!(read(&[0x16; 100_000], "ok.test").await.is_err());
+        assert!(read(&vec![0x16; 100_000], "ok.test").await.is_err());
         // A record that is said to be long and never ends.
         let mut endless = vec![0x16, 3, 1, 0x40, 0];
         endless.extend([1; 5]);

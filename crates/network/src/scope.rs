@@ -86,7 +86,7 @@ impl ScopeContext {
             TargetHost::Address(address) => self
                 .target_of(address)
                 .unwrap_or(TargetHost::Address(address)),
-            name => name,
+            name @ TargetHost::Name(_) => name,
         }
     }
 

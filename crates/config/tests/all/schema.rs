@@ -59,6 +59,7 @@ fn sample(rule: TextRule) -> &'static str {
         TextRule::HttpUrl => "https://example.org",
         TextRule::WebSocketUrl => "wss://example.org",
         TextRule::Cidr => "10.0.0.0/8",
+        TextRule::AllowedHost | TextRule::DeniedHost => "example.org:443",
         TextRule::ByteSize => "512m",
         TextRule::Fingerprint => FINGERPRINT,
         TextRule::BasePath => "/interlock",
