@@ -37,7 +37,7 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 const ASKS_FOR_SANDBOX: &[&str] = &[
     "{ agents: { defaults: { sandbox: { mode: 'all', workspaceAccess: 'cow' } } } }",
     "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { ask: true } } } } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'enforce' } }] } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'log' } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'bwrap', mode: 'all' } } } }",
 ];

@@ -29,7 +29,69 @@ fn the_promises_hold_in_every_configuration() {
     });
 }
 
-/// Without a sandbox in the config, one run gets the usual one: the directory is read-only.
+/// P35: a mask that is not there is found, whichever it is.
+#[test]
+fn p35_the_probe_fails_when_any_one_mask_is_missing() {
+    everywhere(USUAL, |site| {
+        site.owned(&site.home().join(".ssh/id_x"), "SECRET");
+        site.owned(&site.work().join(".git/config"), "x");
+        site.owned(&site.work().join(".git/hooks/pre-push"), "x");
+        site.owned(&site.work().join(".vscode/tasks.json"), "x");
+        // The workspace holds the state directory, and a repository at its root.
+        site.machine.configure(&format!(
+            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL}, view: 'host', protect: ['work/.vscode'] }} }} }} }}",
+            site.machine.root().display()
+        ));
+        let explain = |flags: &[&str]| {
+            let mut arguments = vec!["sandbox", "explain", "--json"];
+            arguments.extend(flags);
+            site.machine.run(&arguments)
+        };
+        let run = explain(&["--verify"]);
+        assert_eq!(run.code, 0, "{run:#?}");
+        let told = explain(&[]).json();
+        let sandbox = &told["sandbox"];
+        let masks: Vec<String> = sandbox["mounts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|mount| mount.get("cover").or(mount.get("hold")))
+            .map(|mask| mask["target"].as_str().unwrap().to_owned())
+            .filter(|target| fs::symlink_metadata(target).is_ok_and(|found| !found.is_symlink()))
+            .collect();
+        let state = site.machine.state().display().to_string();
+        assert!(masks.contains(&state) && masks.len() > 6, "{masks:?}");
+        let hook =
+            std::path::Path::new(sandbox["scopeDirectory"].as_str().unwrap()).join("test-unmask");
+        // All of them in a long run; a few of each kind here.
+        let rounds = if std::env::var_os("INTERLOCK_TEST_ALL_MASKS").is_some() {
+            masks.len()
+        } else {
+            5
+        };
+        let of_work = masks.iter().filter(|mask| mask.contains("/work/"));
+        let mut chosen: Vec<&String> = of_work.chain([&state]).chain(&masks).collect();
+        chosen.dedup();
+        for mask in chosen.into_iter().take(rounds + 3) {
+            site.owned(&hook, mask);
+            let run = explain(&["--verify"]);
+            let told = run.json();
+            assert!(
+                run.code == 1 && told["verified"]["holds"] == false,
+                "{mask}: {told:#}"
+            );
+            let failed = told["verified"]["tests"].to_string();
+            assert!(
+                failed.contains(&format!("FAIL {mask} ")) || failed.contains("FAIL the state"),
+                "{failed}"
+            );
+        }
+        fs::remove_file(&hook).unwrap();
+        assert_eq!(explain(&["--verify"]).code, 0);
+    });
+}
+
+/// Without a sandbox in the config, one run gets the usual one: the directory is copy-on-write.
 #[test]
 fn one_run_gets_a_sandbox_without_any_config() {
     let check = |machine: &Machine| {
@@ -41,7 +103,7 @@ fn one_run_gets_a_sandbox_without_any_config() {
             "cat f; touch x; echo y > /workspace/y && cat /workspace/y",
         ]);
         assert_eq!(run.stdout, "texty\n", "{run:#?}");
-        assert!(!machine.work().join("x").exists());
+        assert!(machine.work().join("x").exists() && machine.work().join("y").exists());
         let plain = machine.run(&["sandbox", "explain"]);
         assert!(
             plain

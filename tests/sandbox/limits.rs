@@ -1,5 +1,6 @@
 //! Limits: rows P21 to P24.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::site::{USUAL, everywhere};
@@ -16,6 +17,46 @@ fn a_fork_bomb_stays_small() {
         assert!(
             text.contains("ork") || result["limit"]["limit"] == "pids",
             "{result:#}"
+        );
+    });
+}
+
+/// P21: a real bomb, while a gateway serves others.
+#[test]
+fn p21_a_fork_bomb_ends_and_the_gateway_answers_meanwhile() {
+    everywhere(&format!("{USUAL}, limits: {{ pids: 64 }}"), |site| {
+        let gateway = site.machine.gateway();
+        let mut client = gateway.connect(testkit::ws::EVERYTHING);
+        let is_over = AtomicBool::new(false);
+        let (result, mut waits) = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let mut waits = Vec::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let began = Instant::now();
+                    client.ok("health", &serde_json::json!({}));
+                    waits.push(began.elapsed());
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                waits
+            });
+            // Its first process stays for a moment, so that the bomb has time; it starts nothing itself.
+            let result = site
+                .result("f() { f | f & }; f; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done");
+            is_over.store(true, Ordering::Relaxed);
+            (result, asking.join().unwrap())
+        });
+        // Without a control group the namespace counts, and only the programs learn of it.
+        let text = result["output"]["text"].as_str().unwrap_or_default();
+        assert!(
+            text.contains("ork") || result["limit"]["limit"] == "pids",
+            "{result:#}"
+        );
+        waits.sort();
+        let middle = waits[waits.len() / 2];
+        assert!(
+            middle < Duration::from_millis(100),
+            "{middle:?} of {}",
+            waits.len()
         );
     });
 }

@@ -5,6 +5,9 @@
 
 mod attacks;
 mod commands;
+mod cow;
+mod crash;
+mod holes;
 mod kernel;
 mod leave;
 mod limits;
@@ -13,3 +16,5 @@ mod routes;
 mod scopes;
 mod shown;
 mod site;
+mod tree;
+mod work;

@@ -13,6 +13,7 @@ use crate::always::AlwaysForms;
 use crate::approvals::Approvals;
 use crate::clock::now;
 use crate::content;
+use crate::effect_plan::EFFECT_BINDING;
 use crate::error::ApprovalRefusal;
 use crate::events::{DenialReason, NotifySettings, queue_denial};
 use crate::manifests::allowed_manifests;
@@ -266,7 +267,8 @@ impl GivenDecision<'_> {
     /// What was shown of scripts is remembered, except where another host runs them; a patch has none.
     fn keeps_contents(&self, approval: &Approval) -> bool {
         let binding = approval.request.binding.as_str();
-        self.decision != ApprovalDecision::Deny && ![REMOTE, PATCH_BINDING].contains(&binding)
+        self.decision != ApprovalDecision::Deny
+            && ![REMOTE, PATCH_BINDING, EFFECT_BINDING].contains(&binding)
     }
 
     fn store(
@@ -376,7 +378,7 @@ fn check_offered(
             )
         }
         ApprovalDecision::AllowSession | ApprovalDecision::Lease(_)
-            if approval.request.binding == PATCH_BINDING =>
+            if [PATCH_BINDING, EFFECT_BINDING].contains(&approval.request.binding.as_str()) =>
         {
             not_offered(word, ONCE)
         }

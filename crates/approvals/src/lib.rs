@@ -25,6 +25,7 @@ pub mod companion;
 mod content;
 mod create;
 mod decide;
+mod effect_plan;
 mod error;
 mod events;
 mod exchange;
@@ -49,6 +50,7 @@ pub use claim::{
 pub use content::{ScriptDiff, pinned_scripts};
 pub use create::{EXPIRES_AFTER_MS, NewApproval, UnboundRefusal, check_bound, offered_decisions};
 pub use decide::{DecisionBy, StoredDecision, check_remembered};
+pub use effect_plan::{EFFECT_BINDING, EffectDiff, EffectOrigin, EffectPlan, stored_effect_plan};
 pub use error::ApprovalRefusal;
 pub use events::{
     DENIAL_TEXT, DenialReason, EVENT_TAIL_CHARS, NotifySettings, RunningEvent, SessionRunEnd,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::always::AlwaysForms;
 use crate::approvals::Approvals;
 use crate::content::ScriptDiff;
+use crate::effect_plan::{EFFECT_BINDING, read_effect};
 use crate::error::ApprovalRefusal;
 use crate::manifests::{ManifestState, add_projects, manifest_diff};
 use crate::patch_plan::{PATCH_BINDING, read_patch};
@@ -94,6 +95,9 @@ impl Approvals<'_> {
         }
         if approval.request.binding == PATCH_BINDING {
             return read_patch(approval);
+        }
+        if approval.request.binding == EFFECT_BINDING {
+            return read_effect(approval);
         }
         let plan = stored_plan(&approval)?;
         let verdict = StoredVerdict::of_approval(&approval);

@@ -325,7 +325,7 @@ pub struct ExecArguments {
     /// The node to run it on: id, name, address or the beginning of the id; means --host node
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Run it in a sandbox, also where the config has none: this directory read-only, no network
+    /// Run it in a sandbox, also where the config has none: this directory copy-on-write, no network
     #[arg(long, conflicts_with_all = ["host", "node"])]
     pub sandbox: bool,
     /// Leave the sandbox of the agent, if every gate of tools.elevated lets it; ignored without a sandbox

@@ -26,6 +26,23 @@ A scope in which something runs stays.")]
     /// Remove scopes that are idle or old, as agents.defaults.sandbox.prune says
     #[command(after_help = "Example:\n  interlock sandbox prune")]
     Prune(SandboxPruneArguments),
+    /// Show what a run changed that is not committed yet
+    #[command(after_help = "\
+Example:
+  interlock sandbox diff 1b9d6bcd
+
+`interlock sandbox list` names the runs whose changes are kept.")]
+    Diff(SandboxLayerArguments),
+    /// Commit the kept changes of a run to its workspace, protected paths included
+    #[command(after_help = "\
+Example:
+  interlock sandbox commit 1b9d6bcd
+
+All or nothing: where the workspace changed meanwhile, it is refused (EFFECT_DRIFT).")]
+    Commit(SandboxLayerArguments),
+    /// Throw the kept changes of a run away
+    #[command(after_help = "Example:\n  interlock sandbox discard 1b9d6bcd")]
+    Discard(SandboxLayerArguments),
     /// Show which hosts sandboxed runs reached, and which they were kept from
     #[command(after_help = "\
 Examples:
@@ -41,6 +58,7 @@ impl SandboxCommand {
         match self {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
+            Self::Diff(layer) | Self::Commit(layer) | Self::Discard(layer) => layer.json,
             Self::Net(net) => net.json,
             Self::Recreate(_) | Self::Prune(_) => false,
         }
@@ -86,6 +104,16 @@ pub struct SandboxRecreateArguments {
 
 #[derive(Debug, Args)]
 pub struct SandboxPruneArguments {}
+
+#[derive(Debug, Args)]
+pub struct SandboxLayerArguments {
+    /// The run, or the first characters of its id
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
 
 #[derive(Debug, Args)]
 pub struct SandboxNetArguments {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use interlock_plan::{Elevation, SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{
+    Elevation, SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess,
+};
 use interlock_policy::{Ask, Security};
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +175,7 @@ settings! {
         home: SandboxHome,
         network: SandboxNetwork,
         limits: SandboxLimitSettings,
+        tree: Option<SandboxTree>,
         prune: SandboxPrune,
     }
 

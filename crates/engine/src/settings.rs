@@ -24,6 +24,8 @@ pub struct Settings {
     /// Refuse a plan with a file that the kernel or an interpreter opens again by its path, such
     /// as a script: between check and start it could become another one.
     pub require_race_free: bool,
+    /// What the run is called in the records of who orders it. The layer of a sandbox has this name.
+    pub run_id: Option<String>,
 }
 
 impl Default for Settings {
@@ -36,6 +38,7 @@ impl Default for Settings {
             first_without_memory: false,
             forced_end: None,
             require_race_free: false,
+            run_id: None,
         }
     }
 }

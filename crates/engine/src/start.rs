@@ -60,7 +60,7 @@ pub fn start(
         )));
     }
     let dedicated = tree::claim_process(shield.as_ref())?;
-    let confinement = match confine(plan, (shield, scope), dedicated) {
+    let confinement = match confine(plan, (shield, scope), dedicated, settings) {
         Ok(confinement) => confinement,
         Err(error) => {
             if dedicated {
@@ -82,6 +82,7 @@ fn confine(
     plan: &RunPlan,
     (shield, scope): (Option<Arc<RunShield>>, Option<ScopeNamespaces>),
     dedicated: bool,
+    settings: &Settings,
 ) -> Result<RunConfinement, StartError> {
     let is_marked = plan.shield == PlanShield::Sandbox;
     let Some(value) = &plan.sandbox else {
@@ -106,7 +107,7 @@ fn confine(
         let why = "the process of the run has no namespaces of its scope".to_owned();
         return Err(StartError::Sandbox(why));
     };
-    let sandbox = RunSandbox::make(plan, value, &scope)?;
+    let sandbox = RunSandbox::make(plan, value, &scope, settings.run_id.as_deref())?;
     tree::claim_sandbox(&sandbox);
     Ok(RunConfinement {
         shield: None,

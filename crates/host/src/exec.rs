@@ -30,6 +30,7 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
+use crate::executables::list_executables;
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
@@ -85,7 +86,8 @@ pub struct ExecRequest<'a> {
 pub struct RequestedPlace {
     /// The `host` of the call.
     pub host: Option<Host>,
-    /// A sandbox also where the config has none: the usual one, with the workspace read-only.
+    /// A sandbox also where the config has none: the usual one, in which changes of the workspace
+    /// are committed when the run ends.
     pub needs_sandbox: bool,
     /// The `elevated` of the call.
     pub elevated: Option<bool>,
@@ -190,6 +192,8 @@ impl LocalHost {
         supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
+        // A run sees what earlier ones changed, also those that ended in the background a moment ago.
+        self.settle_layers()?;
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
                 let recorded = self.store().change(|change| record_closed(change, request));
@@ -343,7 +347,10 @@ impl LocalHost {
         let place = self.place_of(request, &scope, &session)?;
         let levels_of = place.policy_place();
         let policy = scope.policy_in(levels_of, session.levels(), request.ask, request.gateway)?;
-        let RunPlace { sandbox, elevation } = place;
+        let RunPlace {
+            mut sandbox,
+            elevation,
+        } = place;
         let judged = RunRequest {
             source: request.source.clone(),
             cwd: match &sandbox {
@@ -361,6 +368,9 @@ impl LocalHost {
         if sandbox.is_some() && policy.levels.security.value() == Security::Full {
             // A login shell of the sandbox finds the programs of the sandbox.
             evaluation.verdict.transport = Transport::Shell;
+        }
+        if let Some(sandbox) = &mut sandbox {
+            list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
         }
         Ok(JudgedRequest {
             scope,

@@ -2,7 +2,7 @@
 //!
 //! Read `local` (the state of this host), `route` (whether a call is for it) with `elevation` (whether it may leave its sandbox), `exec` (judge, prepare,
 //! ask, start) with `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and
-//! from a run to its end), `patch`, then [`parameters`] (the JSON of a call). Background sessions are
+//! from a run to its end), `patch`, `effects` (what a run under `cow` did), then [`parameters`] (the JSON of a call). Background sessions are
 //! in `interlock_sessions`.
 
 #![forbid(unsafe_code)]
@@ -13,9 +13,11 @@ mod caller_context;
 mod checked;
 mod config_cache;
 mod connections;
+mod effects;
 mod elevation;
 mod elsewhere;
 mod exec;
+mod executables;
 mod local;
 mod login_path;
 pub mod parameters;
@@ -34,6 +36,7 @@ mod workspace;
 
 pub use agent_tokens::AgentRights;
 pub use caller_context::{CallerContext, NO_CALLER_CONTEXT};
+pub use effects::{EffectReport, EffectState, LayerDescription, LayerError};
 pub use elevation::{ElevationFacts, ElevationGate, ElevationRefusal, may_set_level};
 pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, RequestedPlace, Running, Yield};

@@ -4,14 +4,14 @@
 //! `plan` (what an approver is shown and an approval binds).
 
 mod git;
-mod guard;
+pub(crate) mod guard;
 mod named;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use guard::PatchGuard;
+use guard::{GuardedPlace, PatchGuard};
 use interlock_approvals::clock::now;
 use interlock_approvals::{
     ApprovalRefusal, PatchPlan, PatchSource, PendingApproval, ProtectedFile, usual_session_key,
@@ -135,7 +135,7 @@ impl PatchError {
                 Some("change files with exec, where the policy allows the program".to_owned())
             }
             Self::SandboxReadOnly => Some(
-                "have the owner set sandbox.workspaceAccess to \"rw\"".to_owned(),
+                "have the owner set sandbox.workspaceAccess to \"cow\" or \"rw\"".to_owned(),
             ),
             Self::Sandbox(error) => error.remedy(),
             Self::Binary(_) => Some("start Interlock again from where it is installed".to_owned()),
@@ -293,7 +293,14 @@ impl LocalHost {
         request: &'a PatchRequest<'_>,
         levels: &Levels,
     ) -> Result<impl FnOnce(&mut Preview<'_>) -> ControlFlow<Stopped> + use<'a>, PatchError> {
-        let guard = PatchGuard::load(self, request)?;
+        let guard = PatchGuard::load(
+            self,
+            GuardedPlace {
+                agent: request.agent,
+                caller: request.caller,
+                root: &request.root,
+            },
+        )?;
         let ask = levels.ask.value();
         Ok(move |preview: &mut Preview<'_>| {
             let protected: Vec<ProtectedFile> = preview
@@ -450,7 +457,7 @@ impl LocalHost {
                 let why = "apply_patch cannot write to the scratch workspace of root's sandbox in this version; use workspaceAccess \"rw\", or write files with exec";
                 Err(HostError::SandboxUnavailable(why.to_owned()).into())
             }
-            WorkspaceAccess::Rw | WorkspaceAccess::None => {
+            WorkspaceAccess::Rw | WorkspaceAccess::Cow | WorkspaceAccess::None => {
                 Ok(Some(PathBuf::from(prepared.host_cwd)))
             }
         }
@@ -492,7 +499,7 @@ impl LocalHost {
         Ok(())
     }
 
-    fn patch_journal(&self) -> PathBuf {
+    pub(crate) fn patch_journal(&self) -> PathBuf {
         Path::new(self.state_dir()).join("patches")
     }
 }
@@ -610,7 +617,7 @@ fn files(summary: &PatchSummary) -> Vec<RecordedFile> {
 
 /// A record has a most that it may hold: of a patch of very many files the first ones are in it, and
 /// how many are not. The digest names the whole patch. Returns how many are left out, if any.
-fn shorten<T: Serialize>(list: &mut Vec<T>) -> Option<usize> {
+pub(crate) fn shorten<T: Serialize>(list: &mut Vec<T>) -> Option<usize> {
     let mut bytes = 0;
     let fitting = list.iter().take_while(|one| {
         bytes += json!(one).to_string().len() + 1;

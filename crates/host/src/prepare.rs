@@ -22,6 +22,7 @@ use interlock_sandbox::PreparedSandbox;
 use crate::account::environment_of;
 
 pub(crate) use judged::{Allowed, PreparedRun};
+pub(crate) use sandbox::{SANDBOX_PATH, SANDBOX_SHELL};
 pub use shell::{ShellError, choose_shell};
 
 /// What a run gets besides its command.

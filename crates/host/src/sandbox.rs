@@ -157,7 +157,7 @@ impl LocalHost {
 /// The sandbox of a call that needs one where the config has none.
 fn usual_sandbox() -> Sandbox {
     Sandbox {
-        workspace_access: Some(WorkspaceAccess::Ro),
+        workspace_access: Some(WorkspaceAccess::Cow),
         ..Sandbox::default()
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn commit(
         }
         Err(error @ ApplyError::RecoveryNeeded { .. }) => Err(error),
         Err(error) => {
-            let undone = undo::undo(&record, work.tree, observer)
+            let undone = undo::undo(&record, None, work.tree, observer)
                 .and_then(|conflicts| journal.remove().map(|()| conflicts));
             let reason = error.to_string();
             Err(match undone {
@@ -283,7 +283,7 @@ fn create(directory: &Directory, new: &OsStr, name: &OsStr) -> io::Result<bool> 
 }
 
 /// `Ok(false)` when the old version is not the expected one any more; then it is back in its place.
-fn replace(
+pub(crate) fn replace(
     directory: &Directory,
     new: &OsStr,
     old: &OsStr,
@@ -307,7 +307,7 @@ fn replace(
 }
 
 /// As [`replace`], with nothing new.
-fn remove(
+pub(crate) fn remove(
     directory: &Directory,
     old: &OsStr,
     name: &OsStr,
@@ -350,7 +350,7 @@ pub(crate) fn move_to_free_name(
 }
 
 /// Where the user may not give files away, the group at least.
-fn take_owner(file: &File, owner: u32, group: u32) {
+pub(crate) fn take_owner(file: &File, owner: u32, group: u32) {
     let Ok(stat) = rustix::fs::fstat(file) else {
         return;
     };
@@ -364,7 +364,7 @@ fn take_owner(file: &File, owner: u32, group: u32) {
 }
 
 /// Access lists and the user's own attributes. File systems without them are no error.
-fn take_extended_attributes(file: &File, like: &File) {
+pub(crate) fn take_extended_attributes(file: &File, like: &File) {
     let mut names = vec![0; 4096];
     let Ok(length) = rustix::fs::flistxattr(like, names.as_mut_slice()) else {
         return;

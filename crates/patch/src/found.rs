@@ -195,6 +195,14 @@ pub(crate) fn count_lines(
     counted.map_or((0, None), |(lines, hash)| (lines, Some(hash)))
 }
 
+/// When a file last changed, its names and attributes included, in nanoseconds.
+#[allow(clippy::unnecessary_cast, clippy::cast_possible_wrap)] // the widths differ between machines
+pub(crate) fn changed_ns(stat: &Stat) -> i64 {
+    (stat.st_ctime as i64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(stat.st_ctime_nsec as i64)
+}
+
 /// Where a link points.
 pub(crate) fn link_target(directory: &Directory, name: &OsStr) -> io::Result<OsString> {
     let target = rustix::fs::readlinkat(directory, name, Vec::new())?;

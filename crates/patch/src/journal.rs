@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::changes::{ChangeAction, Plan};
+use crate::effect::{EffectAction, EffectSource, RunEffect};
 use crate::error::ApplyError;
 use crate::found::FileIdentity;
 use crate::path_text::PathText;
@@ -33,6 +34,9 @@ pub(crate) struct JournalRecord {
     pub(crate) scope: LinkScope,
     pub(crate) directories: Vec<PathText>,
     pub(crate) changes: Vec<RecordedChange>,
+    /// A mark that is made once the changes are committed, before the journal is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) retires: Option<PathText>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +48,36 @@ pub(crate) struct RecordedChange {
     pub(crate) new: Option<Digest>,
     /// Present unless the file is created.
     pub(crate) old: Option<FileIdentity>,
+    #[serde(default, skip_serializing_if = "RecordedKind::is_content")]
+    pub(crate) kind: RecordedKind,
+}
+
+/// How undoing tells what a change made from what another process made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) enum RecordedKind {
+    /// A file of a patch, by its content.
+    #[default]
+    Content,
+    /// A file, link or directory of an effect, by its identity, which is noted once it is staged.
+    Node,
+    /// Permission bits of a directory.
+    Mode { old: u32, new: u32 },
+}
+
+impl RecordedKind {
+    fn is_content(&self) -> bool {
+        *self == Self::Content
+    }
+}
+
+/// What an effect wrote aside, in the order of its changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct StagedNodes {
+    /// When all of them were there.
+    pub(crate) at_ns: i64,
+    pub(crate) nodes: Vec<Option<FileIdentity>>,
 }
 
 /// Tells a file that the patch wrote from one that another process changed later.
@@ -56,6 +90,7 @@ pub(crate) struct Digest {
 
 const VERSION: u32 = 1;
 const COMMIT: &str = "commit\n";
+const STAGED: &str = "staged ";
 
 impl JournalRecord {
     pub(crate) fn new(workspace: &Workspace, plan: &Plan) -> io::Result<Self> {
@@ -72,6 +107,7 @@ impl JournalRecord {
                 name: PathText(PathBuf::from(&change.place.name)),
                 new,
                 old,
+                kind: RecordedKind::Content,
             }
         });
         Ok(Self {
@@ -83,7 +119,32 @@ impl JournalRecord {
             scope: workspace.scope(),
             directories: plan.directories.iter().cloned().map(PathText).collect(),
             changes: changes.collect(),
+            retires: None,
         })
+    }
+
+    pub(crate) fn of_effect(source: &EffectSource, effect: &RunEffect) -> Self {
+        let changes = effect.steps.iter().map(|step| RecordedChange {
+            directory: PathText(step.place.directory.clone()),
+            name: PathText(PathBuf::from(&step.place.name)),
+            new: None,
+            old: step.action.old(),
+            kind: match step.action {
+                EffectAction::SetMode { old, new } => RecordedKind::Mode { old, new },
+                _ => RecordedKind::Node,
+            },
+        });
+        Self {
+            version: VERSION,
+            id: uuid::Uuid::new_v4().simple().to_string(),
+            root: PathText(source.root.clone()),
+            root_inode: source.inode,
+            base: PathText(source.root.clone()),
+            scope: LinkScope::WithoutLinks,
+            directories: Vec::new(),
+            changes: changes.collect(),
+            retires: Some(PathText(source.committed.clone())),
+        }
     }
 
     #[cfg(test)]
@@ -97,6 +158,7 @@ impl JournalRecord {
             scope: LinkScope::Beneath,
             directories: Vec::new(),
             changes: vec![change],
+            retires: None,
         }
     }
 
@@ -292,7 +354,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// What it says, and whether the patch was committed.
-    pub(crate) fn read(&self) -> Result<(JournalRecord, bool), String> {
+    pub(crate) fn read(&self) -> Result<(JournalRecord, Option<StagedNodes>, bool), String> {
         let text = fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
         let (record, rest) = text
             .split_once('\n')
@@ -305,7 +367,28 @@ impl Journal {
                 record.version
             ));
         }
-        Ok((record, rest == COMMIT))
+        let (staged, rest) = match rest.strip_prefix(STAGED) {
+            None => (None, rest),
+            // Without its end nothing was swapped yet.
+            Some(line) => match line.split_once('\n') {
+                None => (None, ""),
+                Some((nodes, rest)) => {
+                    let nodes = serde_json::from_str(nodes).map_err(|error| error.to_string())?;
+                    (Some(nodes), rest)
+                }
+            },
+        };
+        Ok((record, staged, rest == COMMIT))
+    }
+
+    /// Notes what was written aside, on the disk before any of it is put in place.
+    pub(crate) fn note_staged(&self, staged: &StagedNodes) -> io::Result<()> {
+        let mut line = STAGED.as_bytes().to_vec();
+        line.extend(serde_json::to_vec(staged)?);
+        line.push(b'\n');
+        let mut file = OpenOptions::new().append(true).open(&self.path)?;
+        file.write_all(&line)?;
+        file.sync_data()
     }
 
     /// Marks that every file is in its new state. On failure the mark is taken back, so that

@@ -72,6 +72,8 @@
 //! 4. `plan`, `changes`, `preview`, `summary`: what will happen
 //! 5. `journal`, `commit`, `undo`, `recover`: making it happen as a whole
 //! 6. `apply`: all of it in one function
+//! 7. `layer`, `effect`, `effect_scan`, `effect_commit`, `effect_error`: what a run did in a layer over the workspace,
+//!    and committing that with the same journal
 
 #![forbid(unsafe_code)]
 
@@ -79,9 +81,14 @@ mod apply;
 mod changes;
 mod commit;
 mod edit;
+mod effect;
+mod effect_commit;
+mod effect_error;
+mod effect_scan;
 mod error;
 mod found;
 mod journal;
+mod layer;
 mod lines;
 mod matcher;
 mod nearest;
@@ -99,6 +106,12 @@ mod undo;
 mod workspace;
 
 pub use apply::{apply, apply_judged, check, check_judged};
+pub use effect::{
+    EffectAfter, EffectBefore, EffectChange, EffectHashes, EffectKind, EffectPath, EffectSource,
+    MAX_EFFECT_BYTES, MAX_EFFECT_PATHS, RunEffect,
+};
+pub use effect_commit::{EffectTarget, commit_effect, describe_effect};
+pub use effect_error::EffectError;
 pub use error::ApplyError;
 pub use nearest::Nearest;
 pub use parse::{MAX_PATCH_BYTES, ParseError};
@@ -115,5 +128,6 @@ pub use workspace::ApplyOptions;
 pub mod observed {
     pub use crate::apply::apply_observed;
     pub use crate::commit::{CommitStep, Observer};
+    pub use crate::effect_commit::commit_effect_observed;
     pub use crate::recover::recover_observed;
 }

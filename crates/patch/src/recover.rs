@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::commit::{CommitStep, Observer};
+use crate::effect_commit;
 use crate::error::ApplyError;
 use crate::journal::{Journal, JournalDirectory, WorkspaceKey};
 use crate::tree::DirectoryTree;
@@ -97,7 +98,7 @@ pub(crate) fn recover_workspace(
 }
 
 fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<RecoveredPatch, String> {
-    let (record, committed) = journal.read()?;
+    let (record, staged, committed) = journal.read()?;
     let root = record.root.0.display().to_string();
     let inode = fs::metadata(&record.root.0)
         .map_err(|error| format!("{root}: {error}"))?
@@ -109,12 +110,15 @@ fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<RecoveredPa
         .map_err(|error| format!("{root}: {error}"))?;
     let failed = |error: std::io::Error| format!("{root}: {error}");
     let (outcome, conflicts) = if committed {
+        if let Some(mark) = &record.retires {
+            retire(&mark.0, &failed)?;
+        }
         undo::clean_up(&record, &mut tree, observer).map_err(failed)?;
         (RecoveryOutcome::Finished, Vec::new())
     } else {
         (
             RecoveryOutcome::Undone,
-            undo::undo(&record, &mut tree, observer).map_err(failed)?,
+            undo::undo(&record, staged.as_ref(), &mut tree, observer).map_err(failed)?,
         )
     };
     journal
@@ -126,4 +130,12 @@ fn recover_one(journal: &Journal, observer: &Observer<'_>) -> Result<RecoveredPa
         outcome,
         conflicts,
     })
+}
+
+/// A layer that is gone needs no mark.
+fn retire(mark: &Path, failed: &dyn Fn(std::io::Error) -> String) -> Result<(), String> {
+    if mark.parent().is_some_and(Path::is_dir) {
+        effect_commit::retire(mark).map_err(failed)?;
+    }
+    Ok(())
 }

@@ -22,6 +22,8 @@ pub(crate) enum LinkScope {
     Beneath,
     /// The base is `/` and links are followed.
     Anywhere,
+    /// No link is followed, and no other file system is entered.
+    WithoutLinks,
 }
 
 /// How paths are resolved beneath the base.
@@ -194,7 +196,10 @@ impl DirectoryTree {
 
     /// `None` when the kernel (or a filter around us) has no `openat2`.
     fn openat2(&self, path: &Path, flags: OFlags) -> Result<Option<OwnedFd>, ResolveError> {
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        if self.scope == LinkScope::WithoutLinks {
+            how |= ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+        }
         for _ in 0..MAX_TRIES {
             match rustix::fs::openat2(&self.base, path, flags, Mode::empty(), how) {
                 Ok(descriptor) => return Ok(Some(descriptor)),
@@ -208,10 +213,17 @@ impl DirectoryTree {
 
     fn resolve_in_steps(&self, path: &Path) -> Result<OwnedFd, ResolveError> {
         let mut current = self.base.try_clone()?;
+        let device = rustix::fs::fstat(&current)?.st_dev;
         for component in path.components() {
             let name = component.as_os_str();
             match rustix::fs::openat(&current, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
-                Ok(next) => current = next,
+                Ok(next) => {
+                    let is_other = rustix::fs::fstat(&next)?.st_dev != device;
+                    if self.scope == LinkScope::WithoutLinks && is_other {
+                        return Err(ResolveError::Outside);
+                    }
+                    current = next;
+                }
                 Err(Errno::NOTDIR | Errno::LOOP) => {
                     let found = rustix::fs::statat(&current, name, AtFlags::SYMLINK_NOFOLLOW)?;
                     return Err(

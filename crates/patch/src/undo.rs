@@ -4,17 +4,20 @@
 //! is still missing. A file that another process changed in the meantime is never overwritten or
 //! removed.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::rc::Rc;
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::commit::{CommitStep, Observer, move_to_free_name};
-use crate::found::{self, FoundEntry};
-use crate::journal::{Digest, JournalRecord, RecordedChange};
+use crate::effect_commit;
+use crate::found::{self, FileIdentity, FoundEntry, FoundKind};
+use crate::journal::{Digest, JournalRecord, RecordedChange, RecordedKind, StagedNodes};
 use crate::tree::{Directory, DirectoryTree, ResolveError};
 
 /// A file that could not be restored without loss, because it was changed after the patch was
@@ -31,6 +34,7 @@ pub struct Conflict {
 /// Brings every file back to its old state, then writes that to disk.
 pub(crate) fn undo(
     record: &JournalRecord,
+    staged: Option<&StagedNodes>,
     tree: &mut DirectoryTree,
     observer: &Observer<'_>,
 ) -> io::Result<Vec<Conflict>> {
@@ -46,7 +50,20 @@ pub(crate) fn undo(
             change,
             directory: &directory,
         };
-        conflicts.extend(undo.run()?);
+        match change.kind {
+            RecordedKind::Content => conflicts.extend(undo.run()?),
+            RecordedKind::Node => {
+                let node = staged.map(|staged| {
+                    let identity = staged.nodes.get(index).copied().flatten();
+                    (identity, staged.at_ns)
+                });
+                conflicts.extend(undo.node(node)?);
+            }
+            RecordedKind::Mode { old, new } => {
+                // Where the bits are others by now, another process set them.
+                effect_commit::set_mode(&directory, change.name.0.as_ref(), new, old)?;
+            }
+        }
         if devices
             .iter()
             .all(|known| known.device() != directory.device())
@@ -85,10 +102,15 @@ pub(crate) fn clean_up(
         let Some(directory) = directory(tree, change)? else {
             continue;
         };
+        if change.kind == RecordedKind::Node {
+            for name in [record.new_name(index), record.old_name(index)] {
+                remove_tree(&directory, name.as_ref())?;
+            }
+        }
         if change.new.is_some() {
             unlink(&directory, record.new_name(index).as_ref())?;
         }
-        if change.old.is_some() {
+        if change.old.is_some() && change.kind == RecordedKind::Content {
             unlink(&directory, record.old_name(index).as_ref())?;
         }
         observer(CommitStep::Cleaned)?;
@@ -213,6 +235,67 @@ impl Undo<'_> {
         Ok(None)
     }
 
+    /// A node of an effect. Before the nodes were noted, none of them was put in place.
+    fn node(&self, staged: Option<(Option<FileIdentity>, i64)>) -> io::Result<Option<Conflict>> {
+        let new_name = self.record.new_name(self.index);
+        let old_name = self.record.old_name(self.index);
+        let (new_name, old_name) = (OsStr::new(&new_name), OsStr::new(&old_name));
+        let Some((staged, at_ns)) = staged else {
+            remove_tree(self.directory, new_name)?;
+            return Ok(None);
+        };
+        let here = found::find(self.directory, self.name())?;
+        let aside = found::find(self.directory, new_name)?;
+        let is_placed = match (here, staged) {
+            (Some(here), Some(staged)) => here.identity.inode == staged.inode,
+            _ => false,
+        };
+        if is_placed {
+            // What another process changed in it meanwhile is not thrown away.
+            let is_changed = here.map(|here| here.identity) != staged
+                || here.is_some_and(|here| here.kind == FoundKind::Directory)
+                    && latest_below(self.directory, self.name())? > at_ns;
+            if is_changed {
+                let kept = [new_name, old_name]
+                    .into_iter()
+                    .find(|name| matches!(found::find(self.directory, name), Ok(Some(_))));
+                return Ok(Some(self.conflict(kept)));
+            }
+        }
+        let is_exchanged = is_placed
+            && aside.is_some_and(|aside| {
+                self.change
+                    .old
+                    .is_some_and(|old| old.inode == aside.identity.inode)
+            });
+        if is_exchanged {
+            rustix::fs::renameat_with(
+                self.directory,
+                new_name,
+                self.directory,
+                self.name(),
+                RenameFlags::EXCHANGE,
+            )?;
+        } else if is_placed {
+            rustix::fs::renameat(self.directory, self.name(), self.directory, new_name)?;
+        }
+        if found::find(self.directory, old_name)?.is_some()
+            && !move_to_free_name(self.directory, old_name, self.name())?
+        {
+            return Ok(Some(self.conflict(Some(old_name))));
+        }
+        let left = found::find(self.directory, new_name)?;
+        let is_staged = left
+            .is_some_and(|left| staged.is_some_and(|staged| staged.inode == left.identity.inode));
+        if is_staged {
+            remove_tree(self.directory, new_name)?;
+        } else if left.is_some() {
+            // The old version, and another process put something in its place.
+            return Ok(Some(self.conflict(Some(new_name))));
+        }
+        Ok(None)
+    }
+
     /// The old version was moved aside.
     fn put_back(&self, old_name: &OsStr, here: Option<FoundEntry>) -> io::Result<Option<Conflict>> {
         if let (Some(_), Some(digest)) = (here, &self.change.new)
@@ -224,6 +307,67 @@ impl Undo<'_> {
         let back = move_to_free_name(self.directory, old_name, self.name())?;
         Ok((!back).then(|| self.conflict(Some(old_name))))
     }
+}
+
+/// The latest change of anything below a directory, in nanoseconds.
+pub(crate) fn latest_below(directory: impl AsFd, name: &OsStr) -> io::Result<i64> {
+    let opened = open_directory(directory.as_fd(), name)?;
+    let mut latest = i64::MIN;
+    for name in names(&opened)? {
+        let stat = match rustix::fs::statat(&opened, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        latest = latest.max(found::changed_ns(&stat));
+        if FoundEntry::from(&stat).kind == FoundKind::Directory {
+            latest = latest.max(latest_below(&opened, &name)?);
+        }
+    }
+    Ok(latest)
+}
+
+/// Opens a directory under a name. No link is followed and no other mount is entered.
+fn open_directory(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match rustix::fs::openat2(directory, name, flags, Mode::empty(), how) {
+        Err(Errno::NOSYS) => Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?),
+        opened => Ok(opened?),
+    }
+}
+
+fn names(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Removes what stands under a name, with everything in it. No link is followed and no other mount is
+/// entered.
+pub(crate) fn remove_tree(directory: impl AsFd, name: &OsStr) -> io::Result<()> {
+    let directory = directory.as_fd();
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let opened = open_directory(directory, name)?;
+    // The owner may have taken the right to write from the directory.
+    let _ = rustix::fs::fchmod(&opened, Mode::from_raw_mode(0o700));
+    for name in names(&opened)? {
+        remove_tree(&opened, &name)?;
+    }
+    ignore(
+        rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR),
+        &[Errno::NOENT],
+    )
 }
 
 fn unlink(directory: &Directory, name: &OsStr) -> io::Result<()> {

@@ -67,7 +67,7 @@ impl Workspace {
     /// The directory that paths in a plan are relative to.
     pub(crate) fn base(&self) -> &Path {
         match self.scope {
-            LinkScope::Beneath => &self.root,
+            LinkScope::Beneath | LinkScope::WithoutLinks => &self.root,
             LinkScope::Anywhere => Path::new("/"),
         }
     }

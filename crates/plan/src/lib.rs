@@ -20,6 +20,7 @@ mod directory;
 mod elevation;
 mod elf;
 mod errors;
+mod executables;
 mod exposure;
 mod git_files;
 mod glob;
@@ -27,6 +28,7 @@ mod identity;
 mod kind;
 mod known;
 mod libraries;
+mod mount_table;
 mod ownership;
 mod paths;
 mod race;
@@ -39,6 +41,7 @@ pub use account::{AccountError, AssumedAccount, PlanAccount, RunAccount};
 pub use binding::{PlanBinding, PlanBoundFile};
 pub use destination::PinnedPath;
 pub use elevation::Elevation;
+pub use executables::executable_closure;
 pub use exposure::Exposure;
 pub use identity::{Drift, PinnedFile, hex};
 pub use interlock_binding::{BindingKind, BoundRole};
@@ -47,6 +50,7 @@ pub use known::{
     known_content, read_content, read_sha256,
 };
 pub use libraries::LoadedFiles;
+pub use mount_table::MountTable;
 pub use ownership::Ownership;
 pub use race::{RaceCause, RaceFreedom, RaceRisk};
 pub use resolver::FsResolver;
@@ -55,8 +59,8 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, MountAccess,
-    MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan,
-    SandboxSummary, SandboxUser, SandboxView, TargetHost, UnixSockets, WorkspaceAccess,
-    is_own_block, plain_address,
+    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, LayerRecord,
+    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules,
+    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, TargetHost, UnixSockets,
+    WorkspaceAccess, is_own_block, layer_directory, plain_address,
 };

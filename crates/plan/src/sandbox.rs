@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use layer::{LayerRecord, layer_directory};
 pub use network::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
     SandboxNetworkRules, TargetHost, is_own_block, plain_address,
@@ -30,6 +31,8 @@ choice! {
         None = "none",
         Ro = "ro",
         Rw = "rw",
+        /// It changes a layer of its own over the workspace, which is committed when the run ends.
+        Cow = "cow",
     }
 
     /// Which Unix sockets a run may use.
@@ -39,8 +42,17 @@ choice! {
         /// Only pairs of stream sockets.
         None = "none",
     }
+
+    /// Which programs the processes of a run may start.
+    SandboxTree {
+        /// All that the view shows.
+        Off = "off",
+        /// Those that the plan lists, held by the kernel.
+        Enforce = "enforce",
+    }
 }
 
+mod layer;
 mod network;
 mod summary;
 
@@ -69,6 +81,14 @@ pub struct SandboxPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<SandboxNetworkRules>,
     pub limits: SandboxLimits,
+    /// With `tree: enforce`, the files that a run may execute, as it sees them, and directories of such
+    /// files. `None`: all that it sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executables: Option<Vec<String>>,
+    /// Paths of the workspace that the owner protects besides the usual ones. They count when the
+    /// changes of a run are committed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
 }
 
 impl SandboxPlan {
@@ -76,7 +96,8 @@ impl SandboxPlan {
     /// whose source is nearest to it.
     pub fn path_inside(&self, host_path: &str) -> Option<String> {
         let shown = self.mounts.iter().filter_map(|mount| match mount {
-            SandboxMount::Bind { source, target, .. } => {
+            SandboxMount::Bind { source, target, .. }
+            | SandboxMount::Overlay { source, target, .. } => {
                 let rest = rest_below(source, host_path)?;
                 Some((source.len(), format!("{target}{rest}")))
             }
@@ -85,6 +106,12 @@ impl SandboxPlan {
         shown
             .max_by_key(|(length, _)| *length)
             .map(|(_, inside)| inside)
+    }
+
+    /// The directory that runs change in a layer of their own, if there is one.
+    pub fn overlay(&self) -> Option<&SandboxMount> {
+        let is_overlay = |mount: &&SandboxMount| matches!(mount, SandboxMount::Overlay { .. });
+        self.mounts.iter().find(is_overlay)
     }
 }
 
@@ -163,6 +190,18 @@ pub enum SandboxMount {
         owner: Option<MountOwner>,
         reason: String,
     },
+    /// A directory of the host under a layer that belongs to the run alone: what the run changes is
+    /// in the layer, and the directory stays as it is. What is mounted in the directory is not shown.
+    Overlay {
+        source: String,
+        device: u64,
+        inode: u64,
+        target: String,
+        /// Whose files become those of the run's user, where that is another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<MountOwner>,
+        reason: String,
+    },
     /// What the sandbox shows at `from`, once more.
     Copy {
         from: String,
@@ -198,6 +237,7 @@ impl SandboxMount {
     pub fn target(&self) -> &str {
         match self {
             Self::Bind { target, .. }
+            | Self::Overlay { target, .. }
             | Self::Copy { target, .. }
             | Self::Hold { target, .. }
             | Self::Cover { target, .. }
@@ -205,6 +245,15 @@ impl SandboxMount {
             | Self::Link { target, .. } => target,
             Self::Processes => "/proc",
             Self::Devices => "/dev",
+        }
+    }
+
+    /// The path of the host that it shows, and whether a run can write to what it shows.
+    pub fn shown_source(&self) -> Option<(&str, MountAccess)> {
+        match self {
+            Self::Bind { source, access, .. } => Some((source, *access)),
+            Self::Overlay { source, .. } => Some((source, MountAccess::Rw)),
+            _ => None,
         }
     }
 
@@ -225,6 +274,7 @@ impl SandboxMount {
                 };
                 (access.as_str(), format!("{reason}{from}"))
             }
+            Self::Overlay { reason, .. } => ("cow", reason.clone()),
             Self::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
             Self::Hold { access, reason, .. } => match access {
                 MountAccess::Ro => ("protected", reason.clone()),

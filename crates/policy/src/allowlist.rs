@@ -200,6 +200,17 @@ impl Allowlist {
         self.states.is_empty()
     }
 
+    /// The patterns of all entries that can match, with `~` replaced where it can be.
+    pub fn patterns(&self) -> impl Iterator<Item = String> {
+        let usable = self.entries.iter().filter(|entry| !entry.is_inert());
+        usable.map(
+            |entry| match (entry.pattern.strip_prefix("~/"), &self.home) {
+                (Some(rest), Some(home)) => format!("{home}/{rest}"),
+                _ => entry.pattern.clone(),
+            },
+        )
+    }
+
     /// Entries that can never match, with where they are written and the reason. Each entry is looked at
     /// for this.
     pub fn broken(&self) -> impl Iterator<Item = (String, &EntryError)> {

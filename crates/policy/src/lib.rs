@@ -53,7 +53,9 @@ pub use judge::{CallerInput, HostIdentity, JudgedCall, Policy, SkillBin, Verdict
 pub use level::{Ask, Fallback, Security, Strictness};
 pub use path_rule::PathRuleError;
 pub use pattern::{PatternError, path_matches};
-pub use protected::{PROTECTED_PATHS, ProtectedClass, ProtectedPath};
+pub use protected::{
+    IN_REPOSITORY, PROTECTED_PATHS, ProtectedClass, ProtectedPath, RepositoryPath,
+};
 pub use remember::{AlwaysForm, AlwaysFormInvalid, NotWider, Remember, Wider};
 pub use tools::{ToolLevel, ToolRefusal, check_tool};
 pub use verdict::{

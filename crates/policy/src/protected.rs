@@ -22,6 +22,88 @@ pub struct ProtectedPath {
     pub reason: &'static str,
 }
 
+/// Directories that a version control system has to write to, by their names.
+const REPOSITORIES: [&str; 5] = [".git", ".hg", ".jj", ".bzr", ".svn"];
+
+/// What version control systems obey in the directories that they write to: names below the directory
+/// that holds them.
+pub const IN_REPOSITORY: [(&str, &str); 11] = [
+    (".git/hooks", "git runs these hooks"),
+    (".git/config", "git obeys it, and it names programs"),
+    (
+        ".git/config.worktree",
+        "git obeys it, and it names programs",
+    ),
+    (".git/info", "git obeys the attributes in it"),
+    (
+        ".git/modules",
+        "repositories whose config and hooks git obeys",
+    ),
+    (
+        ".git/worktrees",
+        "further work trees, whose config git obeys",
+    ),
+    (
+        ".git/commondir",
+        "leads git to the config and hooks of another repository",
+    ),
+    (
+        ".git/objects/info/alternates",
+        "leads git to the objects of another repository",
+    ),
+    (".hg/hgrc", "Mercurial runs the hooks it names"),
+    (".jj/repo/config.toml", "jj obeys it, and it names programs"),
+    (".bzr/branch/branch.conf", "Bazaar obeys it"),
+];
+
+/// What a path in the directory of a repository is, for a run that may use the repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RepositoryPath {
+    /// It is in no such directory.
+    Outside,
+    /// The version control system writes it: objects, references, the index.
+    Ordinary,
+    /// It is obeyed; the text says by what.
+    Obeyed(&'static str),
+}
+
+impl RepositoryPath {
+    /// Looks at the names of a path, however deep the repository lies.
+    pub fn of(path: &Path) -> Self {
+        let names: Vec<String> = path
+            .components()
+            .filter_map(|part| match part {
+                Component::Normal(name) => Some(folded(&name.to_string_lossy())),
+                _ => None,
+            })
+            .collect();
+        let Some(first) = names
+            .iter()
+            .position(|name| REPOSITORIES.contains(&name.as_str()))
+        else {
+            return Self::Outside;
+        };
+        let below = &names[first..];
+        if below.len() == 1 {
+            return Self::Obeyed(
+                "it makes a directory a repository, whose config and hooks are obeyed",
+            );
+        }
+        // Written for clients that read a repository as plain files.
+        if below[1..] == ["info", "refs"] {
+            return Self::Ordinary;
+        }
+        for (row, reason) in IN_REPOSITORY {
+            let row: Vec<&str> = row.split('/').collect();
+            let is_row = below.len() >= row.len() && row.iter().zip(below).all(|(a, b)| a == b);
+            if is_row {
+                return Self::Obeyed(reason);
+            }
+        }
+        Self::Ordinary
+    }
+}
+
 /// What a protected path is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProtectedClass {

@@ -13,6 +13,7 @@ mod dynamic;
 pub mod env_wrapper;
 mod file_operands;
 mod git_remotes;
+pub mod helpers;
 mod host_identity;
 pub mod inline;
 pub mod names;

@@ -1,5 +1,6 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 
+mod effect;
 mod events;
 mod follow;
 mod input;
@@ -39,6 +40,7 @@ use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
 use super::process::attach::{self, AttachBegin, AttachEnd, DetachKey, attach};
+use effect::SettledEffect;
 use events::UndeliveredEvents;
 use follow::OutputFollower;
 
@@ -193,6 +195,16 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     }
     let waited = conversation.wait();
     drop(notice);
+    let settling = SettledEffect {
+        host: &host,
+        state,
+        all,
+        run_id: &ticket.run_id,
+    };
+    let effect = match &waited {
+        Ok(Waited::Ended(_)) if shown_host(&started) == "sandbox" => settling.settle(),
+        _ => None,
+    };
     record(&host, &ticket, session, waited.as_ref());
     let ended = match waited {
         Ok(Waited::Ended(ended)) => ended,
@@ -207,13 +219,20 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         Err(error) => return Err(lost(error)),
     };
     let shown_whole = if arguments.json {
-        told.print(result(&started, &ended, &cwd, elevation));
+        let mut result = result(&started, &ended, &cwd, elevation);
+        if let Some(effect) = &effect {
+            result["effect"] = json!(effect);
+        }
+        told.print(result);
         ended.shown.omitted_bytes == 0
     } else {
         if !attended {
             follower.show_rest();
         }
         tell(&ended, follower.not_shown(), elevation);
+        if let Some(effect) = effect.as_ref().filter(|effect| effect.is_noteworthy()) {
+            output::note(&format!("interlock: {}", output::line(&effect.words())));
+        }
         true
     };
     if shown_whole {

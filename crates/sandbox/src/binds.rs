@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use interlock_plan::MountAccess;
 
 use crate::error::SandboxError;
-use crate::hidden::{ENGINE_SOCKETS, IN_HOME};
+use crate::hidden::{ENGINE_SOCKETS, IN_HOME, hidden_paths};
 
 /// Directories of the system that no bind may show, lie below or lie above.
 const SYSTEM: [(&str, &str); 7] = [
@@ -45,7 +45,8 @@ pub(crate) struct CheckedBind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BindRules<'a> {
     pub home: Option<&'a Path>,
-    pub state_dir: &'a Path,
+    /// The state directory, by every path that leads to it.
+    pub own: &'a [PathBuf],
     pub workspace: &'a Path,
 }
 
@@ -140,7 +141,10 @@ impl BindRules<'_> {
                 .iter()
                 .map(move |row| (home.join(row.path), row.reason))
         });
-        let own = [(self.state_dir.to_owned(), "Interlock itself")];
+        let own = self
+            .own
+            .iter()
+            .map(|path| (path.clone(), "Interlock itself"));
         system
             .chain(sockets)
             .chain(credentials)
@@ -184,7 +188,7 @@ impl BindRules<'_> {
 /// lies in a system directory or in Interlock's own is refused.
 pub(crate) fn check_workspace(
     workspace: &Path,
-    state_dir: &Path,
+    own: &[PathBuf],
     home: Option<&Path>,
 ) -> Result<(), SandboxError> {
     let refused = |rule: String| SandboxError::Workspace {
@@ -199,7 +203,7 @@ pub(crate) fn check_workspace(
         .map(|(path, what)| (PathBuf::from(path), *what));
     let other = ["/run", "/usr", "/bin", "/sbin", "/lib", "/lib64"]
         .map(|path| (PathBuf::from(path), "the system"));
-    let own = [(state_dir.to_owned(), "Interlock itself")];
+    let own = own.iter().map(|path| (path.clone(), "Interlock itself"));
     let credentials = home.into_iter().flat_map(|home| {
         let keys = [".ssh", ".gnupg", ".aws", ".kube", ".docker"];
         keys.into_iter()
@@ -211,6 +215,24 @@ pub(crate) fn check_workspace(
         }
     }
     Ok(())
+}
+
+/// A workspace in a hidden directory cannot be shown without what lies beside it, where the view shows the
+/// rest of the host.
+pub(crate) fn check_workspace_in_view(workspace: &Path, home: &Path) -> Result<(), SandboxError> {
+    let above = hidden_paths(Some(home))
+        .into_iter()
+        .find(|(hidden, _)| workspace.starts_with(hidden));
+    match above {
+        None => Ok(()),
+        Some((hidden, reason)) => Err(SandboxError::Workspace {
+            path: workspace.to_owned(),
+            rule: format!(
+                "it lies in {}, which `view: host` hides: {reason}; use `view: minimal`",
+                hidden.display()
+            ),
+        }),
+    }
 }
 
 /// Without `.` and `..`, as a path is written.
@@ -270,7 +292,7 @@ mod tests {
         let workspace = root.join("w");
         let rules = BindRules {
             home: Some(&home),
-            state_dir: &state,
+            own: std::slice::from_ref(&state),
             workspace: &workspace,
         };
         let data = data.to_str().unwrap();

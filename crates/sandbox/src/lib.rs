@@ -3,13 +3,14 @@
 //!
 //! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
 //! directories), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
-//! sees, step by step), `probe` (whether the promises hold). Nothing here starts a process; the engine sets up what the value says.
+//! sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the promises hold). Nothing here starts a process; the engine sets up what the value says.
 
 #![forbid(unsafe_code)]
 
 mod binds;
 mod error;
 mod hidden;
+mod layers;
 mod network;
 mod probe;
 mod scope;
@@ -18,6 +19,7 @@ mod upkeep;
 mod view;
 
 pub use error::SandboxError;
+pub use layers::{HeldLayer, KeptLayer, RunLayerState};
 pub use probe::probe_script;
 pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
 pub use standing::{SandboxCoverage, SandboxStanding, standing_of, time_limit};

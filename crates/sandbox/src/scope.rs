@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::SandboxError;
+use crate::layers::LAYERS;
 
 /// Below the state directory.
 const DIRECTORY: &str = "sandboxes";
@@ -29,6 +30,9 @@ pub(crate) const FIRST_HOST_ID: u32 = 2_000_000_000;
 
 /// As many scopes can have an id of their own.
 const MOST_HOST_IDS: u32 = 100_000_000;
+
+/// A scope that was used so lately is not old.
+const JUST_USED: Duration = Duration::from_hours(1);
 
 /// What is kept about a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +122,10 @@ impl ScopeStore {
         Self {
             root: state_dir.join(DIRECTORY),
         }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// The scope, with its directories. They are made if they are not there.
@@ -239,7 +247,8 @@ impl ScopeStore {
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
         let made = UNIX_EPOCH + Duration::from_millis(record.created_ms);
         let used = self.last_used(&record.id).unwrap_or(made);
-        since(used) >= idle || since(made) >= age
+        // The layers of its last runs may wait for an approver.
+        since(used) >= idle || (since(made) >= age && since(used) >= JUST_USED)
     }
 
     /// Removes a scope with all that runs left in it. `false`: a run is in it, and it stays.
@@ -257,7 +266,7 @@ impl ScopeStore {
             return Ok(false);
         }
         // The record goes last: a scope whose removal was interrupted is still listed.
-        for name in [HOME, SCRATCH, USED] {
+        for name in [HOME, SCRATCH, LAYERS, USED] {
             let path = directory.join(name);
             let removed = match std::fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => {
@@ -275,7 +284,7 @@ impl ScopeStore {
 }
 
 /// Runs may have taken the owner's own rights from their directories.
-fn open_up(directory: &Path) {
+pub(crate) fn open_up(directory: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     let _ = std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700));
     let Ok(entries) = std::fs::read_dir(directory) else {

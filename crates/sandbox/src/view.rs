@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan, SandboxUser,
-    SandboxView, UnixSockets, WorkspaceAccess,
+    MountAccess, MountOwner, MountTable, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan,
+    SandboxTree, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
 };
 
-use crate::binds::{BindRules, CheckedBind, check_workspace};
+use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
 use crate::error::SandboxError;
 use crate::network::{name_files, rules_of};
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
@@ -102,6 +102,7 @@ struct Builder<'a> {
     user: SandboxUser,
     binds: Vec<CheckedBind>,
     mounts: Vec<SandboxMount>,
+    host_mounts: MountTable,
 }
 
 impl<'a> Builder<'a> {
@@ -120,7 +121,13 @@ impl<'a> Builder<'a> {
             |home| std::fs::canonicalize(home).unwrap_or_else(|_| PathBuf::from(home)),
         );
         let state_dir = real(request.state_dir);
-        check_workspace(&workspace, &state_dir, Some(&home))?;
+        let host_mounts = MountTable::read();
+        let mut own = host_mounts.other_paths(&state_dir);
+        own.push(state_dir.clone());
+        check_workspace(&workspace, &own, Some(&home))?;
+        if settings.view == Some(SandboxView::Host) {
+            check_workspace_in_view(&workspace, &home)?;
+        }
         let is_root = rustix::process::geteuid().is_root();
         let of = ScopeOf {
             settings,
@@ -132,7 +139,7 @@ impl<'a> Builder<'a> {
         let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
         let rules = BindRules {
             home: Some(&home),
-            state_dir: &state_dir,
+            own: &own,
             workspace: &workspace,
         };
         let listed = settings.binds.iter().flatten();
@@ -156,6 +163,7 @@ impl<'a> Builder<'a> {
             user,
             binds,
             mounts: Vec::new(),
+            host_mounts,
         })
     }
 
@@ -186,7 +194,8 @@ impl<'a> Builder<'a> {
                 "how many processors there are",
             )?;
         }
-        let is_home_shown = self.workspace == self.home && self.access != WorkspaceAccess::None;
+        let is_home_shown =
+            self.home.starts_with(&self.workspace) && self.access != WorkspaceAccess::None;
         let tool_paths = if is_home_shown {
             Vec::new()
         } else {
@@ -198,6 +207,7 @@ impl<'a> Builder<'a> {
         }
         self.guards();
         let cwd = self.copies_and_cwd()?;
+        let protect = self.protect_on_commit();
         let plan = SandboxPlan {
             backend: self
                 .request
@@ -221,6 +231,12 @@ impl<'a> Builder<'a> {
                 .unwrap_or(UnixSockets::Own),
             network,
             limits: limits(self.request.settings),
+            // Closed until the judge says what the command names.
+            executables: match self.request.settings.tree {
+                Some(SandboxTree::Enforce) => Some(Vec::new()),
+                None | Some(SandboxTree::Off) => None,
+            },
+            protect,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
         Ok(PreparedSandbox {
@@ -334,13 +350,24 @@ impl<'a> Builder<'a> {
     }
 
     fn workspace_itself(&mut self) -> Result<(), SandboxError> {
+        let path = text(&self.workspace)?;
+        let owner = self.mapped_owner(&self.found);
         let access = match self.access {
             WorkspaceAccess::None => return Ok(()),
             WorkspaceAccess::Ro => MountAccess::Ro,
             WorkspaceAccess::Rw => MountAccess::Rw,
+            WorkspaceAccess::Cow => {
+                self.mounts.push(SandboxMount::Overlay {
+                    source: path.clone(),
+                    device: self.found.dev(),
+                    inode: self.found.ino(),
+                    target: path,
+                    owner,
+                    reason: "the workspace, under a layer of the run".to_owned(),
+                });
+                return Ok(());
+            }
         };
-        let path = text(&self.workspace)?;
-        let owner = self.mapped_owner(&self.found);
         self.mounts.push(SandboxMount::Bind {
             source: path.clone(),
             device: self.found.dev(),
@@ -411,7 +438,9 @@ impl<'a> Builder<'a> {
             reason: "the workspace by its fixed name".to_owned(),
         };
         match self.access {
-            WorkspaceAccess::Rw => self.mounts.push(copy(WORKSPACE, MountAccess::Rw)),
+            WorkspaceAccess::Rw | WorkspaceAccess::Cow => {
+                self.mounts.push(copy(WORKSPACE, MountAccess::Rw));
+            }
             WorkspaceAccess::Ro => {
                 self.mounts.push(copy(AGENT, MountAccess::Ro));
                 self.bind(
@@ -436,11 +465,14 @@ impl<'a> Builder<'a> {
             shown: match self.access {
                 WorkspaceAccess::None => WORKSPACE.to_owned(),
                 WorkspaceAccess::Ro => format!("{workspace}, {AGENT} and {WORKSPACE}"),
-                WorkspaceAccess::Rw => format!("{workspace} and {WORKSPACE}"),
+                WorkspaceAccess::Rw | WorkspaceAccess::Cow => {
+                    format!("{workspace} and {WORKSPACE}")
+                }
             },
         };
         let named = match (self.access, below(WORKSPACE, cwd), below(AGENT, cwd)) {
-            (WorkspaceAccess::Rw, Some(rest), _) | (WorkspaceAccess::Ro, _, Some(rest)) => {
+            (WorkspaceAccess::Rw | WorkspaceAccess::Cow, Some(rest), _)
+            | (WorkspaceAccess::Ro, _, Some(rest)) => {
                 format!("{workspace}{rest}")
             }
             (_, Some(rest), _) => format!("{scratch}{rest}"),
@@ -454,7 +486,8 @@ impl<'a> Builder<'a> {
         let real = std::fs::canonicalize(&named).map_err(|_| outside())?;
         let real = text(&real)?;
         let is_shown = |mount: &SandboxMount| match mount {
-            SandboxMount::Bind { source, reason, .. } => {
+            SandboxMount::Bind { source, reason, .. }
+            | SandboxMount::Overlay { source, reason, .. } => {
                 let is_own = *source == workspace || *source == scratch;
                 (is_own || reason == "sandbox.binds") && below(source, &real).is_some()
             }

@@ -2,6 +2,7 @@
 //! the server of networks.
 
 mod explain;
+mod layers;
 mod net;
 
 use std::process::ExitCode;
@@ -41,6 +42,9 @@ pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
         SandboxCommand::List(arguments) => list(state, arguments.json),
         SandboxCommand::Recreate(arguments) => recreate(state, arguments),
         SandboxCommand::Prune(_) => prune(state),
+        SandboxCommand::Diff(arguments) => layers::diff(state, arguments),
+        SandboxCommand::Commit(arguments) => layers::commit(state, arguments),
+        SandboxCommand::Discard(arguments) => layers::discard(state, arguments),
         SandboxCommand::Net(arguments) => net::run(state, arguments),
     }
 }
@@ -49,6 +53,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
     let host = open(state)?;
     let store = ScopeStore::new(host.state_dir());
     let (scopes, unusable) = store.list();
+    let layers = host.kept_layers();
     let used_ms = |scope: &ScopeRecord| {
         let used = store.last_used(&scope.id)?;
         let since = used.duration_since(UNIX_EPOCH).ok()?;
@@ -68,7 +73,8 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
             .iter()
             .map(|scope| json!({ "id": scope.id, "problem": scope.why }))
             .collect();
-        output::print_json(&json!({ "scopes": rows, "unusable": unusable }));
+        let layers: Vec<_> = layers.iter().map(layers::row).collect();
+        output::print_json(&json!({ "scopes": rows, "unusable": unusable, "layers": layers }));
         return Ok(ExitCode::SUCCESS);
     }
     if scopes.is_empty() {
@@ -85,6 +91,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
         })
         .collect();
     output::print(&output::table(&rows, ""));
+    layers::print_list(&layers);
     for scope in unusable {
         output::note(&format!(
             "interlock: {} cannot be read: {}",

@@ -36,7 +36,14 @@ pub(super) static SANDBOX_BACKEND: MissingFeature =
     without("use `native`, which needs no other program");
 
 pub(super) static COPY_ON_WRITE: MissingFeature =
-    without("use `rw`, `ro` or `none` for the workspace, and leave caches out");
+    without("remove the key: a run of this version gets no caches of the home directory");
+
+pub(super) static HOST_TREE: MissingFeature = missing(
+    "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
+);
+
+pub(super) static SANDBOX_TREE: MissingFeature =
+    without("use `enforce` or `off`: this version does not log the programs that a run starts");
 
 pub(super) static SANDBOX_NETWORK: MissingFeature = without(
     "remove the key, and list the hosts in `network.allow`: a sandbox of this version asks for none",

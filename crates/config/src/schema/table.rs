@@ -1,14 +1,14 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS,
+    ACCESS_GROUPS, CHANNELS, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
+    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TOOLS, SANDBOX_TREE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
     GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
-use interlock_plan::{Elevation, SandboxBackend, SandboxView, UnixSockets, WorkspaceAccess};
+use interlock_plan::{Elevation, SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 
 const TEXT: ConfigKind = ConfigKind::Text(TextRule::Any);
 const PATH: ConfigKind = ConfigKind::Text(TextRule::Path);
@@ -96,6 +96,7 @@ static EXEC: &[ConfigField] = &[
     field("maxSpoolBytes", ConfigKind::Integer(65_536, 10 * GIB), "1073741824", "Bytes of output kept per session."),
     field("limits", ConfigKind::Object(EXEC_LIMITS), "", "Limits per run on this host; a run whose limits cannot be set does not start."),
     field("runAs", TEXT, "", "The user that commands run as, where Interlock runs as root. `interlock gateway install --run-as USER` sets it; it cannot be changed over the wire."),
+    not_available("tree", &HOST_TREE),
     field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     field("nodeFromSandbox", ConfigKind::Bool, "false", "With `host: \"auto\"`, a call of a sandboxed conversation may name `host: \"node\"`, which is outside of the sandbox."),
@@ -161,15 +162,15 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["bwrap", "landlock", "docker", "podman", "ssh", "kubernetes"], &SANDBOX_BACKEND), "\"native\"", "What sets the sandbox up."),
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
-    field("workspaceAccess", ConfigKind::ChoiceWithout(WorkspaceAccess::WORDS, &["cow"], &COPY_ON_WRITE), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`."),
+    field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),
     not_available("workspaceRoot", &SANDBOX),
     field("view", ConfigKind::Choice(SandboxView::WORDS), "\"minimal\"", "`minimal`: system directories, the workspace and `binds`. `host`: the whole root read-only, without credentials."),
     field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
-    field("protect", TEXTS, "", "Further paths of the workspace that are read-only under `rw`, relative to it."),
+    field("protect", TEXTS, "", "Further paths of the workspace, relative to it: read-only under `rw`, and committed only with an approval under `cow`."),
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
     field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and the hosts that `allow` lists."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
-    not_available("tree", &SANDBOX),
+    field("tree", ConfigKind::ChoiceWithout(SandboxTree::WORDS, &["log"], &SANDBOX_TREE), "\"off\"", "`enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
     not_available("docker", &SANDBOX),
     not_available("podman", &SANDBOX),

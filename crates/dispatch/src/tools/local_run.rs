@@ -2,15 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_engine::Signal;
 use interlock_host::parameters::{ExecParameters, InputMode};
-use interlock_host::{EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running, Yield};
-use interlock_plan::{PlanStdin, PtySize};
+use interlock_host::{
+    EffectReport, EffectState, EndListener, Exec, ExecError, ExecRequest, RequestedPlace, Running,
+    Yield,
+};
+use interlock_plan::{PlanShield, PlanStdin, PtySize};
 use interlock_supervisor::{ClientError, StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
 use tokio::runtime::Handle;
@@ -37,6 +40,12 @@ const PROGRESS_CHARS: usize = 4_000;
 /// What a result shows of a run that goes on.
 const TAIL_LINES: u64 = 20;
 const TAIL_BYTES: usize = 4_000;
+
+/// How often a call that waits for a decision about its changes reports that.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The requester of an approval whose caller is gone.
+const NO_REQUESTER: &str = "a run that ended";
 
 /// Begins the event about an approved run that was not made.
 const NOT_RUN: &str = "Exec not run";
@@ -175,6 +184,13 @@ impl LocalRun {
         // Before the caller has its result: a client that leaves with it cancels nothing any more.
         // A run that went to the background would end with its call otherwise.
         drop(cancelling);
+        let exec = self.config.config().exec_for(self.call.agent.as_str());
+        let waiting = EffectWait {
+            patience: self.call.patience(&exec),
+            progress: self.call.progress.clone(),
+            requester: &self.call.requester,
+        };
+        let receiver = (receiver, Some(waiting));
         finish(&self.dispatcher, running, &waited, &self.cwd, receiver);
     }
 }
@@ -195,7 +211,7 @@ pub(super) fn resume(
         Ok(running) => {
             let cwd = running.conversation.started().session.cwd.clone();
             let waited = running.conversation.wait();
-            finish(dispatcher, running, &waited, &cwd, receiver);
+            finish(dispatcher, running, &waited, &cwd, (receiver, None));
         }
         Err(error) => {
             let refusal = refusal(dispatcher, &error);
@@ -211,7 +227,7 @@ fn finish(
     running: Running,
     waited: &Result<Waited, ClientError>,
     cwd: &str,
-    receiver: OutcomeReceiver,
+    (receiver, waiting): (OutcomeReceiver, Option<EffectWait<'_>>),
 ) {
     let Running {
         conversation,
@@ -230,11 +246,13 @@ fn finish(
                 let session = dispatcher.supervisor.session(name);
                 let _ = session.and_then(|session| session.to_background());
             }
-            let report = RunEndReport::local(started, ended, cwd);
-            ToolOutcome::Ended(Box::new(RunEndReport {
-                elevation,
-                ..report
-            }))
+            let mut report = RunEndReport::local(started, ended, cwd);
+            report.elevation = elevation;
+            if started.session.shield == Some(PlanShield::Sandbox) {
+                let waiting = waiting.filter(|_| !receiver.is_absent());
+                report.effect = settle_effect(dispatcher, &ticket.run_id, waiting);
+            }
+            ToolOutcome::Ended(Box::new(report))
         }
         Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
@@ -250,6 +268,52 @@ fn finish(
     if is_whole && listener == EndListener::Caller {
         let _ = conversation.taken();
     }
+}
+
+/// How a call waits for the decision about what its run changed.
+struct EffectWait<'a> {
+    patience: Duration,
+    progress: Option<tokio::sync::mpsc::Sender<Progress>>,
+    requester: &'a str,
+}
+
+/// Commits what the run changed. Where an approver has to decide, the call waits as it does for a
+/// command; after that the changes are committed when they are allowed, and the conversation is
+/// notified.
+fn settle_effect(
+    dispatcher: &Dispatcher,
+    run_id: &str,
+    waiting: Option<EffectWait<'_>>,
+) -> Option<EffectReport> {
+    let requester = waiting
+        .as_ref()
+        .map_or(NO_REQUESTER, |waiting| waiting.requester);
+    let report = dispatcher.host.settle_effect(run_id, requester)?;
+    let (EffectState::ApprovalPending, Some(id)) = (report.state, &report.approval_id) else {
+        return Some(report);
+    };
+    dispatcher.approvals.look_now();
+    let Some(waiting) = waiting else {
+        return Some(report);
+    };
+    let approvals = dispatcher.host.approvals();
+    let until = Instant::now() + waiting.patience;
+    loop {
+        if let Some(progress) = &waiting.progress {
+            let _ = progress.blocking_send(Progress::Waiting(report.words()));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match approvals.wait(id, left.min(REPORT_INTERVAL)) {
+            Ok(Some(_)) => break,
+            Ok(None) if left.is_zero() || dispatcher.stop.is_cancelled() => return Some(report),
+            Ok(None) => {}
+            Err(_) => return Some(report),
+        }
+    }
+    dispatcher
+        .host
+        .settle_decided_effect(run_id)
+        .or(Some(report))
 }
 
 fn running_report(dispatcher: &Dispatcher, started: &StartedRun, cwd: &str) -> RunningReport {

@@ -107,6 +107,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
         dropped_env: &report.dropped_variables,
+        effect: report.effect.as_ref(),
         host: HostDetails::of(report.location.node.as_ref()),
     };
     // The end itself is noted first, and stands in the status line for models.
@@ -129,6 +130,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
     }
     for (pid, command) in &report.leftovers {
         notes.push(format!("(left behind: {command}, pid {pid})"));
+    }
+    if let Some(effect) = report.effect.as_ref().filter(|one| one.is_noteworthy()) {
+        notes.push(format!("({})", effect.words()));
     }
     let mut model_notes = notes.clone();
     match &report.rest {

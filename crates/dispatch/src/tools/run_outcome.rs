@@ -6,7 +6,7 @@ use std::time::Duration;
 use interlock_approvals::{ApprovalRefusal, PendingApproval};
 use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
-use interlock_host::{ExecError, PatchError};
+use interlock_host::{EffectReport, ExecError, PatchError};
 use interlock_patch::PatchSummary;
 use interlock_plan::{Elevation, PlanShield};
 use interlock_sessions::{Followed, SessionStatus};
@@ -123,6 +123,8 @@ pub struct RunEndReport {
     pub counts_output: bool,
     /// Environment variables of the call that the host did not pass to the command.
     pub dropped_variables: Vec<String>,
+    /// What became of its changes, where they were made in a layer.
+    pub effect: Option<EffectReport>,
 }
 
 /// Lines that say what is left out do not count against the limit of an Interlock node.
@@ -161,6 +163,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -198,6 +201,7 @@ impl RunEndReport {
             ends_whole_tree: true,
             counts_output: true,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 
@@ -250,6 +254,7 @@ impl RunEndReport {
             ends_whole_tree: false,
             counts_output: false,
             dropped_variables: Vec::new(),
+            effect: None,
         }
     }
 }

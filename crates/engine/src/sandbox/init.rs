@@ -19,14 +19,16 @@ use interlock_plan::{MountOwner, SandboxPlan, SandboxUser};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountPropagationFlags;
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, Resource, WaitOptions};
 use rustix::thread::UnshareFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::executables::execution_rules;
 use super::keeper::{KeeperOrder, ScopeNamespaces};
 use super::link;
 use super::mounts::{self, PreparedTrees, SharedTrees};
+use super::sockets::HostSockets;
 use super::unsafe_confine::{self, exit, give_up_capabilities, separate, watch_children};
 
 /// Says that the sandbox is there. Any other message says why it is not.
@@ -40,6 +42,9 @@ pub(super) const NUMBER: &str = "init ";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct InitOrder {
     pub sandbox: SandboxPlan,
+    /// The directory of the run's layer, where the plan has one.
+    #[serde(default)]
+    pub layer: Option<std::path::PathBuf>,
     /// The run has a terminal, which is one of the sandbox's own.
     pub has_terminal: bool,
 }
@@ -79,6 +84,8 @@ pub fn become_sandbox_init() -> i32 {
 fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), InitFailure> {
     let order: InitOrder = read_order(order)?;
     let plan = &order.sandbox;
+    // Before the network namespace of the host is left.
+    let sockets = HostSockets::read();
     let user = plan.user;
     let scope = ScopeNamespaces::receive(link).step(|| "receiving the scope".to_owned())?;
     let shared = scope.take_memory(&KeeperOrder::of(plan));
@@ -101,12 +108,14 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
     let trees = if is_other_user {
         // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
         separate_mounts(UnshareFlags::NEWNS)?;
-        let trees = PreparedTrees::open(plan, &|owner| id_map(owner, user))?;
+        let trees = PreparedTrees::open(&order, sockets, &|owner| id_map(owner, user))?;
         enter(&scope)?;
         trees
     } else {
         enter(&scope)?;
-        PreparedTrees::open(plan, &|_| Err(io::ErrorKind::PermissionDenied.into()))?
+        PreparedTrees::open(&order, sockets, &|_| {
+            Err(io::ErrorKind::PermissionDenied.into())
+        })?
     };
     drop(scope);
     // A process stays in the PID namespace that it was born in.
@@ -277,12 +286,9 @@ fn live(
 ) -> Result<(), InitFailure> {
     rustix::thread::set_name(c"interlock-init").step(|| "naming itself".to_owned())?;
     mounts::build(&order.sandbox, trees, shared)?;
-    let handed = namespaces(order).step(|| "opening the namespaces".to_owned())?;
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    rustix::process::setrlimit(Resource::Core, none).step(|| "forbidding core files".to_owned())?;
+    let handed = namespaces(order).step(|| "opening the namespaces and rules".to_owned())?;
+    rustix::process::setrlimit(Resource::Core, super::NO_CORE_HANDLER)
+        .step(|| "forbidding core files".to_owned())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let null = null.step(|| "opening /dev/null".to_owned())?;
     rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;
@@ -299,8 +305,8 @@ fn live(
     Ok(())
 }
 
-/// What the process of the run gets: user, mounts, processes, network, communication, host name, and
-/// the engine's side of a terminal.
+/// What the process of the run gets: user, mounts, processes, network, communication, host name, the
+/// engine's side of a terminal, and the rules of execution.
 fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open =
@@ -310,6 +316,9 @@ fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     if order.has_terminal {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         handed.push(rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?);
+    }
+    if order.sandbox.executables.is_some() {
+        handed.push(execution_rules(&order.sandbox)?);
     }
     Ok(handed)
 }

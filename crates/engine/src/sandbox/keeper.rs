@@ -18,10 +18,11 @@ use std::time::Duration;
 use interlock_plan::{SandboxMount, SandboxPlan, SandboxUser, UnixSockets};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, Resource, WaitOptions};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
+use super::filter::MemoryFiles;
 use super::init::{
     self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, separate_mounts,
 };
@@ -259,15 +260,12 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
     rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;
     rustix::stdio::dup2_stderr(&null).step(|| "closing the order".to_owned())?;
     drop(null);
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    rustix::process::setrlimit(Resource::Core, none).step(|| "forbidding core files".to_owned())?;
+    rustix::process::setrlimit(Resource::Core, super::NO_CORE_HANDLER)
+        .step(|| "forbidding core files".to_owned())?;
     give_up_capabilities().step(|| "giving up capabilities".to_owned())?;
     let closed = DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(closed).step(|| "closing itself".to_owned())?;
-    let filter = filter::program(UnixSockets::None)
+    let filter = filter::program(UnixSockets::None, MemoryFiles::NeverExecuted)
         .ok_or(io::ErrorKind::Unsupported)
         .step(|| "the table of system calls".to_owned())?;
     install_filter(&filter).step(|| "filtering its system calls".to_owned())?;

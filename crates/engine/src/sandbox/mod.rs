@@ -4,6 +4,7 @@
 //! Read [`keeper`] (what runs of a scope share), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
+mod executables;
 mod filter;
 mod init;
 mod keeper;
@@ -11,6 +12,10 @@ mod link;
 mod mounts;
 mod netd_link;
 mod network;
+mod overlay;
+mod sockets;
+#[cfg(debug_assertions)]
+mod test_hook;
 mod unsafe_confine;
 
 use std::ffi::CString;
@@ -30,8 +35,11 @@ use rustix::process::{
 use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch};
-use filter::FilterInstruction;
-use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter};
+use filter::{FilterInstruction, MemoryFiles};
+use overlay::RunLayer;
+use unsafe_confine::{
+    SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
+};
 
 pub use init::become_sandbox_init;
 pub use keeper::{
@@ -45,6 +53,13 @@ pub const INIT_COMMAND: &str = "sandbox-init";
 
 /// How long a sandbox may take to be made.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// No core file, and no handler of them: the kernel starts one, as root of the host, also under a limit
+/// of 0, and under a limit of 1 it does not. The filter keeps it from being lowered.
+const NO_CORE_HANDLER: Rlimit = Rlimit {
+    current: Some(1),
+    maximum: Some(1),
+};
 
 /// The namespaces of one run, and process 1 in them.
 #[derive(Debug)]
@@ -65,6 +80,10 @@ pub struct RunSandbox {
     /// Processes at one time. Counted in this namespace alone, so that it holds also where the system
     /// has no control group for it.
     most_processes: Option<u64>,
+    /// What the programs of the run may execute, where that is limited.
+    execution_rules: Option<OwnedFd>,
+    /// What the run changes of its workspace, where that is not the workspace itself.
+    layer: Option<RunLayer>,
     /// Keeps the directory of the scope from being removed.
     _scope: OwnedFd,
 }
@@ -86,29 +105,52 @@ impl RunSandbox {
         plan: &RunPlan,
         sandbox: &SandboxPlan,
         scope: &ScopeNamespaces,
+        run_id: Option<&str>,
     ) -> Result<Arc<Self>, StartError> {
         if plan.account.is_some() {
             return Err(StartError::Sandbox(
                 "tools.exec.runAs and a sandbox exclude each other in this version".to_owned(),
             ));
         }
-        let made = Self::start(sandbox, plan.pty.is_some(), scope);
+        let layer = RunLayer::make(plan, run_id).map_err(|error| {
+            StartError::Sandbox(format!("making the layer of the run: {error}"))
+        })?;
+        let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
+        let made = Self::start(sandbox, layer, plan.pty.is_some(), scope);
+        if let (Err(_), Some(directory)) = (&made, directory) {
+            // Nothing ran in it.
+            let _ = std::fs::remove_dir_all(directory);
+        }
         made.map(Arc::new).map_err(StartError::Sandbox)
     }
 
     fn start(
         sandbox: &SandboxPlan,
+        layer: Option<RunLayer>,
         has_terminal: bool,
         shared: &ScopeNamespaces,
     ) -> Result<Self, String> {
-        let filter = filter::program(sandbox.unix_sockets)
+        let files = match &sandbox.executables {
+            Some(_) => MemoryFiles::NeverExecuted,
+            None => MemoryFiles::Executable,
+        };
+        let filter = filter::program(sandbox.unix_sockets, files)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
         shared.send(&link).map_err(words)?;
-        let maker = start_maker(sandbox, has_terminal, of_maker)
+        #[cfg(debug_assertions)]
+        let shown = test_hook::without_mask(sandbox.clone());
+        #[cfg(not(debug_assertions))]
+        let shown = sandbox.clone();
+        let order = init::InitOrder {
+            sandbox: shown,
+            layer: layer.as_ref().map(|layer| layer.directory().to_owned()),
+            has_terminal,
+        };
+        let maker = start_maker(&order, of_maker)
             .map_err(|error| format!("starting its first process: {error}"))?;
         let received = receive(&link);
         // Its only work is done, and its child is this process's own: this process is a subreaper.
@@ -131,6 +173,13 @@ impl RunSandbox {
         } else {
             None
         };
+        let execution_rules = match &sandbox.executables {
+            Some(_) => Some(next()?),
+            None => None,
+        };
+        if let Some(layer) = &layer {
+            layer.wait_for_later_file_times();
+        }
         let own = rustix::process::geteuid();
         Ok(Self {
             namespaces,
@@ -144,6 +193,8 @@ impl RunSandbox {
             filter,
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
+            execution_rules,
+            layer,
             _scope: scope,
         })
     }
@@ -151,6 +202,11 @@ impl RunSandbox {
     /// Process 1, by its number outside.
     pub(crate) fn init(&self) -> Pid {
         self.init
+    }
+
+    /// Whether the run changes a layer over its workspace.
+    pub(crate) fn has_layer(&self) -> bool {
+        self.layer.is_some()
     }
 
     /// The engine's side of the terminal that was made in the sandbox; once.
@@ -186,11 +242,7 @@ impl RunSandbox {
     /// In the child that becomes the program, as the last step before that: gives up everything that
     /// entering took. Allocates nothing.
     pub(crate) fn become_run(&self) -> io::Result<()> {
-        let none = Rlimit {
-            current: Some(0),
-            maximum: Some(0),
-        };
-        rustix::process::setrlimit(Resource::Core, none)?;
+        rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if self.most_processes.is_some() {
             let limit = Rlimit {
                 current: self.most_processes,
@@ -199,6 +251,9 @@ impl RunSandbox {
             rustix::process::setrlimit(Resource::Nproc, limit)?;
         }
         give_up_capabilities()?;
+        if let Some(rules) = &self.execution_rules {
+            restrict_execution(rules.as_fd())?;
+        }
         install_filter(&self.filter)
     }
 
@@ -210,8 +265,11 @@ impl RunSandbox {
             let id = WaitId::PidFd(self.init_process.as_fd());
             match rustix::process::waitid(id, WaitIdOptions::EXITED) {
                 Err(rustix::io::Errno::INTR) => {}
-                _ => return,
+                _ => break,
             }
+        }
+        if let Some(layer) = &self.layer {
+            layer.mark_ended();
         }
     }
 }
@@ -255,12 +313,8 @@ fn receive(link: &OwnedFd) -> Result<(Pid, Vec<OwnedFd>), String> {
 }
 
 /// Executes this binary anew, as [`become_sandbox_init`].
-fn start_maker(sandbox: &SandboxPlan, has_terminal: bool, link: OwnedFd) -> io::Result<Pid> {
-    let order = init::InitOrder {
-        sandbox: sandbox.clone(),
-        has_terminal,
-    };
-    start_self(INIT_COMMAND, order_file(&order)?, link)
+fn start_maker(order: &init::InitOrder, link: OwnedFd) -> io::Result<Pid> {
+    start_self(INIT_COMMAND, order_file(order)?, link)
 }
 
 /// Executes this binary anew: with this hidden command, the link as standard input, the order as standard
@@ -312,14 +366,20 @@ pub fn filter_reasons() -> Vec<&'static str> {
 /// Tries whether this system can confine a run: makes a sandbox of this plan, and ends it. The error
 /// says which step failed, and why. For a process that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
+    let layer = RunLayer::make_for_trial(sandbox)
+        .map_err(|error| format!("making the layer of the run: {error}"))?;
+    let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
     let keeper = StartedKeeper::start(&KeeperOrder::of(sandbox))
         .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
     let made = keeper
         .receive()
-        .and_then(|(scope, _)| RunSandbox::start(sandbox, false, &scope).map(drop));
+        .and_then(|(scope, _)| RunSandbox::start(sandbox, layer, false, &scope).map(drop));
     let StartedKeeper { pid, link } = keeper;
     // It ends by this.
     drop(link);
     let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+    if let Some(directory) = directory {
+        let _ = std::fs::remove_dir_all(directory);
+    }
     made
 }

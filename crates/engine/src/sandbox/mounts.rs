@@ -15,7 +15,9 @@ use rustix::mount::{
     UnmountFlags,
 };
 
-use super::init::{InitFailure, Step as _};
+use super::init::{InitFailure, InitOrder, Step as _};
+use super::overlay;
+use super::sockets::HostSockets;
 use super::unsafe_confine::{
     ATTRIBUTE_NO_DEVICES, ATTRIBUTE_NO_EXECUTE, ATTRIBUTE_NO_SET_ID, ATTRIBUTE_READ_ONLY,
     MountReach, set_attributes,
@@ -54,8 +56,13 @@ const COVERED_BELOW_PROC: [&str; 10] = [
 ];
 
 /// The mounts of the host that the plan names, detached and with their attributes, in the order of the
-/// plan.
-pub(super) struct PreparedTrees(Vec<Option<OwnedFd>>);
+/// plan; and the sockets that are covered in them.
+pub(super) struct PreparedTrees {
+    trees: Vec<Option<OwnedFd>>,
+    sockets: HostSockets,
+    /// The layer of the run, where it has one.
+    layer: Option<OwnedFd>,
+}
 
 /// The file systems in memory that the keeper of the scope holds, detached, by where a run sees them.
 pub(super) type SharedTrees = BTreeMap<String, OwnedFd>;
@@ -65,20 +72,40 @@ pub(super) type MapIds<'a> = &'a dyn Fn(MountOwner) -> io::Result<OwnedFd>;
 
 impl PreparedTrees {
     /// Opens every source once, and refuses one that is not what was checked.
-    pub fn open(plan: &SandboxPlan, map_ids: MapIds<'_>) -> Result<Self, InitFailure> {
+    pub fn open(
+        order: &InitOrder,
+        sockets: HostSockets,
+        map_ids: MapIds<'_>,
+    ) -> Result<Self, InitFailure> {
+        let plan = &order.sandbox;
+        let layer = match order.layer.as_ref().and_then(|layer| layer.to_str()) {
+            Some(layer) => Some(overlay::open_layer(layer).step(|| format!("opening {layer}"))?),
+            None => None,
+        };
         let mut trees = Vec::with_capacity(plan.mounts.len());
         for mount in &plan.mounts {
-            let SandboxMount::Bind {
+            let (SandboxMount::Bind {
                 source,
                 device,
                 inode,
-                access,
                 owner,
                 ..
-            } = mount
+            }
+            | SandboxMount::Overlay {
+                source,
+                device,
+                inode,
+                owner,
+                ..
+            }) = mount
             else {
                 trees.push(None);
                 continue;
+            };
+            let access = match mount {
+                SandboxMount::Bind { access, .. } => *access,
+                // What a run writes goes to its layer.
+                _ => MountAccess::Ro,
             };
             let opened = open_source(source).step(|| format!("opening {source}"))?;
             let found = rustix::fs::fstat(&opened).step(|| format!("looking at {source}"))?;
@@ -94,7 +121,7 @@ impl PreparedTrees {
                 }
                 None => None,
             };
-            let attributes = attributes(*access);
+            let attributes = attributes(access) | not_executed(plan, access);
             let ids = ids.as_ref().map(|ids| ids.as_fd());
             set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
                 if ids.is_some() {
@@ -107,7 +134,11 @@ impl PreparedTrees {
             })?;
             trees.push(Some(tree));
         }
-        Ok(Self(trees))
+        Ok(Self {
+            trees,
+            sockets,
+            layer,
+        })
     }
 }
 
@@ -128,10 +159,20 @@ pub(super) fn build(
         root,
         shared: RefCell::new(shared),
         ways: RefCell::default(),
+        never_executed: not_executed(plan, MountAccess::Rw),
+        layer: trees.layer,
     };
-    for (mount, tree) in plan.mounts.iter().zip(trees.0) {
+    for (mount, tree) in plan.mounts.iter().zip(trees.trees) {
         let failed = || format!("showing {}", mount.target());
         stage.put(mount, tree).step(failed)?;
+        if let SandboxMount::Bind { source, target, .. } = mount {
+            // Before anything is copied or held, so that it is covered there too.
+            for rest in trees.sockets.below(Path::new(source)) {
+                stage
+                    .cover_socket(&Path::new(target).join(rest))
+                    .step(failed)?;
+            }
+        }
     }
     rustix::fs::unlinkat(&stage.root, EMPTY, AtFlags::empty())
         .step(|| "removing the cover of files".to_owned())?;
@@ -203,16 +244,19 @@ fn enter_root(root: &OwnedFd) -> Result<(), InitFailure> {
 }
 
 /// The root that is being built.
-struct Stage {
+pub(super) struct Stage {
     root: OwnedFd,
     shared: RefCell<SharedTrees>,
     /// Where those are shown that were put, and the directories below that lead to other mounts.
     ways: RefCell<BTreeSet<String>>,
+    /// The attribute of what can be written to, where only listed files are executed.
+    pub(super) never_executed: u64,
+    layer: Option<OwnedFd>,
 }
 
 /// What has to be at a place before something is mounted there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum MountPoint {
+pub(super) enum MountPoint {
     /// It is there already, or there is nothing to do.
     Existing,
     Directory,
@@ -230,6 +274,12 @@ impl Stage {
                 };
                 self.hold_way(target)?;
                 attach(&tree, &self.find(target, point)?)
+            }
+            SandboxMount::Overlay { target, .. } => {
+                let lower = tree.ok_or(io::ErrorKind::InvalidData)?;
+                let layer = self.layer.as_ref().ok_or(io::ErrorKind::InvalidData)?;
+                self.hold_way(target)?;
+                overlay::put(self, target, &lower, layer)
             }
             SandboxMount::Copy {
                 from,
@@ -270,6 +320,9 @@ impl Stage {
     fn put_shared(&self, target: &str) -> io::Result<()> {
         let tree = self.shared.borrow_mut().remove(target);
         let tree = tree.ok_or(io::ErrorKind::NotFound)?;
+        if self.never_executed != 0 {
+            set_attributes(tree.as_fd(), MountReach::Whole, self.never_executed, None)?;
+        }
         attach(&tree, &self.find(target, MountPoint::Directory)?)?;
         self.ways.borrow_mut().insert(target.to_owned());
         Ok(())
@@ -311,7 +364,7 @@ impl Stage {
 
     /// The place of a path in the new root. No link is followed on the way: what is inside may have been
     /// arranged by an earlier run.
-    fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
+    pub(super) fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
         let mut place = self.root.try_clone()?;
         let mut names = names(path)?.into_iter().peekable();
         while let Some(name) = names.next() {
@@ -348,7 +401,7 @@ impl Stage {
         Ok(place)
     }
 
-    fn parent_of<'a>(&self, path: &'a str) -> io::Result<(OwnedFd, &'a str)> {
+    pub(super) fn parent_of<'a>(&self, path: &'a str) -> io::Result<(OwnedFd, &'a str)> {
         let (parent, name) = path.rsplit_once('/').ok_or(io::ErrorKind::InvalidInput)?;
         Ok((self.find(parent, MountPoint::Directory)?, name))
     }
@@ -383,6 +436,20 @@ impl Stage {
         attach(&tree, &place)
     }
 
+    /// Covers a socket of the host, if that is what is shown here.
+    fn cover_socket(&self, target: &Path) -> io::Result<()> {
+        let Some(target) = target.to_str() else {
+            return Err(io::Error::other(format!(
+                "the socket {} has a name that is not text; remove it, or set network.unixSockets to \"none\"",
+                target.display()
+            )));
+        };
+        match self.find(target, MountPoint::Existing) {
+            Ok(place) if file_type(&place)? == FileType::Socket => self.cover(target),
+            _ => Ok(()),
+        }
+    }
+
     /// A list of processes that shows the sandbox alone. Nothing of the outer one is ever shown.
     fn processes(&self) -> io::Result<()> {
         drop(self.find("/proc", MountPoint::Directory)?);
@@ -393,6 +460,7 @@ impl Stage {
         if limit.is_ok() {
             std::fs::write(staged("/proc/sys/user/max_user_namespaces"), "0")?;
         }
+        self.leave_watches_to_the_owner()?;
         for name in READ_ONLY_BELOW_PROC {
             match self.find(&format!("/proc/{name}"), MountPoint::Existing) {
                 Ok(place) => hold(&place, MountAccess::Ro)?,
@@ -402,6 +470,25 @@ impl Stage {
         }
         for name in COVERED_BELOW_PROC {
             self.cover(&format!("/proc/{name}"))?;
+        }
+        Ok(())
+    }
+
+    /// The kernel counts what watches files per user, and a run has the number of its user: half of them
+    /// is left to the owner's own programs.
+    fn leave_watches_to_the_owner(&self) -> io::Result<()> {
+        for (inside, of_host) in [
+            ("max_inotify_instances", "max_user_instances"),
+            ("max_inotify_watches", "max_user_watches"),
+        ] {
+            let place = format!("/proc/sys/user/{inside}");
+            let all = std::fs::read_to_string(format!("/proc/sys/fs/inotify/{of_host}"));
+            let all = all.ok().and_then(|all| all.trim().parse::<u64>().ok());
+            if let Some(all) = all
+                && self.find(&place, MountPoint::Existing).is_ok()
+            {
+                std::fs::write(staged(&place), (all / 2).to_string())?;
+            }
         }
         Ok(())
     }
@@ -455,7 +542,7 @@ impl Stage {
 }
 
 /// The path while the root is being built.
-fn staged(path: &str) -> String {
+pub(super) fn staged(path: &str) -> String {
     format!("{STAGE}{path}")
 }
 
@@ -468,7 +555,7 @@ fn names(path: &str) -> io::Result<Vec<&str>> {
     Ok(parts.collect::<Result<_, _>>()?)
 }
 
-fn open_source(path: &str) -> io::Result<OwnedFd> {
+pub(super) fn open_source(path: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(
@@ -480,7 +567,7 @@ fn open_source(path: &str) -> io::Result<OwnedFd> {
     )?)
 }
 
-fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
+pub(super) fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -488,7 +575,7 @@ fn clone_tree(place: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::mount::open_tree(place, c"", flags)?)
 }
 
-fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+pub(super) fn attach(tree: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
     let whole = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     Ok(rustix::mount::move_mount(tree, c"", place, c"", whole)?)
 }
@@ -499,7 +586,15 @@ fn hold(place: &OwnedFd, access: MountAccess) -> io::Result<()> {
     attach(&tree, place)
 }
 
-fn attributes(access: MountAccess) -> u64 {
+/// Where only listed files are executed, none of those is one that a run could have written.
+fn not_executed(plan: &SandboxPlan, access: MountAccess) -> u64 {
+    match (&plan.executables, access) {
+        (Some(_), MountAccess::Rw) => ATTRIBUTE_NO_EXECUTE,
+        _ => 0,
+    }
+}
+
+pub(super) fn attributes(access: MountAccess) -> u64 {
     let always = ATTRIBUTE_NO_SET_ID | ATTRIBUTE_NO_DEVICES;
     match access {
         MountAccess::Ro => always | ATTRIBUTE_READ_ONLY,

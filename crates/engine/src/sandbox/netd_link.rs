@@ -11,6 +11,7 @@ use rustix::process::{DumpableBehavior, Gid, Pid, Resource, Rlimit, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
+use super::filter::MemoryFiles;
 use super::network::ScopeSockets;
 use super::unsafe_confine::install_filter;
 use super::{filter, init, link};
@@ -148,7 +149,8 @@ pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T
         rustix::thread::set_capabilities(None, nothing)?;
         rustix::thread::set_no_new_privs(true)?;
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        let filter = filter::program(UnixSockets::Own).ok_or(io::ErrorKind::Unsupported)?;
+        let filter = filter::program(UnixSockets::Own, MemoryFiles::NeverExecuted)
+            .ok_or(io::ErrorKind::Unsupported)?;
         install_filter(&filter)?;
         Ok(opened)
     };

@@ -293,7 +293,12 @@ fn enter_namespaces(launch: &Launch) -> io::Result<()> {
         (None, Some(shield)) => shield.enter(launch.view.as_ref().map(|view| view.mounts()))?,
         (None, None) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
     }
-    namespace::enter_directory(&launch.directory, &launch.cwd)
+    match &launch.sandbox {
+        Some(sandbox) if sandbox.has_layer() => {
+            namespace::enter_layered_directory(&launch.directory, &launch.cwd)
+        }
+        _ => namespace::enter_directory(&launch.directory, &launch.cwd),
+    }
 }
 
 /// Starts a child that borrows the memory of this process, and returns when it has executed a

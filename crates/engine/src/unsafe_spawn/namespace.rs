@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -129,6 +129,22 @@ pub(super) fn enter_directory(directory: &CStr, expected: &OwnedFd) -> io::Resul
     is_same(&now, before.st_dev, before.st_ino)?;
     Ok(rustix::process::fchdir(&directory)?)
 }
+
+/// The same where the directory may lie under the layer of a run. The kernel numbers directories of an
+/// overlay by itself, so that they cannot be compared; that one is reached by its path, without a link.
+/// What the run does there is compared with the host before it is committed.
+pub(super) fn enter_layered_directory(path: &CStr, expected: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory =
+        rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+    if rustix::fs::fstatfs(&directory)?.f_type == OVERLAY_NUMBER {
+        return Ok(rustix::process::fchdir(&directory)?);
+    }
+    enter_directory(path, expected)
+}
+
+/// What the kernel calls an overlay.
+const OVERLAY_NUMBER: rustix::fs::FsWord = 0x794c_7630;
 
 /// The first and only function of the child that makes a view. Allocates nothing and cannot panic:
 /// the memory is the parent's.

@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use interlock_patch::FileChange;
-use interlock_policy::{PROTECTED_PATHS, ProtectedPath};
+use interlock_policy::{AgentId, PROTECTED_PATHS, ProtectedPath};
 
-use super::PatchRequest;
 use super::git;
 use super::named::{NamedFiles, is_executable};
+use crate::caller_context::CallerContext;
 use crate::local::{HostError, LocalHost};
 
 /// Everything that protects files from the patches of one agent in one workspace.
-pub(super) struct PatchGuard {
+pub(crate) struct PatchGuard {
     home: Option<PathBuf>,
     root: PathBuf,
     /// Real paths.
@@ -45,10 +45,18 @@ impl Obeyed {
     }
 }
 
+/// Whose changes are judged, and where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GuardedPlace<'a> {
+    pub agent: &'a AgentId,
+    pub caller: &'a CallerContext,
+    pub root: &'a Path,
+}
+
 impl PatchGuard {
-    pub(super) fn load(host: &LocalHost, request: &PatchRequest<'_>) -> Result<Self, HostError> {
-        let root = &request.root;
-        let path = host.scope(request.agent)?.path(request.caller);
+    pub(crate) fn load(host: &LocalHost, place: GuardedPlace<'_>) -> Result<Self, HostError> {
+        let root = place.root;
+        let path = host.scope(place.agent)?.path(place.caller);
         let directories = path.split(':').map(|directory| root.join(directory));
         let mut path_directories: Vec<PathBuf> = directories
             .flat_map(|directory| [fs::canonicalize(&directory).ok(), Some(directory)])
@@ -67,7 +75,7 @@ impl PatchGuard {
     }
 
     /// Why a change of this file needs an approver, if it does.
-    pub(super) fn reason(&self, change: &FileChange) -> Option<String> {
+    pub(crate) fn reason(&self, change: &FileChange) -> Option<String> {
         let path = &change.path;
         if let Some(row) = ProtectedPath::find(path) {
             return Some(row.reason.to_owned());

@@ -44,6 +44,7 @@ impl LocalHost {
     /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
     /// alone. Each end is recorded once, even if several processes look at the same time.
     pub fn recover(&self, supervisor: &SupervisorClient) -> Result<Vec<RecoveredRun>, HostError> {
+        self.settle_layers()?;
         let store = self.store();
         let mut runs = store.open_runs()?;
         self.approvals().announce_due(&runs)?;
@@ -215,7 +216,7 @@ fn is_here(run: &OpenRun) -> bool {
 }
 
 /// In the background, or left behind by its waiter.
-fn is_unattended(run: &OpenRun) -> bool {
+pub(crate) fn is_unattended(run: &OpenRun) -> bool {
     run.session.is_some() || !process_lives(&run.waiter)
 }
 

@@ -13,7 +13,8 @@ use super::{MARKS, PrepareError, RunSettings, ShellError};
 const SHELL_PATH: &str = "/bin:/usr/bin";
 
 /// Where programs lie before the profile of the sandbox says otherwise.
-const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const SANDBOX_PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Directories that go in front of PATH once the profile has set it. A variable carries them, so that
 /// no text of a caller becomes part of a command.
@@ -33,6 +34,9 @@ const INHERITED: [&str; 7] = [
     "TERM",
     "COLORTERM",
 ];
+
+/// As commands of a sandbox are run.
+pub(crate) const SANDBOX_SHELL: &str = "/bin/sh";
 
 /// The shell of a sandbox: `sh`, never the owner's own.
 pub(super) fn sandbox_shell() -> Result<Executable, ShellError> {
@@ -90,8 +94,8 @@ pub(super) fn environment_inside(
     }
     environment.extend(own.allowed);
     environment.insert("HOME".to_owned(), sandbox.home.clone());
-    environment.insert("SHELL".to_owned(), "/bin/sh".to_owned());
-    environment.insert("PATH".to_owned(), SYSTEM_PATH.to_owned());
+    environment.insert("SHELL".to_owned(), SANDBOX_SHELL.to_owned());
+    environment.insert("PATH".to_owned(), SANDBOX_PATH.to_owned());
     let prepended = prepended(settings, sandbox);
     if !prepended.is_empty() {
         environment.insert(PREPEND.to_owned(), prepended);

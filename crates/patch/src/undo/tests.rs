@@ -63,9 +63,10 @@ fn undone(kind: &str, state: State<'_>) -> (BTreeMap<String, String>, Vec<Confli
         name: PathText(PathBuf::from("file")),
         new: (kind != "remove").then(|| Digest::of(Patched.content().as_bytes())),
         old: (kind != "create").then_some(identity),
+        kind: RecordedKind::Content,
     };
     let record = JournalRecord::for_test(&root, change);
-    let conflicts = undo(&record, &mut tree, &|_| Ok(())).unwrap();
+    let conflicts = undo(&record, None, &mut tree, &|_| Ok(())).unwrap();
     let read = || -> BTreeMap<String, String> {
         let entries = fs::read_dir(&root)
             .unwrap()
@@ -80,7 +81,7 @@ fn undone(kind: &str, state: State<'_>) -> (BTreeMap<String, String>, Vec<Confli
     let after = read();
     if conflicts.is_empty() {
         assert_eq!(
-            undo(&record, &mut tree, &|_| Ok(())).unwrap(),
+            undo(&record, None, &mut tree, &|_| Ok(())).unwrap(),
             [],
             "{kind} {state:?}"
         );

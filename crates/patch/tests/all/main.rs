@@ -6,6 +6,7 @@ mod apply;
 mod common;
 mod corpus;
 mod crash;
+mod effects;
 mod links;
 mod properties;
 mod races;

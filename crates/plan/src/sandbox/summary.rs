@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SandboxBackend, SandboxPlan, SandboxView, WorkspaceAccess};
+use super::{SandboxBackend, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess};
 
 /// What the summary says of a sandbox that has a loopback alone.
 const NO_NETWORK: &str = "none";
@@ -21,6 +21,9 @@ pub struct SandboxSummary {
     pub workspace_access: WorkspaceAccess,
     /// The hosts that a run reaches, as the config lists them, or `none`.
     pub network: String,
+    /// Which programs may be started, where that is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<SandboxTree>,
 }
 
 impl SandboxPlan {
@@ -34,6 +37,7 @@ impl SandboxPlan {
                 Some(rules) => rules.to_string(),
                 None => NO_NETWORK.to_owned(),
             },
+            tree: self.executables.as_ref().map(|_| SandboxTree::Enforce),
         }
     }
 }
@@ -48,8 +52,12 @@ impl fmt::Display for SandboxSummary {
         }
         write!(f, "workspace {}, ", self.workspace_access)?;
         match self.network.as_str() {
-            NO_NETWORK => f.write_str("no network"),
-            hosts => write!(f, "network {hosts}"),
+            NO_NETWORK => f.write_str("no network")?,
+            hosts => write!(f, "network {hosts}")?,
+        }
+        match self.tree {
+            None | Some(SandboxTree::Off) => Ok(()),
+            Some(SandboxTree::Enforce) => f.write_str(", listed programs only"),
         }
     }
 }

@@ -5,40 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use interlock_plan::{MountAccess, SandboxMount, WorkspaceAccess};
-use interlock_policy::{PROTECTED_PATHS, ProtectedPath};
+use interlock_policy::{IN_REPOSITORY, PROTECTED_PATHS, ProtectedPath};
 
 use super::{Builder, below, real};
 use crate::hidden::hidden_paths;
-
-/// What version control systems obey in the directories that they write to.
-const IN_REPOSITORY: [(&str, &str); 11] = [
-    (".git/hooks", "git runs these hooks"),
-    (".git/config", "git obeys it, and it names programs"),
-    (
-        ".git/config.worktree",
-        "git obeys it, and it names programs",
-    ),
-    (".git/info", "git obeys the attributes in it"),
-    (
-        ".git/modules",
-        "repositories whose config and hooks git obeys",
-    ),
-    (
-        ".git/worktrees",
-        "further work trees, whose config git obeys",
-    ),
-    (
-        ".git/commondir",
-        "leads git to the config and hooks of another repository",
-    ),
-    (
-        ".git/objects/info/alternates",
-        "leads git to the objects of another repository",
-    ),
-    (".hg/hgrc", "Mercurial runs the hooks it names"),
-    (".jj/repo/config.toml", "jj obeys it, and it names programs"),
-    (".bzr/branch/branch.conf", "Bazaar obeys it"),
-];
 
 impl Builder<'_> {
     /// Covers what is hidden and holds what is protected, wherever a mount shows it.
@@ -71,19 +41,14 @@ impl Builder<'_> {
     fn guard(&self, path: &Path, guard: &Guard, guards: &mut BTreeMap<String, Guard>) {
         let Some(path) = path.to_str() else { return };
         for (index, mount) in self.mounts.iter().enumerate() {
-            let SandboxMount::Bind {
-                source,
-                target,
-                access,
-                ..
-            } = mount
-            else {
+            let Some((source, access)) = mount.shown_source() else {
                 continue;
             };
+            let target = mount.target();
             let Some(rest) = below(source, path).filter(|rest| !rest.is_empty()) else {
                 continue;
             };
-            if matches!(guard, Guard::ReadOnly(_)) && *access == MountAccess::Ro {
+            if matches!(guard, Guard::ReadOnly(_)) && access == MountAccess::Ro {
                 continue;
             }
             let place = format!("{target}{rest}");
@@ -92,7 +57,7 @@ impl Builder<'_> {
             }
             put(guards, place.clone(), guard.clone());
             // Else a run could rename a directory above, together with what is guarded.
-            if *access == MountAccess::Rw {
+            if access == MountAccess::Rw {
                 let mut above = place.as_str();
                 while let Some((parent, _)) = above.rsplit_once('/') {
                     if parent.len() <= target.len() {
@@ -105,13 +70,11 @@ impl Builder<'_> {
         }
     }
 
-    /// The mount that shows a path: the one with the longest target, and of those the last.
+    /// The mount that shows a path: the last one. A later mount covers earlier ones, also those further
+    /// below.
     pub(super) fn shown_by(&self, path: &str) -> Option<usize> {
-        let all = self.mounts.iter().enumerate();
-        let fitting = all.filter(|(_, mount)| below(mount.target(), path).is_some());
-        fitting
-            .max_by_key(|(index, mount)| (mount.target().len(), *index))
-            .map(|(index, _)| index)
+        let is_fitting = |mount: &SandboxMount| below(mount.target(), path).is_some();
+        self.mounts.iter().rposition(is_fitting)
     }
 
     fn hidden(&self) -> Vec<(PathBuf, String)> {
@@ -125,10 +88,36 @@ impl Builder<'_> {
         for path in own.chain([self.request.state_dir]) {
             hidden.push((real(path), "Interlock itself".to_owned()));
         }
-        for socket in listening_sockets() {
-            hidden.push((socket, "a socket of the host".to_owned()));
-        }
+        // A row may be a link, and what it leads to may be shown elsewhere; so may another mount of it.
+        let links: Vec<(PathBuf, String)> = hidden
+            .iter()
+            .map(|(path, reason)| (real(path), reason.clone()))
+            .filter(|(real, _)| !self.workspace.starts_with(real))
+            .collect();
+        hidden.extend(links);
+        let others: Vec<(PathBuf, String)> = hidden
+            .iter()
+            .filter(|(path, _)| path.exists())
+            .flat_map(|(path, reason)| {
+                let others = self.host_mounts.other_paths(path);
+                others.into_iter().map(|other| (other, reason.clone()))
+            })
+            .filter(|(other, _)| !self.workspace.starts_with(other))
+            .collect();
+        hidden.extend(others);
         hidden
+    }
+
+    /// What the owner protects besides, where changes are committed: a plain path below the workspace.
+    pub(super) fn protect_on_commit(&self) -> Vec<String> {
+        if self.access != WorkspaceAccess::Cow {
+            return Vec::new();
+        }
+        let listed = self.request.settings.protect.iter().flatten();
+        let mut protect: Vec<String> = listed.cloned().collect();
+        protect.sort();
+        protect.dedup();
+        protect
     }
 
     /// The protected paths that exist at the root of the workspace.
@@ -217,17 +206,4 @@ fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
             guards.insert(place, guard);
         }
     }
-}
-
-/// Sockets of the host that have a path. A read-only mount does not keep a run from connecting.
-fn listening_sockets() -> Vec<PathBuf> {
-    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let mut found: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| line.split_once(" /").map(|(_, path)| format!("/{path}")))
-        .filter_map(|path| std::fs::canonicalize(path).ok())
-        .collect();
-    found.sort();
-    found.dedup();
-    found
 }

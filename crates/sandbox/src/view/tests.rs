@@ -162,3 +162,34 @@ fn changed_settings_and_other_conversations_are_other_scopes() {
     }
     assert!(store.list().0.is_empty());
 }
+
+/// A later mount covers earlier ones below it: what they hide would be shown again.
+#[test]
+fn a_workspace_above_the_home_directory_hides_what_is_in_it() {
+    let site = Site::new();
+    let above = site.home.parent().unwrap();
+    let home = site.home.to_str().unwrap();
+    for (view, access) in [("minimal", "rw"), ("minimal", "ro"), ("host", "rw")] {
+        let settings = format!(r#"{{ "workspaceAccess": "{access}", "view": "{view}" }}"#);
+        let prepared = site
+            .prepare(&settings, above, above.to_str().unwrap())
+            .unwrap();
+        let all = shown(&prepared.plan);
+        for hidden in [".interlock", ".ssh"] {
+            assert!(all.contains(&format!("cover {home}/{hidden}")), "{all:#?}");
+        }
+        assert!(!all.contains(&format!("bind rw {home}")), "{all:#?}");
+    }
+}
+
+#[test]
+fn a_workspace_in_a_hidden_directory_needs_the_minimal_view() {
+    let site = Site::new();
+    let hidden = site.home.join(".config/editor");
+    std::fs::create_dir_all(&hidden).unwrap();
+    let text = hidden.to_str().unwrap();
+    assert!(site.prepare("{}", &hidden, text).is_ok());
+    let refused = site.prepare(r#"{ "view": "host" }"#, &hidden, text);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("which `view: host` hides"), "{refused}");
+}

@@ -34,6 +34,8 @@ pub enum AuditKind {
     Patch,
     /// A sandboxed run reached a host, or was kept from it.
     Connection,
+    /// What became of the changes that a run made under `cow`.
+    Effect,
     /// Old records were moved to a file.
     Archive,
     /// An attempt was turned away before policy or an approver could answer.
@@ -41,7 +43,7 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -52,6 +54,7 @@ impl AuditKind {
         Self::Pairing,
         Self::Patch,
         Self::Connection,
+        Self::Effect,
         Self::Archive,
         Self::Refusal,
     ];
@@ -68,6 +71,7 @@ impl AuditKind {
             Self::Pairing => "pairing",
             Self::Patch => "patch",
             Self::Connection => "connection",
+            Self::Effect => "effect",
             Self::Archive => "archive",
             Self::Refusal => "refusal",
         }

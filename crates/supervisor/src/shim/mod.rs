@@ -317,6 +317,7 @@ fn carry_out(
         first_without_memory: manner.limits.memory_bytes.is_some(),
         require_race_free: manner.require_race_free,
         forced_end: confinement.forced_end(),
+        run_id: manner.run_id.clone(),
         ..Settings::default()
     };
     let started = interlock_engine::start(

@@ -153,7 +153,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
     };
     let user = plan.user;
     let mut text = format!(
-        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    {}; unix sockets: {}\n",
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    {}; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
         output::line(session_key),
         output::line(&plan.scope),
         plan.scope_id,
@@ -169,6 +169,9 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         ),
         plan.unix_sockets,
     );
+    if plan.executables.is_some() {
+        text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
+    }
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(
@@ -253,6 +256,8 @@ fn verify(
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
+    // The probe changes nothing that stays.
+    let _ = host.settle_effect(&ticket.run_id, process_name());
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {

@@ -20,6 +20,8 @@ pub(crate) enum FilterAction {
     Allow,
     /// The call is not made, and fails with this error.
     Refuse(u16),
+    /// The call is not made, and the caller is told that it was.
+    Ignore,
     /// The process is ended.
     Kill,
 }
@@ -29,19 +31,22 @@ impl FilterAction {
         match self {
             Self::Allow => 0x7fff_0000,
             Self::Refuse(error) => 0x0005_0000 | u32::from(error),
+            Self::Ignore => 0x0005_0000,
             Self::Kill => 0x8000_0000,
         }
     }
 }
 
-/// What is asked about one argument, of which only the low 32 bits count: the kernel takes no more of
-/// the arguments that are looked at here.
+/// What is asked about one argument. Of numbers only the low 32 bits count: the kernel takes no more of
+/// those that are looked at here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ArgumentTest {
     /// The argument is this value.
     Is(usize, u32),
     /// The argument has at least one of these bits.
     HasAny(usize, u32),
+    /// The upper half of the argument, which is an address, has at least one of these bits.
+    UpperHasAny(usize, u32),
 }
 
 /// Tests that lead to an action if all of them hold.
@@ -69,6 +74,9 @@ const RETURN: u16 = 0x06;
 const OFFSET_NUMBER: u32 = 0;
 const OFFSET_ARCHITECTURE: u32 = 4;
 const OFFSET_ARGUMENTS: u32 = 16;
+
+/// From the low half of an argument to the upper one.
+const UPPER_HALF: u32 = 4;
 
 /// The bit that marks the x32 calls of an x86-64 kernel, which are others under the same numbers.
 const X32: u32 = 0x4000_0000;
@@ -114,11 +122,14 @@ fn body(block: &CallBlock) -> Vec<FilterInstruction> {
             // Past the remaining tests, two instructions each, and the action.
             let rest = (rule.tests.len() - index - 1) * 2 + 1;
             let past = u8::try_from(rest).unwrap_or(u8::MAX);
-            let (argument, code, value) = match *test {
-                ArgumentTest::Is(argument, value) => (argument, JUMP_EQUAL, value),
-                ArgumentTest::HasAny(argument, bits) => (argument, JUMP_ANY_BIT, bits),
+            let (offset, code, value) = match *test {
+                ArgumentTest::Is(argument, value) => (offset(argument), JUMP_EQUAL, value),
+                ArgumentTest::HasAny(argument, bits) => (offset(argument), JUMP_ANY_BIT, bits),
+                ArgumentTest::UpperHasAny(argument, bits) => {
+                    (offset(argument) + UPPER_HALF, JUMP_ANY_BIT, bits)
+                }
             };
-            body.push(load(argument_offset(argument)));
+            body.push(load(offset));
             body.push(jump(code, value, 0, past));
         }
         body.push(give(rule.action));
@@ -128,7 +139,7 @@ fn body(block: &CallBlock) -> Vec<FilterInstruction> {
 }
 
 /// Where the low half of an argument lies. Both architectures that have a table are little-endian.
-fn argument_offset(argument: usize) -> u32 {
+fn offset(argument: usize) -> u32 {
     OFFSET_ARGUMENTS + u32::try_from(argument).unwrap_or(0) * 8
 }
 

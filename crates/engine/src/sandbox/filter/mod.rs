@@ -33,6 +33,14 @@ pub(crate) fn refusal_reasons() -> Vec<&'static str> {
 
 /// The program, ready for the kernel. `None` on an architecture without a table: then there is no
 /// sandbox.
-pub(crate) fn program(sockets: UnixSockets) -> Option<Vec<FilterInstruction>> {
-    Some(assemble(TARGET?, &table::blocks(sockets)))
+pub(crate) fn program(sockets: UnixSockets, files: MemoryFiles) -> Option<Vec<FilterInstruction>> {
+    Some(assemble(TARGET?, &table::blocks(sockets, files)))
+}
+
+/// What becomes of files in memory, which have no path that a rule of execution could name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryFiles {
+    Executable,
+    /// Only those are made that are sealed against execution.
+    NeverExecuted,
 }

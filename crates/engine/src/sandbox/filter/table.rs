@@ -6,9 +6,12 @@ use std::collections::BTreeSet;
 use interlock_plan::UnixSockets;
 use libc::c_long;
 
+use super::MemoryFiles;
 use super::assembler::{ArgumentTest, CallBlock, FilterAction, FilterRule};
 
 const EPERM: u16 = 1;
+const EACCES: u16 = 13;
+const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
 /// Calls that share a reason.
@@ -38,14 +41,14 @@ pub(super) const ALLOWED: &[CallRow] = rows! {
         SYS_lremovexattr SYS_fremovexattr SYS_inotify_init1 SYS_inotify_add_watch SYS_inotify_rm_watch;
     "memory of the caller":
         SYS_mmap SYS_munmap SYS_mremap SYS_mprotect SYS_brk SYS_madvise SYS_mlock SYS_mlock2 SYS_munlock
-        SYS_mlockall SYS_munlockall SYS_msync SYS_mincore SYS_membarrier SYS_memfd_create SYS_pkey_mprotect
+        SYS_mlockall SYS_munlockall SYS_msync SYS_mincore SYS_membarrier SYS_pkey_mprotect
         SYS_pkey_alloc SYS_pkey_free SYS_remap_file_pages SYS_mbind SYS_get_mempolicy SYS_set_mempolicy;
     "processes of the sandbox, which has a PID namespace of its own":
         SYS_execve SYS_execveat SYS_exit SYS_exit_group SYS_wait4 SYS_waitid SYS_kill SYS_tkill SYS_tgkill
         SYS_pidfd_open SYS_pidfd_send_signal SYS_getpid SYS_getppid SYS_gettid SYS_getpgid SYS_setpgid
         SYS_getsid SYS_setsid SYS_set_tid_address SYS_set_robust_list SYS_get_robust_list SYS_rseq
-        SYS_restart_syscall SYS_getrusage SYS_times SYS_getpriority SYS_setpriority SYS_prlimit64
-        SYS_getrlimit SYS_setrlimit SYS_prctl SYS_getcpu SYS_ioprio_get SYS_ioprio_set;
+        SYS_restart_syscall SYS_getrusage SYS_times SYS_getpriority SYS_setpriority
+        SYS_getrlimit SYS_prctl SYS_getcpu SYS_ioprio_get SYS_ioprio_set;
     "the identity of the caller; without capabilities none of these gains anything":
         SYS_getuid SYS_geteuid SYS_getgid SYS_getegid SYS_getgroups SYS_getresuid SYS_getresgid SYS_setuid
         SYS_setgid SYS_setreuid SYS_setregid SYS_setresuid SYS_setresgid SYS_setfsuid SYS_setfsgid SYS_setgroups
@@ -159,12 +162,15 @@ const MAKES_FILE: u32 = 0o100 | 0o20_000_000;
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
 const TIOCCONS: u32 = 0x541d;
+const TIOCSETD: u32 = 0x5423;
 
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
 const AF_NETLINK: u32 = 16;
 const NETLINK_ROUTE: u32 = 0;
+/// The usual one of the socket's kind, ICMP, TCP, UDP, ICMP for IPv6.
+const PROTOCOLS: [u32; 5] = [0, 1, 6, 17, 58];
 const SOCK_STREAM: u32 = 1;
 const SOCK_KINDS: [u32; 4] = [0, 0o4000, 0o2_000_000, 0o2_004_000];
 
@@ -173,8 +179,9 @@ const SOCK_KINDS: [u32; 4] = [0, 0o4000, 0o2_000_000, 0o2_004_000];
 const PERSONALITIES: [u32; 5] = [0, 0x0008, 0x2_0000, 0x2_0008, 0xffff_ffff];
 
 /// One block per call, sorted by number.
-pub(super) fn blocks(sockets: UnixSockets) -> Vec<CallBlock> {
+pub(super) fn blocks(sockets: UnixSockets, files: MemoryFiles) -> Vec<CallBlock> {
     let mut blocks = by_argument(sockets);
+    blocks.push(memory_files(files));
     let mut known: BTreeSet<u32> = blocks.iter().map(|block| block.number).collect();
     let allowed = calls(&[ALLOWED, ALLOWED_OLD], ALLOWED_BY_NUMBER);
     let refused = calls(&[REFUSED, REFUSED_HERE], REFUSED_BY_NUMBER);
@@ -236,10 +243,11 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
                 ArgumentTest::HasAny(2, SET_ID),
             ],
         ),
-        // Puts input into a terminal that an operator is attached to; the other two reach the console.
+        // Puts input into a terminal that an operator is attached to; two more reach the console, and
+        // the last loads modules of the kernel for modems and field buses.
         CallBlock {
             number: number(libc::SYS_ioctl),
-            rules: [TIOCSTI, TIOCLINUX, TIOCCONS]
+            rules: [TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD]
                 .map(|request| rule(&[ArgumentTest::Is(1, request)], REFUSE))
                 .to_vec(),
             otherwise: FilterAction::Allow,
@@ -253,9 +261,57 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
         },
         socket(sockets),
         socket_pair(sockets),
+        core_limit(libc::SYS_setrlimit, &[&[ArgumentTest::Is(0, RLIMIT_CORE)]]),
+        // Reading it is a call without new values.
+        core_limit(
+            libc::SYS_prlimit64,
+            &[
+                &[
+                    ArgumentTest::Is(1, RLIMIT_CORE),
+                    ArgumentTest::HasAny(2, u32::MAX),
+                ],
+                &[
+                    ArgumentTest::Is(1, RLIMIT_CORE),
+                    ArgumentTest::UpperHasAny(2, u32::MAX),
+                ],
+            ],
+        ),
     ];
     blocks.extend(old_modes());
     blocks
+}
+
+/// `MFD_NOEXEC_SEAL`
+const SEALED: u32 = 8;
+
+fn memory_files(files: MemoryFiles) -> CallBlock {
+    CallBlock {
+        number: number(libc::SYS_memfd_create),
+        rules: vec![rule(
+            &[ArgumentTest::HasAny(1, SEALED)],
+            FilterAction::Allow,
+        )],
+        otherwise: match files {
+            MemoryFiles::Executable => FilterAction::Allow,
+            MemoryFiles::NeverExecuted => FilterAction::Refuse(EACCES),
+        },
+    }
+}
+
+const RLIMIT_CORE: u32 = 4;
+
+/// The limit of core files stays as it is: with a limit of 1 the kernel starts no handler for a program
+/// that crashes, and with 0 it does, as root of the host. Shells lower it as a matter of course, so that
+/// the call is not an error.
+fn core_limit(call: c_long, cases: &[&[ArgumentTest]]) -> CallBlock {
+    CallBlock {
+        number: number(call),
+        rules: cases
+            .iter()
+            .map(|tests| rule(tests, FilterAction::Ignore))
+            .collect(),
+        otherwise: FilterAction::Allow,
+    }
 }
 
 /// Since Linux 6.6; the same number everywhere.
@@ -283,20 +339,30 @@ fn old_modes() -> Vec<CallBlock> {
     Vec::new()
 }
 
-/// Families that a program without a network needs, and no other: each further one is a part of the
-/// kernel that hardly any program uses.
+/// Families and protocols that a program needs, and no other: each further one is a part of the kernel
+/// that hardly any program uses, and asking for it loads a module.
 fn socket(sockets: UnixSockets) -> CallBlock {
-    let mut rules = vec![
-        rule(&[ArgumentTest::Is(0, AF_INET)], FilterAction::Allow),
-        rule(&[ArgumentTest::Is(0, AF_INET6)], FilterAction::Allow),
-        rule(
-            &[
-                ArgumentTest::Is(0, AF_NETLINK),
-                ArgumentTest::Is(2, NETLINK_ROUTE),
-            ],
-            FilterAction::Allow,
-        ),
-    ];
+    let mut rules = Vec::new();
+    for family in [AF_INET, AF_INET6] {
+        for protocol in PROTOCOLS {
+            rules.push(rule(
+                &[ArgumentTest::Is(0, family), ArgumentTest::Is(2, protocol)],
+                FilterAction::Allow,
+            ));
+        }
+        // Programs that try a newer protocol first go on with TCP.
+        rules.push(rule(
+            &[ArgumentTest::Is(0, family)],
+            FilterAction::Refuse(EPROTONOSUPPORT),
+        ));
+    }
+    rules.push(rule(
+        &[
+            ArgumentTest::Is(0, AF_NETLINK),
+            ArgumentTest::Is(2, NETLINK_ROUTE),
+        ],
+        FilterAction::Allow,
+    ));
     if sockets == UnixSockets::Own {
         rules.push(rule(&[ArgumentTest::Is(0, AF_UNIX)], FilterAction::Allow));
     }

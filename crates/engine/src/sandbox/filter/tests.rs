@@ -7,7 +7,9 @@ const ALLOW: u32 = 0x7fff_0000;
 const KILL: u32 = 0x8000_0000;
 const EPERM: u32 = 0x0005_0001;
 const ENOSYS: u32 = 0x0005_0026;
+const EPROTONOSUPPORT: u32 = 0x0005_005d;
 const EAFNOSUPPORT: u32 = 0x0005_0061;
+const IGNORE: u32 = 0x0005_0000;
 
 /// More than any kernel has.
 const NUMBERS: u32 = 2_000;
@@ -15,7 +17,7 @@ const NUMBERS: u32 = 2_000;
 fn result(sockets: UnixSockets, number: u32, arguments: [u64; 6]) -> u32 {
     let target = TARGET.unwrap();
     interpret(
-        &program(sockets).unwrap(),
+        &program(sockets, MemoryFiles::Executable).unwrap(),
         target.architecture,
         number,
         arguments,
@@ -30,7 +32,7 @@ fn call(number: libc::c_long, arguments: &[u64]) -> u32 {
 
 #[test]
 fn every_number_gets_what_its_row_says_and_no_other_call_exists() {
-    let all = program(UnixSockets::Own).unwrap();
+    let all = program(UnixSockets::Own, MemoryFiles::Executable).unwrap();
     let target = TARGET.unwrap();
     let allowed: BTreeSet<u32> = table::calls(
         &[table::ALLOWED, table::ALLOWED_OLD],
@@ -42,7 +44,7 @@ fn every_number_gets_what_its_row_says_and_no_other_call_exists() {
         table::REFUSED_BY_NUMBER,
     )
     .collect();
-    let by_argument: BTreeSet<u32> = table::blocks(UnixSockets::Own)
+    let by_argument: BTreeSet<u32> = table::blocks(UnixSockets::Own, MemoryFiles::Executable)
         .into_iter()
         .filter(|block| !block.rules.is_empty())
         .map(|block| block.number)
@@ -87,7 +89,7 @@ fn each_call_stands_in_one_row_with_a_reason() {
 
 #[test]
 fn other_architectures_and_x32_are_killed() {
-    let all = program(UnixSockets::Own).unwrap();
+    let all = program(UnixSockets::Own, MemoryFiles::Executable).unwrap();
     let target = TARGET.unwrap();
     let read = u32::try_from(libc::SYS_read).unwrap();
     for architecture in [0x4000_0003, 0xc000_00b7, 0xc000_003e, 0] {
@@ -144,7 +146,7 @@ fn no_call_sets_a_set_id_bit() {
 
 #[test]
 fn terminals_take_no_input_from_programs() {
-    for request in [0x5412, 0x541c, 0x541d] {
+    for request in [0x5412, 0x541c, 0x541d, 0x5423] {
         assert_eq!(call(libc::SYS_ioctl, &[0, request]), EPERM);
         assert_eq!(call(libc::SYS_ioctl, &[0, request | (1 << 32)]), EPERM);
     }
@@ -165,6 +167,16 @@ fn socket_families_are_few() {
         );
     }
     assert_eq!(call(libc::SYS_socket, &[16, 3, 9]), EAFNOSUPPORT, "audit");
+    for family in [2, 10] {
+        for protocol in 0..300 {
+            let expected = match protocol {
+                0 | 1 | 6 | 17 | 58 => ALLOW,
+                _ => EPROTONOSUPPORT,
+            };
+            let found = call(libc::SYS_socket, &[family, 1, protocol]);
+            assert_eq!(found, expected, "{family} {protocol}");
+        }
+    }
     let socket = u32::try_from(libc::SYS_socket).unwrap();
     let pair = u32::try_from(libc::SYS_socketpair).unwrap();
     let none =
@@ -179,6 +191,38 @@ fn socket_families_are_few() {
 #[test]
 fn the_program_fits_into_the_kernel() {
     let longest = 4_096;
-    assert!(program(UnixSockets::None).unwrap().len() < longest);
+    assert!(
+        program(UnixSockets::None, MemoryFiles::NeverExecuted)
+            .unwrap()
+            .len()
+            < longest
+    );
     assert_eq!(FilterAction::Refuse(38).encoded(), ENOSYS);
+}
+
+#[test]
+fn the_limit_of_core_files_is_read_and_never_set() {
+    assert_eq!(call(libc::SYS_setrlimit, &[4, 0x1000]), IGNORE);
+    assert_eq!(call(libc::SYS_setrlimit, &[7, 0x1000]), ALLOW);
+    assert_eq!(call(libc::SYS_prlimit64, &[0, 4, 0, 0x1000]), ALLOW);
+    assert_eq!(call(libc::SYS_prlimit64, &[0, 7, 0x1000, 0]), ALLOW);
+    // An address whose low half is zero is an address, too.
+    for new in [0x1000, 1 << 32, u64::MAX] {
+        assert_eq!(call(libc::SYS_prlimit64, &[0, 4, new, 0]), IGNORE);
+    }
+}
+
+#[test]
+fn files_in_memory_are_sealed_against_execution_where_that_is_asked_for() {
+    let number = u32::try_from(libc::SYS_memfd_create).unwrap();
+    let target = TARGET.unwrap();
+    for (files, plain) in [
+        (MemoryFiles::Executable, ALLOW),
+        (MemoryFiles::NeverExecuted, 0x0005_000d),
+    ] {
+        let all = program(UnixSockets::Own, files).unwrap();
+        let end = |flags| interpret(&all, target.architecture, number, [0, flags, 0, 0, 0, 0]);
+        assert_eq!((end(0), end(1), end(0x10)), (plain, plain, plain));
+        assert_eq!((end(8), end(9)), (ALLOW, ALLOW));
+    }
 }

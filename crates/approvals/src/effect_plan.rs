@@ -1,0 +1,369 @@
+//! The effect plan: what a run under `cow` would change in its workspace, where protected paths are among
+//! it. What is shown, stored, approved and committed is this value; its digest names it.
+
+use std::path::PathBuf;
+
+use interlock_command::display::{Secrets, ShownLine, ShownText, visible};
+use interlock_patch::{EffectChange, EffectKind, EffectPath, EffectSource, RunEffect, sha256};
+use interlock_policy::AlwaysForm;
+use interlock_store::{Approval, ApprovalDecision};
+use serde::{Deserialize, Serialize};
+use similar::TextDiff;
+
+use crate::content::ScriptDiff;
+use crate::error::ApprovalRefusal;
+use crate::patch_plan::{PatchDiff, ProtectedFile};
+use crate::pending::{PendingApproval, add_binding, add_reasons, add_session, shown_command};
+use crate::stored_verdict::StoredVerdict;
+use crate::view::{ApprovalView, ViewBlock, ViewLabel};
+
+/// The binding of an approval of an effect: each path is bound by its identity and its new content.
+pub const EFFECT_BINDING: &str = "effect";
+
+/// Why nothing but *once* is offered.
+const ONCE: &str = "the changes of a run are committed once";
+
+/// So much of a difference is shown. Deletions and protected paths come first.
+const MAX_SHOWN_BYTES: usize = 200 * 1024;
+
+/// Longer files are not compared.
+const MAX_COMPARED_BYTES: u64 = 1024 * 1024;
+
+/// Then the difference is found more coarsely.
+const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
+
+/// Everything about the effect of one run that could be changed afterwards.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EffectPlan {
+    pub agent_id: String,
+    pub session_key: String,
+    pub run_id: String,
+    /// What ran.
+    pub command: String,
+    /// Of the plan that ran.
+    pub run_plan_digest: String,
+    pub root: PathBuf,
+    /// Over each path with its old identity and its new SHA-256.
+    pub effect_digest: String,
+    pub created: usize,
+    pub changed: usize,
+    pub deleted: usize,
+    /// The paths that need an approver; never empty.
+    pub protected: Vec<ProtectedFile>,
+    pub diff: PatchDiff,
+    /// Files whose difference is not shown.
+    pub not_shown: usize,
+}
+
+/// Where an effect comes from.
+#[derive(Debug, Clone)]
+pub struct EffectOrigin<'a> {
+    pub agent_id: &'a str,
+    pub session_key: String,
+    pub run_id: &'a str,
+    pub command: &'a str,
+    pub run_plan_digest: &'a str,
+}
+
+impl EffectPlan {
+    /// The effect must have been read with all its hashes.
+    pub fn new(
+        origin: EffectOrigin<'_>,
+        source: &EffectSource,
+        effect: &RunEffect,
+        protected: Vec<ProtectedFile>,
+    ) -> Self {
+        let mut diff = EffectDiff::default();
+        diff.add_all(source, effect, &protected);
+        Self {
+            agent_id: origin.agent_id.to_owned(),
+            session_key: origin.session_key,
+            run_id: origin.run_id.to_owned(),
+            command: origin.command.to_owned(),
+            run_plan_digest: origin.run_plan_digest.to_owned(),
+            root: source.root.clone(),
+            effect_digest: effect.digest(origin.run_plan_digest),
+            created: effect.count(EffectChange::Created),
+            changed: effect.count(EffectChange::Changed) + effect.count(EffectChange::Mode),
+            deleted: effect.count(EffectChange::Deleted),
+            protected,
+            diff: diff.diff,
+            not_shown: diff.not_shown,
+        }
+    }
+
+    /// SHA-256 of all of it, in hexadecimal.
+    pub fn digest(&self) -> Option<String> {
+        let bytes = serde_json::to_vec(self).ok()?;
+        Some(sha256(&bytes))
+    }
+
+    /// On one line, for lists and messages.
+    pub fn title(&self) -> String {
+        let names = self.protected.iter().map(|file| visible_line(&file.path));
+        let names: Vec<String> = names.take(5).collect();
+        let all = self.created + self.changed + self.deleted;
+        let others = match all.saturating_sub(names.len()) {
+            0 => String::new(),
+            1 => " and 1 other path".to_owned(),
+            others => format!(" and {others} other paths"),
+        };
+        format!("commit {}{others}", names.join(" "))
+    }
+
+    /// What the approval keeps besides the plan.
+    pub fn stored_verdict(&self) -> StoredVerdict {
+        let why = reasons(self).join("; ");
+        let mut verdict = StoredVerdict::of_reason(Some("protected-path"), &why);
+        verdict.no_always = Some(ONCE.to_owned());
+        verdict
+    }
+}
+
+/// The difference that a run made, as `sandbox diff` prints it and an approver reads it.
+#[derive(Debug)]
+pub struct EffectDiff {
+    pub diff: PatchDiff,
+    /// Files whose difference is left out, since all of it would be too long.
+    pub not_shown: usize,
+}
+
+impl Default for EffectDiff {
+    fn default() -> Self {
+        Self {
+            diff: PatchDiff {
+                text: String::new(),
+                added: 0,
+                removed: 0,
+            },
+            not_shown: 0,
+        }
+    }
+}
+
+impl EffectDiff {
+    pub fn new(source: &EffectSource, effect: &RunEffect, protected: &[ProtectedFile]) -> Self {
+        let mut diff = Self::default();
+        diff.add_all(source, effect, protected);
+        diff
+    }
+
+    fn add_all(&mut self, source: &EffectSource, effect: &RunEffect, protected: &[ProtectedFile]) {
+        // Every deletion is listed, whatever else there is room for.
+        for path in &effect.paths {
+            if path.change == EffectChange::Deleted {
+                let name = visible_line(&path.path.display().to_string());
+                self.diff.text += &format!("--- {name}\n+++ (deleted)\n");
+            }
+        }
+        let is_protected = |path: &EffectPath| {
+            let shown = path.path.display().to_string();
+            protected.iter().any(|file| file.path == shown)
+        };
+        let mut order: Vec<&EffectPath> = effect
+            .paths
+            .iter()
+            .filter(|path| path.change != EffectChange::Deleted)
+            .collect();
+        order.sort_by_key(|path| !is_protected(path));
+        for path in order {
+            self.add(source, path);
+        }
+    }
+
+    fn add(&mut self, source: &EffectSource, path: &EffectPath) {
+        let name = visible_line(&path.path.display().to_string());
+        let Some(after) = &path.after else { return };
+        let old = match &path.before {
+            None => "(not there)".to_owned(),
+            Some(before) if before.kind == EffectKind::Link => format!("{name} (a link)"),
+            Some(before) => format!("{name} (mode {:04o})", before.mode & 0o777),
+        };
+        let new = match after.kind {
+            EffectKind::Link => format!("{name} (a link to the path below)"),
+            EffectKind::Directory => format!("{name}/ (mode {:04o})", after.mode),
+            EffectKind::File => format!("{name} (mode {:04o})", after.mode),
+        };
+        let header = format!("--- {old}\n+++ {new}\n");
+        if after.kind == EffectKind::Directory {
+            if self.diff.text.len() + header.len() <= MAX_SHOWN_BYTES {
+                self.diff.text += &header;
+            }
+            return;
+        }
+        let before = source.read_before(path, MAX_COMPARED_BYTES);
+        let now = source.read_after(path, MAX_COMPARED_BYTES);
+        let (Ok(before), Ok(now)) = (before, now) else {
+            self.left_out(&header);
+            return;
+        };
+        let text = |bytes: Option<Vec<u8>>| {
+            String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+        };
+        let (before, now) = (text(before), text(now));
+        if now.contains('\0') || before.contains('\0') {
+            let hash = after.sha256.as_deref().unwrap_or("not hashed");
+            let line = format!("{header}(not text: {} bytes, SHA-256 {hash})\n", after.size);
+            if self.diff.text.len() + line.len() <= MAX_SHOWN_BYTES {
+                self.diff.text += &line;
+            } else {
+                self.not_shown += 1;
+            }
+            return;
+        }
+        let unified = TextDiff::configure()
+            .timeout(PATIENCE)
+            .diff_lines(before.as_str(), now.as_str())
+            .unified_diff()
+            .context_radius(3)
+            .header("", "")
+            .to_string();
+        let (mut lines, mut added, mut removed) = (String::new(), 0, 0);
+        // The first two lines are the names.
+        for line in unified.split_terminator('\n').skip(2) {
+            added += usize::from(line.starts_with('+'));
+            removed += usize::from(line.starts_with('-'));
+            lines += &visible(line);
+            lines.push('\n');
+        }
+        if self.diff.text.len() + header.len() + lines.len() > MAX_SHOWN_BYTES {
+            self.left_out(&header);
+            return;
+        }
+        self.diff.text += &header;
+        self.diff.text += &lines;
+        self.diff.added += added;
+        self.diff.removed += removed;
+    }
+
+    fn left_out(&mut self, header: &str) {
+        self.not_shown += 1;
+        if self.diff.text.len() + header.len() <= MAX_SHOWN_BYTES {
+            self.diff.text += header;
+            self.diff.text += "(too long to be shown)\n";
+        }
+    }
+}
+
+/// A path on one line.
+fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n")
+}
+
+/// The stored plan, if it is still the one whose digest was approved.
+pub fn stored_effect_plan(approval: &Approval) -> Result<EffectPlan, ApprovalRefusal> {
+    let short_id = || approval.short_id.clone();
+    if approval.request.binding != EFFECT_BINDING {
+        return Err(ApprovalRefusal::Mismatch {
+            short_id: short_id(),
+            what: "the tool",
+        });
+    }
+    let damaged = |problem: &str| ApprovalRefusal::Damaged {
+        short_id: short_id(),
+        problem: problem.to_owned(),
+    };
+    let plan: EffectPlan = serde_json::from_str(&approval.request.plan)
+        .map_err(|error| damaged(&format!("its plan cannot be read: {error}")))?;
+    if plan.digest().as_deref() != Some(approval.request.plan_digest.as_str()) {
+        return Err(damaged("its plan does not match its digest"));
+    }
+    Ok(plan)
+}
+
+/// The approval of an effect as an approver is shown it.
+pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
+    let plan = stored_effect_plan(&approval)?;
+    let request = approval.request;
+    let binding_reason = format!(
+        "{} created, {} changed, {} deleted, each bound by what stands there now and by its new content",
+        plan.created, plan.changed, plan.deleted
+    );
+    let reasons = reasons(&plan);
+    let command = title(&plan);
+    let mut view = ApprovalView::default();
+    view.field(ViewLabel::Command, &command.text);
+    view.field(
+        ViewLabel::Runs,
+        &format!("nothing: this ran already: {}", plan.command),
+    );
+    view.field(ViewLabel::Directory, &plan.root.display().to_string());
+    let title = format!(
+        "{} lines added, {} removed",
+        plan.diff.added, plan.diff.removed
+    );
+    view.block(ViewBlock {
+        label: ViewLabel::Diff,
+        title: ShownLine::new(&title),
+        lines: plan.diff.text.lines().map(ShownLine::new).collect(),
+        left_out_lines: 0,
+        is_diff: true,
+    });
+    if plan.not_shown > 0 {
+        view.warning(
+            ViewLabel::Note,
+            &format!(
+                "{} files are too long to be shown here; deny, or look at the layer: interlock sandbox diff {}",
+                plan.not_shown, plan.run_id
+            ),
+        );
+    }
+    view.field(ViewLabel::Agent, &request.agent);
+    add_session(&mut view, &request.session_key);
+    add_reasons(&mut view, &reasons);
+    add_binding(&mut view, EFFECT_BINDING, &binding_reason);
+    Ok(PendingApproval {
+        view,
+        command,
+        cwd: plan.root.display().to_string(),
+        binding_reason,
+        reasons,
+        diff: Some(ScriptDiff {
+            text: plan.diff.text,
+            added: plan.diff.added,
+            removed: plan.diff.removed,
+            left_out: 0,
+        }),
+        id: approval.id,
+        short_id: approval.short_id,
+        plan_digest: request.plan_digest,
+        agent: request.agent,
+        session_key: request.session_key,
+        host: request.host,
+        binding: request.binding,
+        always: Vec::new(),
+        always_form: AlwaysForm::Exact,
+        wider: Vec::new(),
+        not_wider: Vec::new(),
+        no_always: Some(ONCE.to_owned()),
+        offered: vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny],
+        requester: request.requester,
+        created_at_ms: request.created_at_ms,
+        expires_at_ms: request.expires_at_ms,
+        ended: approval.ended,
+        node: None,
+        remote: None,
+        deliveries: approval.deliveries,
+    })
+}
+
+fn title(plan: &EffectPlan) -> ShownText {
+    shown_command(&plan.title(), Secrets::Revealed)
+}
+
+/// A few of them: a run can touch thousands.
+fn reasons(plan: &EffectPlan) -> Vec<String> {
+    const MOST: usize = 20;
+    let reason = |file: &ProtectedFile| {
+        format!("{} is protected: {}", visible_line(&file.path), file.reason)
+    };
+    let mut reasons: Vec<String> = plan.protected.iter().take(MOST).map(reason).collect();
+    if plan.protected.len() > MOST {
+        reasons.push(format!(
+            "{} more paths are protected",
+            plan.protected.len() - MOST
+        ));
+    }
+    reasons
+}

@@ -1,0 +1,514 @@
+//! What becomes of the changes that a run under `cow` made: they are committed to the workspace when the
+//! run has ended, all or nothing. Protected paths among them need an approver; a conflict keeps the layer.
+//!
+//! Everything about a layer is in its directory, so that whichever process looks next goes on with it: the
+//! caller that waited, the gateway that comes back, the owner's command.
+
+mod guard;
+mod owner;
+mod report;
+
+use std::collections::HashSet;
+use std::ops::ControlFlow::{Break, Continue};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use guard::EffectGuard;
+use interlock_approvals::clock::now;
+use interlock_approvals::{
+    ApprovalRefusal, ApprovalSettings, EFFECT_BINDING, EXPIRES_AFTER_MS, EffectOrigin, EffectPlan,
+    ProtectedFile, THIS_HOST, check_allowed, check_claim, process_name, stored_effect_plan,
+    usual_session_key,
+};
+use interlock_patch::{
+    EffectHashes, EffectSource, EffectTarget, ReservedPaths, RunEffect, commit_effect,
+    describe_effect,
+};
+use interlock_plan::LayerRecord;
+use interlock_policy::{AgentId, Ask, Security};
+use interlock_sandbox::{HeldLayer, KeptLayer, RunLayerState, ScopeStore};
+use interlock_store::{
+    Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, AuditKind, Claiming,
+    CreatedApproval, NullableField, RecordedOutcome, RecordedStatus, StoreError,
+};
+use report::MAX_LISTED;
+use serde_json::json;
+
+use crate::local::{HostError, LocalHost};
+use crate::patch::shorten;
+use crate::pipeline::is_unattended;
+
+pub use report::{EffectReport, EffectState, LayerDescription, LayerError};
+
+/// How long the end of a run waits for everything inside to be gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who lets protected paths pass.
+enum CommittedBy<'a> {
+    /// The run ended: they need an approver.
+    RunEnd,
+    /// An approver allowed exactly this effect.
+    Approval(&'a Approval, Box<EffectPlan>),
+    /// The owner, outside of every run.
+    Owner,
+}
+
+/// Why a commit stopped before anything changed.
+enum CommitStop {
+    Protected(Vec<ProtectedFile>),
+    Drift,
+    Refused(ApprovalRefusal),
+}
+
+impl LocalHost {
+    /// Commits what a run changed under `cow`, once everything of the run is gone; asks where protected
+    /// paths are among it. `None` for a run without a layer.
+    pub fn settle_effect(&self, run_id: &str, requester: &str) -> Option<EffectReport> {
+        let layer = self.scopes().layer_of_run(run_id)?;
+        let held = match layer.hold(PATIENCE) {
+            Ok(held) => held?,
+            Err(error) => return Some(unusable(run_id, &error.to_string())),
+        };
+        if !held.layer.is_ended() {
+            return Some(unusable(run_id, "the run may still have a process"));
+        }
+        let report = self.settle_held(held, requester);
+        self.scopes().sweep_layers();
+        Some(report)
+    }
+
+    /// Goes on with every layer that a process left: those of runs that ended, and those whose approval
+    /// was decided. A run whose waiter lives is left to that one.
+    pub fn settle_layers(&self) -> Result<(), HostError> {
+        let scopes = self.scopes();
+        let layers = scopes.layers();
+        if layers.is_empty() {
+            scopes.sweep_layers();
+            return Ok(());
+        }
+        let runs = self.store().open_runs()?;
+        let attended = runs.iter().filter(|run| !is_unattended(run));
+        let attended: HashSet<&str> = attended.map(|run| run.id.as_str()).collect();
+        for layer in layers {
+            if attended.contains(layer.record.run_id.as_str()) {
+                continue;
+            }
+            let waits = layer.kept.as_ref().map(|kept| kept.approval_id.clone());
+            match waits {
+                Some(Some(approval)) => self.settle_decided(&layer, &approval),
+                None if layer.is_ended() => {
+                    if let Ok(Some(held)) = layer.hold(Duration::ZERO) {
+                        let record = held.layer.record.clone();
+                        let report = self.settle_held(held, process_name());
+                        self.note_effect(&record, &report);
+                    }
+                }
+                // It is the owner's, or its run goes on.
+                Some(None) | None => {}
+            }
+        }
+        scopes.sweep_layers();
+        Ok(())
+    }
+
+    /// Notifies the conversation of a run that no caller waits for.
+    fn note_effect(&self, record: &LayerRecord, report: &EffectReport) {
+        if !report.is_noteworthy() {
+            return;
+        }
+        let key = record.session_key.clone();
+        let key = key.unwrap_or_else(|| usual_session_key(&record.agent_id));
+        let text = format!("Changes of run {}: {}", report.run_id, report.words());
+        let payload = json!({ "approvalId": report.approval_id, "effect": report });
+        let noted = self
+            .approvals()
+            .note(&key, &record.agent_id, &text, &payload);
+        if let Err(error) = noted {
+            tracing::error!(run = report.run_id, %error, "a conversation is not notified");
+        }
+    }
+
+    /// Carries out the decision about the changes of a run: allowed ones are committed, denied ones are
+    /// discarded. `None` where nothing is decided, or another process did it.
+    pub fn settle_decided_effect(&self, run_id: &str) -> Option<EffectReport> {
+        let layer = self.scopes().layer_of_run(run_id)?;
+        let approval = layer.kept.as_ref()?.approval_id.clone()?;
+        let report = self.carry_out_decision(&layer, &approval);
+        self.scopes().sweep_layers();
+        report
+    }
+
+    fn settle_decided(&self, layer: &RunLayerState, approval: &str) {
+        if let Some(report) = self.carry_out_decision(layer, approval) {
+            self.note_effect(&layer.record, &report);
+        }
+    }
+
+    fn carry_out_decision(&self, layer: &RunLayerState, approval: &str) -> Option<EffectReport> {
+        let ended = self.approvals().ended(approval).ok()??;
+        let mut held = layer.hold(PATIENCE).ok()??;
+        let run_id = held.layer.record.run_id.clone();
+        if ended.ending == ApprovalEnding::Decision(ApprovalDecision::Deny) {
+            self.record_effect(&held.layer, "discarded", Some(approval), None, None);
+            let _ = held.remove();
+            return Some(EffectReport::new(&run_id, EffectState::Discarded));
+        }
+        // What stands in for an approver does not allow what others obey.
+        let is_allowed = matches!(ended.ending, ApprovalEnding::Decision(_));
+        if !is_allowed {
+            let reason = "no approver allowed it in time";
+            return Some(self.keep(&mut held, ("EFFECT_NOT_APPROVED", reason), None));
+        }
+        let approval = self.store().approval(approval).ok()?;
+        let plan = match stored_effect_plan(&approval) {
+            Ok(plan) => Box::new(plan),
+            Err(error) => {
+                return Some(self.keep(&mut held, (error.code(), &error.to_string()), None));
+            }
+        };
+        Some(self.commit(
+            held,
+            &CommittedBy::Approval(&approval, plan),
+            process_name(),
+        ))
+    }
+
+    fn settle_held(&self, held: HeldLayer, requester: &str) -> EffectReport {
+        self.commit(held, &CommittedBy::RunEnd, requester)
+    }
+
+    /// The one way into the workspace.
+    fn commit(&self, mut held: HeldLayer, by: &CommittedBy<'_>, requester: &str) -> EffectReport {
+        let run_id = held.layer.record.run_id.clone();
+        let (source, guard) = match self.effect_source(&held.layer) {
+            Ok(found) => found,
+            Err(error) => return self.keep(&mut held, (error.code(), &error.to_string()), None),
+        };
+        let target = self.effect_target();
+        let hashes = match by {
+            CommittedBy::Approval(..) => EffectHashes::All,
+            _ => EffectHashes::None,
+        };
+        let plan_digest = held.layer.record.plan_digest.clone();
+        let mut protected = Vec::new();
+        let mut claimed = false;
+        let committed = commit_effect(&source, &target, hashes, |effect| {
+            protected = guard.protected(effect);
+            match by {
+                CommittedBy::Owner => Continue(()),
+                CommittedBy::RunEnd if protected.is_empty() => Continue(()),
+                CommittedBy::RunEnd => Break(CommitStop::Protected(protected.clone())),
+                CommittedBy::Approval(_, plan)
+                    if plan.effect_digest != effect.digest(&plan_digest) =>
+                {
+                    Break(CommitStop::Drift)
+                }
+                CommittedBy::Approval(approval, _) => {
+                    match self.claim_effect(&held.layer, approval) {
+                        Ok(()) => {
+                            claimed = true;
+                            Continue(())
+                        }
+                        Err(error) => Break(CommitStop::Refused(error)),
+                    }
+                }
+            }
+        });
+        let approval_id = match by {
+            CommittedBy::Approval(approval, _) => Some(approval.id.as_str()),
+            _ => None,
+        };
+        let report = match committed {
+            Ok(Continue(effect)) => {
+                let report = EffectReport::of_effect(&run_id, EffectState::Committed, &effect)
+                    .with_protected(&protected);
+                let files = Some(effect_files(&effect));
+                if !effect.is_empty() {
+                    self.record_effect(&held.layer, "committed", approval_id, files, None);
+                }
+                let _ = held.remove();
+                report
+            }
+            Ok(Break(CommitStop::Protected(protected))) => {
+                self.ask_for_effect(&mut held, &source, protected, requester)
+            }
+            Ok(Break(CommitStop::Drift)) => {
+                let words = "the changes are not those that the approver was shown";
+                self.keep(&mut held, ("EFFECT_DRIFT", words), approval_id)
+            }
+            Ok(Break(CommitStop::Refused(error))) => {
+                self.keep(&mut held, (error.code(), &error.to_string()), approval_id)
+            }
+            Err(error) => {
+                let mut report =
+                    self.keep(&mut held, (error.code(), &error.to_string()), approval_id);
+                report.conflicts = error.conflicts().iter().take(MAX_LISTED).cloned().collect();
+                report
+            }
+        };
+        if let (true, CommittedBy::Approval(approval, _)) = (claimed, by) {
+            self.finish_effect_claim(approval, &report);
+        }
+        report
+    }
+
+    /// Stores an approval of exactly this effect; without an approver who could be asked, the layer is
+    /// the owner's.
+    fn ask_for_effect(
+        &self,
+        held: &mut HeldLayer,
+        source: &EffectSource,
+        protected: Vec<ProtectedFile>,
+        requester: &str,
+    ) -> EffectReport {
+        let record = held.layer.record.clone();
+        let described = describe_effect(source, &self.effect_target(), EffectHashes::All);
+        let effect = match described {
+            Ok(effect) => effect,
+            Err(error) => return self.keep(held, (error.code(), &error.to_string()), None),
+        };
+        let counted = EffectReport::of_effect(&record.run_id, EffectState::Kept, &effect)
+            .with_protected(&protected);
+        match self.may_ask_for_effect(&record.agent_id, record.session_key.as_deref()) {
+            Ok(None) => {}
+            Ok(Some(why)) => {
+                let named = named(&protected);
+                let why = format!("{why}; {named}");
+                let kept = self.keep(held, ("EFFECT_PROTECTED", &why), None);
+                return EffectReport {
+                    code: kept.code,
+                    message: kept.message,
+                    ..counted
+                };
+            }
+            Err(error) => return self.keep(held, (error.code(), &error.to_string()), None),
+        }
+        let session_key = record
+            .session_key
+            .clone()
+            .unwrap_or_else(|| usual_session_key(&record.agent_id));
+        let origin = EffectOrigin {
+            agent_id: &record.agent_id,
+            session_key,
+            run_id: &record.run_id,
+            command: &record.command,
+            run_plan_digest: &record.plan_digest,
+        };
+        let plan = EffectPlan::new(origin, source, &effect, protected);
+        let created = match self.store_effect_approval(&plan, requester) {
+            Ok(created) => created,
+            Err(error) => return self.keep(held, (error.code(), &error.to_string()), None),
+        };
+        let words = "protected paths are among the changes, and an approver has to decide";
+        self.keep(held, ("EFFECT_PROTECTED", words), Some(&created.id));
+        EffectReport {
+            state: EffectState::ApprovalPending,
+            approval_id: Some(created.id),
+            short_id: Some(created.short_id),
+            ..counted
+        }
+    }
+
+    /// Why no approver can be asked about the changes of an agent, as for its patches: what the sandbox
+    /// does not ask about is the command, not what it leaves for others to obey.
+    fn may_ask_for_effect(
+        &self,
+        agent: &str,
+        session_key: Option<&str>,
+    ) -> Result<Option<String>, HostError> {
+        let Ok(agent) = AgentId::new(agent) else {
+            return Ok(Some("its agent has no name".to_owned()));
+        };
+        let key = session_key.map_or_else(|| usual_session_key(agent.as_str()), str::to_owned);
+        let session = self.session(&key)?.levels();
+        let scope = self.scope(&agent)?;
+        let levels = scope.policy(session, None, None)?.levels.clone();
+        Ok(if levels.security.value() == Security::Deny {
+            Some(format!(
+                "security is `deny` ({})",
+                levels.security.effective.path
+            ))
+        } else if levels.ask.value() == Ask::Off {
+            Some("ask is `off`, so no approver can be asked".to_owned())
+        } else {
+            None
+        })
+    }
+
+    fn store_effect_approval(
+        &self,
+        plan: &EffectPlan,
+        requester: &str,
+    ) -> Result<CreatedApproval, ApprovalRefusal> {
+        let digest = plan.digest().ok_or_else(|| ApprovalRefusal::Drift {
+            what: "a path of the changes is not valid UTF-8".to_owned(),
+        })?;
+        let config = ApprovalSettings::config(self)?;
+        let most = config.config().exec_for(&plan.agent_id).most_pending();
+        let now = now();
+        Ok(self.store().change(|change| {
+            change.check_pending(&plan.agent_id, most, now)?;
+            change.create_approval(&ApprovalRequest {
+                plan: serde_json::to_string(plan).unwrap_or_default(),
+                plan_digest: digest.clone(),
+                content_digest: digest.clone(),
+                verdict: plan.stored_verdict().to_value(),
+                binding: EFFECT_BINDING.to_owned(),
+                preview: plan.title(),
+                agent: plan.agent_id.clone(),
+                session_key: plan.session_key.clone(),
+                host: THIS_HOST.to_owned(),
+                node: None,
+                requester: requester.to_owned(),
+                created_at_ms: now,
+                expires_at_ms: now.saturating_add(EXPIRES_AFTER_MS),
+                always: None,
+            })
+        })?)
+    }
+
+    /// The one use, on the disk before a file changes.
+    fn claim_effect(
+        &self,
+        layer: &RunLayerState,
+        approval: &Approval,
+    ) -> Result<(), ApprovalRefusal> {
+        check_allowed(approval)?;
+        let record = &layer.record;
+        let asked = self.may_ask_for_effect(&record.agent_id, record.session_key.as_deref());
+        if let Ok(Some(why)) = asked {
+            let what = format!("the policy became stricter: {why}");
+            return Err(ApprovalRefusal::Drift { what });
+        }
+        let Approval { id, request, .. } = approval;
+        let claiming: Result<Claiming, StoreError> = self
+            .store()
+            .change(|change| change.claim(id, &request.plan_digest, process_name(), now()));
+        check_claim(claiming?, &approval.short_id)
+    }
+
+    fn finish_effect_claim(&self, approval: &Approval, report: &EffectReport) {
+        let outcome = if report.state == EffectState::Committed {
+            RecordedOutcome {
+                exit_code: NullableField::Value(0),
+                ..RecordedOutcome::new(RecordedStatus::Applied)
+            }
+        } else {
+            RecordedOutcome::new(RecordedStatus::Failed)
+                .with_code(report.code.unwrap_or("EFFECT_FAILED"))
+                .with_message(report.words())
+        };
+        let finished = self
+            .store()
+            .change(|change| change.finish_claim(&approval.id, &outcome, now()));
+        if let Err(error) = finished {
+            tracing::error!(approval = approval.id, %error, "the end of a commit is not recorded");
+        }
+    }
+
+    /// Keeps a layer for its owner, or for the approval that it waits for.
+    fn keep(
+        &self,
+        held: &mut HeldLayer,
+        (code, reason): (&'static str, &str),
+        approval_id: Option<&str>,
+    ) -> EffectReport {
+        let is_waiting = code == "EFFECT_PROTECTED" && approval_id.is_some();
+        let kept = KeptLayer {
+            code: code.to_owned(),
+            reason: reason.to_owned(),
+            approval_id: approval_id.filter(|_| is_waiting).map(str::to_owned),
+            kept_at_ms: now(),
+        };
+        if let Err(error) = held.keep(kept) {
+            tracing::error!(run = held.layer.record.run_id, %error, "a layer cannot be marked");
+        }
+        self.record_effect(&held.layer, "kept", approval_id, None, Some((code, reason)));
+        EffectReport {
+            code: Some(code),
+            message: Some(reason.to_owned()),
+            ..EffectReport::new(&held.layer.record.run_id, EffectState::Kept)
+        }
+    }
+
+    fn record_effect(
+        &self,
+        layer: &RunLayerState,
+        outcome: &str,
+        approval_id: Option<&str>,
+        files: Option<Vec<serde_json::Value>>,
+        why: Option<(&str, &str)>,
+    ) {
+        let mut files = files;
+        let left_out = files.as_mut().and_then(shorten);
+        let record = json!({
+            "agent": layer.record.agent_id,
+            "approvalId": approval_id,
+            "code": why.map(|(code, _)| code),
+            "message": why.map(|(_, message)| message),
+            "outcome": outcome,
+            "paths": files,
+            "pathsLeftOut": left_out,
+            "root": layer.record.workspace,
+            "runId": layer.record.run_id,
+        });
+        let appended = self.store().append(AuditKind::Effect, &record, now());
+        if let Err(error) = appended {
+            tracing::error!(run = layer.record.run_id, %error, "an effect is not recorded");
+        }
+    }
+
+    fn scopes(&self) -> ScopeStore {
+        ScopeStore::new(self.state_dir())
+    }
+
+    fn effect_source(
+        &self,
+        layer: &RunLayerState,
+    ) -> Result<(EffectSource, EffectGuard), HostError> {
+        let record = &layer.record;
+        let source = EffectSource {
+            upper: layer.upper(),
+            committed: layer.committed_mark(),
+            root: PathBuf::from(&record.workspace),
+            device: record.device,
+            inode: record.inode,
+            started_ns: record.started_ns,
+            clock_ahead_ns: record.clock_ahead_ns,
+            owner: record.owner.map(|owner| (owner.uid, owner.gid)),
+        };
+        let guard = EffectGuard::load(self, record)?;
+        Ok((source, guard))
+    }
+
+    /// Interlock's own files are never part of an effect; its program is a protected path.
+    fn effect_target(&self) -> EffectTarget {
+        EffectTarget {
+            journal_dir: self.patch_journal(),
+            reserved: ReservedPaths {
+                directories: vec![self.state_dir().to_owned()],
+                files: vec![self.config_path().to_owned()],
+            },
+        }
+    }
+}
+
+fn unusable(run_id: &str, why: &str) -> EffectReport {
+    EffectReport {
+        code: Some("LAYER_UNUSABLE"),
+        message: Some(why.to_owned()),
+        ..EffectReport::new(run_id, EffectState::Kept)
+    }
+}
+
+fn named(protected: &[ProtectedFile]) -> String {
+    let text = |file: &ProtectedFile| format!("`{}` is protected: {}", file.path, file.reason);
+    let named: Vec<String> = protected.iter().take(5).map(text).collect();
+    named.join("; ")
+}
+
+/// Every path, for the audit record.
+fn effect_files(effect: &RunEffect) -> Vec<serde_json::Value> {
+    let one = |path: &interlock_patch::EffectPath| json!({ "change": path.change.as_str(), "path": path.path.display().to_string() });
+    effect.paths.iter().map(one).collect()
+}

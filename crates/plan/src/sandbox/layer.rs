@@ -1,0 +1,98 @@
+//! The layer of a run under `cow`: a directory of its scope that holds what the run changed, until that
+//! is committed or discarded.
+//!
+//! ```text
+//! SCOPE/layers/RUN/layer.json   this record, written before the run starts
+//!                  overlay/upper  what the run changed, as overlayfs keeps it
+//!                  overlay/work   overlayfs's own
+//!                  ended        the run and everything that it started is gone
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{MountOwner, SandboxMount, SandboxPlan};
+use crate::run_plan::RunPlan;
+
+/// What has to be known to commit a layer, by whichever process does it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LayerRecord {
+    pub run_id: String,
+    pub agent_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_key: Option<String>,
+    pub command: String,
+    pub plan_digest: String,
+    /// The directory under the layer, which must still be the same when the layer is committed.
+    pub workspace: String,
+    pub device: u64,
+    pub inode: u64,
+    /// Whose files new ones become, where Interlock runs as root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<MountOwner>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
+    /// The clock of file times before the run could see anything. A file of the workspace that
+    /// changed later is not what the run began with.
+    pub started_ns: i64,
+    /// How far that clock is ahead of the time since the system started. It tells when the clock is
+    /// set back, so that later changes would look like earlier ones.
+    pub clock_ahead_ns: i64,
+}
+
+impl LayerRecord {
+    pub const FILE: &'static str = "layer.json";
+    /// What the sandbox mounts, which belongs to the user of the run.
+    pub const OVERLAY: &'static str = "overlay";
+    pub const UPPER: &'static str = "overlay/upper";
+    pub const WORK: &'static str = "overlay/work";
+    pub const ENDED: &'static str = "ended";
+
+    /// The record of a run that starts now. `None` for a run without a layer.
+    pub fn new(plan: &RunPlan, run_id: &str, started_ns: i64, clock_ahead_ns: i64) -> Option<Self> {
+        let sandbox = plan.sandbox.as_ref()?;
+        let SandboxMount::Overlay {
+            source,
+            device,
+            inode,
+            owner,
+            ..
+        } = sandbox.overlay()?
+        else {
+            return None;
+        };
+        Some(Self {
+            run_id: run_id.to_owned(),
+            agent_id: plan.agent_id.clone(),
+            session_key: plan.session_key.clone(),
+            command: plan.command.clone(),
+            plan_digest: plan.digest().as_str().to_owned(),
+            workspace: source.clone(),
+            device: *device,
+            inode: *inode,
+            owner: *owner,
+            protect: sandbox.protect.clone(),
+            started_ns,
+            clock_ahead_ns,
+        })
+    }
+}
+
+/// Where the layers of a scope lie.
+const LAYERS: &str = "layers";
+
+/// The directory of a run's layer in that of its scope. `None` for an id that is no plain name.
+pub fn layer_directory(scope: &Path, run_id: &str) -> Option<PathBuf> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_name = !run_id.is_empty() && run_id.len() <= 128 && run_id.bytes().all(is_plain);
+    is_name.then(|| scope.join(LAYERS).join(run_id))
+}
+
+impl SandboxPlan {
+    /// Where the layer of a run lies.
+    pub fn layer_of(&self, run_id: &str) -> Option<PathBuf> {
+        layer_directory(Path::new(&self.scope_directory), run_id)
+    }
+}

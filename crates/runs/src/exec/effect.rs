@@ -1,0 +1,50 @@
+//! What became of the changes of a run under `cow`, for the command that waited for the run: committed,
+//! or put to an approver, here at the terminal where there is one.
+
+use interlock_approvals::companion::CourierWaits;
+use interlock_approvals::process_name;
+use interlock_arguments::{ExecArguments, StateArguments};
+use interlock_command::display::Secrets;
+use interlock_host::{EffectReport, EffectState, LocalHost};
+use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled};
+
+/// The run whose changes are settled.
+pub(super) struct SettledEffect<'a> {
+    pub host: &'a LocalHost,
+    pub state: &'a StateArguments,
+    pub all: &'a ExecArguments,
+    pub run_id: &'a str,
+}
+
+impl SettledEffect<'_> {
+    /// `None` for a run without a layer.
+    pub fn settle(&self) -> Option<EffectReport> {
+        let report = self.host.settle_effect(self.run_id, process_name())?;
+        if report.state != EffectState::ApprovalPending || self.all.no_wait {
+            return Some(report);
+        }
+        Some(self.wait(&report).unwrap_or(report))
+    }
+
+    /// Waits for the decision. Where the wait is left, the approval is withdrawn and the layer is kept.
+    fn wait(&self, report: &EffectReport) -> Option<EffectReport> {
+        let id = report.approval_id.as_deref()?;
+        let approval = self.host.approvals().approval(id, Secrets::Masked).ok()?;
+        let mut signals = approval_wait::ending_signals().ok()?;
+        let asked = AwaitedApproval {
+            approval: &approval,
+            reason: approval.reasons.first().map_or("", String::as_str),
+            json: self.all.request.json,
+            courier: self
+                .host
+                .approvals()
+                .courier(&approval, CourierWaits::ForDecision),
+        };
+        match approval_wait::settle(self.host, self.state, asked, &mut signals) {
+            Ok(Settled::Decided | Settled::Left { .. }) => {
+                self.host.settle_decided_effect(self.run_id)
+            }
+            Err(_) => None,
+        }
+    }
+}
