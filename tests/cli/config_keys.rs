@@ -17,7 +17,7 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
     ("agents.defaults.sandbox.tree", "log"),
     ("agents.defaults.sandbox.home.caches", "['.npm']"),
     ("agents.defaults.sandbox.backend", "docker"),
-    ("agents.defaults.sandbox.network.allow", "['crates.io:443']"),
+    ("agents.defaults.sandbox.network.ask", "true"),
     ("agents.defaults.sandbox.docker.image", "debian"),
     ("agents.list[0].sandbox.workspaceRoot", "/srv/sandboxes"),
     ("agents.list[0].sandbox.limits.diskFree", "1g"),
@@ -34,7 +34,7 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 /// Configs that ask for a sandbox that this version does not have.
 const ASKS_FOR_SANDBOX: &[&str] = &[
     "{ agents: { defaults: { sandbox: { mode: 'all', home: { caches: ['.npm'] } } } } }",
-    "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { allow: ['crates.io:443'] } } } } }",
+    "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { ask: true } } } } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'log' } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'docker', mode: 'all' } } } }",

@@ -13,6 +13,7 @@ mod holes;
 mod kernel;
 mod leave;
 mod limits;
+mod network;
 mod nodes;
 mod routes;
 mod scopes;

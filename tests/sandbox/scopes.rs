@@ -11,8 +11,13 @@ use crate::site::{Site, USUAL, everywhere, names, with_every_backend};
 const SERVE: &str = "cd /tmp && exec python3 -m http.server 8080 --bind 127.0.0.1";
 const FETCH: &str = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8080/greeting\", timeout=5).read().decode())'";
 
-/// The keepers of a machine, by their parent.
+/// The keepers of a machine.
 fn keepers(machine: &Machine) -> Vec<String> {
+    children_named(machine, "interlock-keep")
+}
+
+/// The children of a machine's supervisors that have this name.
+pub fn children_named(machine: &Machine, name: &str) -> Vec<String> {
     let supervisors = machine.supervisors();
     let mut found: Vec<String> = fs::read_dir("/proc")
         .unwrap()
@@ -24,7 +29,7 @@ fn keepers(machine: &Machine) -> Vec<String> {
                 return false;
             };
             let parent = rest.split_whitespace().nth(1);
-            head.ends_with("(interlock-keep")
+            head.ends_with(&format!("({name}"))
                 && parent
                     .and_then(|parent| parent.parse().ok())
                     .is_some_and(|parent| supervisors.contains(&parent))

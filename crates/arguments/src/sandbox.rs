@@ -60,6 +60,14 @@ Examples:
 
 It writes and loads an AppArmor profile for the program of Interlock. It changes no setting of the system, and where AppArmor restricts nothing it does nothing.")]
     Setup(SandboxSetupArguments),
+    /// Show which hosts sandboxed runs reached, and which they were kept from
+    #[command(after_help = "\
+Examples:
+  interlock sandbox net
+  interlock sandbox net --follow --json
+
+These are audit records too: interlock audit log --kind connection")]
+    Net(SandboxNetArguments),
 }
 
 impl SandboxCommand {
@@ -68,6 +76,7 @@ impl SandboxCommand {
             Self::Explain(explain) => explain.json,
             Self::List(list) => list.json,
             Self::Diff(layer) | Self::Commit(layer) | Self::Discard(layer) => layer.json,
+            Self::Net(net) => net.json,
             Self::Bind(_) | Self::Recreate(_) | Self::Prune(_) | Self::Setup(_) => false,
         }
     }
@@ -144,4 +153,17 @@ pub struct SandboxSetupArguments {
     /// Print the profile, and change nothing
     #[arg(long)]
     pub print: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct SandboxNetArguments {
+    /// Go on with new ones until it is stopped
+    #[arg(long)]
+    pub follow: bool,
+    /// So many at first, the newest
+    #[arg(long, default_value_t = 100, value_name = "COUNT")]
+    pub limit: usize,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
 }

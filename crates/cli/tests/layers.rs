@@ -26,6 +26,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-rules", 5),
     ("interlock-arguments", 5),
     ("interlock-sandbox", 5),
+    ("interlock-network", 5),
     ("interlock-approvals", 6),
     ("interlock-checks", 6),
     ("interlock-host", 7),

@@ -308,6 +308,8 @@ settings! {
     }
 
     SandboxNetwork {
+        allow: Option<Vec<String>>,
+        deny: Option<Vec<String>>,
         unix_sockets: Option<UnixSockets>,
     }
 

@@ -12,6 +12,7 @@ mod agent_tokens;
 mod caller_context;
 mod checked;
 mod config_cache;
+mod connections;
 mod effects;
 mod elevation;
 mod elsewhere;

@@ -59,7 +59,8 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
-    SandboxNetwork, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
-    UnixSockets, WorkspaceAccess, layer_directory,
+    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, LayerRecord,
+    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules,
+    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, TargetHost, UnixSockets,
+    WorkspaceAccess, is_own_block, layer_directory, plain_address,
 };

@@ -4,6 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 pub use layer::{LayerRecord, layer_directory};
+pub use network::{
+    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
+    SandboxNetworkRules, TargetHost, is_own_block, plain_address,
+};
 pub use summary::SandboxSummary;
 
 choice! {
@@ -48,14 +52,10 @@ choice! {
         /// Those that the plan lists, held by the kernel.
         Enforce = "enforce",
     }
-
-    /// What a run reaches besides its own loopback.
-    SandboxNetwork {
-        None = "none",
-    }
 }
 
 mod layer;
+mod network;
 mod summary;
 
 /// Everything that confines one run.
@@ -79,6 +79,9 @@ pub struct SandboxPlan {
     /// What the run sees, in the order in which it is mounted.
     pub mounts: Vec<SandboxMount>,
     pub unix_sockets: UnixSockets,
+    /// Which hosts a run reaches. `None` is a loopback alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<SandboxNetworkRules>,
     pub limits: SandboxLimits,
     /// With `tree: enforce`, the files that a run may execute, as it sees them, and directories of such
     /// files. `None`: all that it sees.

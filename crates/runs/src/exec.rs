@@ -253,6 +253,8 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         let _ = conversation.taken();
     }
     drop(done);
+    // What cannot be recorded now stays where it is, for the next process that looks.
+    let _ = host.record_connections();
     if let Some(code) = interrupted.get() {
         return Ok(ExitCode::from(*code));
     }

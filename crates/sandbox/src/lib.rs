@@ -13,6 +13,7 @@ mod denials;
 mod error;
 mod hidden;
 mod layers;
+mod network;
 mod probe;
 mod scope;
 mod standing;

@@ -14,6 +14,7 @@ use interlock_plan::{
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
 use crate::error::SandboxError;
+use crate::network::{name_files, rules_of};
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
 
 /// What a sandbox is made of.
@@ -170,6 +171,14 @@ impl<'a> Builder<'a> {
 
     fn build(mut self) -> Result<PreparedSandbox, SandboxError> {
         self.system()?;
+        let network = rules_of(self.request.settings)?;
+        if network.is_some() {
+            for file in name_files(&self.scope.directory)? {
+                let source = text(&file.source)?;
+                let reason = "names are those of the scope";
+                self.bind(&source, file.target, MountAccess::Ro, reason)?;
+            }
+        }
         self.mounts.push(SandboxMount::Processes);
         self.mounts.push(SandboxMount::Devices);
         for (target, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755)] {
@@ -218,6 +227,7 @@ impl<'a> Builder<'a> {
                 .network
                 .unix_sockets
                 .unwrap_or(UnixSockets::Own),
+            network,
             limits: limits(self.request.settings),
             // Closed until the judge says what the command names.
             executables: match self.request.settings.tree {

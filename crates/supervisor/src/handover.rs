@@ -12,8 +12,8 @@ use rustix::net::{
 
 use super::message::ShimReport;
 
-/// A report is short.
-const MAX_REPORT: usize = 4096;
+/// A report is short, but for one that names the hosts of a network.
+const MAX_REPORT: usize = 128 * 1024;
 
 /// So is a note.
 const MAX_NOTE: usize = 512;
@@ -155,13 +155,26 @@ pub(super) fn send_report(control: &OwnedFd, report: &ShimReport) -> io::Result<
 
 /// The next report, if there is one; an error also when the process is gone.
 pub(super) fn receive_report(control: &OwnedFd) -> io::Result<Option<ShimReport>> {
-    let mut buffer = [0; MAX_REPORT];
+    let mut buffer = vec![0; next_length(control)?.min(MAX_REPORT)];
     loop {
         return match rustix::net::recv(control, buffer.as_mut_slice(), RecvFlags::DONTWAIT) {
             Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok((length, _)) => Ok(Some(serde_json::from_slice(&buffer[..length])?)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             // It ended without reading a note. That is said once, and before its last reports.
+            Err(Errno::CONNRESET) => continue,
+            Err(error) => Err(error.into()),
+        };
+    }
+}
+
+/// As long as the next report is; 1 where there is none, so that its absence is seen.
+fn next_length(control: &OwnedFd) -> io::Result<usize> {
+    let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+    loop {
+        return match rustix::net::recv(control, &mut [0; 1][..], flags) {
+            Ok((_, length)) => Ok(length.max(1)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(1),
             Err(Errno::CONNRESET) => continue,
             Err(error) => Err(error.into()),
         };

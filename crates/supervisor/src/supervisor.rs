@@ -4,6 +4,7 @@
 mod admission;
 mod agents;
 mod keepers;
+mod networks;
 mod stopped;
 
 use std::collections::{HashMap, VecDeque};
@@ -30,6 +31,7 @@ use crate::cgroup::{self, Group, Hierarchies, RunLimits};
 use admission::{HELLO_TIME, NewConnection};
 use agents::Agents;
 use keepers::Keepers;
+use networks::Networks;
 
 /// Without any running session for so long, it ends. A shim that waits for the next run of its client
 /// counts as one for ten seconds, so that all are gone one minute after the last run.
@@ -96,6 +98,7 @@ struct Supervisor {
     groups: Vec<Group>,
     agents: Agents,
     keepers: Keepers,
+    networks: Networks,
     /// When the last shim went.
     last_burial: Instant,
     /// When it was last looked whether a group is frozen.
@@ -155,6 +158,7 @@ pub(super) fn run(setup: Setup) -> io::Result<()> {
         groups: Vec::new(),
         agents: Agents::default(),
         keepers: Keepers::default(),
+        networks: Networks::default(),
         last_burial: Instant::now(),
         last_look: Instant::now(),
         quota: u64::MAX,
@@ -225,6 +229,7 @@ impl Supervisor {
             self.tidy_up();
             if self.is_done() {
                 self.keepers.end_all();
+                self.networks.end_all();
                 continue_parent();
                 // A client that connected before the socket was moved learns that the supervisor
                 // closes.
@@ -263,6 +268,7 @@ impl Supervisor {
             CHILDREN => self.look_after_stopped(),
             token if self.shims.contains_key(&token) => self.hear(token),
             token if self.is_keeper(token) => self.hear_keeper(token),
+            token if self.networks.is_netd(token) => self.hear_netd(),
             token => self.read_hello(token),
         }
     }
@@ -357,6 +363,7 @@ impl Supervisor {
         kept.extend(&self.left_alone);
         kept.extend(self.agents.inits());
         kept.extend(self.keepers.pids());
+        kept.extend(self.networks.pids());
         self.strays = tree::kill_children_except(&kept);
         self.strays |= self.agents.kill_strays();
     }
@@ -384,6 +391,8 @@ impl Supervisor {
         self.look_after_frozen();
         self.agents.tidy_up();
         self.keepers.tidy_up();
+        self.end_networks();
+        self.networks.tidy_up();
         let now = Instant::now();
         self.hellos.retain(|_, visitor| visitor.until > now);
         let most = TOTAL_SPOOL_BYTES / 2;

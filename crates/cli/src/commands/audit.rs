@@ -29,6 +29,7 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
         let gateway = GatewayClient::connect_running(state, &host)?;
         return remote::run(state, gateway, command);
     }
+    take_connections(&host);
     match command {
         AuditCommand::Log(arguments) => log(state, &host, arguments),
         AuditCommand::Verify(arguments) => verify(&host, arguments),
@@ -38,6 +39,15 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
             Ok(ExitCode::SUCCESS)
         }
         AuditCommand::Archive(arguments) => archive(&host, arguments),
+    }
+}
+
+/// What sandboxed runs connected with is part of the audit from here on.
+fn take_connections(host: &LocalHost) {
+    if let Err(error) = host.record_connections() {
+        output::note(&format!(
+            "interlock: connections of sandboxed runs are not in the audit yet: {error}"
+        ));
     }
 }
 

@@ -1,9 +1,11 @@
-//! `interlock sandbox`, and the hidden commands that become the init of a sandbox and the keeper of a scope.
+//! `interlock sandbox`, and the hidden commands that become the init of a sandbox, the keeper of a scope and
+//! the server of networks.
 
 mod backends;
 mod bind;
 mod explain;
 mod layers;
+mod net;
 mod setup;
 
 use std::process::ExitCode;
@@ -13,8 +15,9 @@ use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArgumen
 use interlock_client::{open, supervisor};
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::sandbox::{
-    INIT_COMMAND, KEEPER_COMMAND, become_sandbox_init, become_scope_keeper,
+    INIT_COMMAND, KEEPER_COMMAND, NETD_COMMAND, become_sandbox_init, become_scope_keeper,
 };
+use interlock_network::become_netd;
 use interlock_sandbox::{
     RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore,
 };
@@ -30,6 +33,8 @@ pub fn become_part() -> Option<ExitCode> {
         become_sandbox_init()
     } else if command == KEEPER_COMMAND {
         become_scope_keeper()
+    } else if command == NETD_COMMAND {
+        become_netd()
     } else {
         return None;
     };
@@ -47,6 +52,7 @@ pub fn run(state: &StateArguments, command: &SandboxCommand) -> CommandOutcome {
         SandboxCommand::Commit(arguments) => layers::commit(state, arguments),
         SandboxCommand::Discard(arguments) => layers::discard(state, arguments),
         SandboxCommand::Setup(arguments) => setup::run(arguments),
+        SandboxCommand::Net(arguments) => net::run(state, arguments),
     }
 }
 

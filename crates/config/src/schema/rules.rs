@@ -1,5 +1,7 @@
 //! What strings may look like. Every rule also refuses control characters.
 
+use interlock_plan::{HostEntry, HostEntryList};
+
 /// The shape of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRule {
@@ -18,6 +20,10 @@ pub enum TextRule {
     WebSocketUrl,
     /// An address with its prefix length.
     Cidr,
+    /// An entry of `network.allow`: a host and a port.
+    AllowedHost,
+    /// An entry of `network.deny`.
+    DeniedHost,
     /// A number of bytes with `k`, `m`, `g` or nothing behind it.
     ByteSize,
     /// The SHA-256 of a certificate, with or without colons and `sha256:` in front.
@@ -76,6 +82,8 @@ impl TextRule {
                 };
                 bits.parse::<u8>().is_ok_and(|bits| bits <= most)
             }),
+            Self::AllowedHost => HostEntry::read(text, HostEntryList::Allow).is_ok(),
+            Self::DeniedHost => HostEntry::read(text, HostEntryList::Deny).is_ok(),
             Self::ByteSize => byte_size(text).is_some(),
             Self::Fingerprint => {
                 let digits = match text.get(..7) {
@@ -101,6 +109,12 @@ impl TextRule {
             Self::VariableName => "must be the name of an environment variable",
             Self::WebSocketUrl => "must be an address that begins with `ws://` or `wss://`",
             Self::Cidr => "must be an address range such as `10.0.0.0/8`",
+            Self::AllowedHost => {
+                "must be HOST:PORT, *.HOST:PORT or ADDRESS:PORT, such as `crates.io:443`, with ` private` behind a name that may lead to a private address"
+            }
+            Self::DeniedHost => {
+                "must be HOST:PORT, *.HOST:PORT or ADDRESS:PORT, with `*` for every port"
+            }
             Self::ByteSize => "must be a number of bytes such as `512m` or `2g`",
             Self::Fingerprint => "must be the SHA-256 of a certificate: 64 hexadecimal digits",
             Self::BasePath => {
@@ -122,6 +136,8 @@ impl TextRule {
             Self::VariableName => Some("^[A-Za-z_][A-Za-z0-9_]*$"),
             Self::WebSocketUrl => Some("^wss?://."),
             Self::Cidr => Some("^[0-9A-Fa-f.:]+/[0-9]{1,3}$"),
+            Self::AllowedHost => Some("^[^ ]+:[0-9]{1,5}( private)?$"),
+            Self::DeniedHost => Some(r"^[^ ]+:([0-9]{1,5}|\*)$"),
             Self::ByteSize => Some("^[0-9]+[kmgKMG]?$"),
             Self::Fingerprint => Some("^([sS][hH][aA]256:)?[0-9A-Fa-f:]{64,}$"),
             Self::BasePath => Some("^(/[A-Za-z0-9._-]+)+$"),
@@ -139,6 +155,7 @@ impl TextRule {
             Self::HttpUrl | Self::HttpsUrl | Self::WebSocketUrl => "URL",
             Self::VariableName => "variable name",
             Self::Cidr => "address range",
+            Self::AllowedHost | Self::DeniedHost => "host and port",
             Self::ByteSize => "size",
             Self::Fingerprint => "SHA-256",
             Self::BasePath => "URL path",

@@ -295,7 +295,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("binds", TEXTS, "", "More directories or files: `SOURCE:TARGET[:ro|rw]`, read-only unless it says `rw`."),
     field("protect", TEXTS, "", "Further paths of the workspace, relative to it: read-only under `rw`, and committed only with an approval under `cow`."),
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
-    field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and nothing else."),
+    field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and the hosts that `allow` lists."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
     field("tree", ConfigKind::ChoiceWithout(SandboxTree::WORDS, &["log"], &SANDBOX_TREE), "\"off\"", "`enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
@@ -312,8 +312,8 @@ static SANDBOX_HOME: &[ConfigField] = &[
 ];
 
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[
-    not_available("allow", &SANDBOX_NETWORK),
-    not_available("deny", &SANDBOX_NETWORK),
+    field("allow", ConfigKind::List(&ConfigKind::Text(TextRule::AllowedHost)), "", "Hosts that a run reaches: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `host.internal:PORT`; at most 20 different ports. Without an entry there is a loopback alone."),
+    field("deny", ConfigKind::List(&ConfigKind::Text(TextRule::DeniedHost)), "", "Hosts that no entry of `allow` opens; `HOST:*` is every port."),
     not_available("ask", &SANDBOX_NETWORK),
     field("unixSockets", ConfigKind::Choice(UnixSockets::WORDS), "\"own\"", "`own`: Unix sockets that the sandbox makes itself. `none`: only pairs of stream sockets."),
 ];

@@ -61,6 +61,7 @@ fn sample(rule: TextRule) -> &'static str {
         TextRule::VariableName => "TOKEN",
         TextRule::WebSocketUrl => "wss://example.org",
         TextRule::Cidr => "10.0.0.0/8",
+        TextRule::AllowedHost | TextRule::DeniedHost => "example.org:443",
         TextRule::ByteSize => "512m",
         TextRule::Fingerprint => FINGERPRINT,
         TextRule::BasePath => "/interlock",

@@ -27,6 +27,8 @@ use super::filter::MemoryFiles;
 use super::init::{
     self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, separate_mounts,
 };
+use super::netd_link::ServedScope;
+use super::network::ScopeSockets;
 use super::unsafe_confine::{
     self, SeparatedPart, enter, exit, give_up_capabilities, install_filter, set_host_name,
     switch_loopback_on,
@@ -57,6 +59,9 @@ pub struct KeeperOrder {
     pub(super) tmp_bytes: u64,
     /// The file systems in memory: where a run sees each, and its mode.
     pub(super) memory: BTreeMap<String, u32>,
+    /// What is served by `interlock netd`. Without it, there is a loopback alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<ServedScope>,
 }
 
 impl KeeperOrder {
@@ -80,6 +85,11 @@ impl KeeperOrder {
             user: sandbox.user,
             tmp_bytes: sandbox.limits.tmp_bytes,
             memory,
+            served: sandbox.network.as_ref().map(|rules| ServedScope {
+                scope_id: sandbox.scope_id.clone(),
+                scope: sandbox.scope.clone(),
+                rules: rules.clone(),
+            }),
         }
     }
 }
@@ -198,14 +208,18 @@ impl StartedKeeper {
         Ok(Self { pid, link })
     }
 
-    /// What it holds, once it is there. The error says which step failed.
-    pub fn receive(&self) -> Result<ScopeNamespaces, String> {
+    /// What it holds, once it is there, and the sockets of its network, in the order of
+    /// [`ScopeSockets::from_descriptors`]. The error says which step failed.
+    pub fn receive(&self) -> Result<(ScopeNamespaces, Vec<OwnedFd>), String> {
         let (text, descriptors) = link::receive(&self.link, KEEPER_PATIENCE)
             .map_err(|error| format!("the keeper of its scope said nothing: {error}"))?;
         if text != init::MADE {
             return Err(String::from_utf8_lossy(&text).into_owned());
         }
-        ScopeNamespaces::from_descriptors(descriptors).map_err(|error| error.to_string())
+        let mut namespaces = descriptors;
+        let sockets = namespaces.split_off(ScopeNamespaces::COUNT.min(namespaces.len()));
+        let namespaces = ScopeNamespaces::from_descriptors(namespaces);
+        Ok((namespaces.map_err(|error| error.to_string())?, sockets))
     }
 }
 
@@ -243,7 +257,12 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
     switch_on_loopback().step(|| "switching the loopback on".to_owned())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let null = null.step(|| "opening /dev/null".to_owned())?;
-    let handed = open_namespaces().step(|| "opening the namespaces".to_owned())?;
+    let mut handed = open_namespaces().step(|| "opening the namespaces".to_owned())?;
+    if let Some(served) = &order.served {
+        let sockets = ScopeSockets::make(&served.rules.ports());
+        let sockets = sockets.step(|| "making the sockets of its network".to_owned())?;
+        handed.extend(sockets.into_descriptors());
+    }
     let modes: Vec<u32> = order.memory.values().copied().collect();
     mounts::build_kept(&modes, order.tmp_bytes)?;
     rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;

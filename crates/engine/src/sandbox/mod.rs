@@ -2,7 +2,7 @@
 //! network, without capabilities, and with a filter of system calls.
 //!
 //! Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), [`init`] (who makes the rest and in which order), `mounts`
-//! (what a run sees), `filter` (what a run may ask of the kernel). Here the sandbox is started, entered and ended.
+//! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod bwrap;
 mod executables;
@@ -11,6 +11,8 @@ mod init;
 mod keeper;
 mod link;
 mod mounts;
+mod netd_link;
+mod network;
 mod overlay;
 mod sockets;
 #[cfg(debug_assertions)]
@@ -45,6 +47,8 @@ pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
 };
+pub use netd_link::{NETD_COMMAND, NetdMessage, NetdOrder, ServedScope, StartedNetd, begin_netd};
+pub use network::{CONNECT_PORT, MOST_PORTS, SOCKS_PORT, ScopeSockets};
 pub use trial::{try_backend, try_sandbox};
 
 /// The argument by which the binary becomes the init of a sandbox.

@@ -57,6 +57,7 @@ pub fn try_backend(backend: SandboxBackend) -> Result<(), String> {
         user,
         tmp_bytes: TRIAL_BYTES,
         memory: BTreeMap::new(),
+        served: None,
     };
     try_keeper(&order, |_| Ok(()))
 }
@@ -67,7 +68,7 @@ fn try_keeper(
 ) -> Result<(), String> {
     let keeper = StartedKeeper::start(order)
         .map_err(|error| format!("starting the keeper of its scope: {error}"))?;
-    let made = keeper.receive().and_then(|scope| use_scope(&scope));
+    let made = keeper.receive().and_then(|(scope, _)| use_scope(&scope));
     let StartedKeeper { pid, link } = keeper;
     // It ends by this.
     drop(link);

@@ -239,6 +239,39 @@ pub(super) fn install_filter(program: &[FilterInstruction]) -> io::Result<()> {
     }
 }
 
+/// Lets a socket receive only what a program of classic BPF passes on.
+pub(super) fn attach_filter(
+    socket: BorrowedFd<'_>,
+    program: &[FilterInstruction],
+) -> io::Result<()> {
+    let Ok(length) = libc::c_ushort::try_from(program.len()) else {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG));
+    };
+    let head = libc::sock_fprog {
+        len: length,
+        filter: program.as_ptr().cast_mut().cast(),
+    };
+    let Ok(size) = libc::socklen_t::try_from(size_of::<libc::sock_fprog>()) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    // SAFETY: the head names as many instructions as there are, laid out as the kernel reads them, which
+    // it does not change; both outlive the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const head).cast(),
+            size,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Lets SIGCHLD be read from the result. For a process with one thread.
 pub(super) fn watch_children() -> io::Result<rustix::fd::OwnedFd> {
     use std::os::fd::FromRawFd as _;

@@ -163,6 +163,11 @@ async fn rest(gateway: Arc<Gateway>) {
         tokio::time::sleep(memory::LOOK_EVERY).await;
         gateway.dispatcher.once.tidy();
         rest.look(|| gateway.dispatcher.host.store().shrink());
+        let here = Arc::clone(&gateway);
+        let taken = blocking(move || here.dispatcher.host.record_connections()).await;
+        if let Ok(Err(error)) = taken {
+            tracing::warn!(%error, "connections of sandboxed runs are not in the audit yet");
+        }
         if looks.is_multiple_of(SESSIONS_EVERY) {
             let supervisor = gateway.dispatcher.supervisor.clone();
             let _ = blocking(move || supervisor.remove_due_sessions()).await;

@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    SandboxBackend, SandboxNetwork, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess,
-};
+use super::{SandboxBackend, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess};
+
+/// What the summary says of a sandbox that has a loopback alone.
+const NO_NETWORK: &str = "none";
 
 /// Where a run is confined, for its approvers and for the audit. It is made from the plan only, so that
 /// what is shown is what confines.
@@ -18,7 +19,8 @@ pub struct SandboxSummary {
     pub scope: String,
     pub view: SandboxView,
     pub workspace_access: WorkspaceAccess,
-    pub network: SandboxNetwork,
+    /// The hosts that a run reaches, as the config lists them, or `none`.
+    pub network: String,
     /// Which programs may be started, where that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<SandboxTree>,
@@ -31,7 +33,10 @@ impl SandboxPlan {
             scope: self.scope.clone(),
             view: self.view,
             workspace_access: self.workspace_access,
-            network: SandboxNetwork::None,
+            network: match &self.network {
+                Some(rules) => rules.to_string(),
+                None => NO_NETWORK.to_owned(),
+            },
             tree: self.executables.as_ref().map(|_| SandboxTree::Enforce),
         }
     }
@@ -46,8 +51,9 @@ impl fmt::Display for SandboxSummary {
             SandboxView::Host => f.write_str("view host, ")?,
         }
         write!(f, "workspace {}, ", self.workspace_access)?;
-        match self.network {
-            SandboxNetwork::None => f.write_str("no network")?,
+        match self.network.as_str() {
+            NO_NETWORK => f.write_str("no network")?,
+            hosts => write!(f, "network {hosts}")?,
         }
         match self.tree {
             None | Some(SandboxTree::Off) => Ok(()),

@@ -32,6 +32,8 @@ pub enum AuditKind {
     PolicyWrite,
     Pairing,
     Patch,
+    /// A sandboxed run reached a host, or was kept from it.
+    Connection,
     /// What became of the changes that a run made under `cow`.
     Effect,
     /// Old records were moved to a file.
@@ -41,7 +43,7 @@ pub enum AuditKind {
 }
 
 impl AuditKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Verdict,
         Self::Prompt,
         Self::Delivery,
@@ -51,6 +53,7 @@ impl AuditKind {
         Self::PolicyWrite,
         Self::Pairing,
         Self::Patch,
+        Self::Connection,
         Self::Effect,
         Self::Archive,
         Self::Refusal,
@@ -67,6 +70,7 @@ impl AuditKind {
             Self::PolicyWrite => "policy-write",
             Self::Pairing => "pairing",
             Self::Patch => "patch",
+            Self::Connection => "connection",
             Self::Effect => "effect",
             Self::Archive => "archive",
             Self::Refusal => "refusal",

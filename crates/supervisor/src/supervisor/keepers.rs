@@ -15,6 +15,9 @@ use crate::handover::{self, Note};
 /// Without a run for so long, a keeper is let go, and what the runs of its scope left in `/tmp` is gone.
 const UNUSED_TIME: Duration = Duration::from_mins(1);
 
+/// How long a keeper may take to be made. Then it is ended, and the runs that wait for it are refused.
+const MAKE_TIME: Duration = Duration::from_secs(20);
+
 /// How long a keeper that was let go may take to end.
 const END_TIME: Duration = Duration::from_secs(5);
 
@@ -27,6 +30,8 @@ pub(super) struct Keepers {
     by_token: HashMap<u64, Keeper>,
     /// Those that were let go, and when. Each ends by itself.
     let_go: Vec<(Pid, Instant)>,
+    /// Scopes whose networks are to be served no more.
+    unserved: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -35,8 +40,11 @@ struct Keeper {
     started: StartedKeeper,
     /// `None` until the keeper says that it is there.
     namespaces: Option<ScopeNamespaces>,
+    /// The sockets of its network, where it has one.
+    sockets: Vec<OwnedFd>,
     /// The shims whose runs are in the scope, or wait for it.
     shims: HashSet<u64>,
+    /// When the last run went, or the keeper was started.
     unused_since: Instant,
 }
 
@@ -51,6 +59,14 @@ impl Keeper {
             Ok(copies) => Note::Scope(copies),
             Err(error) => Note::ScopeFailed(error.to_string()),
         })
+    }
+}
+
+impl Keeper {
+    /// How long it may still take to be made; `None` once it is there.
+    fn until_late(&self) -> Option<Duration> {
+        let left = MAKE_TIME.saturating_sub(self.unused_since.elapsed());
+        self.namespaces.is_none().then_some(left)
     }
 }
 
@@ -88,6 +104,7 @@ impl Supervisor {
             order,
             started,
             namespaces: None,
+            sockets: Vec::new(),
             shims: HashSet::new(),
             unused_since: Instant::now(),
         };
@@ -97,6 +114,45 @@ impl Supervisor {
         }
         self.keepers.by_token.insert(token, keeper);
         Ok(token)
+    }
+
+    fn answer_shims(&self, token: u64) {
+        let Some(keeper) = self.keepers.by_token.get(&token) else {
+            return;
+        };
+        for shim in &keeper.shims {
+            if let Some(note) = keeper.note() {
+                self.answer_shim(*shim, &note);
+            }
+        }
+    }
+
+    /// Has the network of a keeper served that has one.
+    pub(super) fn serve_keeper(&mut self, token: u64) -> io::Result<()> {
+        let Some(keeper) = self.keepers.by_token.get_mut(&token) else {
+            return Ok(());
+        };
+        let Some(served) = keeper.order.served.clone() else {
+            return Ok(());
+        };
+        let sockets = std::mem::take(&mut keeper.sockets);
+        // An earlier keeper of the scope is forgotten first.
+        for scope in std::mem::take(&mut self.keepers.unserved) {
+            self.networks.forget(&scope, false);
+        }
+        let serving = self.serve_network(&served, &sockets);
+        if let Some(keeper) = self.keepers.by_token.get_mut(&token) {
+            keeper.sockets = sockets;
+        }
+        serving
+    }
+
+    /// What is served no more: where a keeper was let go.
+    pub(super) fn end_networks(&mut self) {
+        let is_last = self.keepers.served().is_empty();
+        for scope in std::mem::take(&mut self.keepers.unserved) {
+            self.networks.forget(&scope, is_last);
+        }
     }
 
     pub(super) fn is_keeper(&self, token: u64) -> bool {
@@ -111,15 +167,13 @@ impl Supervisor {
         };
         let is_new = keeper.namespaces.is_none();
         let note = match keeper.started.receive() {
-            Ok(namespaces) if is_new => {
+            Ok((namespaces, sockets)) if is_new => {
                 keeper.namespaces = Some(namespaces);
-                let shims: Vec<u64> = keeper.shims.iter().copied().collect();
-                return shims.into_iter().for_each(|shim| {
-                    let keeper = self.keepers.by_token.get(&token);
-                    if let Some(note) = keeper.and_then(Keeper::note) {
-                        self.answer_shim(shim, &note);
-                    }
-                });
+                keeper.sockets = sockets;
+                match self.serve_keeper(token) {
+                    Ok(()) => return self.answer_shims(token),
+                    Err(error) => Note::ScopeFailed(format!("serving its network: {error}")),
+                }
             }
             Err(why) if is_new => Note::ScopeFailed(why),
             _ => Note::ScopeGone,
@@ -144,7 +198,17 @@ impl Keepers {
     fn let_go_of(&mut self, keeper: Keeper) {
         let StartedKeeper { pid, link } = keeper.started;
         drop(link);
+        let served = keeper.order.served;
+        self.unserved.extend(served.map(|served| served.scope_id));
         self.let_go.push((pid, Instant::now()));
+    }
+
+    /// Those whose networks are served.
+    pub fn served(&self) -> Vec<u64> {
+        let is_served =
+            |keeper: &Keeper| keeper.order.served.is_some() && !keeper.sockets.is_empty();
+        let all = self.by_token.iter().filter(|(_, keeper)| is_served(keeper));
+        all.map(|(token, _)| *token).collect()
     }
 
     pub fn shim_is_gone(&mut self, token: u64) {
@@ -187,6 +251,11 @@ impl Keepers {
         self.let_go_if(|keeper| {
             keeper.shims.is_empty() && keeper.unused_since.elapsed() >= UNUSED_TIME
         });
+        let late = |keeper: &&Keeper| keeper.until_late().is_some_and(|left| left.is_zero());
+        for keeper in self.by_token.values().filter(late) {
+            // Its link closes, and those that wait are told.
+            let _ = rustix::process::kill_process(keeper.started.pid, Signal::KILL);
+        }
         self.let_go.retain(|(pid, since)| {
             if since.elapsed() >= END_TIME {
                 let _ = rustix::process::kill_process(*pid, Signal::KILL);
@@ -209,7 +278,8 @@ impl Keepers {
     pub fn next_due(&self) -> Option<Duration> {
         let unused = self.by_token.values().filter(|one| one.shims.is_empty());
         let due = unused.map(|one| UNUSED_TIME.saturating_sub(one.unused_since.elapsed()));
+        let late = self.by_token.values().filter_map(Keeper::until_late);
         let look = (!self.let_go.is_empty()).then_some(LOOK);
-        due.chain(look).min()
+        due.chain(late.map(|left| left.max(LOOK))).chain(look).min()
     }
 }

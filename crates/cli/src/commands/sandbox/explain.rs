@@ -192,7 +192,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
     };
     let user = plan.user;
     let mut text = format!(
-        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    none but a loopback; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    {}; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
         output::line(session_key),
         output::line(&plan.scope),
         plan.scope_id,
@@ -202,6 +202,10 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         plan.workspace_access,
         user.uid,
         user.host_uid,
+        plan.network.as_ref().map_or_else(
+            || "none but a loopback".to_owned(),
+            |rules| format!("a loopback, and {rules}")
+        ),
         plan.unix_sockets,
     );
     if plan.executables.is_some() {

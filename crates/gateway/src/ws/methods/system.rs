@@ -147,6 +147,7 @@ fn list(
     kind: Option<AuditKind>,
     mut cursor: Option<u64>,
 ) -> Result<AuditPage, WireError> {
+    take_connections(gateway);
     let limit = usize::try_from(asked.limit.unwrap_or(RECORDS)).unwrap_or(usize::MAX);
     let time = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
     let is_wanted = |record: &AuditRecord| {
@@ -219,6 +220,13 @@ fn list(
     })
 }
 
+/// What sandboxed runs connected with is part of the audit from here on.
+fn take_connections(gateway: &Gateway) {
+    if let Err(error) = gateway.dispatcher.host.record_connections() {
+        tracing::warn!(%error, "connections of sandboxed runs are not in the audit yet");
+    }
+}
+
 fn view(record: &AuditRecord) -> AuditEntry {
     AuditEntry {
         seq: record.seq,
@@ -270,6 +278,7 @@ pub(crate) async fn audit_head(
     _params: params::AuditHead,
 ) -> Result<AuditChainHead, WireError> {
     work(context, |gateway| {
+        take_connections(gateway);
         let head = gateway.dispatcher.host.approvals().audit_head();
         let head = head.map_err(|error| approvals_unavailable(&error))?;
         Ok(AuditChainHead {

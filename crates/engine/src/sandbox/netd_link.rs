@@ -1,0 +1,158 @@
+//! The words between the supervisor and `interlock netd`, and how that process confines itself.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use interlock_plan::{SandboxNetworkRules, UnixSockets};
+use rustix::process::{DumpableBehavior, Gid, Pid, Resource, Rlimit, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use serde::{Deserialize, Serialize};
+
+use super::filter::MemoryFiles;
+use super::network::ScopeSockets;
+use super::unsafe_confine::install_filter;
+use super::{filter, init, link};
+
+/// The argument by which the binary becomes the server of the networks of sandboxes.
+pub const NETD_COMMAND: &str = "netd";
+
+/// In front of a scope that is to be served.
+const SERVE: &[u8] = b"serve";
+
+/// In front of the name of a scope that is over.
+const FORGET: &str = "forget ";
+
+/// The user that this process becomes where it is started by root: it needs nothing of root's.
+const NO_USER: u32 = 65_534;
+
+/// What `netd` is told at its start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetdOrder {
+    /// The file that its records go to.
+    pub journal: PathBuf,
+    /// The file in which the gateway says where it listens.
+    pub gateway_lock: PathBuf,
+}
+
+/// A scope whose network is to be served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServedScope {
+    pub scope_id: String,
+    /// In words: `agent main`.
+    pub scope: String,
+    pub rules: SandboxNetworkRules,
+}
+
+/// `interlock netd`, as the supervisor knows it.
+#[derive(Debug)]
+pub struct StartedNetd {
+    pub pid: Pid,
+    /// It ends when this is closed.
+    pub link: OwnedFd,
+}
+
+impl StartedNetd {
+    /// Executes this binary anew. For a process with one thread, or one that no thread of its own forks.
+    pub fn start(order: &NetdOrder) -> io::Result<Self> {
+        let (link, of_netd) = link::pair()?;
+        // The supervisor never waits for it.
+        rustix::io::ioctl_fionbio(&link, true)?;
+        let pid = super::start_self(NETD_COMMAND, super::order_file(order)?, of_netd)?;
+        Ok(Self { pid, link })
+    }
+
+    /// Hands over the sockets of a scope. It keeps copies of its own.
+    pub fn serve(&self, scope: &ServedScope, sockets: &[OwnedFd]) -> io::Result<()> {
+        let order = super::order_file(scope)?;
+        let mut all = vec![order.as_fd()];
+        all.extend(sockets.iter().map(AsFd::as_fd));
+        link::send(&self.link, SERVE, &all)
+    }
+
+    pub fn forget(&self, scope_id: &str) -> io::Result<()> {
+        link::send(&self.link, format!("{FORGET}{scope_id}").as_bytes(), &[])
+    }
+}
+
+/// What the supervisor says to `netd`.
+#[derive(Debug)]
+pub enum NetdMessage {
+    Serve(Box<ServedScope>, ScopeSockets),
+    Forget(String),
+}
+
+impl NetdMessage {
+    /// The next message, which has to be there. `None` when the supervisor is gone.
+    pub fn receive(link: BorrowedFd<'_>) -> io::Result<Option<Self>> {
+        let (text, descriptors) = match link::receive(link, Duration::ZERO) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            received => received?,
+        };
+        if let Some(id) = str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.strip_prefix(FORGET))
+        {
+            return Ok(Some(Self::Forget(id.to_owned())));
+        }
+        let mut descriptors = descriptors.into_iter();
+        let (SERVE, Some(order)) = (text.as_slice(), descriptors.next()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let mut order = File::from(order);
+        order.rewind()?;
+        let mut text = Vec::new();
+        order.read_to_end(&mut text)?;
+        let sockets = ScopeSockets::from_descriptors(descriptors.collect())?;
+        Ok(Some(Self::Serve(serde_json::from_slice(&text)?, sockets)))
+    }
+}
+
+/// In `netd`, before it has a second thread: reads its order, and opens with it what has to be opened. From
+/// then on it is no user of this machine where root started it, has no capability, gains none, and its
+/// system calls are filtered like those of a run.
+pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T, String> {
+    let order: NetdOrder =
+        init::read_order(rustix::stdio::stdout()).map_err(|init::InitFailure(why)| why)?;
+    let begin = || -> io::Result<T> {
+        rustix::thread::set_name(c"interlock-netd")?;
+        let opened = open(&order)?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdout(&null)?;
+        let limit = rustix::process::getrlimit(Resource::Nofile);
+        let raised = Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        };
+        rustix::process::setrlimit(Resource::Nofile, raised)?;
+        let none = Rlimit {
+            current: Some(0),
+            maximum: Some(0),
+        };
+        rustix::process::setrlimit(Resource::Core, none)?;
+        if rustix::process::geteuid().is_root() {
+            rustix::thread::set_thread_groups(&[])?;
+            let group = Some(Gid::from_raw(NO_USER));
+            rustix::thread::set_thread_res_gid(group, group, group)?;
+            let user = Some(Uid::from_raw(NO_USER));
+            rustix::thread::set_thread_res_uid(user, user, user)?;
+        }
+        let nothing = CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        };
+        rustix::thread::set_capabilities(None, nothing)?;
+        rustix::thread::set_no_new_privs(true)?;
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        let filter = filter::program(UnixSockets::Own, MemoryFiles::NeverExecuted)
+            .ok_or(io::ErrorKind::Unsupported)?;
+        install_filter(&filter)?;
+        Ok(opened)
+    };
+    begin().map_err(|error| error.to_string())
+}

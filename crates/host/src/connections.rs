@@ -1,0 +1,34 @@
+//! Connections of sandboxed runs in the audit: `netd` records them in a file of the state directory, and a
+//! process that has the store puts them into the chain.
+
+use std::io;
+
+use interlock_network::ConnectionJournalReader;
+use interlock_store::AuditKind;
+use serde_json::json;
+
+use crate::local::LocalHost;
+
+impl LocalHost {
+    /// Puts what was recorded since the last time into the audit. For every process that reads the audit or
+    /// sees the end of a run: whichever comes first does it.
+    pub fn record_connections(&self) -> io::Result<()> {
+        let Some(journal) = ConnectionJournalReader::open(self.state_dir())? else {
+            return Ok(());
+        };
+        journal.take(|records| {
+            let written = self.store().change(|change| {
+                for record in records {
+                    let body = match record {
+                        Ok(record) => json!(record),
+                        Err(text) => json!({ "unreadable": text }),
+                    };
+                    let now = i64::try_from(crate::now_ms()).unwrap_or(i64::MAX);
+                    change.append(AuditKind::Connection, &body, now)?;
+                }
+                Ok::<(), interlock_store::StoreError>(())
+            });
+            written.map_err(io::Error::other)
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Which hosts the runs of a sandbox reach, from config to the value of the plan, and the two files by which
+//! programs inside find names.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use interlock_config::types::Sandbox;
+use interlock_plan::{HostEntry, HostEntryList, SandboxNetworkRules};
+
+use crate::error::SandboxError;
+
+/// Each port of `allow` is a listener inside.
+const MOST_PORTS: usize = 20;
+
+/// All entries together: they are part of the plan and shown to approvers.
+const MOST_BYTES: usize = 32 * 1024;
+
+/// What programs inside read before they ask for a name. The name server is that of the scope.
+const FILES: [(&str, &str, &str); 2] = [
+    (
+        "resolv.conf",
+        "/etc/resolv.conf",
+        "nameserver 127.0.0.1\noptions timeout:5 attempts:2\n",
+    ),
+    (
+        "hosts",
+        "/etc/hosts",
+        "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost\n",
+    ),
+];
+
+/// The rules that the settings say: `None` for a loopback alone.
+pub(crate) fn rules_of(settings: &Sandbox) -> Result<Option<SandboxNetworkRules>, SandboxError> {
+    let read = |key, list: Option<&Vec<String>>, kind| -> Result<Vec<HostEntry>, SandboxError> {
+        let entries = list.into_iter().flatten().map(|text| {
+            HostEntry::read(text, kind).map_err(|rule| SandboxError::Setting {
+                key,
+                value: text.clone(),
+                rule,
+            })
+        });
+        entries.collect()
+    };
+    let network = &settings.network;
+    let allow = read(
+        "network.allow",
+        network.allow.as_ref(),
+        HostEntryList::Allow,
+    )?;
+    let deny = read("network.deny", network.deny.as_ref(), HostEntryList::Deny)?;
+    if allow.is_empty() {
+        return Ok(None);
+    }
+    let rules = SandboxNetworkRules { allow, deny };
+    let refused = |rule: String| SandboxError::Setting {
+        key: "network.allow",
+        value: format!("{} entries", rules.allow.len()),
+        rule,
+    };
+    if rules.ports().len() > MOST_PORTS {
+        return Err(refused(format!("they name more than {MOST_PORTS} ports")));
+    }
+    if rules.to_string().len() > MOST_BYTES {
+        return Err(refused(format!("they are longer than {MOST_BYTES} bytes")));
+    }
+    Ok(Some(rules))
+}
+
+/// A file of the scope that stands in the place of one of the host's.
+pub(crate) struct NameFile {
+    pub source: PathBuf,
+    pub target: &'static str,
+}
+
+/// Writes the files into the directory of the scope. Where the host has no such file of its own, or a link
+/// to a directory that the sandbox does not show, programs take the name server of the scope by themselves.
+pub(crate) fn name_files(directory: &Path) -> Result<Vec<NameFile>, SandboxError> {
+    let mut files = Vec::new();
+    for (name, target, content) in FILES {
+        if !std::fs::symlink_metadata(target).is_ok_and(|found| found.is_file()) {
+            continue;
+        }
+        let source = directory.join(name);
+        let failed = |error: io::Error| SandboxError::File {
+            what: "cannot write",
+            path: source.clone(),
+            source: error,
+        };
+        write_once(&source, content).map_err(failed)?;
+        files.push(NameFile { source, target });
+    }
+    Ok(files)
+}
+
+/// Runs that begin at the same time mount the same file.
+fn write_once(path: &Path, content: &str) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if std::fs::read_to_string(path).is_ok_and(|own| own == content) {
+        return Ok(());
+    }
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    std::fs::write(&new, content)?;
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o644))?;
+    std::fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(allow: &[&str]) -> Sandbox {
+        let mut settings = Sandbox::default();
+        settings.network.allow = Some(allow.iter().map(|&text| text.to_owned()).collect());
+        settings
+    }
+
+    #[test]
+    fn rules_are_what_the_config_lists() {
+        assert_eq!(rules_of(&Sandbox::default()).unwrap(), None);
+        assert_eq!(rules_of(&settings(&[])).unwrap(), None);
+        let mut both = settings(&["ok.test:443", "*.ok.test:443"]);
+        both.network.deny = Some(vec!["bad.ok.test:*".to_owned()]);
+        let rules = rules_of(&both).unwrap().unwrap();
+        assert_eq!(
+            rules.to_string(),
+            "ok.test:443, *.ok.test:443, never bad.ok.test:*"
+        );
+        let error = rules_of(&settings(&["ok.test"])).unwrap_err().to_string();
+        assert!(
+            error.contains("network.allow: `ok.test` is refused"),
+            "{error}"
+        );
+        let many: Vec<String> = (1..=21).map(|port| format!("ok.test:{port}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(rules_of(&settings(&many)).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! The process that serves the networks of scopes: started with the first scope that has one, told of each,
+//! and started anew where it dies.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use interlock_engine::sandbox::{NetdOrder, ServedScope, StartedNetd};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use super::{Supervisor, add};
+
+/// One that dies this often within a short time is not started again: its scopes then have no network.
+const MOST_STARTS: u32 = 5;
+const SHORT_TIME: Duration = Duration::from_mins(1);
+
+/// Where `netd` and the gateway keep what they share, below the state directory.
+const JOURNAL: &str = "network.jsonl";
+const GATEWAY_LOCK: &str = "gateway.lock";
+
+/// `interlock netd`, as far as there is one.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    netd: Option<(u64, StartedNetd)>,
+    /// Those that ended, or were let go.
+    ended: Vec<Pid>,
+    starts: u32,
+    first_start: Option<Instant>,
+}
+
+impl Networks {
+    /// Children of the supervisor that are no strays.
+    pub fn pids(&self) -> impl Iterator<Item = Pid> {
+        let living = self.netd.iter().map(|(_, netd)| netd.pid);
+        living.chain(self.ended.iter().copied())
+    }
+
+    pub fn is_netd(&self, token: u64) -> bool {
+        self.netd.as_ref().is_some_and(|(own, _)| *own == token)
+    }
+
+    /// Tells it that a scope is over. Where no scope is left, it ends.
+    pub fn forget(&mut self, scope_id: &str, is_last: bool) {
+        if is_last {
+            // It ends when its link is closed.
+            self.ended
+                .extend(self.netd.take().map(|(_, netd)| netd.pid));
+        } else if let Some((_, netd)) = &self.netd {
+            let _ = netd.forget(scope_id);
+        }
+    }
+
+    /// Collects what has ended.
+    pub fn tidy_up(&mut self) {
+        self.ended.retain(|pid| {
+            let ended = rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG);
+            matches!(ended, Ok(None))
+        });
+    }
+
+    pub fn end_all(&mut self) {
+        self.forget("", true);
+        for pid in self.ended.drain(..) {
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
+impl Supervisor {
+    /// Has the network of a scope served.
+    pub(super) fn serve_network(
+        &mut self,
+        scope: &ServedScope,
+        sockets: &[OwnedFd],
+    ) -> io::Result<()> {
+        if self.networks.netd.is_none() {
+            self.start_netd()?;
+        }
+        let (_, netd) = self.networks.netd.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        netd.serve(scope, sockets)
+    }
+
+    fn start_netd(&mut self) -> io::Result<()> {
+        let networks = &mut self.networks;
+        let is_long_ago = |first: Instant| first.elapsed() >= SHORT_TIME;
+        if networks.first_start.is_none_or(is_long_ago) {
+            networks.first_start = Some(Instant::now());
+            networks.starts = 0;
+        }
+        networks.starts += 1;
+        if networks.starts > MOST_STARTS {
+            return Err(io::Error::other("netd ends as soon as it is started"));
+        }
+        let state_dir = self.setup.place.state_dir();
+        let netd = StartedNetd::start(&NetdOrder {
+            journal: state_dir.join(JOURNAL),
+            gateway_lock: state_dir.join(GATEWAY_LOCK),
+        })?;
+        let token = self.token();
+        let watched = add(&self.events, &netd.link, token);
+        self.networks.netd = Some((token, netd));
+        watched
+    }
+
+    /// It says nothing, so that it is gone. Scopes that are served get another one; connections are lost.
+    pub(super) fn hear_netd(&mut self) {
+        if let Some((_, netd)) = self.networks.netd.take() {
+            let _ = rustix::process::kill_process(netd.pid, Signal::KILL);
+            self.networks.ended.push(netd.pid);
+        }
+        for token in self.keepers.served() {
+            let _ = self.serve_keeper(token);
+        }
+    }
+}
