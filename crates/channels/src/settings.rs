@@ -291,7 +291,9 @@ impl ChatSetup {
 
     fn read_targets(&mut self, config: &Config) {
         let exec = &config.approvals.exec;
-        if exec.enabled == Some(true) {
+        // The only mode of this version; the check of the file refuses others.
+        let goes_to_targets = exec.mode.as_deref().is_none_or(|mode| mode == "targets");
+        if exec.enabled == Some(true) && goes_to_targets {
             let filter = ChatFilter::new(exec.agent_filter.as_ref(), exec.session_filter.as_ref());
             for (at, target) in exec.targets.iter().enumerate() {
                 let key = format!("approvals.exec.targets[{at}]");

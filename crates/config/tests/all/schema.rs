@@ -155,7 +155,13 @@ fn document_with(path: &KeyPath, value: &Value) -> Json5Text {
     for (depth, segment) in path.segments().iter().enumerate() {
         if *segment == PathSegment::Index(0) {
             let element = KeyPath::from(&path.segments()[..=depth]);
-            text.set(&element, &json!({"id": "main"})).unwrap();
+            // What an element of the list needs besides.
+            let needed = if path.to_string().starts_with("approvals.") {
+                json!({"channel": "matrix"})
+            } else {
+                json!({"id": "main"})
+            };
+            text.set(&element, &needed).unwrap();
         }
     }
     text.set(path, value).unwrap();
@@ -394,11 +400,11 @@ fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
     hint: use `native`, which needs no other program
     ");
     assert_snapshot!(problems("{ channels: { slack: { enabled: true } } }"), @r"
-    interlock.json:1:3: `channels` is not available in this version
+    interlock.json:1:15: `channels.slack` is not available in this version
       |
     1 | { channels: { slack: { enabled: true } } }
-      |   ^^^^^^^^
-    hint: remove the key; approvals are decided with `interlock approvals`, an operator client or the approval socket
+      |               ^^^^^
+    hint: remove the key; `channels.matrix`, `channels.telegram`, `channels.ntfy` and `channels.webhook` are there
     ");
     assert_snapshot!(problems("{ tools: { exec: { mode: 'auto' } } }"), @r"
     interlock.json:1:26: `tools.exec.mode` cannot be `auto`: it is not available in this version
