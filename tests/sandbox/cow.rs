@@ -83,8 +83,8 @@ impl<'a> Waiting<'a> {
 fn home(machine: &Machine) -> PathBuf {
     let list = machine.run(&["sandbox", "list", "--json"]).json();
     let scopes = list["scopes"].as_array().unwrap();
-    let last = scopes.last().unwrap()["directory"].as_str().unwrap();
-    Path::new(last).join("home")
+    let newest = scopes.last().unwrap()["directory"].as_str().unwrap();
+    Path::new(newest).join("home")
 }
 
 fn effect(result: &Value) -> &Value {

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 pub(super) fn diff(state: &StateArguments, arguments: &SandboxLayerArguments) -> CommandOutcome {
     let host = open(state)?;
-    let described = host.describe_layer(&arguments.id).map_err(refused)?;
+    let described = host
+        .describe_layer(&arguments.id)
+        .map_err(|error| refused(&error))?;
     let (report, diff) = (&described.report, &described.diff);
     if arguments.json {
         let mut row = json!(report);
@@ -48,7 +50,9 @@ pub(super) fn diff(state: &StateArguments, arguments: &SandboxLayerArguments) ->
 pub(super) fn commit(state: &StateArguments, arguments: &SandboxLayerArguments) -> CommandOutcome {
     let host = open(state)?;
     let outside = outside_runs(host.state_dir())?;
-    let report = host.commit_layer(&arguments.id, outside).map_err(refused)?;
+    let report = host
+        .commit_layer(&arguments.id, outside)
+        .map_err(|error| refused(&error))?;
     if report.state != EffectState::Committed {
         let code = report.code.unwrap_or("EFFECT_FAILED");
         return Err(Failure::refused(code, report.words()));
@@ -62,7 +66,7 @@ pub(super) fn discard(state: &StateArguments, arguments: &SandboxLayerArguments)
     let outside = outside_runs(host.state_dir())?;
     let report = host
         .discard_layer(&arguments.id, outside)
-        .map_err(refused)?;
+        .map_err(|error| refused(&error))?;
     print(&report, arguments.json);
     Ok(ExitCode::SUCCESS)
 }
@@ -105,7 +109,7 @@ fn print(report: &EffectReport, is_json: bool) {
     }
 }
 
-fn refused(error: LayerError) -> Failure {
+fn refused(error: &LayerError) -> Failure {
     let failure = Failure::refused(error.code(), error.to_string());
     match error.remedy() {
         Some(remedy) => failure.with_hint(remedy),
