@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use interlock_config::types::Sandbox;
 use interlock_engine::{AuthorizationKey, RunStatus};
 use interlock_plan::{
-    FsResolver, MountAccess, PlanShield, RunPlan, SandboxMount, SandboxPlan, executable_closure,
+    FsResolver, MountAccess, PlanShield, RunPlan, SandboxBackend, SandboxMount, SandboxPlan,
+    executable_closure,
 };
 use interlock_sandbox::{SandboxRequest, prepare_sandbox};
 use interlock_supervisor::{Manner, SupervisorClient, SupervisorPaths, Waited};
@@ -86,6 +87,7 @@ impl Bench {
         let home = self.root.path().join("home");
         let prepared = prepare_sandbox(&SandboxRequest {
             settings: &settings,
+            backend: SandboxBackend::Native,
             agent: "main",
             session_key: conversation,
             workspace: &self.work,

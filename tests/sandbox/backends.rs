@@ -160,7 +160,7 @@ fn descends(process: &str, from: &str) -> bool {
         if parent == from {
             return true;
         }
-        at = parent.to_owned();
+        parent.clone_into(&mut at);
     }
     false
 }

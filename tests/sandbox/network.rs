@@ -31,7 +31,7 @@ const HOSTS: &str = "\
 ";
 
 /// Says who was connected with, and answers with the request's Host or with what was sent.
-const SERVER: &str = r#"
+const SERVER: &str = r"
 import http.server, socket, ssl, sys, threading
 root = sys.argv[1]
 log = open(root + '/accepted', 'a', buffering=1)
@@ -63,7 +63,7 @@ for address in ['93.184.216.34', '93.184.216.35', '169.254.169.254', '10.0.0.1',
         serve(address, port, tls)
 print('ready', flush=True)
 sys.stdin.read()
-"#;
+";
 
 /// A machine in a small internet of its own.
 struct Internet {

@@ -73,6 +73,9 @@ impl Place {
                 },
             ],
             unix_sockets: UnixSockets::Own,
+            executables: None,
+            network: None,
+            protect: Vec::new(),
             limits: SandboxLimits {
                 memory_bytes: None,
                 pids: None,
