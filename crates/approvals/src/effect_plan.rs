@@ -301,11 +301,11 @@ pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, Approva
         is_diff: true,
     });
     if plan.not_shown > 0 {
+        let (count, id) = (plan.not_shown, &plan.run_id);
         view.warning(
             ViewLabel::Note,
             &format!(
-                "{} files are too long to be shown here; deny, or look at the layer: interlock sandbox diff {}",
-                plan.not_shown, plan.run_id
+                "{count} files are too long to be shown here; deny, or look at the layer: interlock sandbox diff {id}"
             ),
         );
     }

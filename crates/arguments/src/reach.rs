@@ -181,9 +181,9 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("nodes reject"),
     gateway("nodes invoke"),
     refused("nodes enroll", "the node tokens of this machine"),
-    // Tokens and rooms belong to the machine of the gateway.
-    refused("channels list", "the chats of this machine"),
-    refused("channels test", "the chats of this machine"),
+    // Chats are those of the gateway; a token is kept where the command is given.
+    gateway("channels list"),
+    gateway("channels test"),
     machine("channels login"),
     gateway("status"),
     // The code that lets a browser in is given to the owner of the machine only.
@@ -192,7 +192,12 @@ pub const COMMANDS: &[ReachRow] = &[
     refused("sandbox list", "the sandbox of this machine"),
     refused("sandbox recreate", "the sandbox of this machine"),
     refused("sandbox prune", "the sandbox of this machine"),
-    refused("sandbox setup", "the sandbox of this machine"),
+    refused("sandbox bind", "the sandbox of this machine"),
+    refused("sandbox commit", "the sandbox of this machine"),
+    refused("sandbox diff", "the sandbox of this machine"),
+    refused("sandbox discard", "the sandbox of this machine"),
+    refused("sandbox net", "the sandbox of this machine"),
+    machine("sandbox setup"),
     machine("completion"),
     machine("man"),
     machine("version"),

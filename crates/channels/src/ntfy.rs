@@ -40,7 +40,8 @@ impl NtfyTickets {
     fn seal(&self, id: &str, plan_digest: &str, word: &str) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(self.0.expose().as_bytes())
             .unwrap_or_else(|_| unreachable!("a key of any length will do"));
-        mac.update(format!("interlock ntfy ticket v1|{id}|{plan_digest}|{word}").as_bytes());
+        mac.update(b"interlock ntfy ticket v1|");
+        mac.update(format!("{id}|{plan_digest}|{word}").as_bytes());
         let bytes = mac.finalize().into_bytes();
         bytes.iter().fold(String::new(), |mut text, byte| {
             text.push_str(&format!("{byte:02x}"));

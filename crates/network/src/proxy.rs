@@ -91,7 +91,7 @@ impl<'a> CarriedConnection<'a> {
         match self.context.scope.rules.judge(host, port) {
             HostVerdict::Allowed(_) if !self.context.journal.has_room() => {
                 Err(ConnectionRefusal::denied(
-                    "the journal of connections is full, and `interlock audit list` empties it",
+                    "the journal of connections is full, and `interlock audit log` empties it",
                 ))
             }
             HostVerdict::Allowed(reach) => Ok(reach),

@@ -151,7 +151,7 @@ pub fn sandbox_explained(explained: &SandboxExplained) -> Markup {
                         dl class="facts" {
                             @for fact in &explained.facts { dt { (text::line(&fact.name)) } dd { (text::line(&fact.value)) } }
                         }
-                        p class="note" { "To try whether the promises hold: " code { "interlock sandbox explain --verify --agent " (text::line(&explained.agent)) } }
+                        p class="note" { "To try whether the promises hold: " code { (text::line(&format!("interlock sandbox explain --verify --agent {agent}", agent = explained.agent))) } }
                     }
                 }
                 @if !explained.mounts.is_empty() {

@@ -85,6 +85,21 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         &["interlock approvals pending kmnpz"],
     ),
     (
+        "interlock channels login {channel}",
+        &[
+            "interlock channels login matrix",
+            "interlock channels login telegram",
+        ],
+    ),
+    (
+        "interlock config unset {key}.execApprovals.approvers",
+        &["interlock config unset channels.matrix.execApprovals.approvers"],
+    ),
+    (
+        "interlock sandbox explain --verify --agent {agent}",
+        &["interlock sandbox explain --verify --agent main"],
+    ),
+    (
         "interlock config set 'agents.list[{}].id' {agent}",
         &["interlock config set 'agents.list[0].id' main"],
     ),

@@ -22,6 +22,9 @@ const NEW_PROFILE: &str = "/etc/apparmor.d/.interlock.new";
 /// The first line of the file, by which it is known again.
 const MARK: &str = "# Written by `interlock sandbox setup`.";
 
+/// What the profile is called.
+const PROFILE_NAME: &str = "interlock";
+
 /// Loads profiles into the kernel. Nothing else is looked for in a PATH.
 const PARSERS: [&str; 2] = ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"];
 
@@ -85,7 +88,7 @@ fn profile(program: &Path) -> Result<String, Failure> {
     Ok(format!(
         "{MARK}\n# It lets Interlock make the user namespaces of sandboxes, and confines nothing.\n\
          abi <abi/4.0>,\n\ninclude <tunables/global>\n\n\
-         profile interlock {path} flags=(unconfined) {{\n  userns,\n\n  include if exists <local/interlock>\n}}\n"
+         profile {PROFILE_NAME} {path} flags=(unconfined) {{\n  userns,\n\n  include if exists <local/interlock>\n}}\n"
     ))
 }
 
