@@ -397,7 +397,7 @@ fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
       |
     3 |     defaults: { sandbox: { backend: 'docker' } },
       |                                     ^^^^^^^^
-    hint: use `native`, which needs no other program
+    hint: use `native` or `bwrap`, or remove the key
     ");
     assert_snapshot!(problems("{ channels: { slack: { enabled: true } } }"), @r"
     interlock.json:1:15: `channels.slack` is not available in this version
