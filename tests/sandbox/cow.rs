@@ -275,6 +275,26 @@ fn a_path_that_the_host_changed_meanwhile_is_a_conflict() {
     });
 }
 
+/// What an approver allows is shown whole: a protected file that is too long for that is the owner's.
+#[test]
+fn a_protected_file_that_cannot_be_shown_whole_is_not_asked_about() {
+    everywhere(COW, |site| {
+        fill(site);
+        let before = picture(&site.work());
+        let result = site.result(
+            "mkdir -p .git/hooks; yes a line of a hook | head -n 40000 > .git/hooks/post-checkout",
+        );
+        let effect = effect(&result).clone();
+        assert_eq!(
+            (&effect["state"], &effect["code"]),
+            (&json!("kept"), &json!("EFFECT_TOO_LONG")),
+            "{result:#}"
+        );
+        assert_eq!(picture(&site.work()), before);
+        assert_eq!(site.machine.pending_ids(), Vec::<String>::new());
+    });
+}
+
 /// `ask: off` inside does not let protected paths pass; the owner may.
 #[test]
 fn without_an_approver_the_layer_is_the_owners() {

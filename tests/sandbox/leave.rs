@@ -241,6 +241,8 @@ fn an_agent_never_raises_its_own_level() {
         "{left:#}"
     );
     assert_eq!(left["host"], "gateway");
+    let inside = invoke(json!({ "command": "true" }));
+    assert_eq!(inside["host"], "sandbox", "{inside:#}");
     let wrong = invoke(json!({ "command": read, "elevated": "full" }));
     assert!(wrong.is_null() || wrong["status"] == "failed", "{wrong:#}");
     for text in ["/elevated full", "/elev full", "sh -c '/elevated full'"] {

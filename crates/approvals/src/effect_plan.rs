@@ -54,6 +54,8 @@ pub struct EffectPlan {
     pub diff: PatchDiff,
     /// Files whose difference is not shown.
     pub not_shown: usize,
+    /// Those among them that are protected. Then no approver is asked: what is allowed is shown whole.
+    pub protected_not_shown: usize,
 }
 
 /// Where an effect comes from.
@@ -90,6 +92,7 @@ impl EffectPlan {
             protected,
             diff: diff.diff,
             not_shown: diff.not_shown,
+            protected_not_shown: diff.protected_not_shown,
         }
     }
 
@@ -127,6 +130,7 @@ pub struct EffectDiff {
     pub diff: PatchDiff,
     /// Files whose difference is left out, since all of it would be too long.
     pub not_shown: usize,
+    protected_not_shown: usize,
 }
 
 impl Default for EffectDiff {
@@ -138,6 +142,7 @@ impl Default for EffectDiff {
                 removed: 0,
             },
             not_shown: 0,
+            protected_not_shown: 0,
         }
     }
 }
@@ -169,6 +174,9 @@ impl EffectDiff {
         order.sort_by_key(|path| !is_protected(path));
         for path in order {
             self.add(source, path);
+            if is_protected(path) {
+                self.protected_not_shown = self.not_shown;
+            }
         }
     }
 

@@ -295,6 +295,16 @@ impl LocalHost {
             run_plan_digest: &record.plan_digest,
         };
         let plan = EffectPlan::new(origin, source, &effect, protected);
+        if plan.protected_not_shown > 0 {
+            let why =
+                "protected files are too long to be shown whole, so that no approver is asked";
+            let kept = self.keep(held, ("EFFECT_TOO_LONG", why), None);
+            return EffectReport {
+                code: kept.code,
+                message: kept.message,
+                ..counted
+            };
+        }
         let created = match self.store_effect_approval(&plan, requester) {
             Ok(created) => created,
             Err(error) => return self.keep(held, (error.code(), &error.to_string()), None),

@@ -6,7 +6,7 @@ use interlock_store::NullableField;
 use interlock_supervisor::LimitReached;
 use serde::Serialize;
 
-use super::run_outcome::{NodeLabel, RefusedParameter};
+use super::run_outcome::{NodeLabel, RefusedParameter, RunLocation};
 
 /// A run that has ended.
 #[derive(Serialize)]
@@ -137,5 +137,17 @@ impl<'a> HostDetails<'a> {
             node: node.map(|node| node.name.as_str()),
             node_id: node.map(|node| node.id.as_str()),
         }
+    }
+
+    /// Where a run was started.
+    pub(super) fn at(location: &'a RunLocation) -> Self {
+        let machine = Self::of(location.node.as_ref());
+        if location.is_sandboxed {
+            return Self {
+                host: "sandbox",
+                ..machine
+            };
+        }
+        machine
     }
 }

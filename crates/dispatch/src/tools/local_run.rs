@@ -353,7 +353,7 @@ fn running_report(dispatcher: &Dispatcher, started: &StartedRun, cwd: &str) -> R
         pid: session.pid,
         started_at_ms: Some(started.started_ms),
         tail,
-        location: RunLocation::gateway(cwd),
+        location: RunLocation::of_started(started, cwd),
     }
 }
 

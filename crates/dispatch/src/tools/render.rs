@@ -116,7 +116,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
         output_fault: report.output_fault.as_deref(),
         dropped_env: &report.dropped_variables,
         effect: report.effect.as_ref(),
-        host: HostDetails::of(report.location.node.as_ref()),
+        host: HostDetails::at(&report.location),
     };
     // The end itself is noted first, and stands in the status line for models.
     let (note, how) = ending_texts(report);
@@ -223,7 +223,7 @@ fn running(report: &RunningReport) -> ToolResult {
         started_at: *started_at_ms,
         cwd: location.cwd.as_deref(),
         tail,
-        host: HostDetails::of(location.node.as_ref()),
+        host: HostDetails::at(location),
     });
     let follow =
         format!("Follow it with process: action poll (or log, write, kill), sessionId {session}.");

@@ -131,6 +131,7 @@ impl RunHost for StoredHere {
         RunLocation {
             cwd: None,
             node: None,
+            is_sandboxed: false,
         }
     }
 }

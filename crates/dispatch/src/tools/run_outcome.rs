@@ -39,6 +39,8 @@ pub struct RunLocation {
     pub cwd: Option<String>,
     /// `None` is the gateway's machine.
     pub node: Option<NodeLabel>,
+    /// A sandbox of the gateway's machine.
+    pub is_sandboxed: bool,
 }
 
 /// A node, as results name it.
@@ -53,6 +55,15 @@ impl RunLocation {
         Self {
             cwd: Some(cwd.to_owned()),
             node: None,
+            is_sandboxed: false,
+        }
+    }
+
+    /// Where a run of this machine was started: on the machine itself, or in a sandbox of it.
+    pub fn of_started(started: &StartedRun, cwd: &str) -> Self {
+        Self {
+            is_sandboxed: started.session.shield == Some(PlanShield::Sandbox),
+            ..Self::gateway(cwd)
         }
     }
 
@@ -60,6 +71,7 @@ impl RunLocation {
         Self {
             cwd: cwd.map(str::to_owned),
             node: Some(NodeLabel::of(node)),
+            is_sandboxed: false,
         }
     }
 }
@@ -156,7 +168,7 @@ impl RunEndReport {
                 RunStatus::TimedOut => RunEnding::TimedOut,
             },
             duration_ms: milliseconds(outcome.duration),
-            location: RunLocation::gateway(cwd),
+            location: RunLocation::of_started(started, cwd),
             output: ended.shown.clone(),
             rest,
             out_of_memory: ended.out_of_memory,

@@ -125,6 +125,7 @@ impl RunHost for StoredNodeRun {
         RunLocation {
             cwd: None,
             node: Some(NodeLabel { id, name }),
+            is_sandboxed: false,
         }
     }
 }
