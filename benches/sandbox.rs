@@ -73,8 +73,11 @@ impl Bench {
             "bench".into(),
         ];
         let program = PathBuf::from(env!("CARGO_BIN_EXE_interlock"));
+        let client = SupervisorClient::new(place, "bench").starting(program, arguments);
+        // As a gateway does: a process waits for its next order.
+        client.prepare();
         Self {
-            client: SupervisorClient::new(place, "bench").starting(program, arguments),
+            client,
             key: AuthorizationKey::from_bytes([7; 32]),
             work: work.canonicalize().unwrap(),
             root,

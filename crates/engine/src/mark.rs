@@ -9,7 +9,7 @@
 //! for a run of root it is a guard, as everything is.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit};
@@ -56,7 +56,10 @@ pub fn is_marked(pid: i32) -> io::Result<bool> {
     if born_in_run() {
         return Ok(false);
     }
-    let limits = fs::read_to_string(format!("/proc/{pid}/limits"))?;
+    // Some 1,400 characters. The kernel gives all of them to one read.
+    let mut buffer = [0; 4096];
+    let length = fs::File::open(format!("/proc/{pid}/limits"))?.read(&mut buffer)?;
+    let limits = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
     hard_limit(&limits)
         .map(is_mark)
         .ok_or_else(|| io::ErrorKind::InvalidData.into())

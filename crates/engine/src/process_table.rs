@@ -39,6 +39,18 @@ pub(crate) fn read() -> Vec<ProcessRow> {
         .collect()
 }
 
+/// The children of a process, ended or not, of all its threads. `None` where the kernel keeps no such
+/// lists. Each list is read at one moment: an empty one proves that there was no child then.
+pub(crate) fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        let listed = fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        let numbers = listed.split_ascii_whitespace();
+        found.extend(numbers.filter_map(|number| number.parse::<i32>().ok()));
+    }
+    Some(found)
+}
+
 /// Whether it lives and is the same process.
 pub(super) fn still_there(seen: &ProcessRow) -> bool {
     row(seen.pid).is_some_and(|now| now.started == seen.started && !now.is_zombie())
@@ -107,6 +119,20 @@ mod tests {
         assert_eq!((row.parent, row.session, row.started), (3, 5, 4242));
         assert_eq!(row.name, "a) b (c");
         assert!(!row.is_zombie());
+    }
+
+    #[test]
+    fn children_of_every_thread_are_listed() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let mut command = std::process::Command::new("/bin/sleep");
+        let started = std::thread::spawn(move || command.arg("60").spawn().unwrap());
+        let mut child = started.join().unwrap();
+        let listed = children(me);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(listed.is_some_and(|listed| listed.contains(&pid)));
+        assert!(children(me).is_some_and(|listed| !listed.contains(&pid)));
     }
 
     #[test]

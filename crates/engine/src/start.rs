@@ -13,7 +13,7 @@ use crate::output_sink::OutputSink;
 #[cfg(feature = "race-hook")]
 use crate::race_hook;
 use crate::run::Run;
-use crate::sandbox::{RunSandbox, ScopeNamespaces};
+use crate::sandbox::{RunSandbox, ScopeNamespaces, SpareSandbox};
 use crate::settings::Settings;
 use crate::shield::RunShield;
 use crate::tree;
@@ -30,6 +30,7 @@ pub fn start(
         checked,
         shield,
         scope,
+        spare,
     }: OpenedPlan,
     authorization: &Authorization,
     key: &AuthorizationKey,
@@ -60,7 +61,7 @@ pub fn start(
         )));
     }
     let dedicated = tree::claim_process(shield.as_ref())?;
-    let confinement = match confine(plan, (shield, scope), dedicated, settings) {
+    let confinement = match confine(plan, (shield, scope, spare), dedicated, settings) {
         Ok(confinement) => confinement,
         Err(error) => {
             if dedicated {
@@ -80,7 +81,11 @@ pub fn start(
 /// Makes the sandbox that the plan says. Without one that it says, nothing runs.
 fn confine(
     plan: &RunPlan,
-    (shield, scope): (Option<Arc<RunShield>>, Option<ScopeNamespaces>),
+    (shield, scope, spare): (
+        Option<Arc<RunShield>>,
+        Option<ScopeNamespaces>,
+        Option<SpareSandbox>,
+    ),
     dedicated: bool,
     settings: &Settings,
 ) -> Result<RunConfinement, StartError> {
@@ -107,7 +112,7 @@ fn confine(
         let why = "the process of the run has no namespaces of its scope".to_owned();
         return Err(StartError::Sandbox(why));
     };
-    let sandbox = RunSandbox::make(plan, value, &scope, settings.run_id.as_deref())?;
+    let sandbox = RunSandbox::make(plan, value, (&scope, spare), settings.run_id.as_deref())?;
     tree::claim_sandbox(&sandbox);
     Ok(RunConfinement {
         shield: None,
@@ -124,6 +129,7 @@ pub struct OpenedPlan {
     checked: Result<Checked, StartError>,
     shield: Option<Arc<RunShield>>,
     scope: Option<ScopeNamespaces>,
+    spare: Option<SpareSandbox>,
 }
 
 impl OpenedPlan {
@@ -140,6 +146,7 @@ impl OpenedPlan {
             checked,
             shield,
             scope: None,
+            spare: None,
         }
     }
 
@@ -147,6 +154,13 @@ impl OpenedPlan {
     #[must_use]
     pub fn in_scope(mut self, scope: Option<ScopeNamespaces>) -> Self {
         self.scope = scope;
+        self
+    }
+
+    /// A sandbox that was made ahead. It is used where it is what the plan says.
+    #[must_use]
+    pub fn with_spare(mut self, spare: Option<SpareSandbox>) -> Self {
+        self.spare = spare;
         self
     }
 

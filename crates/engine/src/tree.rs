@@ -164,6 +164,10 @@ impl TreeScope<'_> {
         match self {
             Self::Descendants { waited_for } => {
                 let me = rustix::process::getpid();
+                let init = SANDBOX_INIT.load(Ordering::SeqCst);
+                if init != 0 && is_sandbox_empty(me.as_raw_pid(), init) {
+                    return Vec::new();
+                }
                 let mut members = Vec::new();
                 // What moves while the table is read can be missed: none is believed when there
                 // are children.
@@ -172,7 +176,6 @@ impl TreeScope<'_> {
                     let rows = process_table::read();
                     let is_orphan = |row: &ProcessRow| orphans.contains(&row.pid);
                     members = below(&rows, &[me.as_raw_pid()], is_orphan);
-                    let init = SANDBOX_INIT.load(Ordering::SeqCst);
                     members.retain(|row| row.pid != init);
                     adopt(&rows, me, waited_for);
                     if !members.is_empty() || has_nothing_left() {
@@ -209,6 +212,15 @@ impl TreeScope<'_> {
             }
         }
     }
+}
+
+/// Whether only process 1 is left of a sandbox. What a sandboxed run starts is below a child of this
+/// process or, once its parent has ended, below a child of process 1. A process changes its parent
+/// and enters the list of the new one at one moment, so none is missed between the two looks. This
+/// saves the look at all processes of the machine.
+fn is_sandbox_empty(me: i32, init: i32) -> bool {
+    process_table::children(me).is_some_and(|children| children == [init])
+        && process_table::children(init).is_some_and(|children| children.is_empty())
 }
 
 /// Whether this process has no child at all, ended or not: a subreaper without children has no

@@ -25,7 +25,7 @@ use super::session_index::{IndexedSession, SessionIndex};
 use crate::names;
 
 pub use link::{Drawing, SessionLink};
-use spares::Spares;
+use spares::{SpareKey, Spares};
 
 /// How long a supervisor may take to say who it is. It does nothing that takes long.
 const ABOUT_TIME: Duration = Duration::from_secs(5);
@@ -164,8 +164,9 @@ impl SupervisorClient {
     ) -> Result<RunConversation, ClientError> {
         let plan = frame::encode(authorized.plan(), &[])?;
         let order = [plan, go(authorized, manner)?].concat();
+        let key = SpareKey::of(authorized.plan());
         let agent = &authorized.plan().agent_id;
-        let stream = match self.spares.take(agent) {
+        let stream = match self.spares.take(&key) {
             // A process that is gone has read nothing of it.
             Some(stream) if io::Write::write_all(&mut &stream, &order).is_ok() => stream,
             _ => {
@@ -180,16 +181,17 @@ impl SupervisorClient {
                 stream
             }
         };
-        self.started(stream)
+        self.started(stream, key)
     }
 
-    fn started(&self, stream: UnixStream) -> Result<RunConversation, ClientError> {
+    fn started(&self, stream: UnixStream, key: SpareKey) -> Result<RunConversation, ClientError> {
         let started = answer::<StartedRun>(&stream)?;
         // Not earlier: accepting the spare connection would compete with the run that begins.
         self.make_spare();
         Ok(RunConversation {
             stream,
             started,
+            key,
             spares: Arc::clone(&self.spares),
         })
     }
@@ -197,7 +199,7 @@ impl SupervisorClient {
     /// Shows a plan to the process that waits for the next order, if one does. It opens and reads
     /// the plan's files meanwhile; nothing starts without the rest of the order.
     pub fn announce(&self, plan: &RunPlan) -> Option<Announced> {
-        let stream = self.spares.take(&plan.agent_id)?;
+        let stream = self.spares.take(&SpareKey::of(plan))?;
         frame::send(&stream, plan).ok()?;
         Some(Announced(stream))
     }
@@ -215,7 +217,7 @@ impl SupervisorClient {
         if io::Write::write_all(&mut &stream, &go(&authorized, manner)?).is_err() {
             return self.start_run(&authorized, manner);
         }
-        match self.started(stream) {
+        match self.started(stream, SpareKey::of(authorized.plan())) {
             Err(error) if is_gone(&error) => self.start_run(&authorized, manner),
             outcome => outcome,
         }
@@ -507,6 +509,7 @@ fn is_gone(error: &ClientError) -> bool {
 pub struct RunConversation {
     stream: UnixStream,
     started: StartedRun,
+    key: SpareKey,
     spares: Arc<Spares>,
 }
 
@@ -527,8 +530,7 @@ impl RunConversation {
             return Ok(frame::send(&self.stream, &SessionRequest::Taken)?);
         }
         frame::send(&self.stream, &SessionRequest::TakenForNext)?;
-        let agent = self.started.session.agent_id;
-        self.spares.add_when_ready(self.stream, agent);
+        self.spares.add_when_ready(self.stream, self.key);
         Ok(())
     }
 }

@@ -331,6 +331,8 @@ pub(super) enum ShimReport {
     Scope {
         order: KeeperOrder,
     },
+    /// The run was the last in its scope as far as this process is concerned, which may have another one.
+    ScopeLeft,
     /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
     /// be left alone. The transcript is kept under this name. The process waits for another order
     /// of the agent that it names, or is about to end as it should.

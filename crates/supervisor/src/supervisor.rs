@@ -284,6 +284,7 @@ impl Supervisor {
                 Ok(Some(ShimReport::Limits { limits })) => self.parent.limits = limits,
                 Ok(Some(ShimReport::Shield { agent })) => self.shield_shim(token, agent),
                 Ok(Some(ShimReport::Scope { order })) => self.join_scope(token, order),
+                Ok(Some(ShimReport::ScopeLeft)) => self.keepers.leave_scope(token),
                 Ok(Some(ShimReport::Begun { name })) => {
                     shim.name = Some(name.clone());
                     self.sessions.insert(name, token);
@@ -347,7 +348,7 @@ impl Supervisor {
         // It has closed its end, so that this is a matter of microseconds.
         let _ = rustix::process::waitpid(Some(shim.pid), rustix::process::WaitOptions::empty());
         self.agents.shim_is_gone(token);
-        self.keepers.shim_is_gone(token);
+        self.keepers.leave_scope(token);
         if let Some(name) = shim.name
             && !shim.over
         {

@@ -14,10 +14,12 @@
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use interlock_plan::{MountOwner, SandboxPlan, SandboxUser};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::MountPropagationFlags;
 use rustix::process::{DumpableBehavior, Pid, Resource, WaitOptions};
 use rustix::thread::UnshareFlags;
@@ -33,6 +35,12 @@ use super::unsafe_confine::{self, exit, give_up_capabilities, separate, watch_ch
 
 /// Says that the sandbox is there. Any other message says why it is not.
 pub(super) const MADE: &[u8] = b"made";
+
+/// Asks process 1 whether the view is still what it would be if it were made now. The answer is [`FRESH`] or
+/// [`STALE`].
+pub(super) const CHECK: &[u8] = b"check";
+pub(super) const FRESH: &[u8] = b"fresh";
+pub(super) const STALE: &[u8] = b"stale";
 
 /// In front of the number of process 1, as the process of the run knows it.
 pub(super) const NUMBER: &str = "init ";
@@ -228,7 +236,7 @@ fn write_maps(target: Pid, uids: &str, gids: &str) -> io::Result<()> {
     std::fs::write(format!("/proc/{target}/gid_map"), gids)
 }
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 fn is_done(child: Pid) -> io::Result<()> {
     match rustix::process::waitpid(Some(child), WaitOptions::empty())? {
@@ -285,7 +293,7 @@ fn live(
     shared: SharedTrees,
 ) -> Result<(), InitFailure> {
     rustix::thread::set_name(c"interlock-init").step(|| "naming itself".to_owned())?;
-    mounts::build(&order.sandbox, trees, shared)?;
+    let passed_over = mounts::build(&order.sandbox, trees, shared)?;
     let handed = namespaces(order).step(|| "opening the namespaces and rules".to_owned())?;
     rustix::process::setrlimit(Resource::Core, super::NO_CORE_HANDLER)
         .step(|| "forbidding core files".to_owned())?;
@@ -299,9 +307,10 @@ fn live(
     rustix::process::set_dumpable_behavior(closed).step(|| "closing itself".to_owned())?;
     let ended = watch_children().step(|| "watching processes".to_owned())?;
     let borrowed: Vec<BorrowedFd<'_>> = handed.iter().map(|one| one.as_fd()).collect();
+    let absences = Absences::note(passed_over);
     link::send(link, MADE, &borrowed).step(|| "handing over the namespaces".to_owned())?;
     drop(handed);
-    wait(link, &ended);
+    wait(link, &ended, &absences);
     Ok(())
 }
 
@@ -323,8 +332,29 @@ fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     Ok(handed)
 }
 
+/// What needed no cover because it could not be reached when the view was made, and why not.
+struct Absences(Vec<(String, Option<Errno>)>);
+
+impl Absences {
+    fn note(paths: Vec<String>) -> Self {
+        let noted = paths.into_iter().map(|path| {
+            let why = mounts::obstacle(&path);
+            (path, why)
+        });
+        Self(noted.collect())
+    }
+
+    /// Whether all of it is still out of reach, for the same reason. What can be reached would be covered
+    /// in a view that is made now.
+    fn still_hold(&self) -> bool {
+        let holds =
+            |(path, why): &(String, Option<Errno>)| why.is_some() && mounts::obstacle(path) == *why;
+        self.0.iter().all(holds)
+    }
+}
+
 /// Until the process of the run is gone or closes the link. Collects what loses its parent.
-fn wait(link: BorrowedFd<'_>, ended: &OwnedFd) {
+fn wait(link: BorrowedFd<'_>, ended: &OwnedFd, absences: &Absences) {
     loop {
         let mut polled = [
             PollFd::new(ended, PollFlags::IN),
@@ -332,7 +362,12 @@ fn wait(link: BorrowedFd<'_>, ended: &OwnedFd) {
         ];
         let _ = rustix::event::poll(&mut polled, None);
         if !polled[1].revents().is_empty() {
-            return;
+            let asked = link::receive(link, Duration::ZERO);
+            let is_question = asked.is_ok_and(|(word, _)| word == CHECK);
+            let answer = if absences.still_hold() { FRESH } else { STALE };
+            if !is_question || link::send(link, answer, &[]).is_err() {
+                return;
+            }
         }
         let mut signals = [0; 1024];
         while rustix::io::read(ended, &mut signals).is_ok_and(|length| length > 0) {}

@@ -105,7 +105,18 @@ pub struct ScopeNamespaces {
     host_name: OwnedFd,
 }
 
+/// Which namespaces they are, by device and inode.
+pub(super) type NamespaceIds = Vec<(u64, u64)>;
+
 impl ScopeNamespaces {
+    pub(super) fn ids(&self) -> io::Result<NamespaceIds> {
+        let id = |one: BorrowedFd<'_>| -> io::Result<(u64, u64)> {
+            let found = rustix::fs::fstat(one)?;
+            Ok((found.st_dev, found.st_ino))
+        };
+        self.descriptors().into_iter().map(id).collect()
+    }
+
     /// As many descriptors as it consists of.
     pub const COUNT: usize = 5;
 
@@ -122,6 +133,12 @@ impl ScopeNamespaces {
             communication,
             host_name,
         })
+    }
+
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let copy = |one: BorrowedFd<'_>| one.try_clone_to_owned();
+        let copies = self.descriptors().into_iter().map(copy);
+        Self::from_descriptors(copies.collect::<io::Result<_>>()?)
     }
 
     pub fn descriptors(&self) -> [BorrowedFd<'_>; Self::COUNT] {

@@ -1,9 +1,10 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), [`init`] (who makes the rest and in which order), `mounts`
+//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
+mod ahead;
 mod bwrap;
 mod executables;
 mod filter;
@@ -43,6 +44,7 @@ use unsafe_confine::{
     SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
 };
 
+pub use ahead::SpareSandbox;
 pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
@@ -76,7 +78,7 @@ pub struct RunSandbox {
     /// Exactly this process, also when its number is given away.
     init_process: OwnedFd,
     /// The init ends when this is closed.
-    _link: OwnedFd,
+    link: OwnedFd,
     /// The engine's side of the run's terminal, until it is taken.
     terminal: Mutex<Option<OwnedFd>>,
     filter: Vec<FilterInstruction>,
@@ -87,8 +89,8 @@ pub struct RunSandbox {
     execution_rules: Option<OwnedFd>,
     /// What the run changes of its workspace, where that is not the workspace itself.
     layer: Option<RunLayer>,
-    /// Keeps the directory of the scope from being removed.
-    _scope: OwnedFd,
+    /// Keeps the directory of the scope from being removed, once there is a run for the sandbox.
+    scope: Option<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -102,18 +104,22 @@ struct SandboxNamespaces {
 }
 
 impl RunSandbox {
-    /// Makes the sandbox of a plan, in what the keeper of its scope holds. Nothing of the plan runs by
-    /// this. For a process whose children are all the run's.
+    /// Makes the sandbox of a plan, in what the keeper of its scope holds, or takes the one that was made
+    /// ahead. Nothing of the plan runs by this. For a process whose children are all the run's.
     pub(crate) fn make(
         plan: &RunPlan,
         sandbox: &SandboxPlan,
-        scope: &ScopeNamespaces,
+        (scope, spare): (&ScopeNamespaces, Option<SpareSandbox>),
         run_id: Option<&str>,
     ) -> Result<Arc<Self>, StartError> {
         if plan.account.is_some() {
             return Err(StartError::Sandbox(
                 "tools.exec.runAs and a sandbox exclude each other in this version".to_owned(),
             ));
+        }
+        let spare = spare.filter(|_| plan.pty.is_none());
+        if let Some(made) = spare.and_then(|spare| spare.take(sandbox, scope)) {
+            return Ok(Arc::new(made));
         }
         let layer = RunLayer::make(plan, run_id).map_err(|error| {
             StartError::Sandbox(format!("making the layer of the run: {error}"))
@@ -191,14 +197,14 @@ impl RunSandbox {
             is_root: own.is_root(),
             init,
             init_process,
-            _link: link,
+            link,
             terminal: Mutex::new(terminal),
             filter,
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
             execution_rules,
             layer,
-            _scope: scope,
+            scope: Some(scope),
         })
     }
 

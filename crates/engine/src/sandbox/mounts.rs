@@ -143,12 +143,13 @@ impl PreparedTrees {
 }
 
 /// Builds the new root, makes it the root of the calling process, which is process 1 of its namespace,
-/// and detaches everything else.
+/// and detaches everything else. Returns the paths of the plan that needed nothing, since they were not
+/// there or out of reach.
 pub(super) fn build(
     plan: &SandboxPlan,
     trees: PreparedTrees,
     shared: SharedTrees,
-) -> Result<(), InitFailure> {
+) -> Result<Vec<String>, InitFailure> {
     let root = new_root(plan.limits.tmp_bytes)?;
     let new_file = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     drop(
@@ -161,6 +162,7 @@ pub(super) fn build(
         ways: RefCell::default(),
         never_executed: not_executed(plan, MountAccess::Rw),
         layer: trees.layer,
+        passed_over: RefCell::default(),
     };
     for (mount, tree) in plan.mounts.iter().zip(trees.trees) {
         let failed = || format!("showing {}", mount.target());
@@ -176,7 +178,8 @@ pub(super) fn build(
     }
     rustix::fs::unlinkat(&stage.root, EMPTY, AtFlags::empty())
         .step(|| "removing the cover of files".to_owned())?;
-    enter_root(&stage.root)
+    enter_root(&stage.root)?;
+    Ok(stage.passed_over.into_inner())
 }
 
 /// Where the file systems of a scope lie in the root of its keeper, by their number.
@@ -252,6 +255,8 @@ pub(super) struct Stage {
     /// The attribute of what can be written to, where only listed files are executed.
     pub(super) never_executed: u64,
     layer: Option<OwnedFd>,
+    /// What was to be covered or held, and was not there.
+    passed_over: RefCell<Vec<String>>,
 }
 
 /// What has to be at a place before something is mounted there.
@@ -301,7 +306,10 @@ impl Stage {
                 match self.find(target, MountPoint::Existing) {
                     Ok(place) => hold(&place, *access),
                     // It went since the plan was made: then there is nothing to hold.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                        self.passed_over.borrow_mut().push(target.clone());
+                        Ok(())
+                    }
                     Err(error) => Err(error),
                 }
             }
@@ -417,6 +425,7 @@ impl Stage {
                     Some(libc::ENOENT | libc::EACCES | libc::ENOTDIR | libc::ELOOP)
                 ) =>
             {
+                self.passed_over.borrow_mut().push(target.to_owned());
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -544,6 +553,14 @@ impl Stage {
 /// The path while the root is being built.
 pub(super) fn staged(path: &str) -> String {
     format!("{STAGE}{path}")
+}
+
+/// What keeps a path from being reached in the root of the calling process; `None` if nothing does. No link
+/// is followed.
+pub(super) fn obstacle(path: &str) -> Option<Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).err()
 }
 
 fn names(path: &str) -> io::Result<Vec<&str>> {

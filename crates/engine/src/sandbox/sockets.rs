@@ -2,6 +2,7 @@
 //! that those which a mount would show are covered. They are looked for when the run starts, and not when
 //! it was planned: an approver may have taken half an hour.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::FileTypeExt as _;
@@ -16,10 +17,33 @@ const COLUMNS: usize = 7;
 #[derive(Debug, Default)]
 pub(super) struct HostSockets(Vec<PathBuf>);
 
+/// The names of these sockets, as they were bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SocketNames(BTreeSet<PathBuf>);
+
+impl SocketNames {
+    /// For a process that is in the network namespace of the host.
+    pub fn read() -> Self {
+        let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+        Self(names(&table).into_iter().collect())
+    }
+
+    /// Those that were not there before.
+    pub fn new_since(&self, earlier: &Self) -> HostSockets {
+        HostSockets::named(self.0.difference(&earlier.0).cloned().collect())
+    }
+}
+
 impl HostSockets {
     /// For a process that is still in the network namespace of the host.
     pub fn read() -> Self {
-        let names = names(&std::fs::read("/proc/net/unix").unwrap_or_default());
+        Self::named(names(&std::fs::read("/proc/net/unix").unwrap_or_default()))
+    }
+
+    fn named(names: Vec<PathBuf>) -> Self {
+        if names.is_empty() {
+            return Self::default();
+        }
         let (absolute, relative): (Vec<PathBuf>, Vec<PathBuf>) =
             names.into_iter().partition(|name| name.is_absolute());
         let mut found: Vec<PathBuf> = absolute

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use interlock_plan::RunPlan;
 use rustix::net::RecvFlags;
 
 use crate::frame::Incoming;
@@ -24,11 +25,28 @@ pub(super) struct Spares {
     connections: Mutex<Vec<Spare>>,
 }
 
+/// Whose runs a process can have: those of one agent, and either in one sandbox scope or in none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SpareKey {
+    agent: String,
+    scope: Option<String>,
+}
+
+impl SpareKey {
+    pub fn of(plan: &RunPlan) -> Self {
+        let sandbox = plan.sandbox.as_ref();
+        Self {
+            agent: plan.agent_id.clone(),
+            scope: sandbox.map(|sandbox| sandbox.scope_id.clone()),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Spare {
     connection: UnixStream,
-    /// The agent whose runs its process had; none where it had no run yet.
-    agent: Option<String>,
+    /// Whose runs its process had; none where it had no run yet.
+    had: Option<SpareKey>,
     /// What its process says when it is ready for another order; none where it is.
     awaited: Option<Incoming>,
 }
@@ -49,7 +67,7 @@ impl Spares {
 
     /// Whether there is none that could have a run of any agent.
     pub fn are_missing(&self) -> bool {
-        let is_for_any = |spare: &Spare| spare.agent.is_none();
+        let is_for_any = |spare: &Spare| spare.had.is_none();
         self.are_wanted.load(Ordering::Relaxed) && !self.lock().iter().any(is_for_any)
     }
 
@@ -67,17 +85,17 @@ impl Spares {
     pub fn add(&self, connection: UnixStream) {
         self.push(Spare {
             connection,
-            agent: None,
+            had: None,
             awaited: None,
         });
     }
 
     /// Adds the connection of a run that is over: as soon as its process says so, it takes another
-    /// order of this agent.
-    pub fn add_when_ready(&self, connection: UnixStream, agent: String) {
+    /// order of the same kind.
+    pub fn add_when_ready(&self, connection: UnixStream, key: SpareKey) {
         self.push(Spare {
             connection,
-            agent: Some(agent),
+            had: Some(key),
             awaited: Some(Incoming::new(MAX_READY)),
         });
     }
@@ -86,12 +104,12 @@ impl Spares {
         self.lock().push(spare);
     }
 
-    /// One whose process waits now, for a run of this agent: it had runs of the same agent, or no
+    /// One whose process waits now, for a run of this kind: it had runs of the same kind, or no
     /// run. It may still be gone when it is given an order; then it has read nothing of it.
-    pub fn take(&self, agent: &str) -> Option<UnixStream> {
+    pub fn take(&self, key: &SpareKey) -> Option<UnixStream> {
         let mut spares = self.lock();
-        let used = |spare: &Spare| spare.agent.as_deref() == Some(agent);
-        let unused = |spare: &Spare| spare.agent.is_none();
+        let used = |spare: &Spare| spare.had.as_ref() == Some(key);
+        let unused = |spare: &Spare| spare.had.is_none();
         take_ready(&mut spares, used).or_else(|| take_ready(&mut spares, unused))
     }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use interlock_engine::{Leftover, Run, RunOutcome, RunStatus, Signal};
+use interlock_plan::PlanShield;
 use interlock_transcript::screen::Screen;
 use interlock_transcript::{
     SessionOutcome, SessionRecord, Totals, TranscriptLimits, TranscriptStatus, TranscriptWriter,
@@ -343,6 +344,12 @@ impl Live {
     /// This is the last run.
     pub fn drain(&self) {
         self.state().drains = true;
+    }
+
+    /// Whether the run is, or was, in a sandbox.
+    pub fn is_sandboxed(&self) -> bool {
+        let record = self.record();
+        record.is_some_and(|record| record.shield == Some(PlanShield::Sandbox))
     }
 
     /// Who may have another order for this process: if the supervisor has not heard of this run,

@@ -7,7 +7,9 @@
 //!
 //! It has one run at a time. It takes another one only of the same agent, and only if the last left
 //! nothing behind that a new process would not have: no process, no conversation, no terminal, no
-//! limits, no sandbox, and nothing that the run has set on this process itself.
+//! limits, and nothing that the run has set on this process itself. After a sandboxed run it takes
+//! only further ones of the same scope from the same client, and makes the sandbox of the next one
+//! ahead while it waits.
 
 mod confinement;
 mod conversation;
@@ -23,10 +25,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use interlock_engine::sandbox::{ScopeNamespaces, SpareSandbox};
 use interlock_engine::{
     AuthorizationKey, Leftovers, OpenedPlan, Settings, Signal, StartError, tree,
 };
-use interlock_plan::{PlanShield, PlanStdin, RunPlan};
+use interlock_plan::{PlanStdin, RunPlan, SandboxPlan};
 use interlock_transcript::{
     SessionRecord, TranscriptError, TranscriptLimits, TranscriptWriter, screen,
 };
@@ -97,7 +100,7 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
     let mut served = ServedAgent::default();
     for further in (0..MOST_RUNS).rev() {
         let (mut name, mut transcript) = reserve(&birth.place, spare.take());
-        let Some(connection) = runs::next(birth, last.take()) else {
+        let Some(connection) = runs::next(birth, last.take(), || served.make_spare()) else {
             return unused(birth, &name);
         };
         // The shim may have waited for a long time, and the directory may have been removed.
@@ -126,7 +129,10 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
         if over.kept.is_none() {
             spare = live.forget();
         }
+        let orderer = live.next_orderer();
+        let confined = live.is_sandboxed();
         if further == 0
+            || (confined && !(served.is_confined() && orderer.is_some()))
             || !is_as_new(&live, &over, &confinement)
             // They would keep this process itself from what it has to do until it is asked again.
             || !inherited.has_same_limits()
@@ -137,10 +143,14 @@ pub(super) fn run(birth: &Birth) -> ShimEnding {
             report_over(birth, over, None);
             break;
         }
+        if confined {
+            let _ = handover::send_report(&birth.control, &ShimReport::ScopeLeft);
+        }
         last = Some(Last {
-            orderer: live.next_orderer(),
+            orderer,
             agent: served.agent.clone().unwrap_or_default(),
             over,
+            confined,
         });
     }
     ShimEnding::Good
@@ -153,6 +163,8 @@ struct Last {
     agent: String,
     /// May have another order.
     orderer: Option<Arc<UnixStream>>,
+    /// It was in a sandbox: only the same client may have another order.
+    confined: bool,
 }
 
 /// What a run left behind.
@@ -168,12 +180,24 @@ struct RunRemains {
 struct ServedAgent {
     agent: Option<String>,
     shield: Option<AgentShield>,
+    /// Where the last run was confined, if it was.
+    last_scope: Option<(SandboxPlan, ScopeNamespaces)>,
+    /// The sandbox of the next run.
+    spare: Option<SpareSandbox>,
 }
 
 impl ServedAgent {
     /// What one agent can leave in a process must not reach another agent, so a process serves the
-    /// agent of its first plan and no other.
-    fn bind_to(&mut self, agent: &str) -> Result<(), SupervisorRefusal> {
+    /// agent of its first plan and no other, and after a sandboxed run only the same scope.
+    fn bind_to(&mut self, plan: &RunPlan) -> Result<(), SupervisorRefusal> {
+        if let Some((last, _)) = &self.last_scope {
+            let next = plan.sandbox.as_ref();
+            if next.is_none_or(|next| next.scope_id != last.scope_id) {
+                let message = "this process had a run in another sandbox";
+                return Err(SupervisorRefusal::new(OTHER_AGENT, message));
+            }
+        }
+        let agent = plan.agent_id.as_str();
         match &self.agent {
             Some(own) if own != agent => {
                 let message = "this process had a run of another agent";
@@ -185,6 +209,22 @@ impl ServedAgent {
                 Ok(())
             }
         }
+    }
+
+    /// Keeps what the next run of the same scope needs. Where it cannot be kept, there is no next run.
+    fn remember_scope(&mut self, plan: &RunPlan, scope: Option<&ScopeNamespaces>) {
+        let copy = scope.and_then(|scope| scope.try_clone().ok());
+        self.last_scope = plan.sandbox.clone().zip(copy);
+    }
+
+    fn is_confined(&self) -> bool {
+        self.last_scope.is_some()
+    }
+
+    /// Makes the sandbox of the next run while there is none.
+    fn make_spare(&mut self) {
+        let made = self.last_scope.as_ref();
+        self.spare = made.and_then(|(plan, scope)| SpareSandbox::make(plan, scope));
     }
 }
 
@@ -219,9 +259,7 @@ fn is_as_new(live: &Live, over: &RunRemains, confinement: &Confinement) -> bool 
     over.survivors == 0
         && over.left_alone.is_empty()
         && live.is_quiet()
-        && live
-            .record()
-            .is_some_and(|record| !record.pty && record.shield != Some(PlanShield::Sandbox))
+        && live.record().is_some_and(|record| !record.pty)
         && confinement.is_unlimited()
         && !confinement.was_left()
         && tree::renew_process()
@@ -268,10 +306,13 @@ fn carry_out(
     (inherited, served): (&Inherited, &mut ServedAgent),
 ) -> Result<Arc<Live>, SupervisorRefusal> {
     let plan = runs::read_plan(birth, connection)?;
-    served.bind_to(&plan.agent_id)?;
+    served.bind_to(&plan)?;
     let shield = AgentShield::of(&mut served.shield, birth, &plan)?;
     let scope = scoping::join_scope(birth, &plan)?;
-    let opened = OpenedPlan::open_in(plan, shield).in_scope(scope);
+    served.remember_scope(&plan, scope.as_ref());
+    let opened = OpenedPlan::open_in(plan, shield)
+        .in_scope(scope)
+        .with_spare(served.spare.take());
     let plan = opened.plan().clone();
     let Go {
         authorization,

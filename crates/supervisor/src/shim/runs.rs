@@ -24,18 +24,24 @@ const ORDER_TIME: Duration = Duration::from_secs(10);
 const NEXT_ORDER_TIME: Duration = Duration::from_secs(10);
 
 /// Waits for the next run of the same agent: for a short time from the last client, and then from
-/// any client. A client that learns that this process waits finds everything ready. `None` when
-/// there is to be none.
-pub(super) fn next(birth: &Birth, last: Option<Last>) -> Option<Arc<UnixStream>> {
+/// any client. A client that learns that this process waits finds everything ready, but for what
+/// `prepare` makes meanwhile. `None` when there is to be none.
+pub(super) fn next(
+    birth: &Birth,
+    last: Option<Last>,
+    prepare: impl FnOnce(),
+) -> Option<Arc<UnixStream>> {
     if let Some(Last {
         over,
         agent,
         orderer,
+        confined,
     }) = last
     {
         if let Some(orderer) = orderer {
-            match await_orderer(birth, &orderer) {
+            match await_orderer(birth, &orderer, prepare) {
                 AwaitedOrder::Order => return Some(orderer),
+                AwaitedOrder::Nothing if confined => return None,
                 AwaitedOrder::Nothing => {}
                 AwaitedOrder::End => return None,
             }
@@ -58,10 +64,11 @@ enum AwaitedOrder {
     End,
 }
 
-fn await_orderer(birth: &Birth, orderer: &UnixStream) -> AwaitedOrder {
+fn await_orderer(birth: &Birth, orderer: &UnixStream, prepare: impl FnOnce()) -> AwaitedOrder {
     if frame::send(orderer, &ShimReady).is_err() {
         return AwaitedOrder::Nothing;
     }
+    prepare();
     let until = Instant::now() + NEXT_ORDER_TIME;
     loop {
         let left = until.saturating_duration_since(Instant::now());

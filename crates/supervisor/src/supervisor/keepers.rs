@@ -211,7 +211,8 @@ impl Keepers {
         all.map(|(token, _)| *token).collect()
     }
 
-    pub fn shim_is_gone(&mut self, token: u64) {
+    /// A shim has no run in any scope any more.
+    pub fn leave_scope(&mut self, token: u64) {
         for keeper in self.by_token.values_mut() {
             if keeper.shims.remove(&token) {
                 keeper.unused_since = Instant::now();
