@@ -158,8 +158,10 @@ fn a_sandbox_without_a_run_holds_nothing_up() {
         let mut client = gateway.connect(EVERYTHING);
         output(&mut client, "echo here > ~/here");
         next_is_ready(site, &mut client);
-        let recreated = site.machine.run(&["sandbox", "recreate", "--all"]);
-        assert_eq!(recreated.code, 0, "{recreated:#?}");
+        eventually("the scope to be removed", || {
+            site.machine.run(&["sandbox", "recreate", "--all"]).code == 0
+        });
+        assert!(!inits(&site.machine).is_empty(), "it was waited for");
         let details = exec(&mut client, "cat ~/here");
         assert_ne!(
             details["details"]["exitCode"], 0,
