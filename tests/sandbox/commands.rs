@@ -4,14 +4,14 @@ use std::fs;
 
 use testkit::Machine;
 
-use crate::site::{USUAL, everywhere};
+use crate::site::{USUAL, everywhere, with_every_backend};
 
 /// P35: the probe holds in every configuration.
 #[test]
 fn the_promises_hold_in_every_configuration() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         for view in ["minimal", "host"] {
-            for access in ["none", "ro", "rw"] {
+            for access in ["none", "ro", "rw", "cow"] {
                 for sockets in ["own", "none"] {
                     site.configure(&format!(
                         "mode: 'all', view: '{view}', workspaceAccess: '{access}', network: {{ unixSockets: '{sockets}' }}"
@@ -32,15 +32,16 @@ fn the_promises_hold_in_every_configuration() {
 /// P35: a mask that is not there is found, whichever it is.
 #[test]
 fn p35_the_probe_fails_when_any_one_mask_is_missing() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         site.owned(&site.home().join(".ssh/id_x"), "SECRET");
         site.owned(&site.work().join(".git/config"), "x");
         site.owned(&site.work().join(".git/hooks/pre-push"), "x");
         site.owned(&site.work().join(".vscode/tasks.json"), "x");
         // The workspace holds the state directory, and a repository at its root.
         site.machine.configure(&format!(
-            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL}, view: 'host', protect: ['work/.vscode'] }} }} }} }}",
-            site.machine.root().display()
+            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {}, view: 'host', protect: ['work/.vscode'] }} }} }} }}",
+            site.machine.root().display(),
+            site.settings(USUAL)
         ));
         let explain = |flags: &[&str]| {
             let mut arguments = vec!["sandbox", "explain", "--json"];

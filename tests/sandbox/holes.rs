@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::Machine;
 use testkit::asking::Waiting;
 
-use crate::site::{Site, USUAL, everywhere};
+use crate::site::{Site, USUAL, everywhere, with_every_backend};
 
 /// Prints `CONNECTED` for each Unix socket, of those that follow, that answers.
 pub fn connect_to(paths: &[&Path]) -> String {
@@ -43,7 +43,7 @@ fn attacker(site: &Site) -> bool {
 
 #[test]
 fn a_hostile_program_gets_nothing_from_the_kernel() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         if !attacker(site) {
             return;
         }
@@ -128,7 +128,7 @@ fn a_hostile_program_gets_nothing_from_the_kernel() {
 /// `/proc/self/root` and `/dev/fd` lead to the sandbox, and paths of the host are not there.
 #[test]
 fn magic_links_stay_inside() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let state = site.machine.state();
         let state = state.display();
         let run = site.inside(&format!(
@@ -181,7 +181,7 @@ fn sockets_are_covered_however_and_whenever_they_were_bound() {
 /// P07: an abstract socket of the host.
 #[test]
 fn p07_abstract_sockets_of_the_host_do_not_exist() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let name = format!("interlock-test-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let listener = UnixListener::bind_addr(&address).unwrap();

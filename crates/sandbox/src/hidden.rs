@@ -9,6 +9,14 @@ pub(crate) struct HiddenPath {
     pub reason: &'static str,
 }
 
+impl HiddenPath {
+    /// Whether a bind may not show it either. Logs are hidden as a whole, but an owner who names one shows
+    /// it on purpose.
+    pub fn is_blocked_as_bind(self) -> bool {
+        !["/var/log", "/lost+found"].contains(&self.path)
+    }
+}
+
 macro_rules! hidden {
     ($($path:literal: $reason:literal,)+) => { &[$(HiddenPath { path: $path, reason: $reason }),+] };
 }
