@@ -466,10 +466,16 @@ fn credentials_are_not_shown() {
                 ".npmrc",
                 ".config/gh/hosts.yml",
                 ".cargo/credentials.toml",
+                ".local/share/opencode/auth.json",
+                ".databrickscfg",
+                ".subversion/auth/svn",
+                ".putty/key.ppk",
+                ".psql_history",
+                ".cursor/mcp.json",
             ] {
                 site.owned(&home.join(name), "SECRET");
             }
-            let look = "cat ~/.ssh/* ~/.aws/* ~/.netrc ~/.npmrc ~/.config/gh/hosts.yml ~/.cargo/credentials.toml; \
+            let look = "cat ~/.ssh/* ~/.aws/* ~/.netrc ~/.npmrc ~/.config/gh/hosts.yml ~/.cargo/credentials.toml ~/.databrickscfg; \
                         grep -r SECRET ~ 2>/dev/null; cat /etc/shadow /etc/sudoers; env; true";
             let mut command = site.machine.command(&["exec", "--", look]);
             command

@@ -6,6 +6,11 @@ use testkit::Machine;
 
 use crate::site::{USUAL, everywhere, with_every_backend};
 
+/// `tests/run-heavy sandbox` sets it.
+fn is_long_run() -> bool {
+    std::env::var_os("INTERLOCK_TEST_ALL_MASKS").is_some()
+}
+
 /// P35: the probe holds in every configuration.
 #[test]
 fn the_promises_hold_in_every_configuration() {
@@ -13,6 +18,11 @@ fn the_promises_hold_in_every_configuration() {
         for view in ["minimal", "host"] {
             for access in ["none", "ro", "rw", "cow"] {
                 for sockets in ["own", "none"] {
+                    // Backends differ in who makes namespaces alone: all of it in the long run.
+                    let is_usual = sockets == "own" && ["ro", "cow"].contains(&access);
+                    if site.is_bubblewrap() && !is_usual && !is_long_run() {
+                        continue;
+                    }
                     site.configure(&format!(
                         "mode: 'all', view: '{view}', workspaceAccess: '{access}', network: {{ unixSockets: '{sockets}' }}"
                     ));
@@ -65,10 +75,10 @@ fn p35_the_probe_fails_when_any_one_mask_is_missing() {
         let hook =
             std::path::Path::new(sandbox["scopeDirectory"].as_str().unwrap()).join("test-unmask");
         // All of them in a long run; a few of each kind here.
-        let rounds = if std::env::var_os("INTERLOCK_TEST_ALL_MASKS").is_some() {
-            masks.len()
-        } else {
-            5
+        let rounds = match (is_long_run(), site.is_bubblewrap()) {
+            (true, _) => masks.len(),
+            (false, false) => 5,
+            (false, true) => 0,
         };
         let of_work = masks.iter().filter(|mask| mask.contains("/work/"));
         let mut chosen: Vec<&String> = of_work.chain([&state]).chain(&masks).collect();

@@ -77,6 +77,7 @@ fn links_to_protected_paths_stay_and_what_they_lead_to_is_held() {
             "rm -f .git/hooks; mkdir .git/hooks; ln -sfn /tmp .git/hooks; mv .git/hooks h; echo x > shared/hooks/pre-commit; \
              mv shared/hooks s; mv shared t; rm -rf settings; rm .vscode; mv .vscode v; ln -sfn x .vscode; echo x > settings/tasks.json; \
              echo x > .envrc; rm .envrc; mv env.real e; echo x > env.real; rm .idea; ln -sfn /tmp .idea; mv /workspace/.vscode /workspace/v; \
+             ln .git/config c && echo x >> c; ln shared/hooks/pre-push l && echo x >> l; \
              rm /workspace/.git/hooks; true",
         );
         let explained = site.machine.run(&["sandbox", "explain", "--verify"]);

@@ -331,3 +331,32 @@ fn the_tools_of_a_sandboxed_conversation_are_filtered_once_more() {
     assert!(run.stderr.contains("TOOL_DENIED"), "{run:#?}");
     assert!(run.stderr.contains("tools.sandbox.tools"), "{run:#?}");
 }
+
+/// A path that cannot be protected is refused, and a workspace that is gone is an error: nothing runs, inside
+/// or outside.
+#[test]
+fn what_cannot_be_confined_as_configured_does_not_run() {
+    everywhere(USUAL, |site| {
+        for path in ["../x", "/etc", "a/../b", ""] {
+            site.configure(&format!("{USUAL}, protect: ['{path}']"));
+            let run = site.inside("touch trace");
+            assert_ne!(run.code, 0, "{path}: {run:#?}");
+            assert!(run.stderr.contains("protect"), "{run:#?}");
+            assert!(!site.work().join("trace").exists());
+        }
+        let gone = site.machine.root().join("home/gone");
+        site.machine.configure(&format!(
+            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL} }} }} }} }}",
+            gone.display()
+        ));
+        let gateway = site.machine.gateway();
+        let mut client = gateway.connect(EVERYTHING);
+        let trace = site.work().join("trace");
+        let args = json!({ "command": format!("touch {}", trace.display()) });
+        let call = json!({ "name": "exec", "args": args, "sessionKey": "agent:main:main" });
+        let answer = client.call("tools.invoke", &call);
+        let text = format!("{answer:?}");
+        assert!(text.contains("gone"), "{text}");
+        assert!(!trace.exists(), "{text}");
+    });
+}

@@ -234,6 +234,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
             if !noted.created.paths.is_empty() {
                 result["sandbox"]["protectedCreated"] = json!(noted.created.paths);
             }
+            if noted.created.is_partial {
+                result["sandbox"]["protectedSearchIsPartial"] = json!(true);
+            }
         }
         if let Some(effect) = &effect {
             result["effect"] = json!(effect);

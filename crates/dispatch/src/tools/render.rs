@@ -110,6 +110,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
             run_id: &inside.noted.run_id,
             denials: &inside.noted.denials,
             protected_created: &inside.noted.created.paths,
+            protected_search_is_partial: inside.noted.created.is_partial,
         }),
         limit: report.limit,
         session_id: None,

@@ -152,12 +152,7 @@ impl Builder<'_> {
             found.push((git, "names the repository, whose hooks git runs".to_owned()));
         }
         for path in self.request.settings.protect.iter().flatten() {
-            let is_plain = Path::new(path)
-                .components()
-                .all(|part| matches!(part, Component::Normal(_)));
-            if is_plain {
-                found.push((root.join(path), "sandbox.protect".to_owned()));
-            }
+            found.push((root.join(path), "sandbox.protect".to_owned()));
         }
         // What the repository leads to: a git directory elsewhere, hooks and configs that a config names.
         for obeyed in git_obeys(root, Some(&self.home)) {
