@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static void said(const char *what, long result) {
@@ -116,6 +117,56 @@ int main(void) {
   said("sctp", socket(AF_INET, SOCK_STREAM, 132));
   said("mptcp", socket(AF_INET, SOCK_STREAM, 262));
   said("tcp", socket(AF_INET, SOCK_STREAM, 6));
+  said("SOCK_PACKET", socket(AF_INET, 10, 0));
+  said("SOCK_PACKET-flags", socket(AF_INET, 10 | SOCK_CLOEXEC | SOCK_NONBLOCK, 6));
+  // Namespaces by other names.
+  int user = open("/proc/self/ns/user", O_RDONLY), pair = socket(AF_INET, SOCK_STREAM, 0);
+  said("NS_GET_PARENT", ioctl(user, 0xb702));
+  said("SIOCGSKNS", ioctl(pair, 0x894c));
+  said("unshare-time", syscall(SYS_unshare, 0x80));
+  said("clone-wide", syscall(SYS_clone, 0x10000000UL | (1UL << 36), 0, 0, 0, 0));
+  said("pidfd-ns", syscall(SYS_setns, syscall(SYS_pidfd_open, getpid(), 0), 0x10000000));
+  // Newer calls.
+  said("memfd_secret", syscall(447, 0));
+  said("set_mempolicy_home_node", syscall(450, 0, 0, 0, 0));
+  said("statmount", syscall(457, 0, 0, 0, 0));
+  said("listmount", syscall(458, 0, 0, 0, 0));
+  said("lsm_set_self_attr", syscall(460, 0, 0, 0, 0));
+  said("open_tree_attr", syscall(467, 0, 0, 0, 0));
+  said("file_setattr", syscall(469, AT_FDCWD, "attacker", 0, 0, 0));
+  said("openat2", syscall(SYS_openat2, AT_FDCWD, "made", 0, 0));
+  // Privileges and clocks.
+  struct timespec time = {0, 0};
+  said("clock_settime", syscall(SYS_clock_settime, 0, &time));
+  said("setuid-0", setuid(0));
+  said("setgroups", syscall(SYS_setgroups, 0, 0));
+  said("no_new_privs-off", prctl(PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0));
+  struct { unsigned version; int pid; } head = {0x20080522, 0};
+  struct { unsigned effective, permitted, inheritable; } data[2] = {{~0u, ~0u, ~0u}, {~0u, ~0u, ~0u}};
+  said("capset", syscall(SYS_capset, &head, data));
+  said("sched-rr", syscall(SYS_sched_setscheduler, 0, 2, &(int){1}));
+  // Attributes and modes.
+  char capability[20] = {1, 0, 0, 2, -1, -1};
+  int own = open("own", O_CREAT | O_RDWR, 0644);
+  said("capability-xattr", syscall(SYS_setxattr, "own", "security.capability", capability, 20, 0));
+  said("trusted-xattr", syscall(SYS_setxattr, "own", "trusted.overlay.opaque", "y", 1, 0));
+  long immutable = 0x10;
+  said("immutable", ioctl(own, 0x40086602, &immutable));
+  said("fchmod-wide", syscall(SYS_fchmod, own, 04755UL | (1UL << 40)));
+  said("mkdirat", syscall(SYS_mkdirat, AT_FDCWD, "dir", 02755));
+  said("mknodat", syscall(SYS_mknodat, AT_FDCWD, "dir", S_IFREG | 06755, 0));
+  // What keeps others waiting, or memory after the run.
+  said("lease", fcntl(own, 1024, F_WRLCK));
+  said("lease-wide", syscall(SYS_fcntl, own, 1024UL | (1UL << 32), F_WRLCK));
+  said("lock", fcntl(own, F_SETFL, O_APPEND));
+  said("shm-large", syscall(SYS_shmget, 7, 1UL << 20, 01600));
+  said("shm-huge", syscall(SYS_shmget, 7, 1UL << 32, 01600));
+  said("shm-small", syscall(SYS_shmget, 8, 4096UL, 01600));
+  // A filter of its own allows nothing more.
+  struct { unsigned short code; unsigned char yes, no; unsigned k; } allow = {6, 0, 0, 0x7fff0000};
+  struct { unsigned short length; void *first; } filter = {1, &allow};
+  said("own-filter", syscall(SYS_seccomp, 1, 1, &filter));
+  said("ptrace-after", syscall(SYS_ptrace, 0, 0, 0, 0));
   // The limit of core files: reported as set, and it stays.
   struct rlimit limit = {0, 0};
   setrlimit(RLIMIT_CORE, &limit);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use testkit::Machine;
 use testkit::ws::EVERYTHING;
 
-use crate::site::{Site, everywhere};
+use crate::site::{Site, everywhere, with_every_backend};
 
 const COW: &str = "mode: 'all', workspaceAccess: 'cow'";
 
@@ -206,7 +206,7 @@ fn git_works_and_its_hooks_need_an_approver() {
 /// P32: what is denied leaves the workspace byte-identical; what is allowed is exactly what was shown.
 #[test]
 fn a_denied_effect_changes_nothing_and_an_allowed_one_everything() {
-    everywhere(COW, |site| {
+    with_every_backend(COW, |site| {
         fill(site);
         let before = picture(&site.work());
         let text = "rm -rf * .git/hooks/*; echo x > new; echo y > .git/hooks/post-commit";

@@ -151,17 +151,40 @@ fn calls_of_the_list_are_refused_in_the_kernel() {
     });
 }
 
-/// P16: a terminal takes no input from the program that writes to it.
+/// P15: another process of the same run.
+#[test]
+fn p15_no_process_traces_another() {
+    if !std::path::Path::new("/usr/bin/strace").exists() {
+        println!("skipped: strace is not installed");
+        return;
+    }
+    with_every_backend(USUAL, |site| {
+        let run = site.inside(
+            "sleep 60 & p=$!; strace -p $p; echo $?; strace true; echo $?; head -c 1 /proc/$p/mem; kill $p; true",
+        );
+        assert_eq!(run.stdout, "1\n1\n", "{run:#?}");
+        let refused = run.stderr.matches("Operation not permitted").count();
+        assert!(refused >= 2, "{run:#?}");
+    });
+}
+
+/// P16: a terminal takes no input from the program that writes to it, and an attached operator's gets none.
 #[test]
 fn a_terminal_takes_no_input_from_a_program() {
     with_every_backend(USUAL, |site| {
-        let script =
-            "perl -e '$x=\"a\"; ioctl(STDIN, 0x5412, $x) ? print \"PUT\" : print \"no: $!\"'; tty";
-        let run = site.machine.run(&["exec", "--pty", "--", script]);
-        assert!(
-            run.stdout.contains("no: Operation not permitted"),
-            "{run:#?}"
-        );
+        let script = "perl -e 'for my $n (0x5412, 0x541c, 0x541d, 0x5423) { for my $high (0, 1 << 32, 0xffffffff << 32) { \
+             $x=\"a\"; print ioctl(STDIN, $n | $high, $x) ? \"PUT\\n\" : \"no: $!\\n\" } }'; tty; \
+             read -t 1 line < /dev/tty; echo got $line";
+        let run = site.machine.run(&[
+            "exec",
+            "--pty",
+            "--",
+            &format!("bash -c '{}'", script.replace('\'', "'\\''")),
+        ]);
+        let refused = run.stdout.matches("no: Operation not permitted").count();
+        assert_eq!(refused, 12, "{run:#?}");
         assert!(run.stdout.contains("/dev/pts/0"), "{run:#?}");
+        assert!(!run.stdout.contains("PUT"), "{run:#?}");
+        assert!(!run.stdout.contains("got a"), "{run:#?}");
     });
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use testkit::{Machine, Run, eventually};
 
-use crate::site::{Site, USUAL};
+use crate::site::{Site, USUAL, has_bubblewrap};
 
 /// Addresses of the internet, of a cloud's metadata and of an office, all on the loopback of the test.
 const NETWORK: &str = "\
@@ -129,6 +129,14 @@ impl Internet {
         Some(internet)
     }
 
+    /// Runs a test in both, and once more with namespaces that bubblewrap made.
+    fn with_every_backend(settings: &str, test: impl Fn(&Self)) {
+        Self::everywhere(settings, &test);
+        if has_bubblewrap() {
+            Self::everywhere(&format!("{settings}, backend: 'bwrap'"), &test);
+        }
+    }
+
     /// Runs a test in one of root's and in one of an ordinary user's.
     fn everywhere(settings: &str, test: impl Fn(&Self)) {
         if let Some(internet) = Self::around(Machine::new(), settings) {
@@ -218,7 +226,7 @@ const CURL: &str = "curl -sk --max-time 10";
 /// P30: one host on one port, and nothing else.
 #[test]
 fn only_the_listed_host_is_reached_on_its_port() {
-    Internet::everywhere("network: { allow: ['ok.test:443'] }", |net| {
+    Internet::with_every_backend("network: { allow: ['ok.test:443'] }", |net| {
         let run = net.inside(&format!("{CURL} https://ok.test/page"));
         assert_eq!(run.stdout, "hello from ok.test/page\n", "{run:#?}");
         for other in [
@@ -261,7 +269,7 @@ fn only_the_listed_host_is_reached_on_its_port() {
 #[test]
 fn a_name_does_not_lead_to_a_private_address() {
     let settings = "network: { allow: ['meta.test:80', 'loop.test:80', 'lan.test:80', 'lan.test:443', '10.0.0.1:9000'] }";
-    Internet::everywhere(settings, |net| {
+    Internet::with_every_backend(settings, |net| {
         for name in ["meta.test", "loop.test", "lan.test"] {
             let run = net.inside(&format!("{CURL} http://{name}/"));
             assert!(run.stdout.contains("private address"), "{run:#?}");

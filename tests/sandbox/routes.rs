@@ -6,16 +6,17 @@ use serde_json::{Value, json};
 use testkit::Machine;
 use testkit::ws::EVERYTHING;
 
-use crate::site::{USUAL, everywhere};
+use crate::site::{USUAL, everywhere, with_every_backend};
 
 /// P27: no call leaves the sandbox.
 #[test]
 fn a_call_does_not_leave_its_sandbox() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let trace = site.work().join("trace");
         for (flags, code) in [
             (&["--host", "gateway"][..], "HOST_NOT_ALLOWED"),
             (&["--host", "node"], "HOST_NOT_ALLOWED"),
+            (&["--elevated"], "ELEVATED_NOT_ALLOWED"),
             (&["--cwd", "/etc/.."], "WORKDIR_OUTSIDE_SANDBOX"),
         ] {
             let mut arguments = vec!["exec"];
@@ -140,13 +141,34 @@ fn without_namespaces_nothing_runs_anywhere() {
 /// P29: binds.
 #[test]
 fn binds_of_blocked_paths_are_refused() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let (root, home) = (site.machine.root().display(), site.home());
         site.owned(&home.join(".ssh/id_x"), "SECRET");
         site.owned(&site.work().join("data/file"), "data");
         let link = site.work().join("link");
         std::os::unix::fs::symlink("/etc", &link).unwrap();
+        let (up, keys) = (site.work().join("up"), site.work().join("keys"));
+        std::os::unix::fs::symlink(site.machine.root(), &up).unwrap();
+        std::os::unix::fs::symlink(home.join(".ssh"), &keys).unwrap();
         for source in [
+            "/home".to_owned(),
+            "/root".to_owned(),
+            "/home/".to_owned(),
+            "/dev".to_owned(),
+            "/sys/fs/cgroup".to_owned(),
+            "/run".to_owned(),
+            "/var".to_owned(),
+            "/var/spool/cron".to_owned(),
+            "//etc//".to_owned(),
+            "/proc/self/root/etc".to_owned(),
+            "/proc/1/root".to_owned(),
+            keys.display().to_string(),
+            format!("{}/home/.ssh", up.display()),
+            format!("{}/home", up.display()),
+            format!("{}/home/.interlock", up.display()),
+            site.machine.state().parent().unwrap().display().to_string(),
+            site.machine.state().display().to_string(),
+            format!("{}/../state/..", site.machine.state().display()),
             "/".to_owned(),
             "/etc".to_owned(),
             "/proc".to_owned(),
@@ -161,8 +183,32 @@ fn binds_of_blocked_paths_are_refused() {
         ] {
             site.configure(&format!("{USUAL}, binds: ['{source}:/data']"));
             let run = site.inside("touch trace");
+            assert_ne!(run.code, 0, "{source}");
             run.refused(1, "SANDBOX_BIND");
             assert!(run.stderr.contains(&source), "{run:#?}");
+            assert!(!site.work().join("trace").exists());
+        }
+        // What is shown read-only anyway is not for writing, and nothing reserved is covered.
+        site.owned(&site.work().join("data/file"), "data");
+        let data = site.work().join("data").display().to_string();
+        for bind in [
+            "/usr/local:/data:rw".to_owned(),
+            "/opt:/data:rw".to_owned(),
+            format!("{data}:/etc/x"),
+            format!("{data}:/tmp"),
+            format!("{data}:/workspace/"),
+            format!("{data}:/data/../etc"),
+            format!("{data}:/./data"),
+            format!("{data}:data"),
+            format!("{data}:/data:rwx"),
+            format!("{data}:/data:ro:rw"),
+            format!("{data}:{}", home.display()),
+        ] {
+            site.configure(&format!("{USUAL}, binds: ['{bind}']"));
+            let run = site.inside("touch trace");
+            assert_ne!(run.code, 0, "{bind}");
+            run.refused(1, "SANDBOX_BIND");
+            assert!(run.stderr.contains(&bind), "{run:#?}");
             assert!(!site.work().join("trace").exists());
         }
         let data = site.work().join("data");
@@ -184,13 +230,16 @@ fn binds_of_blocked_paths_are_refused() {
 /// P34: PATH of a call is data.
 #[test]
 fn the_path_of_a_call_is_never_a_command() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         for path in [
             "/x:$(touch /workspace/pwned)",
             "/a'b",
             "/a\"b",
             "/x;touch pwned",
             "`touch pwned`",
+            "/x\ntouch pwned\n",
+            "/x' ; touch pwned ; '",
+            "${HOME:?$(touch pwned)}",
         ] {
             let pair = format!("PATH={path}");
             let run = site
@@ -221,7 +270,7 @@ fn deny_rules_and_a_closed_document_hold_inside() {
 /// A patch changes what the sandbox shows, and nothing under `ro`.
 #[test]
 fn a_patch_stays_in_the_workspace_of_the_sandbox() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         let patch = site.machine.file(
             "p.patch",
             "*** Begin Patch\n*** Add File: patched\n+x\n*** End Patch\n",
@@ -281,4 +330,33 @@ fn the_tools_of_a_sandboxed_conversation_are_filtered_once_more() {
     let run = machine.run(&["exec", "--", "touch trace"]);
     assert!(run.stderr.contains("TOOL_DENIED"), "{run:#?}");
     assert!(run.stderr.contains("tools.sandbox.tools"), "{run:#?}");
+}
+
+/// A path that cannot be protected is refused, and a workspace that is gone is an error: nothing runs, inside
+/// or outside.
+#[test]
+fn what_cannot_be_confined_as_configured_does_not_run() {
+    everywhere(USUAL, |site| {
+        for path in ["../x", "/etc", "a/../b", ""] {
+            site.configure(&format!("{USUAL}, protect: ['{path}']"));
+            let run = site.inside("touch trace");
+            assert_ne!(run.code, 0, "{path}: {run:#?}");
+            assert!(run.stderr.contains("protect"), "{run:#?}");
+            assert!(!site.work().join("trace").exists());
+        }
+        let gone = site.machine.root().join("home/gone");
+        site.machine.configure(&format!(
+            "{{ agents: {{ defaults: {{ workspace: '{}', sandbox: {{ {USUAL} }} }} }} }}",
+            gone.display()
+        ));
+        let gateway = site.machine.gateway();
+        let mut client = gateway.connect(EVERYTHING);
+        let trace = site.work().join("trace");
+        let args = json!({ "command": format!("touch {}", trace.display()) });
+        let call = json!({ "name": "exec", "args": args, "sessionKey": "agent:main:main" });
+        let answer = client.call("tools.invoke", &call);
+        let text = format!("{answer:?}");
+        assert!(text.contains("gone"), "{text}");
+        assert!(!trace.exists(), "{text}");
+    });
 }

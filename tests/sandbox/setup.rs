@@ -103,6 +103,31 @@ fn a_profile_is_written_where_apparmor_restricts_user_namespaces() {
     assert!(run.stderr.contains("no such abi"), "{run:#?}");
 }
 
+/// AppArmor's own program reads the profile, where it is new enough to know of user namespaces.
+#[test]
+fn the_profile_is_one_that_apparmor_reads() {
+    let parser = "/usr/sbin/apparmor_parser";
+    let version = std::process::Command::new(parser).arg("--version").output();
+    let version = version.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
+    let is_new = version.is_ok_and(|text| {
+        let number = text
+            .split_whitespace()
+            .find_map(|word| word.split_once('.'));
+        number.is_some_and(|(major, _)| major.parse::<u32>().is_ok_and(|major| major >= 4))
+    });
+    if !is_new {
+        println!("skipped: AppArmor 4 is not installed");
+        return;
+    }
+    let machine = Machine::new();
+    let printed = machine.ok(&["sandbox", "setup", "--print"]).stdout;
+    let profile = machine.root().join("profile");
+    fs::write(&profile, printed).unwrap();
+    let mut command = std::process::Command::new(parser);
+    let run = testkit::finish(command.args(["-Q", "-K"]).arg(&profile));
+    assert_eq!(run.code, 0, "{run:#?}");
+}
+
 /// The same text for everyone, and nothing changed on a system that restricts nothing.
 #[test]
 fn setup_does_nothing_where_nothing_is_restricted() {

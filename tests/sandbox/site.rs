@@ -42,6 +42,11 @@ impl Site {
         }
     }
 
+    /// Whether bubblewrap makes the namespaces.
+    pub fn is_bubblewrap(&self) -> bool {
+        self.backend == Some("bwrap")
+    }
+
     /// Shell text, inside.
     pub fn inside(&self, text: &str) -> Run {
         self.machine.run(&["exec", "--timeout", "60", "--", text])

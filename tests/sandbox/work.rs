@@ -30,6 +30,10 @@ const DIFFERENT: &[(&str, &str)] = &[
         "where Interlock runs as root, the user inside is not root",
     ),
     (
+        "strace -o /dev/null true; echo $?",
+        "no process traces another inside: ptrace is refused",
+    ),
+    (
         "whoami",
         "where Interlock runs as root, the user inside is not root",
     ),
@@ -118,7 +122,8 @@ fn everyday_commands_say_the_same_inside() {
         let expected = outside(site, "sh list.sh").stdout;
         fs::remove_dir_all(&work).unwrap();
         copy_directory(&fresh, &work);
-        let found = site.inside("sh list.sh").stdout;
+        let found = site.inside("sh list.sh");
+        let found = found.stdout;
         let all = include_str!("everyday.txt").lines().count();
         let (expected, found) = (blocks(&expected), blocks(&found));
         assert_eq!((expected.len(), found.len()), (all, all), "{found:#?}");
@@ -213,6 +218,22 @@ fn cargo_builds_and_tests_a_crate() {
         assert!(machine.work().join("target/debug").is_dir());
     };
     test(Machine::new());
+}
+
+/// A multiplexer with a server of its own, and windows on terminals of the sandbox.
+#[test]
+fn tmux_works_inside() {
+    if !has(&["/usr/bin/tmux"]) {
+        return;
+    }
+    everywhere(USUAL, |site| {
+        let said = site.says(
+            "tmux -f /dev/null new-session -d -x 80 -y 24 'echo in a window; exec sleep 60' && tmux new-window 'exec sleep 60' && \
+             tmux list-windows | wc -l && i=0; while [ $i -lt 50 ]; do tmux capture-pane -p -t :0 | grep -m1 'in a window' && break; \
+             i=$((i+1)); sleep 0.1; done; tmux kill-server",
+        );
+        assert_eq!(said, "2\nin a window\n");
+    });
 }
 
 /// An editor on a terminal of the sandbox.

@@ -120,6 +120,10 @@ impl Pump {
             duration,
             leftovers: leftovers.clone(),
             usage,
+            may_lack_processes: self
+                .sandbox
+                .as_ref()
+                .is_some_and(|sandbox| sandbox.may_lack_processes()),
         };
         self.sink.ended(&outcome);
         self.shared.publish(outcome);

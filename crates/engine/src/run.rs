@@ -40,6 +40,9 @@ pub struct RunOutcome {
     /// What it left behind, as seen at its end.
     pub leftovers: Vec<Leftover>,
     pub usage: Usage,
+    /// A sandboxed run started as many processes as it may have at one time: it may have reached that limit.
+    #[serde(default)]
+    pub may_lack_processes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

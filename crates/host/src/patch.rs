@@ -3,7 +3,6 @@
 //! Read `guard` (which files are executed or obeyed later), `named` and `git` (how it finds them), then
 //! `plan` (what an approver is shown and an approval binds).
 
-mod git;
 pub(crate) mod guard;
 mod named;
 

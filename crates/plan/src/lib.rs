@@ -23,6 +23,7 @@ mod errors;
 mod executables;
 mod exposure;
 mod git_files;
+mod git_settings;
 mod glob;
 mod identity;
 mod kind;
@@ -43,6 +44,7 @@ pub use destination::PinnedPath;
 pub use elevation::{Elevation, PlanRetry};
 pub use executables::executable_closure;
 pub use exposure::Exposure;
+pub use git_settings::{FILLED_BY_TOOLS, ObeyedKind, ObeyedPath, git_obeys, repositories_below};
 pub use identity::{Drift, PinnedFile, hex};
 pub use interlock_binding::{BindingKind, BoundRole};
 pub use known::{

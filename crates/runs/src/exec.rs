@@ -229,8 +229,14 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     });
     let shown_whole = if arguments.json {
         let mut result = result(&started, &ended, &cwd, elevation);
-        if let Some(NotedDenials { run_id, denials }) = &denied {
-            result["sandbox"] = json!({ "runId": run_id, "denials": denials });
+        if let Some(noted) = &denied {
+            result["sandbox"] = json!({ "runId": noted.run_id, "denials": noted.denials });
+            if !noted.created.paths.is_empty() {
+                result["sandbox"]["protectedCreated"] = json!(noted.created.paths);
+            }
+            if noted.created.is_partial {
+                result["sandbox"]["protectedSearchIsPartial"] = json!(true);
+            }
         }
         if let Some(effect) = &effect {
             result["effect"] = json!(effect);
@@ -474,9 +480,15 @@ fn tell(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
 
 /// What the sandbox denied, and the id by which the command can be repeated outside.
 fn tell_denials(denied: Option<&NotedDenials>) {
-    let Some(NotedDenials { run_id, denials }) = denied else {
+    let Some(noted) = denied else {
         return;
     };
+    if let Some(words) = noted.created_words() {
+        output::note(&format!("interlock: {}", output::line(&words)));
+    }
+    let NotedDenials {
+        run_id, denials, ..
+    } = noted;
     for denial in denials {
         let denial = output::line(&denial.to_string());
         output::note(&format!(

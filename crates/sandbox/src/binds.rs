@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use interlock_plan::MountAccess;
 
 use crate::error::SandboxError;
-use crate::hidden::{ENGINE_SOCKETS, IN_HOME, hidden_paths};
+use crate::hidden::{ENGINE_SOCKETS, IN_HOME, IN_SYSTEM, hidden_paths};
 
 /// Directories of the system that no bind may show, lie below or lie above.
 const SYSTEM: [(&str, &str); 7] = [
@@ -19,6 +19,18 @@ const SYSTEM: [(&str, &str); 7] = [
     ("/boot", "what the machine starts"),
     ("/var/lib/docker", "containers of the machine"),
     ("/var/lib/containers", "containers of the machine"),
+];
+
+/// Directories that hold the homes of all users: credentials lie in each.
+const HOMES: [&str; 3] = ["/home", "/root", "/var/home"];
+
+/// As many homes of other users are looked at.
+const MOST_HOMES: usize = 256;
+
+/// Directories of the system that every run sees, and that no bind makes writable: programs of the
+/// machine come from there.
+const PROGRAMS: [&str; 9] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix",
 ];
 
 /// Targets that a bind may neither cover, lie in nor hold.
@@ -72,6 +84,9 @@ impl BindRules<'_> {
             refused(format!("{} cannot be looked at: {error}", source.display()))
         })?;
         self.check_source(&real).map_err(refused)?;
+        if access == MountAccess::Rw {
+            check_writable(&real).map_err(refused)?;
+        }
         self.check_target(target).map_err(refused)?;
         let found = std::fs::symlink_metadata(&real);
         let found = found.map_err(|_| refused(format!("{} does not exist", real.display())))?;
@@ -109,6 +124,11 @@ impl BindRules<'_> {
         if source.parent().is_none() {
             return Err("`/` is everything".to_owned());
         }
+        if let Some(homes) = HOMES.iter().find(|homes| Path::new(homes) == source) {
+            return Err(format!(
+                "{homes} is blocked: it holds home directories, with credentials"
+            ));
+        }
         for (blocked, what) in self.blocked() {
             let real = std::fs::canonicalize(&blocked).unwrap_or_else(|_| blocked.clone());
             for blocked in [&blocked, &real] {
@@ -141,17 +161,26 @@ impl BindRules<'_> {
         let sockets = ENGINE_SOCKETS
             .iter()
             .map(|row| (PathBuf::from(row.path), row.reason));
-        let credentials = self.home.into_iter().flat_map(|home| {
-            IN_HOME
-                .iter()
-                .map(move |row| (home.join(row.path), row.reason))
-        });
+        let keys = IN_SYSTEM
+            .iter()
+            .filter(|row| row.is_blocked_as_bind())
+            .map(|row| (PathBuf::from(row.path), row.reason));
+        let others = other_homes();
+        let homes = others.iter().map(PathBuf::as_path).chain(self.home);
+        let credentials: Vec<(PathBuf, &'static str)> = homes
+            .flat_map(|home| {
+                IN_HOME
+                    .iter()
+                    .map(move |row| (home.join(row.path), row.reason))
+            })
+            .collect();
         let own = self
             .own
             .iter()
             .map(|path| (path.clone(), "Interlock itself"));
         system
             .chain(sockets)
+            .chain(keys)
             .chain(credentials)
             .chain(own)
             .collect()
@@ -166,7 +195,8 @@ impl BindRules<'_> {
         }
         let is_plain =
             |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-        if !path.components().all(is_plain) || target.contains("//") {
+        let is_normal = normalized(path).to_str() == Some(target.trim_end_matches('/'));
+        if !path.components().all(is_plain) || !is_normal {
             return Err(format!("its target `{target}` is not a plain path"));
         }
         for reserved in RESERVED_WHOLE {
@@ -187,6 +217,31 @@ impl BindRules<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a bind may be written to, as far as the system goes.
+fn check_writable(source: &Path) -> Result<(), String> {
+    let of_system = PROGRAMS
+        .iter()
+        .find(|path| source.starts_with(path) || Path::new(path).starts_with(source));
+    match of_system {
+        None => Ok(()),
+        Some(path) => Err(format!(
+            "{} is not for writing: programs of the machine lie in {path}",
+            source.display()
+        )),
+    }
+}
+
+/// The homes of the machine's users: a root gateway could show any of them.
+fn other_homes() -> Vec<PathBuf> {
+    let below = HOMES.iter().filter(|homes| **homes != "/root");
+    let listed = below.filter_map(|homes| std::fs::read_dir(homes).ok());
+    let found = listed.flatten().flatten().map(|entry| entry.path());
+    found
+        .take(MOST_HOMES)
+        .chain([PathBuf::from("/root")])
+        .collect()
 }
 
 /// Whether a directory may be the workspace of a sandbox. Credentials below it are covered; one that

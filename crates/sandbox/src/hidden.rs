@@ -9,6 +9,14 @@ pub(crate) struct HiddenPath {
     pub reason: &'static str,
 }
 
+impl HiddenPath {
+    /// Whether a bind may not show it either. Logs are hidden as a whole, but an owner who names one shows
+    /// it on purpose.
+    pub fn is_blocked_as_bind(self) -> bool {
+        !["/var/log", "/lost+found"].contains(&self.path)
+    }
+}
+
 macro_rules! hidden {
     ($($path:literal: $reason:literal,)+) => { &[$(HiddenPath { path: $path, reason: $reason }),+] };
 }
@@ -54,6 +62,71 @@ pub(crate) const IN_HOME: &[HiddenPath] = hidden! {
     ".interlock": "Interlock itself",
     ".gnome2": "keyrings",
     ".dbus": "the session's bus",
+    ".Xauthority": "the session's display",
+    ".ICEauthority": "the session's display",
+    ".android/adbkey": "keys of devices",
+    ".authinfo": "passwords",
+    ".authinfo.gpg": "passwords",
+    ".bundle/config": "registry tokens",
+    ".cache/huggingface/token": "tokens",
+    ".composer/auth.json": "registry tokens",
+    ".databrickscfg": "cloud credentials",
+    ".fetchmailrc": "passwords",
+    ".fly": "cloud credentials",
+    ".gitcookies": "passwords",
+    ".hex/hex.config": "registry tokens",
+    ".huggingface": "tokens",
+    ".ivy2/.credentials": "registry passwords",
+    ".kaggle": "tokens",
+    ".lein/credentials.clj": "registry passwords",
+    ".lein/credentials.clj.gpg": "registry passwords",
+    ".m2/settings-security.xml": "registry passwords",
+    ".mbsyncrc": "passwords",
+    ".minikube": "cluster credentials",
+    ".msmtprc": "passwords",
+    ".mylogin.cnf": "passwords",
+    ".nuget/NuGet": "registry tokens",
+    ".oci": "cloud credentials",
+    ".offlineimaprc": "passwords",
+    ".op": "passwords",
+    ".pulumi/credentials.json": "cloud credentials",
+    ".putty": "keys and hosts of ssh",
+    ".s3cfg": "cloud credentials",
+    ".sbt/.credentials": "registry passwords",
+    ".smbcredentials": "passwords",
+    ".subversion/auth": "passwords",
+    ".terraformrc": "cloud credentials",
+    ".tsh": "keys and hosts of ssh",
+    ".boto": "cloud credentials",
+    ".yarnrc": "registry tokens",
+    ".local/share/fish": "what the owner typed",
+    ".local/share/atuin": "what the owner typed",
+    ".local/share/goose": "an agent's tokens and settings",
+    ".local/share/opencode": "an agent's tokens and settings",
+    ".local/share/kwalletd": "keyrings",
+    ".local/share/python_keyring": "keyrings",
+    ".local/share/containers": "registry credentials and containers",
+    ".local/share/direnv": "what the owner trusts",
+    ".local/state": "state of programs",
+    ".node_repl_history": "what the owner typed",
+    ".psql_history": "what the owner typed",
+    ".mysql_history": "what the owner typed",
+    ".sqlite_history": "what the owner typed",
+    ".rediscli_history": "what the owner typed",
+    ".irb_history": "what the owner typed",
+    ".lesshst": "what the owner typed",
+    ".viminfo": "what the owner typed",
+    ".cursor": "an agent's tokens and settings",
+    ".windsurf": "an agent's tokens and settings",
+    ".continue": "an agent's tokens and settings",
+    ".aider.conf.yml": "an agent's tokens and settings",
+    ".copilot": "an agent's tokens and settings",
+    ".goose": "an agent's tokens and settings",
+    ".vscode-server/data": "an editor's tokens",
+    ".var/app": "data of desktop programs",
+    ".bitcoin": "a wallet",
+    ".ethereum": "a wallet",
+    ".electrum": "a wallet",
 };
 
 /// In `/etc` and the rest of the system.
@@ -96,6 +169,17 @@ pub(crate) const IN_SYSTEM: &[HiddenPath] = hidden! {
     "/var/backups": "copies of hidden files",
     "/var/log": "logs of the machine",
     "/var/mail": "mail",
+    "/var/crash": "memory of crashed programs",
+    "/var/lib/systemd/coredump": "memory of crashed programs",
+    "/var/lib/NetworkManager": "connection secrets",
+    "/var/lib/bluetooth": "connection secrets",
+    "/etc/cups/printers.conf": "passwords",
+    "/etc/exim4/passwd.client": "passwords",
+    "/etc/postfix/sasl_passwd": "passwords",
+    "/etc/samba/credentials": "passwords",
+    "/etc/msmtprc": "passwords",
+    "/etc/pacman.d/gnupg/private-keys-v1.d": "private keys",
+    "/etc/cni": "cluster credentials",
     "/lost+found": "lost files",
 };
 

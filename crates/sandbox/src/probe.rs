@@ -11,9 +11,9 @@ fixed() { if [ -d "$1" ]; then ! touch "$1/.interlock-probe"; else ! sh -c ': >>
 writable() { touch "$1/.interlock-probe" && rm "$1/.interlock-probe"; }
 empty() { [ ! -e "$1" ] || { [ -d "$1" ] && [ -z "$(ls -A "$1")" ]; } || [ ! -s "$1" ]; }
 mounted() { while read -r _ _ _ _ p _; do [ "$p" = "$1" ] && return 0; done </proc/self/mountinfo; return 1; }
-hidden() { empty "$1" && { [ ! -e "$1" ] || mounted "$2"; }; }
-held() { [ ! -e "$1" ] || mounted "$2"; }
-locked() { held "$1" "$2" && fixed "$1"; }
+hidden() { empty "$1" && { [ ! -e "$1" ] || [ -L "$1" ] || mounted "$2"; }; }
+held() { { [ ! -e "$1" ] && [ ! -L "$1" ]; } || mounted "$2"; }
+locked() { held "$1" "$2" && { [ -L "$1" ] || fixed "$1"; }; }
 status() { grep -q "^$1:[[:space:]]*$2\$" /proc/self/status; }
 core_is_off() { grep -qE '^Max core file size +1 +1 ' /proc/self/limits; }
 is_alone() { [ "$(cat /proc/1/comm)" = interlock-init ] && [ "$(ls -d /proc/[0-9]* | wc -l)" -lt 20 ]; }

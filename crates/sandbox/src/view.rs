@@ -130,6 +130,15 @@ impl<'a> Builder<'a> {
         if settings.view == Some(SandboxView::Host) {
             check_workspace_in_view(&workspace, &home)?;
         }
+        for path in settings.protect.iter().flatten() {
+            if !is_plain_path(path) {
+                return Err(SandboxError::Setting {
+                    key: "protect",
+                    value: path.clone(),
+                    rule: "it is not a plain path below the workspace".to_owned(),
+                });
+            }
+        }
         let is_root = rustix::process::geteuid().is_root();
         let of = ScopeOf {
             settings,
@@ -317,10 +326,7 @@ impl<'a> Builder<'a> {
         let mut paths = Vec::new();
         for name in listed {
             let path = Path::new(&name);
-            let is_plain = path
-                .components()
-                .all(|part| matches!(part, std::path::Component::Normal(_)));
-            if !is_plain || name.is_empty() {
+            if !is_plain_path(&name) {
                 return Err(SandboxError::Setting {
                     key: "home.tools",
                     value: name,
@@ -581,6 +587,12 @@ fn milli(cpus: f64) -> u64 {
 
 fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether a path consists of names alone: neither absolute nor with `..`.
+fn is_plain_path(path: &str) -> bool {
+    let is_name = |part| matches!(part, std::path::Component::Normal(_));
+    !path.is_empty() && Path::new(path).components().all(is_name)
 }
 
 /// What follows a directory in a path of the same directory or below it.

@@ -113,7 +113,10 @@ impl StoreError {
             Self::InputEmpty { .. } => "name it and try again".to_owned(),
             Self::Random { .. } => "try again; if it stays so, look at /dev/urandom".to_owned(),
             Self::Unreadable { path, .. } | Self::Failed { path, .. } => {
-                format!("look at the state directory: ls -la {}", directory(path))
+                format!(
+                    "look at the state directory and at the space on its disk: ls -la {0}; df {0}",
+                    directory(path)
+                )
             }
             Self::Corrupt { path, .. } => format!(
                 "keep it and start anew: mv {0} {0}.damaged; then restore the policy: interlock doctor --restore-document",

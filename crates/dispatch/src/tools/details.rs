@@ -57,6 +57,12 @@ pub(super) struct SandboxDetails<'a> {
     /// What `retryOf` names.
     pub(super) run_id: &'a str,
     pub(super) denials: &'a [SandboxDenial],
+    /// Protected paths that no mount could keep it from making.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(super) protected_created: &'a [String],
+    /// The workspace is larger than the search for them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) protected_search_is_partial: bool,
 }
 
 /// A run that goes on in the background.

@@ -109,6 +109,8 @@ fn ended(report: &RunEndReport) -> ToolResult {
         sandbox: report.inside.as_ref().map(|inside| SandboxDetails {
             run_id: &inside.noted.run_id,
             denials: &inside.noted.denials,
+            protected_created: &inside.noted.created.paths,
+            protected_search_is_partial: inside.noted.created.is_partial,
         }),
         limit: report.limit,
         session_id: None,
@@ -180,12 +182,16 @@ fn ended(report: &RunEndReport) -> ToolResult {
 
 /// What a caller reads of what its sandbox denied.
 fn denial_notes(inside: &InsideReport) -> Vec<String> {
-    let NotedDenials { run_id, denials } = &inside.noted;
+    let NotedDenials {
+        run_id, denials, ..
+    } = &inside.noted;
     let shown = |denial: &SandboxDenial| ShownLine::new(&denial.to_string()).to_string();
     let mut notes: Vec<String> = denials
         .iter()
         .map(|denial| format!("(denied by the sandbox: {})", shown(denial)))
         .collect();
+    let created = inside.noted.created_words();
+    notes.extend(created.map(|words| format!("({})", ShownLine::new(&words))));
     if inside.may_ask && !denials.is_empty() {
         notes.push(format!(
             "(if the command has to run outside, send it again once with elevated true, retryOf {run_id} and a justification; an approver decides)"

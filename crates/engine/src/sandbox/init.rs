@@ -17,7 +17,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use interlock_plan::{MountOwner, SandboxPlan, SandboxUser};
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::MountPropagationFlags;
@@ -41,6 +41,15 @@ pub(super) const MADE: &[u8] = b"made";
 pub(super) const CHECK: &[u8] = b"check";
 pub(super) const FRESH: &[u8] = b"fresh";
 pub(super) const STALE: &[u8] = b"stale";
+
+/// Says that the run has started as many processes as it may have at one time.
+pub(super) const FULL: &[u8] = b"full";
+
+/// How often it is looked at how many processes a run has started, where their number is limited.
+const COUNTING_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// In front of the number of process 1, as the process of the run knows it.
 pub(super) const NUMBER: &str = "init ";
@@ -310,7 +319,7 @@ fn live(
     let absences = Absences::note(passed_over);
     link::send(link, MADE, &borrowed).step(|| "handing over the namespaces".to_owned())?;
     drop(handed);
-    wait(link, &ended, &absences);
+    wait(link, &ended, &absences, order.sandbox.limits.pids);
     Ok(())
 }
 
@@ -353,14 +362,21 @@ impl Absences {
     }
 }
 
-/// Until the process of the run is gone or closes the link. Collects what loses its parent.
-fn wait(link: BorrowedFd<'_>, ended: &OwnedFd, absences: &Absences) {
+/// Until the process of the run is gone or closes the link. Collects what loses its parent, and says when
+/// the run has started as many processes as it may have at one time. Where no control group counts refusals,
+/// the kernel tells only the program that a process was refused to.
+fn wait(link: BorrowedFd<'_>, ended: &OwnedFd, absences: &Absences, mut most: Option<u64>) {
     loop {
+        if most.is_some_and(|most| processes_so_far() >= most) {
+            most = None;
+            let _ = link::send(link, FULL, &[]);
+        }
         let mut polled = [
             PollFd::new(ended, PollFlags::IN),
             PollFd::from_borrowed_fd(link, PollFlags::IN),
         ];
-        let _ = rustix::event::poll(&mut polled, None);
+        let until = most.is_some().then_some(&COUNTING_INTERVAL);
+        let _ = rustix::event::poll(&mut polled, until);
         if !polled[1].revents().is_empty() {
             let asked = link::receive(link, Duration::ZERO);
             let is_question = asked.is_ok_and(|(word, _)| word == CHECK);
@@ -373,4 +389,11 @@ fn wait(link: BorrowedFd<'_>, ended: &OwnedFd, absences: &Absences) {
         while rustix::io::read(ended, &mut signals).is_ok_and(|length| length > 0) {}
         while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
     }
+}
+
+/// How many processes this PID namespace has had so far: their numbers are given out one after another.
+fn processes_so_far() -> u64 {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let last = load.split_whitespace().next_back();
+    last.and_then(|last| last.parse().ok()).unwrap_or(0)
 }

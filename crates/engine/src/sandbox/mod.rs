@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use interlock_plan::{RunPlan, SandboxPlan, SandboxUser};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
+use rustix::net::RecvFlags;
 use rustix::process::{
     Gid, Pid, PidfdFlags, Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions, WaitOptions,
 };
@@ -200,8 +201,9 @@ impl RunSandbox {
             link,
             terminal: Mutex::new(terminal),
             filter,
-            // Process 1 is counted too.
-            most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
+            // Process 1 and the keeper of the scope are counted too. Where a control group counts, it
+            // refuses first, and knows that it did.
+            most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(2)),
             execution_rules,
             layer,
             scope: Some(scope),
@@ -211,6 +213,14 @@ impl RunSandbox {
     /// Process 1, by its number outside.
     pub(crate) fn init(&self) -> Pid {
         self.init
+    }
+
+    /// Whether the run has started as many processes as it may have at one time: it may be at that limit.
+    pub(crate) fn may_lack_processes(&self) -> bool {
+        let mut word = [0; init::FULL.len()];
+        let flags = RecvFlags::DONTWAIT;
+        let received = rustix::net::recv(&self.link, &mut word, flags);
+        received.is_ok() && word == init::FULL
     }
 
     /// Whether the run changes a layer over its workspace.

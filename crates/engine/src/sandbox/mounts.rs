@@ -303,7 +303,7 @@ impl Stage {
                 attach(&tree, &self.find(target, point)?)
             }
             SandboxMount::Hold { target, access, .. } => {
-                match self.find(target, MountPoint::Existing) {
+                match self.find_itself(target, MountPoint::Existing) {
                     Ok(place) => hold(&place, *access),
                     // It went since the plan was made: then there is nothing to hold.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -373,6 +373,16 @@ impl Stage {
     /// The place of a path in the new root. No link is followed on the way: what is inside may have been
     /// arranged by an earlier run.
     pub(super) fn find(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
+        let place = self.find_itself(path, point)?;
+        if file_type(&place)? == FileType::Symlink {
+            return Err(Errno::LOOP.into());
+        }
+        Ok(place)
+    }
+
+    /// The same, of a path that may be a link itself. A link can be held, so that it is neither renamed nor
+    /// replaced: the kernel mounts a link on a link.
+    fn find_itself(&self, path: &str, point: MountPoint) -> io::Result<OwnedFd> {
         let mut place = self.root.try_clone()?;
         let mut names = names(path)?.into_iter().peekable();
         while let Some(name) = names.next() {
@@ -402,9 +412,6 @@ impl Stage {
                 found => found?,
             };
             place = found;
-        }
-        if file_type(&place)? == FileType::Symlink {
-            return Err(Errno::LOOP.into());
         }
         Ok(place)
     }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use interlock_patch::FileChange;
+use interlock_plan::{ObeyedKind, ObeyedPath, git_obeys, repositories_below};
 use interlock_policy::{AgentId, PROTECTED_PATHS, ProtectedPath};
 
-use super::git;
 use super::named::{NamedFiles, is_executable};
 use crate::caller_context::CallerContext;
 use crate::local::{HostError, LocalHost};
@@ -27,22 +27,7 @@ pub(crate) struct PatchGuard {
     /// Directories below the root that hold a repository; their configs may name files beside them.
     repositories: OnceCell<Vec<PathBuf>>,
     /// What is obeyed because of names in a directory, by directory.
-    obeyed: RefCell<HashMap<PathBuf, Rc<Vec<Obeyed>>>>,
-}
-
-/// A path that is obeyed because another path leads to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Obeyed {
-    pub(super) path: PathBuf,
-    /// With everything beneath it.
-    pub(super) is_tree: bool,
-    pub(super) reason: String,
-}
-
-impl Obeyed {
-    fn holds(&self, path: &Path) -> bool {
-        path == self.path || (self.is_tree && path.starts_with(&self.path))
-    }
+    obeyed: RefCell<HashMap<PathBuf, Rc<Vec<ObeyedPath>>>>,
 }
 
 /// Whose changes are judged, and where.
@@ -100,7 +85,7 @@ impl PatchGuard {
         }
         let repositories = self
             .repositories
-            .get_or_init(|| git::repositories_below(&self.root));
+            .get_or_init(|| repositories_below(&self.root));
         let own = [Some(&*self.root), self.home.as_deref()];
         let beside = repositories.iter().map(PathBuf::as_path);
         let beside = beside.chain(own.into_iter().flatten());
@@ -115,11 +100,11 @@ impl PatchGuard {
     }
 
     /// What is obeyed elsewhere because of the names in a directory.
-    fn obeyed_in(&self, directory: &Path) -> Rc<Vec<Obeyed>> {
+    fn obeyed_in(&self, directory: &Path) -> Rc<Vec<ObeyedPath>> {
         if let Some(known) = self.obeyed.borrow().get(directory) {
             return Rc::clone(known);
         }
-        let mut obeyed = git::obeyed_in(directory, self.home.as_deref());
+        let mut obeyed = git_obeys(directory, self.home.as_deref());
         for row in PROTECTED_PATHS {
             let Some(named) = row.below(directory) else {
                 continue;
@@ -132,9 +117,13 @@ impl PatchGuard {
                 continue;
             }
             match fs::canonicalize(&named) {
-                Ok(real) if real != named => obeyed.push(Obeyed {
+                Ok(real) if real != named => obeyed.push(ObeyedPath {
                     path: real,
-                    is_tree: row.path.ends_with('/'),
+                    kind: if row.path.ends_with('/') {
+                        ObeyedKind::Tree
+                    } else {
+                        ObeyedKind::File
+                    },
                     reason: format!("{} leads to it: {}", named.display(), row.reason),
                 }),
                 _ => {}

@@ -1,10 +1,11 @@
 //! What a view hides and holds: covers over what no run may see, and mounts that keep what others obey
 //! from being changed, renamed or replaced.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
 
-use interlock_plan::{MountAccess, SandboxMount, WorkspaceAccess};
+use interlock_plan::{MountAccess, ObeyedKind, SandboxMount, WorkspaceAccess, git_obeys};
 use interlock_policy::{IN_REPOSITORY, PROTECTED_PATHS, ProtectedPath};
 
 use super::{Builder, below, real};
@@ -151,20 +152,77 @@ impl Builder<'_> {
             found.push((git, "names the repository, whose hooks git runs".to_owned()));
         }
         for path in self.request.settings.protect.iter().flatten() {
-            let is_plain = Path::new(path)
-                .components()
-                .all(|part| matches!(part, std::path::Component::Normal(_)));
-            if is_plain {
-                found.push((root.join(path), "sandbox.protect".to_owned()));
+            found.push((root.join(path), "sandbox.protect".to_owned()));
+        }
+        // What the repository leads to: a git directory elsewhere, hooks and configs that a config names.
+        for obeyed in git_obeys(root, Some(&self.home)) {
+            if obeyed.kind == ObeyedKind::Repository {
+                let rows = IN_REPOSITORY.iter();
+                let below =
+                    rows.filter_map(|(row, reason)| Some((row.strip_prefix(".git/")?, reason)));
+                for (name, reason) in below {
+                    found.push((obeyed.path.join(name), (*reason).to_owned()));
+                }
+            } else {
+                found.push((obeyed.path, obeyed.reason));
             }
         }
-        // Links cannot be held: what they lead to is another path.
-        found.retain(|(path, _)| {
-            let real = std::fs::canonicalize(path);
-            real.is_ok_and(|real| real == *path)
+        let held = found.iter().flat_map(|(path, reason)| {
+            let steps = links_and_end(path).into_iter();
+            steps.map(|step| (step, reason.clone()))
         });
-        found
+        held.collect()
     }
+}
+
+/// As many links are followed as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Every link on the way to a path, and the path that it leads to, if that exists. Each has to stay: else a
+/// run could put another link, or a directory of its own, in the place of one.
+fn links_and_end(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut at = PathBuf::from("/");
+    let mut rest: VecDeque<OsString> = names_of(path);
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        match std::fs::symlink_metadata(&next) {
+            Err(_) => return found,
+            Ok(metadata) if metadata.is_symlink() => {
+                found.push(next.clone());
+                let Ok(to) = std::fs::read_link(&next) else {
+                    return found;
+                };
+                if found.len() > MOST_LINKS {
+                    return found;
+                }
+                if to.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                for name in names_of(&to).into_iter().rev() {
+                    rest.push_front(name);
+                }
+            }
+            Ok(_) => at = next,
+        }
+    }
+    found.push(at);
+    found
+}
+
+/// The names of a path, with `..`.
+fn names_of(path: &Path) -> VecDeque<OsString> {
+    path.components()
+        .filter_map(|part| match part {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some(OsString::from("..")),
+            _ => None,
+        })
+        .collect()
 }
 
 /// A directory that a version control system has to write to. What it obeys in there is held path by

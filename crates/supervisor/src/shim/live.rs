@@ -78,6 +78,8 @@ struct LiveState {
     busy: usize,
     /// The run wrote more than it may, and is being ended.
     wrote_too_much: bool,
+    /// A program wrote that no process could be started; looked for where their number is limited.
+    says_no_process: bool,
 }
 
 struct LiveEnd {

@@ -11,6 +11,7 @@ use super::assembler::{ArgumentTest, CallBlock, FilterAction, FilterRule};
 
 const EPERM: u16 = 1;
 const EACCES: u16 = 13;
+const EINVAL: u16 = 22;
 const EPROTONOSUPPORT: u16 = 93;
 const EAFNOSUPPORT: u16 = 97;
 
@@ -32,7 +33,7 @@ pub(super) const ALLOWED: &[CallRow] = rows! {
         SYS_read SYS_write SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_preadv SYS_pwritev SYS_preadv2
         SYS_pwritev2 SYS_lseek SYS_sendfile SYS_splice SYS_tee SYS_vmsplice SYS_copy_file_range SYS_readahead
         SYS_fsync SYS_fdatasync SYS_sync SYS_syncfs SYS_sync_file_range SYS_fallocate SYS_ftruncate SYS_truncate
-        SYS_fadvise64 SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_fcntl SYS_flock SYS_pipe2;
+        SYS_fadvise64 SYS_close SYS_close_range SYS_dup SYS_dup3 SYS_flock SYS_pipe2;
     "names and attributes of files; the mounts say what can be reached and changed":
         SYS_newfstatat SYS_fstat SYS_statx SYS_statfs SYS_fstatfs SYS_faccessat SYS_faccessat2 SYS_readlinkat
         SYS_getdents64 SYS_getcwd SYS_chdir SYS_fchdir SYS_unlinkat SYS_renameat SYS_renameat2 SYS_linkat
@@ -70,7 +71,7 @@ pub(super) const ALLOWED: &[CallRow] = rows! {
         SYS_bind SYS_listen SYS_accept SYS_accept4 SYS_connect SYS_getsockname SYS_getpeername SYS_getsockopt
         SYS_setsockopt SYS_sendto SYS_recvfrom SYS_sendmsg SYS_recvmsg SYS_sendmmsg SYS_recvmmsg SYS_shutdown;
     "communication inside the IPC namespace of the sandbox":
-        SYS_shmget SYS_shmat SYS_shmdt SYS_shmctl SYS_semget SYS_semop SYS_semctl SYS_semtimedop SYS_msgget
+        SYS_shmat SYS_shmdt SYS_shmctl SYS_semget SYS_semop SYS_semctl SYS_semtimedop SYS_msgget
         SYS_msgsnd SYS_msgrcv SYS_msgctl SYS_mq_unlink SYS_mq_timedsend SYS_mq_timedreceive SYS_mq_notify
         SYS_mq_getsetattr;
     "facts that any program may know":
@@ -164,6 +165,16 @@ const TIOCLINUX: u32 = 0x541c;
 const TIOCCONS: u32 = 0x541d;
 const TIOCSETD: u32 = 0x5423;
 
+/// Makes others wait, up to 45 seconds, who open the file: the owner, and Interlock itself.
+const F_SETLEASE: u32 = 1024;
+
+/// A size of a megabyte or more. What is shared by System V lasts as long as the scope, and no size of a
+/// file system holds it: 4,096 pieces are about what `/tmp` and the like hold.
+const LARGE_SHARED_MEMORY: u32 = 0xfff0_0000;
+
+/// The kinds of sockets from 8 on: `SOCK_PACKET` (10) makes a packet socket of any family.
+const ODD_SOCKET_KINDS: u32 = 8;
+
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
@@ -250,6 +261,21 @@ fn by_argument(sockets: UnixSockets) -> Vec<CallBlock> {
             rules: [TIOCSTI, TIOCLINUX, TIOCCONS, TIOCSETD]
                 .map(|request| rule(&[ArgumentTest::Is(1, request)], REFUSE))
                 .to_vec(),
+            otherwise: FilterAction::Allow,
+        },
+        refusing(libc::SYS_fcntl, &[ArgumentTest::Is(1, F_SETLEASE)]),
+        CallBlock {
+            number: number(libc::SYS_shmget),
+            rules: vec![
+                rule(
+                    &[ArgumentTest::HasAny(1, LARGE_SHARED_MEMORY)],
+                    FilterAction::Refuse(EINVAL),
+                ),
+                rule(
+                    &[ArgumentTest::UpperHasAny(1, u32::MAX)],
+                    FilterAction::Refuse(EINVAL),
+                ),
+            ],
             otherwise: FilterAction::Allow,
         },
         CallBlock {
@@ -342,7 +368,10 @@ fn old_modes() -> Vec<CallBlock> {
 /// Families and protocols that a program needs, and no other: each further one is a part of the kernel
 /// that hardly any program uses, and asking for it loads a module.
 fn socket(sockets: UnixSockets) -> CallBlock {
-    let mut rules = Vec::new();
+    let mut rules = vec![rule(
+        &[ArgumentTest::HasAny(1, ODD_SOCKET_KINDS)],
+        FilterAction::Refuse(EAFNOSUPPORT),
+    )];
     for family in [AF_INET, AF_INET6] {
         for protocol in PROTOCOLS {
             rules.push(rule(

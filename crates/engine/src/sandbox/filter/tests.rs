@@ -226,3 +226,24 @@ fn files_in_memory_are_sealed_against_execution_where_that_is_asked_for() {
         assert_eq!((end(8), end(9)), (ALLOW, ALLOW));
     }
 }
+
+/// Leases keep others waiting; large pieces of shared memory outlast a run; a kind of socket makes a packet
+/// socket of any family.
+#[test]
+fn leases_large_shared_memory_and_odd_sockets_are_refused() {
+    const EINVAL: u32 = 0x0005_0016;
+    for wide in [0, 1 << 32, 0xffff_ffff << 32] {
+        assert_eq!(call(libc::SYS_fcntl, &[3, 1024 | wide, 1]), EPERM);
+        assert_eq!(call(libc::SYS_fcntl, &[3, 4 | wide, 1]), ALLOW);
+    }
+    for size in [1 << 20, 1 << 31, 1 << 32, u64::MAX] {
+        assert_eq!(call(libc::SYS_shmget, &[1, size, 0o1600]), EINVAL, "{size}");
+    }
+    assert_eq!(call(libc::SYS_shmget, &[1, (1 << 20) - 1, 0o1600]), ALLOW);
+    for family in [1, 2, 10, 16] {
+        for kind in [10, 10 | 0o2_004_000, 8, 15] {
+            assert_eq!(call(libc::SYS_socket, &[family, kind, 0]), EAFNOSUPPORT);
+        }
+        assert_eq!(call(libc::SYS_socket, &[family, 1 | 0o2_004_000, 0]), ALLOW);
+    }
+}

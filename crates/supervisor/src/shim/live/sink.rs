@@ -94,6 +94,9 @@ impl OutputSink for Sink {
 impl Live {
     /// As much of what a run wrote as it may write. One that wrote more is ended.
     fn within_output_limit<'b>(&self, state: &mut LiveState, bytes: &'b [u8]) -> &'b [u8] {
+        if self.manner.limits.pids.is_some() && !state.says_no_process {
+            state.says_no_process = says_no_process(bytes);
+        }
         let Some(most) = self.manner.max_output_bytes else {
             return bytes;
         };
@@ -134,11 +137,14 @@ impl Live {
             });
         }
         let refused = group.and_then(Group::pids_refused);
-        if let (Some(1..), Some(bound)) = (refused, limits.pids) {
+        // Without a control group that counts refusals: there were enough processes, and a program said so.
+        let was_refused = outcome.may_lack_processes && state.says_no_process;
+        let is_full = was_refused || refused.is_some_and(|refused| refused > 0);
+        if let (true, Some(bound)) = (is_full, limits.pids) {
             return Some(LimitReached {
                 limit: SandboxLimit::Pids,
                 bound,
-                peak: group.and_then(Group::pids_peak),
+                peak: group.and_then(Group::pids_peak).or(Some(bound)),
             });
         }
         (outcome.status == RunStatus::TimedOut).then(|| {
@@ -150,4 +156,18 @@ impl Live {
             }
         })
     }
+}
+
+/// Whether an output holds what programs write when no process could be started: shells, the C library, and
+/// programs that name the error.
+fn says_no_process(bytes: &[u8]) -> bool {
+    const WORDS: [&[u8]; 5] = [
+        b"Cannot fork",
+        b"can't fork",
+        b"fork failed",
+        b"Resource temporarily unavailable",
+        b" EAGAIN",
+    ];
+    let holds = |word: &&[u8]| bytes.windows(word.len()).any(|found| found == *word);
+    WORDS.iter().any(holds)
 }

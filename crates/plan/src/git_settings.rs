@@ -5,7 +5,32 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::guard::Obeyed;
+use rustix::fs::{Mode, OFlags};
+
+/// A path that is obeyed because another path leads to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObeyedPath {
+    pub path: PathBuf,
+    pub kind: ObeyedKind,
+    pub reason: String,
+}
+
+/// How much of an obeyed path is obeyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObeyedKind {
+    File,
+    /// Everything beneath it.
+    Tree,
+    /// Everything beneath it, by a tool that also keeps its own data there: a run that may use the repository
+    /// writes to it, except to what is obeyed.
+    Repository,
+}
+
+impl ObeyedPath {
+    pub fn holds(&self, path: &Path) -> bool {
+        path == self.path || (self.kind != ObeyedKind::File && path.starts_with(&self.path))
+    }
+}
 
 /// Longer configs are not written by people or git.
 const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
@@ -13,25 +38,25 @@ const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 const MAX_INCLUDES: usize = 10;
 /// Directories that are looked at for repositories.
 const MAX_DIRECTORIES: usize = 1000;
-/// What tools fill: not worth the search.
-const OTHERS: [&str; 6] = ["node_modules", "target", ".cache", "proc", "sys", "dev"];
+/// Directories that tools fill: not worth a search.
+pub const FILLED_BY_TOOLS: [&str; 6] = ["node_modules", "target", ".cache", "proc", "sys", "dev"];
 
 /// What git obeys because of the names in a directory: a repository in it, or the directory being one; in the home
 /// directory, the configs for all repositories.
-pub(super) fn obeyed_in(directory: &Path, home: Option<&Path>) -> Vec<Obeyed> {
+pub fn git_obeys(directory: &Path, home: Option<&Path>) -> Vec<ObeyedPath> {
     let mut found = FoundSettings {
         home,
         all: Vec::new(),
     };
     if is_git_directory(directory) {
-        found.tree(
+        found.repository(
             directory,
             "it is a git repository, and git obeys its config and hooks",
         );
         found.git_directory(directory, directory);
     }
     if let Some(git) = git_directory_of(directory) {
-        found.tree(
+        found.repository(
             &git,
             &format!("{} leads to it", directory.join(".git").display()),
         );
@@ -47,7 +72,7 @@ pub(super) fn obeyed_in(directory: &Path, home: Option<&Path>) -> Vec<Obeyed> {
 
 /// Directories that hold a repository: the root and those below it, nearest first. In a large tree only the nearest
 /// directories are looked at; a repository above a file is found without this.
-pub(super) fn repositories_below(root: &Path) -> Vec<PathBuf> {
+pub fn repositories_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([root.to_owned()]);
     let mut seen = 0;
@@ -66,7 +91,7 @@ pub(super) fn repositories_below(root: &Path) -> Vec<PathBuf> {
                 found.push(directory.clone());
             } else if is_directory
                 && waiting.len() < MAX_DIRECTORIES
-                && !OTHERS.iter().any(|other| name == *other)
+                && !FILLED_BY_TOOLS.iter().any(|other| name == *other)
             {
                 waiting.push_back(entry.path());
             }
@@ -95,27 +120,23 @@ fn is_git_directory(directory: &Path) -> bool {
 
 struct FoundSettings<'a> {
     home: Option<&'a Path>,
-    all: Vec<Obeyed>,
+    all: Vec<ObeyedPath>,
 }
 
 impl FoundSettings<'_> {
-    fn tree(&mut self, path: &Path, reason: &str) {
-        self.push(path, true, reason.to_owned());
+    fn repository(&mut self, path: &Path, reason: &str) {
+        self.push(path, ObeyedKind::Repository, reason.to_owned());
     }
 
-    fn push(&mut self, path: &Path, is_tree: bool, reason: String) {
+    fn push(&mut self, path: &Path, kind: ObeyedKind, reason: String) {
         let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.all.push(Obeyed {
-            path,
-            is_tree,
-            reason,
-        });
+        self.all.push(ObeyedPath { path, kind, reason });
     }
 
     fn git_directory(&mut self, git: &Path, work_tree: &Path) {
         let common = read(&git.join("commondir")).map(|text| git.join(text.trim_end()));
         if let Some(common) = &common {
-            self.tree(
+            self.repository(
                 common,
                 &format!("the repository of {} leads to it", work_tree.display()),
             );
@@ -138,19 +159,19 @@ impl FoundSettings<'_> {
                 ("include" | "includeif", "path") => {
                     let beside = path.parent().unwrap_or(Path::new("/"));
                     let included = self.resolve(&setting.value, beside);
-                    self.push(&included, false, reason.clone());
+                    self.push(&included, ObeyedKind::File, reason.clone());
                     self.config(&included, work_tree, depth + 1);
                 }
                 ("core", "hookspath") => {
                     let hooks = self.resolve(&setting.value, work_tree);
-                    self.push(&hooks, true, reason.clone());
+                    self.push(&hooks, ObeyedKind::Tree, reason.clone());
                 }
                 _ => {
                     let words = setting.value.trim_start_matches('!').split_whitespace();
                     for word in words.filter(|word| word.contains('/')) {
                         let named = self.resolve(word, work_tree);
                         if named.is_file() {
-                            self.push(&named, false, reason.clone());
+                            self.push(&named, ObeyedKind::File, reason.clone());
                         }
                     }
                 }
@@ -205,12 +226,13 @@ fn settings(text: &str) -> Vec<Setting> {
 }
 
 fn read(path: &Path) -> Option<String> {
-    let metadata = std::fs::metadata(path).ok()?;
-    if !metadata.is_file() {
+    // What is named may be a pipe that a run left there: opening it must not wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
     file.take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
