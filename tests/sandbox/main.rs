@@ -14,6 +14,7 @@ mod kernel;
 mod leave;
 mod limits;
 mod network;
+mod network_ask;
 mod nodes;
 mod routes;
 mod scopes;

@@ -310,6 +310,7 @@ settings! {
     SandboxNetwork {
         allow: Option<Vec<String>>,
         deny: Option<Vec<String>>,
+        ask: Option<bool>,
         unix_sockets: Option<UnixSockets>,
     }
 

@@ -83,6 +83,12 @@ pub struct RanInside {
 }
 
 impl RanInside {
+    /// Whether an approver may be asked about hosts that the run reaches.
+    pub fn asks_for_hosts(&self) -> bool {
+        let rules = self.sandbox.network.as_ref();
+        rules.is_some_and(|rules| rules.ask)
+    }
+
     pub(crate) fn of_plan(plan: &RunPlan) -> Option<Box<Self>> {
         let sandbox = plan.sandbox.clone()?;
         let session_key = plan.session_key.clone();

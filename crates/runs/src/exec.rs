@@ -4,6 +4,7 @@ mod effect;
 mod events;
 mod follow;
 mod input;
+mod networks;
 mod node;
 mod notice;
 mod remote_wait;
@@ -174,6 +175,12 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     };
     let started = conversation.started().clone();
     let session = started.session.name.as_str();
+    if inside
+        .as_ref()
+        .is_some_and(|inside| inside.asks_for_hosts())
+    {
+        networks::begin(state, &client, arguments.json, attended);
+    }
     if is_input_passed {
         input::pass(&client, session);
     }

@@ -49,6 +49,9 @@ pub(super) enum Purpose {
     About,
     /// Ends what keeps a sandbox scope, unless a run is in it. Answered with whether nothing keeps it.
     EndScope { scope: String },
+    /// Answers the questions of the server of networks: from here on the connection belongs to that
+    /// process, now or as soon as there is one. Answered before that.
+    AnswerNetworks,
     /// No further runs: it ends when its last session has. Answered with [`About`].
     Drain,
 }

@@ -2,7 +2,7 @@
 
 use super::missing::{
     ACCESS_GROUPS, CHAT_CHANNEL, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE, SESSION_MODE,
+    SANDBOX_BACKEND, SANDBOX_TREE, SESSION_MODE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -314,7 +314,7 @@ static SANDBOX_HOME: &[ConfigField] = &[
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[
     field("allow", ConfigKind::List(&ConfigKind::Text(TextRule::AllowedHost)), "", "Hosts that a run reaches: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `host.internal:PORT`; at most 20 different ports. Without an entry there is a loopback alone."),
     field("deny", ConfigKind::List(&ConfigKind::Text(TextRule::DeniedHost)), "", "Hosts that no entry of `allow` opens; `HOST:*` is every port."),
-    not_available("ask", &SANDBOX_NETWORK),
+    field("ask", ConfigKind::Bool, "true where `allow` has an entry, else false", "A connection to a name that no entry lists, on port 80, 443 or one of `allow`, waits up to 30 seconds for an approver. `true` without an entry of `allow`: every name asks."),
     field("unixSockets", ConfigKind::Choice(UnixSockets::WORDS), "\"own\"", "`own`: Unix sockets that the sandbox makes itself. `none`: only pairs of stream sockets."),
 ];
 

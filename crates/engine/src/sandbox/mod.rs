@@ -13,6 +13,7 @@ mod link;
 mod mounts;
 mod netd_link;
 mod network;
+mod network_question;
 mod overlay;
 mod sockets;
 #[cfg(debug_assertions)]
@@ -47,8 +48,11 @@ pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
 };
-pub use netd_link::{NETD_COMMAND, NetdMessage, NetdOrder, ServedScope, StartedNetd, begin_netd};
+pub use netd_link::{
+    NETD_COMMAND, NetdMessage, NetdOrder, ServedNetwork, ServedScope, StartedNetd, begin_netd,
+};
 pub use network::{CONNECT_PORT, MOST_PORTS, SOCKS_PORT, ScopeSockets};
+pub use network_question::{MOST_QUESTION_BYTES, NetworkAnswer, NetworkQuestion};
 pub use trial::{try_backend, try_sandbox};
 
 /// The argument by which the binary becomes the init of a sandbox.
