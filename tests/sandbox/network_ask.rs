@@ -56,7 +56,7 @@ fn end(child: Child) -> Run {
 
 fn pending(net: &Internet) -> Vec<Value> {
     let listed = net.run(&["approvals", "pending", "--json"]).json();
-    listed["pending"].as_array().unwrap().clone()
+    listed["approvals"].as_array().unwrap().clone()
 }
 
 /// Waits for one approval, and says its short id.

@@ -1,5 +1,5 @@
 //! While a command waits for a sandboxed run, it answers which hosts the run reaches, as a gateway does. It asks
-//! only where a person at the terminal reads it; else a gateway has to.
+//! only where a person at the terminal reads it, or a gateway shows it.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ impl NetworkAsker for WaitingCommand {
     }
 
     fn can_ask(&self) -> bool {
-        self.is_read
+        // What is asked here is stored, and a gateway shows it.
+        self.is_read || interlock_gateway::running(self.host.state_dir()).is_some()
     }
 
     fn has_asked(&self, plan: &NetworkPlan, short_id: &str) {
