@@ -322,6 +322,7 @@ settings! {
         output_bytes: Option<String>,
         timeout: Option<u64>,
         tmp: Option<String>,
+        disk_free: Option<String>,
     }
 
     SandboxPrune {

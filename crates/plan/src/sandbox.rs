@@ -148,6 +148,9 @@ pub struct SandboxLimits {
     pub output_bytes: Option<u64>,
     /// The size of each private file system in memory.
     pub tmp_bytes: u64,
+    /// So much stays free on file systems of the host that the run writes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
 }
 
 /// The owner that files of a mount have on the host. Inside they belong to the user of the run.

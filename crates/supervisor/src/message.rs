@@ -181,6 +181,11 @@ pub struct LimitReached {
 pub enum SandboxLimit {
     Memory,
     Pids,
+    /// A private file system in memory was full.
+    Tmp,
+    /// A file system of the host was about to be full. The bound is what stays free, and the peak what
+    /// was free when the run was ended.
+    Disk,
     Output,
     Time,
 }
@@ -190,6 +195,8 @@ impl SandboxLimit {
         match self {
             Self::Memory => "memory",
             Self::Pids => "pids",
+            Self::Tmp => "tmp",
+            Self::Disk => "disk",
             Self::Output => "output",
             Self::Time => "time",
         }
@@ -199,7 +206,11 @@ impl SandboxLimit {
 impl std::fmt::Display for LimitReached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let unit = match self.limit {
-            SandboxLimit::Memory | SandboxLimit::Output => " bytes",
+            SandboxLimit::Disk => {
+                let (bound, free) = (self.bound, self.peak.unwrap_or_default());
+                return write!(f, "limit: disk ({bound} bytes stay free, {free} were left)");
+            }
+            SandboxLimit::Memory | SandboxLimit::Tmp | SandboxLimit::Output => " bytes",
             SandboxLimit::Pids => "",
             SandboxLimit::Time => " ms",
         };

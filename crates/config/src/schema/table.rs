@@ -325,7 +325,7 @@ static SANDBOX_LIMITS: &[ConfigField] = &[
     field("outputBytes", ConfigKind::Text(TextRule::ByteSize), "", "A run that writes more is ended."),
     field("timeout", ConfigKind::Integer(1, YEAR_SECONDS), "", "Seconds until a run is ended; the smaller of this and the call's own counts."),
     field("tmp", ConfigKind::Text(TextRule::ByteSize), "\"1g\"", "The size of each of `/tmp`, `/var/tmp`, `/run` and `/dev/shm`."),
-    not_available("diskFree", &SANDBOX),
+    field("diskFree", ConfigKind::Text(TextRule::ByteSize), "\"1g\"", "A run is ended before less than this is free on a file system of the host that it writes to; of one with little room, before half of what was free when it began is used."),
 ];
 
 static SANDBOX_PRUNE: &[ConfigField] = &[

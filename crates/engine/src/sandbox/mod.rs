@@ -16,6 +16,7 @@ mod network;
 mod network_question;
 mod overlay;
 mod sockets;
+mod space;
 #[cfg(debug_assertions)]
 mod test_hook;
 mod trial;
@@ -53,6 +54,7 @@ pub use netd_link::{
 };
 pub use network::{CONNECT_PORT, MOST_PORTS, SOCKS_PORT, ScopeSockets};
 pub use network_question::{MOST_QUESTION_BYTES, NetworkAnswer, NetworkQuestion};
+pub use space::{RunSpace, SpaceLook};
 pub use trial::{try_backend, try_sandbox};
 
 /// The argument by which the binary becomes the init of a sandbox.
@@ -91,6 +93,8 @@ pub struct RunSandbox {
     execution_rules: Option<OwnedFd>,
     /// What the run changes of its workspace, where that is not the workspace itself.
     layer: Option<RunLayer>,
+    /// The file systems that the run writes to.
+    space: Arc<RunSpace>,
     /// Keeps the directory of the scope from being removed.
     _scope: OwnedFd,
 }
@@ -184,6 +188,8 @@ impl RunSandbox {
             Some(_) => Some(next()?),
             None => None,
         };
+        let memory: io::Result<Vec<OwnedFd>> = descriptors.map(above_standard).collect();
+        let space = RunSpace::new(sandbox, memory.map_err(words)?);
         if let Some(layer) = &layer {
             layer.wait_for_later_file_times();
         }
@@ -202,8 +208,13 @@ impl RunSandbox {
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
             execution_rules,
             layer,
+            space: Arc::new(space),
             _scope: scope,
         })
+    }
+
+    pub(crate) fn space(&self) -> Arc<RunSpace> {
+        Arc::clone(&self.space)
     }
 
     /// Process 1, by its number outside.

@@ -77,6 +77,12 @@ struct LiveState {
     busy: usize,
     /// The run wrote more than it may, and is being ended.
     wrote_too_much: bool,
+    /// The most that the run had of a private file system in memory, and whether one was full.
+    tmp_peak: u64,
+    was_tmp_full: bool,
+    /// The run was about to fill a file system of the host, and is being ended: what stays free, and what
+    /// was.
+    disk_low: Option<(u64, u64)>,
 }
 
 struct LiveEnd {

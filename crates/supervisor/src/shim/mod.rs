@@ -16,6 +16,7 @@ mod live;
 mod runs;
 mod scoping;
 mod shielding;
+mod space_watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -378,6 +379,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<RunRemains> {
         waits.for_brief_run(live);
     }
     live.announce(|record| tell_begun(birth, record));
+    space_watch::begin(live);
     let mut last_answers = None;
     loop {
         let over = live.is_over();

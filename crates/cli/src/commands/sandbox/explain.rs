@@ -253,12 +253,13 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Gra
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(
-        "limits     memory {}, pids {}, cpus {}/1000, output {}, each private file system {} bytes\n\nwhat a run sees, in the order in which it is mounted\n",
+        "limits     memory {}, pids {}, cpus {}/1000, output {}, each private file system {} bytes, {} bytes of a disk stay free\n\nwhat a run sees, in the order in which it is mounted\n",
         shown(limits.memory_bytes),
         shown(limits.pids),
         shown(limits.milli_cpus),
         shown(limits.output_bytes),
         limits.tmp_bytes,
+        shown(limits.disk_free_bytes),
     ));
     let rows: Vec<Vec<String>> = plan.mounts.iter().map(row).collect();
     text.push_str(&output::table(&rows, "  "));
