@@ -101,7 +101,11 @@ fn private_file_systems_are_as_large_as_the_owner_says() {
             ));
             assert_eq!(failed["limit"]["limit"], "tmp", "{failed:#}");
             assert!(site.result("true")["limit"].is_null());
-            assert_eq!(site.inside(&format!("rm -f {directory}/x {directory}/y {directory}/z")).code, 0);
+            assert_eq!(
+                site.inside(&format!("rm -f {directory}/x {directory}/y {directory}/z"))
+                    .code,
+                0
+            );
         }
         let result = site.result("head -c 100000000 /dev/zero > /tmp/x; true");
         assert_eq!(result["limit"]["limit"], "tmp", "{result:#}");

@@ -364,6 +364,20 @@ fn the_network_is_served_again_when_its_server_dies() {
             assert!(status.contains(line), "{status}");
         }
         assert!(!status.contains("Uid:\t0"), "{status}");
+        // What it has open is what it was handed; it opens no file of its user.
+        let opened = fs::read_dir(format!("/proc/{}/fd", netd[0])).unwrap();
+        for link in opened
+            .flatten()
+            .filter_map(|one| fs::read_link(one.path()).ok())
+        {
+            let name = link.to_string_lossy().into_owned();
+            let is_known = ["socket:", "anon_inode:", "/dev/null"]
+                .iter()
+                .any(|front| name.starts_with(front))
+                || name.ends_with("network.jsonl")
+                || name.ends_with("gateway.lock");
+            assert!(is_known, "{name}");
+        }
         let killed = Command::new("/usr/bin/kill")
             .args(["-9", &netd[0]])
             .status();

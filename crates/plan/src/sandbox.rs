@@ -88,7 +88,7 @@ pub struct SandboxPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
     /// Paths of the workspace that the owner protects besides the usual ones. They count when the
-    /// changes of a run are committed.
+    /// changes of a run are committed, and where a run writes directly they are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
 }

@@ -405,6 +405,9 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str, elevation: Elevatio
     if ended.out_of_memory {
         result["outOfMemory"] = true.into();
     }
+    if !ended.protected_created.is_empty() {
+        result["protectedCreated"] = json!(ended.protected_created);
+    }
     if ended.shown.omitted_bytes > 0 {
         result["sessionId"] = started.session.name.clone().into();
     }
@@ -461,6 +464,12 @@ fn tell(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
     }
     if let Some(limit) = ended.limit {
         output::note(&format!("interlock: {limit}"));
+    }
+    for path in &ended.protected_created {
+        output::note(&format!(
+            "interlock: a protected path appeared or changed: {}",
+            output::line(path)
+        ));
     }
     if not_shown > 0 {
         output::note(&format!(

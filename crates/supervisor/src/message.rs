@@ -161,6 +161,9 @@ pub struct EndedRun {
     /// The limit of its sandbox that the run reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<LimitReached>,
+    /// Protected paths that appeared or changed in the workspace, where the run could write to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected_created: Vec<String>,
 }
 
 /// A limit of a sandbox that a run reached.

@@ -36,6 +36,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) sandbox: Option<SandboxDetails<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<LimitReached>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(super) protected_created: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]

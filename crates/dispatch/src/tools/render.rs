@@ -111,6 +111,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
             denials: &inside.noted.denials,
         }),
         limit: report.limit,
+        protected_created: &report.protected_created,
         session_id: None,
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
@@ -129,6 +130,12 @@ fn ended(report: &RunEndReport) -> ToolResult {
     }
     if let Some(limit) = report.limit {
         notes.push(format!("(the sandbox ended or refused something: {limit})"));
+    }
+    if !report.protected_created.is_empty() {
+        let paths = ShownLine::new(&report.protected_created.join(", "));
+        notes.push(format!(
+            "(protected paths appeared or changed in the workspace: {paths})"
+        ));
     }
     notes.extend(report.inside.iter().flat_map(denial_notes));
     if !report.dropped_variables.is_empty() {

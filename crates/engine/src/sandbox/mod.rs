@@ -11,6 +11,7 @@ mod init;
 mod keeper;
 mod link;
 mod mounts;
+mod netd_files;
 mod netd_link;
 mod network;
 mod network_question;

@@ -12,6 +12,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
 use super::filter::MemoryFiles;
+use super::netd_files::confine_to_name_files;
 use super::network::ScopeSockets;
 use super::unsafe_confine::install_filter;
 use super::{filter, init, link};
@@ -137,8 +138,8 @@ impl NetdMessage {
 }
 
 /// In `netd`, before it has a second thread: reads its order, and opens with it what has to be opened. From
-/// then on it is no user of this machine where root started it, has no capability, gains none, and its
-/// system calls are filtered like those of a run.
+/// then on it is no user of this machine where root started it, has no capability, gains none, reads no
+/// files but those by which names are resolved, and its system calls are filtered like those of a run.
 pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T, String> {
     let order: NetdOrder =
         init::read_order(rustix::stdio::stdout()).map_err(|init::InitFailure(why)| why)?;
@@ -173,6 +174,7 @@ pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T
         rustix::thread::set_capabilities(None, nothing)?;
         rustix::thread::set_no_new_privs(true)?;
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        confine_to_name_files()?;
         let filter = filter::program(UnixSockets::Own, MemoryFiles::NeverExecuted)
             .ok_or(io::ErrorKind::Unsupported)?;
         install_filter(&filter)?;

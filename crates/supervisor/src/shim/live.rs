@@ -19,6 +19,7 @@ use interlock_transcript::{
 use rustix::event::EventfdFlags;
 
 use super::conversation::{Reserve, SEND_TIME};
+use super::protected_paths::WrittenWorkspace;
 use crate::cgroup::Group;
 use crate::frame;
 use crate::message::{
@@ -35,6 +36,7 @@ pub(super) struct Live {
     manner: Manner,
     group: Option<Group>,
     time_limit_ms: Option<u64>,
+    workspace: Option<WrittenWorkspace>,
     reserve: Option<Reserve>,
     run: OnceLock<Run>,
     state: Mutex<LiveState>,
@@ -43,6 +45,13 @@ pub(super) struct Live {
     ended: OwnedFd,
     /// Readable when there may be something to do: it is time to end, or to announce the session.
     woken: OwnedFd,
+}
+
+/// What bounds a run, and where it writes.
+pub(super) struct RunBounds {
+    pub group: Option<Group>,
+    pub time_limit_ms: Option<u64>,
+    pub workspace: Option<WrittenWorkspace>,
 }
 
 #[derive(Default)]
@@ -98,7 +107,7 @@ impl Live {
         mut transcript: TranscriptWriter,
         screen: Option<Screen>,
         manner: Manner,
-        (group, time_limit_ms): (Option<Group>, Option<u64>),
+        bounds: RunBounds,
     ) -> io::Result<Arc<Self>> {
         let started_ms = now_ms();
         transcript.set_started(started_ms);
@@ -107,8 +116,9 @@ impl Live {
         Ok(Arc::new(Self {
             directory,
             manner,
-            group,
-            time_limit_ms,
+            group: bounds.group,
+            time_limit_ms: bounds.time_limit_ms,
+            workspace: bounds.workspace,
             reserve,
             run: OnceLock::new(),
             state: Mutex::new(LiveState {

@@ -13,6 +13,7 @@ mod confinement;
 mod conversation;
 mod inherited;
 mod live;
+mod protected_paths;
 mod runs;
 mod scoping;
 mod shielding;
@@ -44,7 +45,8 @@ use crate::cgroup::{Hierarchies, RunLimits};
 use crate::names;
 use confinement::Confinement;
 use inherited::Inherited;
-use live::Live;
+use live::{Live, RunBounds};
+use protected_paths::WrittenWorkspace;
 use shielding::AgentShield;
 
 /// How long clients that are being answered may take when all else is over. Longer than any of them
@@ -308,7 +310,11 @@ fn carry_out(
         transcript,
         screen,
         manner.clone(),
-        (group, plan.timeout_ms),
+        RunBounds {
+            group,
+            time_limit_ms: plan.timeout_ms,
+            workspace: WrittenWorkspace::of(plan.sandbox.as_ref()),
+        },
     )
     .map_err(|error| SupervisorRefusal::new("START_FAILED", error.to_string()))?;
     let settings = Settings {
@@ -346,6 +352,7 @@ fn carry_out(
         cleanup_ms: manner.cleanup_ms,
         supervisor: birth.instance.clone(),
         out_of_memory: false,
+        protected_created: Vec::new(),
         agent_id: plan.agent_id,
         session_key: plan.session_key,
         command: plan.command,

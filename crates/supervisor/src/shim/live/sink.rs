@@ -10,6 +10,7 @@ use interlock_transcript::ChunkStream;
 use super::{Live, LiveEnd, LiveState, SMALL};
 use crate::cgroup::Group;
 use crate::message::{EndedRun, LimitReached, SandboxLimit};
+use crate::shim::protected_paths::WrittenWorkspace;
 
 /// Hands the output of the run to the session.
 pub(in crate::shim) struct Sink(pub Arc<Live>);
@@ -48,6 +49,8 @@ impl OutputSink for Sink {
     }
 
     fn ended(&self, outcome: &RunOutcome) {
+        let workspace = self.0.workspace.as_ref();
+        let protected = workspace.map(WrittenWorkspace::changed).unwrap_or_default();
         let mut state = self.0.state();
         while state.record.is_none() {
             state = self
@@ -55,6 +58,9 @@ impl OutputSink for Sink {
                 .changed
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(record) = &mut state.record {
+            record.protected_created = protected;
         }
         if self.0.ran_out_of_memory()
             && let Some(record) = &mut state.record
