@@ -314,7 +314,7 @@ static SANDBOX_HOME: &[ConfigField] = &[
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[
     field("allow", ConfigKind::List(&ConfigKind::Text(TextRule::AllowedHost)), "", "Hosts that a run reaches: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `host.internal:PORT`; at most 20 different ports. Without an entry there is a loopback alone."),
     field("deny", ConfigKind::List(&ConfigKind::Text(TextRule::DeniedHost)), "", "Hosts that no entry of `allow` opens; `HOST:*` is every port."),
-    field("ask", ConfigKind::Bool, "true where `allow` has an entry, else false", "A connection to a name that no entry lists, on port 80, 443 or one of `allow`, waits up to 30 seconds for an approver. `true` without an entry of `allow`: every name asks."),
+    field("ask", ConfigKind::Bool, "", "A connection to a name that no entry lists, on port 80, 443 or one of `allow`, waits up to 30 seconds for an approver. Unset: as soon as `allow` has an entry. `true` without an entry: every name asks."),
     field("unixSockets", ConfigKind::Choice(UnixSockets::WORDS), "\"own\"", "`own`: Unix sockets that the sandbox makes itself. `none`: only pairs of stream sockets."),
 ];
 
