@@ -375,3 +375,34 @@ fn odd_names_are_names() {
         assert!(!site.work().join("trace").exists());
     });
 }
+
+/// A login shell reads the profile of the private home, which an earlier run may have written. What an
+/// approver allows is the text that was shown, and nothing before it.
+#[test]
+fn the_profile_of_the_home_runs_only_where_everything_may() {
+    everywhere(USUAL, |site| {
+        // Where everything may run, it is the agent's own to use.
+        site.says("echo 'echo from the profile; touch /tmp/by-profile' > ~/.profile; cp ~/.profile ~/.bash_profile");
+        assert_eq!(
+            site.says("rm -f /tmp/by-profile; echo ${HOME:+end}"),
+            "from the profile\nend\n"
+        );
+        let settings = site.settings(USUAL);
+        for exec in [
+            "security: 'allowlist', ask: 'on-miss'",
+            "security: 'full', ask: 'always'",
+        ] {
+            site.machine.configure(&format!(
+                "{{ tools: {{ sandbox: {{ exec: {{ {exec} }} }} }}, agents: {{ defaults: {{ sandbox: {{ {settings} }} }} }} }}"
+            ));
+            let waiting = Waiting::new(
+                &site.machine,
+                &["--", "rm -f /tmp/by-profile; echo ${HOME:+end}"],
+            );
+            site.machine.ok(&["approvals", "approve", &waiting.id]);
+            let run = waiting.end();
+            assert_eq!(run.stdout, "end\n", "{exec}: {run:#?}");
+        }
+        site.configure(USUAL);
+    });
+}

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::site::{USUAL, with_every_backend};
+use crate::site::{USUAL, everywhere, with_every_backend};
 
 /// P21: processes. Where the system has no control group for it, the namespace counts them.
 #[test]
@@ -145,7 +145,111 @@ fn private_file_systems_are_as_large_as_the_owner_says() {
             );
             let size: u64 = run.stdout.trim().parse().unwrap();
             assert!(size <= 8 << 20, "{directory}: {size}");
+            // The next run that fails finds it full as well; one that does not fail is not blamed.
+            let failed = site.result(&format!(
+                "echo more > {directory}/y; cat {directory}/x > {directory}/z"
+            ));
+            assert_eq!(failed["limit"]["limit"], "tmp", "{failed:#}");
+            assert!(site.result("true")["limit"].is_null());
+            assert_eq!(
+                site.inside(&format!("rm -f {directory}/x {directory}/y {directory}/z"))
+                    .code,
+                0
+            );
         }
+        let result = site.result("head -c 100000000 /dev/zero > /tmp/x; true");
+        assert_eq!(result["limit"]["limit"], "tmp", "{result:#}");
+        assert_eq!(result["limit"]["bound"], 8 << 20, "{result:#}");
+        let peak = result["limit"]["peak"].as_u64().unwrap();
+        assert!(peak > 7 << 20 && peak <= 8 << 20, "{result:#}");
+        let text = site.inside("head -c 100000000 /dev/zero > /dev/shm/x");
+        assert!(text.stderr.contains("limit: tmp"), "{text:#?}");
+        assert_eq!(site.inside("rm /tmp/x /dev/shm/x").code, 0);
+        let fine = site.result("head -c 1000000 /dev/zero > /tmp/x");
+        assert!(fine["limit"].is_null() && fine["exitCode"] == 0, "{fine:#}");
+    });
+}
+
+/// A small file system of the host, over a directory of the machine, until it is dropped.
+struct SmallDisk(std::path::PathBuf);
+
+impl SmallDisk {
+    /// `None` where this user cannot mount.
+    fn over(directory: &std::path::Path, megabytes: u32) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        if !testkit::is_root() {
+            println!("skipped: only root can mount a file system");
+            return None;
+        }
+        let owner = std::fs::metadata(directory).unwrap();
+        let options = format!(
+            "size={megabytes}m,mode=0700,uid={},gid={}",
+            owner.uid(),
+            owner.gid()
+        );
+        let mounted = std::process::Command::new("/usr/bin/mount")
+            .args(["-t", "tmpfs", "-o", &options, "small"])
+            .arg(directory)
+            .status();
+        assert!(mounted.unwrap().success());
+        Some(Self(directory.to_owned()))
+    }
+
+    fn free(&self) -> u64 {
+        let output = std::process::Command::new("/usr/bin/stat")
+            .args(["-f", "-c", "%a %S"])
+            .arg(&self.0)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let numbers: Vec<u64> = text
+            .split_whitespace()
+            .map(|one| one.parse().unwrap())
+            .collect();
+        numbers[0] * numbers[1]
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("/usr/bin/umount")
+            .arg("-l")
+            .arg(&self.0)
+            .status();
+    }
+}
+
+/// A run does not fill the disk of the host: it is ended before.
+#[test]
+fn a_run_that_would_fill_the_disk_of_the_host_is_ended() {
+    let slowly =
+        "i=0; while head -c 200000 /dev/zero >> big; do sleep 0.01; done; echo full > note";
+    everywhere(&format!("{USUAL}, limits: {{ diskFree: '16m' }}"), |site| {
+        let Some(disk) = SmallDisk::over(&site.work(), 64) else {
+            return;
+        };
+        let result = site.result(slowly);
+        assert_eq!(result["limit"]["limit"], "disk", "{result:#}");
+        assert_eq!(result["limit"]["bound"], 16 << 20, "{result:#}");
+        let left = result["limit"]["peak"].as_u64().unwrap();
+        assert!(left < 16 << 20 && left > 1 << 20, "{result:#}");
+        assert!(disk.free() > 1 << 20, "{}", disk.free());
+        assert!(
+            !site.work().join("note").exists(),
+            "it never saw a full disk"
+        );
+        // The next one has less than that: it may use half.
+        let fine = site.result("head -c 100000 /dev/zero > small; sleep 0.1");
+        assert!(fine["limit"].is_null() && fine["exitCode"] == 0, "{fine:#}");
+    });
+    // Without a setting the bound is larger than such a disk, and half of it is left.
+    everywhere(USUAL, |site| {
+        let Some(disk) = SmallDisk::over(&site.work(), 64) else {
+            return;
+        };
+        let result = site.result(slowly);
+        assert_eq!(result["limit"]["limit"], "disk", "{result:#}");
+        assert!(disk.free() > 20 << 20, "{}", disk.free());
     });
 }
 

@@ -15,6 +15,7 @@ mod kernel;
 mod leave;
 mod limits;
 mod network;
+mod network_ask;
 mod nodes;
 mod obeyed;
 mod routes;

@@ -24,7 +24,7 @@ exec /usr/bin/python3 $1/server.py $1
 const HOSTS: &str = "\
 127.0.0.1 localhost
 93.184.216.34 ok.test www.ok.test
-93.184.216.35 no.test
+93.184.216.35 no.test other.test bad.test sub.no.test
 169.254.169.254 meta.test
 127.0.0.1 loop.test
 10.0.0.1 lan.test
@@ -66,8 +66,8 @@ sys.stdin.read()
 ";
 
 /// A machine in a small internet of its own.
-struct Internet {
-    site: Site,
+pub struct Internet {
+    pub site: Site,
     holder: Child,
     directory: PathBuf,
 }
@@ -138,7 +138,7 @@ impl Internet {
     }
 
     /// Runs a test in one of root's and in one of an ordinary user's.
-    fn everywhere(settings: &str, test: impl Fn(&Self)) {
+    pub fn everywhere(settings: &str, test: impl Fn(&Self)) {
         if let Some(internet) = Self::around(Machine::new(), settings) {
             test(&internet);
         }
@@ -149,18 +149,18 @@ impl Internet {
     }
 
     /// A command of the machine, in this internet.
-    fn run(&self, arguments: &[&str]) -> Run {
+    pub fn run(&self, arguments: &[&str]) -> Run {
         testkit::finish(&mut self.command(arguments))
     }
 
     /// The same, which goes on.
-    fn start(&self, arguments: &[&str]) -> Child {
+    pub fn start(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let own = self.site.machine.command(arguments);
         let mut command = Command::new("/usr/bin/nsenter");
         command
@@ -177,12 +177,12 @@ impl Internet {
         command
     }
 
-    fn inside(&self, text: &str) -> Run {
+    pub fn inside(&self, text: &str) -> Run {
         self.run(&["exec", "--timeout", "60", "--", text])
     }
 
     /// Connections as the audit has them: verdict, host and port, reason.
-    fn audit(&self) -> Vec<Value> {
+    pub fn audit(&self) -> Vec<Value> {
         let listed = self
             .run(&["audit", "log", "--kind", "connection", "--json"])
             .json();
@@ -193,7 +193,7 @@ impl Internet {
             .collect()
     }
 
-    fn accepted(&self) -> String {
+    pub fn accepted(&self) -> String {
         fs::read_to_string(self.directory.join("accepted")).unwrap()
     }
 }
@@ -205,7 +205,7 @@ impl Drop for Internet {
     }
 }
 
-fn places(records: &[Value], verdict: &str) -> Vec<String> {
+pub fn places(records: &[Value], verdict: &str) -> Vec<String> {
     let mut places: Vec<String> = records
         .iter()
         .filter(|record| record["verdict"] == verdict)
@@ -240,7 +240,7 @@ fn only_the_listed_host_is_reached_on_its_port() {
         let records = net.audit();
         assert_eq!(
             places(&records, "denied"),
-            ["93.184.216.34:443", "no.test", "ok.test:8443"],
+            ["93.184.216.34:443", "no.test:443", "ok.test:8443"],
             "{records:#?}"
         );
         assert_eq!(places(&records, "allowed"), ["ok.test:443"], "{records:#?}");
@@ -292,7 +292,7 @@ fn a_name_does_not_lead_to_a_private_address() {
 /// Programs that know no proxy, and those that do.
 #[test]
 fn clients_need_not_know_of_a_proxy() {
-    let settings = "network: { allow: ['ok.test:80', '*.ok.test:443', 'ok.test:9000'], deny: ['ok.test:9000'] }";
+    let settings = "network: { allow: ['ok.test:80', '*.ok.test:443', 'ok.test:9000'], deny: ['ok.test:9000'], ask: false }";
     Internet::everywhere(settings, |net| {
         let fetch = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://ok.test/a\").read().decode())'";
         let post = "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://ok.test/\", data=b\"x\"*3000000).read().decode())'";
@@ -372,6 +372,20 @@ fn the_network_is_served_again_when_its_server_dies() {
             assert!(status.contains(line), "{status}");
         }
         assert!(!status.contains("Uid:\t0"), "{status}");
+        // What it has open is what it was handed; it opens no file of its user.
+        let opened = fs::read_dir(format!("/proc/{}/fd", netd[0])).unwrap();
+        for link in opened
+            .flatten()
+            .filter_map(|one| fs::read_link(one.path()).ok())
+        {
+            let name = link.to_string_lossy().into_owned();
+            let is_known = ["socket:", "anon_inode:", "/dev/null"]
+                .iter()
+                .any(|front| name.starts_with(front))
+                || name.ends_with("network.jsonl")
+                || name.ends_with("gateway.lock");
+            assert!(is_known, "{name}");
+        }
         let killed = Command::new("/usr/bin/kill")
             .args(["-9", &netd[0]])
             .status();
@@ -389,7 +403,7 @@ fn the_network_is_served_again_when_its_server_dies() {
     });
 }
 
-fn netd_of(machine: &Machine) -> Vec<String> {
+pub fn netd_of(machine: &Machine) -> Vec<String> {
     crate::scopes::children_named(machine, "interlock-netd")
 }
 
@@ -438,7 +452,8 @@ fn host_internal_is_the_loopback_of_the_host_without_the_gateway() {
 /// What a run may reach is shown where the sandbox is, and the probe holds with a network.
 #[test]
 fn the_hosts_are_shown_and_the_probe_holds() {
-    let settings = "network: { allow: ['ok.test:443', '*.ok.test:443'], deny: ['bad.ok.test:*'] }";
+    let settings =
+        "network: { allow: ['ok.test:443', '*.ok.test:443'], deny: ['bad.ok.test:*'], ask: false }";
     Internet::everywhere(settings, |net| {
         let run = net.run(&["sandbox", "explain", "--verify"]);
         assert_eq!(run.code, 0, "{run:#?}");

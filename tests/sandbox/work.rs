@@ -8,7 +8,7 @@ use serde_json::json;
 use testkit::ws::EVERYTHING;
 use testkit::{Machine, Run};
 
-use crate::site::{Site, USUAL, everywhere};
+use crate::site::{Site, USUAL, everywhere, with_every_backend};
 
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
@@ -302,5 +302,52 @@ fn a_background_session_outlives_its_gateway() {
             process("log").contains("Seccomp:\\t2")
         });
         assert!(!process("kill").contains("error"));
+    });
+}
+
+/// Under `rw` no mount stops a protected path that is not there yet: result and audit name it.
+#[test]
+fn protected_paths_that_a_run_makes_are_named() {
+    with_every_backend(&format!("{USUAL}, protect: ['infra']"), |site| {
+        let work = site.work();
+        site.host(&["/usr/bin/git", "-C", work.to_str().unwrap(), "init", "-q"]);
+        let result = site.result(
+            "mkdir -p sub/.vscode deep/er && echo x > sub/.vscode/tasks.json && echo x > deep/er/.envrc \
+             && git init -q other && mkdir infra && echo x > infra/run && echo fine > plain",
+        );
+        assert_eq!(result["exitCode"], 0, "{result:#}");
+        let named = result["protectedCreated"].as_array().unwrap();
+        let named: Vec<&str> = named.iter().map(|one| one.as_str().unwrap()).collect();
+        for path in [
+            "sub/.vscode",
+            "deep/er/.envrc",
+            "other/.git/config",
+            "other/.git/hooks",
+            "infra",
+        ] {
+            assert!(named.contains(&path), "{path}: {named:?}");
+        }
+        assert!(!named.contains(&"plain"), "{named:?}");
+        // Ordinary work in a repository names nothing.
+        let fine =
+            site.result("git add plain && git -c user.name=a -c user.email=a@b commit -qm x");
+        assert_eq!(fine["exitCode"], 0, "{fine:#}");
+        assert!(fine["protectedCreated"].is_null(), "{fine:#}");
+        let log = ["audit", "log", "--kind", "run-ended", "--json"];
+        let log = site.machine.run(&log).stdout;
+        assert!(
+            log.contains("protectedCreated") && log.contains("deep/er/.envrc"),
+            "{log}"
+        );
+        // A run in the background is found out about as well.
+        let text = "echo y > deep/.envrc";
+        site.machine.ok(&["exec", "--background", "--", text]);
+        testkit::eventually("the end of the run to be recorded", || {
+            site.inside("true");
+            site.machine
+                .run(&["audit", "log", "--kind", "run-ended", "--json"])
+                .stdout
+                .contains("\"deep/.envrc\"")
+        });
     });
 }

@@ -17,6 +17,7 @@ use crate::effect_plan::EFFECT_BINDING;
 use crate::error::ApprovalRefusal;
 use crate::events::{DenialReason, NotifySettings, queue_denial};
 use crate::manifests::allowed_manifests;
+use crate::network_plan::{NETWORK_BINDING, NO_USES};
 use crate::origin::OutsideRuns;
 use crate::patch_plan::{ONCE, PATCH_BINDING};
 use crate::pending::stored_plan;
@@ -268,7 +269,7 @@ impl GivenDecision<'_> {
     fn keeps_contents(&self, approval: &Approval) -> bool {
         let binding = approval.request.binding.as_str();
         self.decision != ApprovalDecision::Deny
-            && ![REMOTE, PATCH_BINDING, EFFECT_BINDING].contains(&binding)
+            && ![REMOTE, PATCH_BINDING, EFFECT_BINDING, NETWORK_BINDING].contains(&binding)
     }
 
     fn store(
@@ -304,7 +305,13 @@ impl GivenDecision<'_> {
             };
             queue_denial(change, approval, why, NotifySettings::of(exec))?;
         }
-        let is_local = approval.request.binding != REMOTE;
+        let is_host = approval.request.binding == NETWORK_BINDING;
+        if is_host && is_always && !again {
+            // No entry of the config: that would be another sandbox, with an empty home.
+            let until = expiry(days).map(|until| i64::try_from(until).unwrap_or(i64::MAX));
+            change.grant_every_session(&approval.id, by.decider, now, until)?;
+        }
+        let is_local = approval.request.binding != REMOTE && !is_host;
         let entries = match (is_always && is_local, again) {
             (false, _) => Vec::new(),
             (true, false) => store_entries(change, approval, form, self.author, expiry(days))?,
@@ -381,6 +388,17 @@ fn check_offered(
             if [PATCH_BINDING, EFFECT_BINDING].contains(&approval.request.binding.as_str()) =>
         {
             not_offered(word, ONCE)
+        }
+        ApprovalDecision::Lease(lease)
+            if approval.request.binding == NETWORK_BINDING && lease.max_uses.is_some() =>
+        {
+            not_offered(word, NO_USES)
+        }
+        ApprovalDecision::AllowAlways if approval.request.binding == NETWORK_BINDING => {
+            if form == AlwaysForm::Exact {
+                return Ok(());
+            }
+            not_offered(&format!("{word} as `{form}`"), "a host has no wider form")
         }
         ApprovalDecision::AllowSession
         | ApprovalDecision::Lease(_)

@@ -4,7 +4,7 @@
 //! Read in this order: `approvals` (the handle that every surface holds), `pending` (one approval as
 //! an approver reads it) with `view`, `content` (what changed in a script), `manifests` (what
 //! changed in the files that decide what a project's programs do) and `patch_plan` (a patch of
-//! protected files); `create` (how an approval is stored) and `stored_verdict` (what it keeps of
+//! protected files), `network_plan` (a host that a run reaches); `create` (how an approval is stored) and `stored_verdict` (what it keeps of
 //! the judge's verdict); `decide` (who may decide, and what a decision stores) with `always`,
 //! `fallback` and `origin`; `sender` (who makes a call); `grants`; `claim` (the single use of an approval); `events` (what a
 //! conversation is notified of); `remote` (approvals of runs that another host makes); `exchange`
@@ -32,6 +32,7 @@ mod exchange;
 mod fallback;
 mod grants;
 mod manifests;
+mod network_plan;
 mod origin;
 mod patch_plan;
 mod pending;
@@ -58,6 +59,7 @@ pub use events::{
 };
 pub use exchange::{UnreadableApproval, read_summaries, summary_to_send};
 pub use manifests::{add_manifest_names, read_manifests};
+pub use network_plan::{NETWORK_BINDING, NetworkPlan, network_plan_of};
 pub use origin::OutsideRuns;
 pub use patch_plan::{
     PATCH_BINDING, PatchDiff, PatchPlan, PatchSource, ProtectedFile, stored_patch_plan,
@@ -75,7 +77,7 @@ pub use view::{
 /// The vocabulary of the store that surfaces need to show and decide approvals and to read the audit.
 pub use interlock_store::{
     ARCHIVE_NAME, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, ArchiveError,
-    AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, EventKind,
-    Grant, Lease, PendingCursor, PendingCursorInvalid, PendingPage, RecordedOutcome,
+    AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, EVERY_SESSION,
+    EventKind, Grant, Lease, PendingCursor, PendingCursorInvalid, PendingPage, RecordedOutcome,
     RecordedStatus, SessionEvent, WaitingEvents,
 };

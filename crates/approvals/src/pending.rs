@@ -13,6 +13,7 @@ use crate::content::ScriptDiff;
 use crate::effect_plan::{EFFECT_BINDING, read_effect};
 use crate::error::ApprovalRefusal;
 use crate::manifests::{ManifestState, add_projects, manifest_diff};
+use crate::network_plan::{NETWORK_BINDING, read_network};
 use crate::patch_plan::{PATCH_BINDING, read_patch};
 use crate::process::requester_at_home;
 use crate::remote::{REMOTE, read_remote};
@@ -98,6 +99,9 @@ impl Approvals<'_> {
         }
         if approval.request.binding == EFFECT_BINDING {
             return read_effect(approval);
+        }
+        if approval.request.binding == NETWORK_BINDING {
+            return read_network(approval);
         }
         let plan = stored_plan(&approval)?;
         let verdict = StoredVerdict::of_approval(&approval);

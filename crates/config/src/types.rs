@@ -310,6 +310,7 @@ settings! {
     SandboxNetwork {
         allow: Option<Vec<String>>,
         deny: Option<Vec<String>>,
+        ask: Option<bool>,
         unix_sockets: Option<UnixSockets>,
     }
 
@@ -321,6 +322,7 @@ settings! {
         output_bytes: Option<String>,
         timeout: Option<u64>,
         tmp: Option<String>,
+        disk_free: Option<String>,
     }
 
     SandboxPrune {

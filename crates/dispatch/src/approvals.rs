@@ -19,6 +19,7 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use crate::clients::Hub;
 use crate::dispatcher::Dispatcher;
 use crate::look::RecordLook;
+use crate::networks;
 use crate::work::blocking;
 
 /// How often other processes' changes are looked for.
@@ -342,6 +343,7 @@ pub async fn expire(dispatcher: Arc<Dispatcher>) {
         let tidy = move || {
             let approvals = expiring.host.approvals();
             approvals.expire_due()?;
+            networks::look_after(&expiring);
             // Ends of background runs, and of runs whose waiter is gone.
             expiring.host.recover(&expiring.supervisor)
         };

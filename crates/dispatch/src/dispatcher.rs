@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use interlock_config::{Config, ConfigFile};
-use interlock_host::{LocalHost, now_ms};
+use interlock_host::{LocalHost, NetworkLinks, now_ms};
 use interlock_policy::AgentId;
 use interlock_sessions::{Process, ProcessCaller, ProcessError};
 use interlock_supervisor::SupervisorClient;
@@ -47,6 +47,8 @@ pub struct Dispatcher {
     /// The environment that runs inherit.
     pub environment: BTreeMap<String, String>,
     pub started_at_ms: u64,
+    /// By which this gateway is asked about hosts.
+    pub(crate) network_links: Arc<NetworkLinks>,
     presence: AtomicU64,
 }
 
@@ -93,6 +95,7 @@ impl Dispatcher {
             stop: parts.stop,
             environment: parts.environment,
             started_at_ms: now_ms(),
+            network_links: Arc::default(),
             presence: AtomicU64::new(0),
         }
     }

@@ -15,6 +15,7 @@ pub mod events;
 pub mod limits;
 mod look;
 pub mod metrics;
+mod networks;
 pub mod nodes;
 pub mod once;
 pub mod session_pages;

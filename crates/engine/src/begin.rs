@@ -37,6 +37,7 @@ pub(super) fn begin(
     // Pipes and terminals belong to the user of the run, who may open them again by their names.
     let sandbox = confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own));
     let made = sandbox.as_ref().and_then(|sandbox| sandbox.take_terminal());
+    let space = sandbox.as_ref().map(|sandbox| sandbox.space());
     let ends = Ends::open(plan, made).map_err(&descriptors)?;
     drop(as_the_run);
     let slave = ends
@@ -78,6 +79,7 @@ pub(super) fn begin(
         pid,
         race_free,
         input_pipe,
+        space,
     })
 }
 

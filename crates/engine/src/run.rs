@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::Usage;
 use super::conductor::LineStop;
 use super::registry::Registry;
+use super::sandbox::RunSpace;
 use super::streams;
 use super::tree::Leftover;
 
@@ -30,6 +31,7 @@ pub struct Run {
     pub(super) pid: Option<Pid>,
     pub(super) race_free: bool,
     pub(super) input_pipe: Option<u64>,
+    pub(super) space: Option<Arc<RunSpace>>,
 }
 
 /// How a run ended.
@@ -105,6 +107,11 @@ impl Run {
     /// The first process; a line that begins with one of our own commands has none.
     pub fn pid(&self) -> Option<i32> {
         self.pid.map(Pid::as_raw_pid)
+    }
+
+    /// The file systems that a sandboxed run writes to.
+    pub fn space(&self) -> Option<Arc<RunSpace>> {
+        self.space.clone()
     }
 
     /// Every program was executed from the descriptor that was checked. Else one was opened again

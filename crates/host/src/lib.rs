@@ -20,6 +20,7 @@ mod exec;
 mod executables;
 mod local;
 mod login_path;
+mod network_asks;
 pub mod parameters;
 mod patch;
 mod permission;
@@ -44,6 +45,7 @@ pub use elsewhere::{ElsewhereRequest, ElsewhereVerdict};
 pub use exec::{Exec, ExecError, ExecRequest, Pending, RequestedPlace, Running, Yield};
 pub use local::{FirstStart, HostError, LocalHost, OpenOptions, Starter, now_ms, policy};
 pub use login_path::{LoginPathError, LoginShell, PathSource};
+pub use network_asks::{NetworkAsker, NetworkLinks};
 pub use patch::{PatchError, PatchOutcome, PatchRequest, tool_levels};
 pub use pipeline::{
     ASK_AGAIN_MS, ApproverNotes, CarriedPlan, DriftedPart, EndListener, ForwardedRun,

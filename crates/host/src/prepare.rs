@@ -192,7 +192,7 @@ fn prepare_by(
             pipelines: pipelines(&analysis.tree, &Judgement { analysis, verdict }, pin)?,
         },
         Transport::Shell if let Some(sandbox) = settings.sandbox => PlanProgram::Shell {
-            options: vec!["-l".to_owned()],
+            options: sandbox::shell_options(verdict),
             shell: pin(&sandbox::sandbox_shell()?)?,
             text: sandbox::text_inside(settings, sandbox, &command),
         },

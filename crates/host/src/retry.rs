@@ -3,19 +3,15 @@
 //! is made anew.
 
 use std::path::Path;
-use std::time::SystemTime;
 
-use interlock_approvals::clock::now;
 use interlock_approvals::usual_session_key;
 use interlock_command::Source;
 use interlock_engine::RunStatus;
 use interlock_plan::{PlanRetry, RunPlan, SandboxPlan, hex};
 use interlock_policy::AgentId;
 use interlock_programs::{Lookup, Resolver as _};
-use interlock_sandbox::{
-    DenialPlace, EndedInside, ProtectedChanges, SandboxDenial, denials_of, protected_changes,
-};
-use interlock_store::{AuditKind, Author, DeniedRun};
+use interlock_sandbox::{DenialPlace, EndedInside, SandboxDenial, denials_of};
+use interlock_store::{Author, DeniedRun};
 use interlock_supervisor::{EndedRun, SupervisorPaths};
 use interlock_transcript::{LineRange, TranscriptReader};
 use sha2::{Digest as _, Sha256};
@@ -84,11 +80,15 @@ pub struct RanInside {
     agent: String,
     session_key: String,
     command_sha256: String,
-    /// A moment before it started.
-    began: SystemTime,
 }
 
 impl RanInside {
+    /// Whether an approver may be asked about hosts that the run reaches.
+    pub fn asks_for_hosts(&self) -> bool {
+        let rules = self.sandbox.network.as_ref();
+        rules.is_some_and(|rules| rules.ask)
+    }
+
     pub(crate) fn of_plan(plan: &RunPlan) -> Option<Box<Self>> {
         let sandbox = plan.sandbox.clone()?;
         let session_key = plan.session_key.clone();
@@ -97,7 +97,6 @@ impl RanInside {
             agent: plan.agent_id.clone(),
             session_key: session_key.unwrap_or_else(|| usual_session_key(&plan.agent_id)),
             command_sha256: sha256(&plan.command),
-            began: SystemTime::now(),
         }))
     }
 }
@@ -107,26 +106,6 @@ impl RanInside {
 pub struct NotedDenials {
     pub run_id: String,
     pub denials: Vec<SandboxDenial>,
-    /// Protected paths that the run made or changed, where no mount could stop it.
-    pub created: ProtectedChanges,
-}
-
-impl NotedDenials {
-    /// What a caller reads of the protected paths that its run made.
-    pub fn created_words(&self) -> Option<String> {
-        if self.created.paths.is_empty() {
-            return None;
-        }
-        let more = if self.created.is_partial {
-            ", and perhaps more"
-        } else {
-            ""
-        };
-        Some(format!(
-            "the run made or changed files that programs of the owner obey: {}{more}; look at them before using the workspace outside",
-            self.created.paths.join(", ")
-        ))
-    }
 }
 
 impl LocalHost {
@@ -151,21 +130,9 @@ impl LocalHost {
             self.store()
                 .change(|change| change.keep_denied_run(&run, now))?;
         }
-        let created = protected_changes(&inside.sandbox, inside.began);
-        if !created.paths.is_empty() {
-            let record = serde_json::json!({
-                "agent": inside.agent,
-                "runId": ticket.run_id,
-                "workspace": inside.sandbox.workspace,
-                "protectedCreated": created.paths,
-                "isPartial": created.is_partial,
-            });
-            self.store().append(AuditKind::Effect, &record, now())?;
-        }
         Ok(NotedDenials {
             run_id: ticket.run_id.clone(),
             denials,
-            created,
         })
     }
 

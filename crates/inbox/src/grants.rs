@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use interlock_approvals::{Grant, OutsideRuns};
+use interlock_approvals::{EVERY_SESSION, Grant, OutsideRuns};
 use interlock_arguments::{ApprovalsGrantsArguments, ApprovalsRevokeArguments};
 use interlock_client::decider;
 use interlock_console::output::{self, Paint, line};
@@ -50,15 +50,19 @@ fn uses_left(grant: &Grant) -> Option<u32> {
 
 fn text(grant: &Grant, paint: Paint) -> String {
     let uses = uses_left(grant).map_or("any number of".to_owned(), |left| left.to_string());
-    let until = grant
-        .expires_at_ms
-        .map_or("until the session ends".to_owned(), |at| {
-            let at = u64::try_from(at).unwrap_or_default();
-            format!("for {} more", duration(at.saturating_sub(now_ms())))
-        });
+    let is_for_all = grant.session_key == EVERY_SESSION;
+    let (without_end, session) = if is_for_all {
+        ("until it is revoked", "every one of its agent".to_owned())
+    } else {
+        ("until the session ends", line(&grant.session_key))
+    };
+    let until = grant.expires_at_ms.map_or(without_end.to_owned(), |at| {
+        let at = u64::try_from(at).unwrap_or_default();
+        format!("for {} more", duration(at.saturating_sub(now_ms())))
+    });
     let rows = [
         ("agent", line(&grant.agent)),
-        ("session", line(&grant.session_key)),
+        ("session", session),
         ("allows", format!("{uses} runs, {until}")),
         ("by", line(&grant.decider)),
     ];

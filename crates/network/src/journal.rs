@@ -36,6 +36,9 @@ pub struct ConnectionRecord {
     pub scope_id: String,
     /// In words: `agent main`.
     pub scope: String,
+    /// The run that made the connection, where an approver was asked about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
     /// The name or address that was asked for.
     pub host: String,
     /// `None` for a name that was asked for and does not exist inside.
@@ -47,6 +50,9 @@ pub struct ConnectionRecord {
     pub verdict: ConnectionVerdict,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// By which decision an approver allowed it, where no entry does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_by: Option<String>,
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub at_ms: u64,
@@ -153,11 +159,13 @@ mod tests {
         ConnectionRecord {
             scope_id: "00".to_owned(),
             scope: "agent main".to_owned(),
+            run_id: None,
             host: host.to_owned(),
             port: Some(443),
             address: None,
             verdict: ConnectionVerdict::Denied,
             reason: Some("not in network.allow".to_owned()),
+            allowed_by: None,
             bytes_sent: 0,
             bytes_received: 0,
             at_ms: 1,

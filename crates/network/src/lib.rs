@@ -3,12 +3,13 @@
 //!
 //! Read `netd` (the process), `scope` (the sockets of one scope), `proxy` (from a connection to a host),
 //! then what it asks on the way: `dns` and `names` (which name an address stands for), `hello` (which name a
-//! TLS client asks for), `http` (which host each request is for), `socks`, `addresses` (what is public), and
-//! `journal` (what is recorded).
+//! TLS client asks for), `http` (which host each request is for), `socks`, `addresses` (what is public),
+//! `askers` (who is asked about a name that no entry lists), and `journal` (what is recorded).
 
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod askers;
 mod dns;
 mod hello;
 mod http;

@@ -16,8 +16,9 @@ use serde::Deserialize;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 
+use crate::askers::Askers;
 use crate::journal::ConnectionJournal;
-use crate::scope::ScopeServer;
+use crate::scope::{NetdParts, ScopeServer};
 
 /// The whole life of the process. Only the supervisor starts it; it reads no config and no policy.
 pub fn become_netd() -> i32 {
@@ -42,6 +43,7 @@ async fn serve(journal: ConnectionJournal, own_ports: OwnPorts) -> io::Result<()
     let link = std::os::unix::net::UnixDatagram::from(rustix::stdio::stdin().try_clone_to_owned()?);
     link.set_nonblocking(true)?;
     let link = UnixDatagram::from_std(link)?;
+    let askers = Askers::new()?;
     let mut scopes: HashMap<String, ScopeServer> = HashMap::new();
     loop {
         link.readable().await?;
@@ -52,15 +54,21 @@ async fn serve(journal: ConnectionJournal, own_ports: OwnPorts) -> io::Result<()
             })
         });
         match received {
-            Ok(Some(NetdMessage::Serve(scope, sockets))) => {
-                let id = scope.scope_id.clone();
+            Ok(Some(NetdMessage::Serve(network, sockets))) => {
+                let id = network.scope.scope_id.clone();
                 // An earlier server of the scope has other sockets, or the same rules as this one.
                 scopes.remove(&id);
-                let server =
-                    ScopeServer::start(*scope, sockets, journal.clone(), own_ports.clone())?;
+                let shared = NetdParts {
+                    journal: journal.clone(),
+                    own_ports: own_ports.clone(),
+                    askers: askers.clone(),
+                };
+                let server = ScopeServer::start(*network, sockets, shared)?;
                 scopes.insert(id, server);
             }
             Ok(Some(NetdMessage::Forget(id))) => drop(scopes.remove(&id)),
+            // A connection that cannot be listened to is closed by this.
+            Ok(Some(NetdMessage::Asker(connection))) => drop(askers.add(connection)),
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),

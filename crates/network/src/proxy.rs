@@ -86,18 +86,46 @@ impl<'a> CarriedConnection<'a> {
         refusal.reason
     }
 
-    /// Judges the connection.
-    fn judge(&self, host: &TargetHost, port: u16) -> Result<AddressReach, ConnectionRefusal> {
+    /// Judges the connection; an approver may have to be asked about it.
+    async fn judge(
+        &mut self,
+        host: &TargetHost,
+        port: u16,
+        client: &TcpStream,
+    ) -> Result<AddressReach, ConnectionRefusal> {
         match self.context.scope.rules.judge(host, port) {
-            HostVerdict::Allowed(_) if !self.context.journal.has_room() => {
+            HostVerdict::Allowed(_) | HostVerdict::Askable if !self.context.journal.has_room() => {
                 Err(ConnectionRefusal::denied(
                     "the journal of connections is full, and `interlock audit log` empties it",
                 ))
             }
             HostVerdict::Allowed(reach) => Ok(reach),
+            HostVerdict::Askable => self.ask(host, port, client).await,
             HostVerdict::Denied => Err(ConnectionRefusal::denied("in network.deny")),
             HostVerdict::Unlisted => Err(ConnectionRefusal::denied(NOT_LISTED)),
         }
+    }
+
+    async fn ask(
+        &mut self,
+        host: &TargetHost,
+        port: u16,
+        client: &TcpStream,
+    ) -> Result<AddressReach, ConnectionRefusal> {
+        let gone = |error: io::Error| ConnectionRefusal::failed(error.to_string());
+        let from = client.peer_addr().map_err(gone)?;
+        let to = client.local_addr().map_err(gone)?;
+        let Some(answer) = self.context.ask((host, port), (from, to)).await else {
+            return Err(ConnectionRefusal::denied(
+                "not in network.allow, and too many connections wait for an approver",
+            ));
+        };
+        self.record.run_id = answer.run_id;
+        if !answer.allowed {
+            return Err(ConnectionRefusal::denied(&answer.reason));
+        }
+        self.record.allowed_by = Some(answer.reason);
+        Ok(AddressReach::Public)
     }
 
     /// Resolves, checks and dials.
@@ -283,7 +311,7 @@ async fn carry(
     read: Vec<u8>,
 ) {
     let mut carried = CarriedConnection::new(context, &host, port);
-    let reach = match carried.judge(&host, port) {
+    let reach = match carried.judge(&host, port, &client).await {
         Ok(reach) => reach,
         Err(refusal) => {
             let reason = carried.refuse(refusal);
@@ -393,7 +421,7 @@ pub(crate) async fn carry_proxied(context: Arc<ScopeContext>, client: TcpStream)
             let (client, rest) = reader.into_parts();
             let host = context.meant_by(host);
             let mut carried = CarriedConnection::new(&context, &host, port);
-            let dialed = match carried.judge(&host, port) {
+            let dialed = match carried.judge(&host, port, &client).await {
                 Ok(reach) => carried.dial(&host, port, reach).await,
                 Err(refusal) => Err(refusal),
             };
@@ -425,7 +453,7 @@ async fn carry_connect(
     (host, port): (TargetHost, u16),
     rest: Vec<u8>,
 ) {
-    if let Err(refusal) = CarriedConnection::judge_only(context, &host, port) {
+    if let Err(refusal) = CarriedConnection::judge_only(context, (&host, port), &client).await {
         return tell(client, "403 Forbidden", &refusal).await;
     }
     let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -436,9 +464,13 @@ async fn carry_connect(
 
 impl CarriedConnection<'_> {
     /// Judges and records a connection that the client is told about in words of its own.
-    fn judge_only(context: &ScopeContext, host: &TargetHost, port: u16) -> Result<(), String> {
+    async fn judge_only(
+        context: &ScopeContext,
+        (host, port): (&TargetHost, u16),
+        client: &TcpStream,
+    ) -> Result<(), String> {
         let mut carried = CarriedConnection::new(context, host, port);
-        match carried.judge(host, port) {
+        match carried.judge(host, port, client).await {
             Ok(_) => {
                 // Recorded by the connection itself.
                 carried.record.host.clear();
@@ -454,7 +486,8 @@ pub(crate) async fn carry_socks(context: Arc<ScopeContext>, mut client: TcpStrea
     let asked = timeout(HEAD_TIME, socks::read_request(&mut client)).await;
     let Ok(Ok((host, port))) = asked else { return };
     let host = context.meant_by(host);
-    if CarriedConnection::judge_only(&context, &host, port).is_err() {
+    let judged = CarriedConnection::judge_only(&context, (&host, port), &client).await;
+    if judged.is_err() {
         let _ = socks::reply(&mut client, SocksReply::NotAllowed).await;
         return;
     }

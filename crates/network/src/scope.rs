@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use interlock_engine::sandbox::{ScopeSockets, ServedScope};
+use interlock_engine::sandbox::ServedScope;
+use interlock_engine::sandbox::{NetworkAnswer, NetworkQuestion, ScopeSockets, ServedNetwork};
 use interlock_plan::TargetHost;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -15,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::askers::{ASK_TIME, Askers};
 use crate::dns::{self, MOST_QUESTION, NameAnswer};
 use crate::journal::{ConnectionJournal, ConnectionRecord, ConnectionVerdict, now_ms};
 use crate::names::NamePool;
@@ -37,12 +39,31 @@ const STREAM_TIME: Duration = Duration::from_secs(10);
 /// How long a listener that cannot accept rests.
 const REST: Duration = Duration::from_millis(50);
 
+/// Questions about names at one time, and how many of them in a second once so many were asked at once:
+/// each makes the process that answers look for the run. Further ones wait.
+const MOST_QUESTIONS: usize = 32;
+const QUESTIONS_AT_ONCE: u32 = 256;
+const QUESTIONS_PER_SECOND: u32 = 50;
+
+/// What all scopes of this process share.
+#[derive(Debug)]
+pub(crate) struct NetdParts {
+    pub journal: ConnectionJournal,
+    pub own_ports: OwnPorts,
+    pub askers: Askers,
+}
+
 /// What all connections of a scope share.
 #[derive(Debug)]
 pub(crate) struct ScopeContext {
     pub scope: ServedScope,
     pub journal: ConnectionJournal,
     pub own_ports: OwnPorts,
+    /// The inode of the network namespace.
+    namespace: u64,
+    askers: Askers,
+    questions: Semaphore,
+    question_meter: Mutex<QuestionMeter>,
     names: Mutex<NamePool>,
     refusals: Mutex<RefusalMeter>,
     connections: Arc<Semaphore>,
@@ -57,12 +78,40 @@ struct RefusalMeter {
     uncounted: u64,
 }
 
+/// Keeps a run from wearing out the process that answers.
+#[derive(Debug)]
+struct QuestionMeter {
+    left: u32,
+    since: Instant,
+}
+
+impl QuestionMeter {
+    fn take(&mut self) -> bool {
+        let passed = u32::try_from(self.since.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let more = passed.saturating_mul(QUESTIONS_PER_SECOND) / 1000;
+        if more > 0 {
+            self.since = Instant::now();
+            self.left = self.left.saturating_add(more).min(QUESTIONS_AT_ONCE);
+        }
+        let is_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_left
+    }
+}
+
 impl ScopeContext {
-    fn new(scope: ServedScope, journal: ConnectionJournal, own_ports: OwnPorts) -> Self {
+    fn new(network: ServedNetwork, parts: NetdParts) -> Self {
         Self {
-            scope,
-            journal,
-            own_ports,
+            scope: network.scope,
+            journal: parts.journal,
+            own_ports: parts.own_ports,
+            namespace: network.namespace,
+            askers: parts.askers,
+            questions: Semaphore::new(MOST_QUESTIONS),
+            question_meter: Mutex::new(QuestionMeter {
+                left: QUESTIONS_AT_ONCE,
+                since: Instant::now(),
+            }),
             names: Mutex::default(),
             refusals: Mutex::new(RefusalMeter {
                 recent: HashMap::new(),
@@ -90,15 +139,50 @@ impl ScopeContext {
         }
     }
 
+    /// Asks about a connection to a name that no entry lists. It waits for as long as connections wait.
+    pub async fn ask(
+        &self,
+        (host, port): (&TargetHost, u16),
+        (from, to): (SocketAddr, SocketAddr),
+    ) -> Option<NetworkAnswer> {
+        let until = Instant::now() + ASK_TIME;
+        let left = || until.saturating_duration_since(Instant::now());
+        let _room = timeout(left(), self.questions.acquire()).await.ok()?.ok()?;
+        let may_ask = || {
+            let meter = self.question_meter.lock();
+            meter.unwrap_or_else(PoisonError::into_inner).take()
+        };
+        while !may_ask() {
+            if left().is_zero() {
+                return None;
+            }
+            tokio::time::sleep(REST).await;
+        }
+        let question = NetworkQuestion {
+            id: String::new(),
+            scope_id: self.scope.scope_id.clone(),
+            scope: self.scope.scope.clone(),
+            host: host.to_string(),
+            port,
+            namespace: self.namespace,
+            from,
+            to,
+            wait_ms: u64::try_from(left().as_millis()).unwrap_or_default(),
+        };
+        Some(self.askers.ask(question).await)
+    }
+
     pub fn record(&self, host: String, port: Option<u16>) -> ConnectionRecord {
         ConnectionRecord {
             scope_id: self.scope.scope_id.clone(),
             scope: self.scope.scope.clone(),
+            run_id: None,
             host,
             port,
             address: None,
             verdict: ConnectionVerdict::Allowed,
             reason: None,
+            allowed_by: None,
             bytes_sent: 0,
             bytes_received: 0,
             at_ms: now_ms(),
@@ -175,13 +259,12 @@ pub(crate) struct ScopeServer {
 
 impl ScopeServer {
     pub fn start(
-        scope: ServedScope,
+        network: ServedNetwork,
         sockets: ScopeSockets,
-        journal: ConnectionJournal,
-        own_ports: OwnPorts,
+        parts: NetdParts,
     ) -> io::Result<Self> {
-        let ports = scope.rules.ports();
-        let context = Arc::new(ScopeContext::new(scope, journal, own_ports));
+        let ports = network.scope.rules.ports();
+        let context = Arc::new(ScopeContext::new(network, parts));
         let mut tasks = JoinSet::new();
         let dns = std::net::UdpSocket::from(sockets.dns);
         dns.set_nonblocking(true)?;
@@ -333,11 +416,13 @@ mod tests {
         let record = |host: String| ConnectionRecord {
             scope_id: String::new(),
             scope: String::new(),
+            run_id: None,
             host,
             port: None,
             address: None,
             verdict: ConnectionVerdict::Denied,
             reason: None,
+            allowed_by: None,
             bytes_sent: 0,
             bytes_received: 0,
             at_ms: 0,
@@ -352,6 +437,18 @@ mod tests {
             (0..10_000).filter(|number| meter.admits(&record(format!("{number}.test"))).is_some());
         assert!(kept.count() < 300);
         assert!(meter.uncounted > 9_000);
+    }
+
+    #[test]
+    fn questions_are_asked_at_a_rate_that_ends() {
+        let mut meter = QuestionMeter {
+            left: QUESTIONS_AT_ONCE,
+            since: Instant::now(),
+        };
+        let taken = (0..100_000).filter(|_| meter.take()).count();
+        assert!((256..512).contains(&taken), "{taken}");
+        meter.since = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        assert!(meter.take());
     }
 
     #[test]

@@ -88,7 +88,7 @@ pub struct SandboxPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
     /// Paths of the workspace that the owner protects besides the usual ones. They count when the
-    /// changes of a run are committed.
+    /// changes of a run are committed, and where a run writes directly they are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
 }
@@ -148,6 +148,9 @@ pub struct SandboxLimits {
     pub output_bytes: Option<u64>,
     /// The size of each private file system in memory.
     pub tmp_bytes: u64,
+    /// So much stays free on file systems of the host that the run writes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_free_bytes: Option<u64>,
 }
 
 /// The owner that files of a mount have on the host. Inside they belong to the user of the run.

@@ -4,6 +4,7 @@ mod effect;
 mod events;
 mod follow;
 mod input;
+mod networks;
 mod node;
 mod notice;
 mod remote_wait;
@@ -174,6 +175,12 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     };
     let started = conversation.started().clone();
     let session = started.session.name.as_str();
+    if inside
+        .as_ref()
+        .is_some_and(|inside| inside.asks_for_hosts())
+    {
+        networks::begin(state, &client, arguments.json, attended);
+    }
     if is_input_passed {
         input::pass(&client, session);
     }
@@ -231,12 +238,6 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
         let mut result = result(&started, &ended, &cwd, elevation);
         if let Some(noted) = &denied {
             result["sandbox"] = json!({ "runId": noted.run_id, "denials": noted.denials });
-            if !noted.created.paths.is_empty() {
-                result["sandbox"]["protectedCreated"] = json!(noted.created.paths);
-            }
-            if noted.created.is_partial {
-                result["sandbox"]["protectedSearchIsPartial"] = json!(true);
-            }
         }
         if let Some(effect) = &effect {
             result["effect"] = json!(effect);
@@ -404,6 +405,9 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str, elevation: Elevatio
     if ended.out_of_memory {
         result["outOfMemory"] = true.into();
     }
+    if !ended.protected_created.is_empty() {
+        result["protectedCreated"] = json!(ended.protected_created);
+    }
     if ended.shown.omitted_bytes > 0 {
         result["sessionId"] = started.session.name.clone().into();
     }
@@ -461,6 +465,12 @@ fn tell(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
     if let Some(limit) = ended.limit {
         output::note(&format!("interlock: {limit}"));
     }
+    if !ended.protected_created.is_empty() {
+        output::note(&format!(
+            "interlock: the run made or changed files that programs of the owner obey: {}; look at them before using the workspace outside",
+            output::line(&ended.protected_created.join(", "))
+        ));
+    }
     if not_shown > 0 {
         output::note(&format!(
             "interlock: {not_shown} bytes of output are not shown: they could not be kept"
@@ -480,15 +490,9 @@ fn tell(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
 
 /// What the sandbox denied, and the id by which the command can be repeated outside.
 fn tell_denials(denied: Option<&NotedDenials>) {
-    let Some(noted) = denied else {
+    let Some(NotedDenials { run_id, denials }) = denied else {
         return;
     };
-    if let Some(words) = noted.created_words() {
-        output::note(&format!("interlock: {}", output::line(&words)));
-    }
-    let NotedDenials {
-        run_id, denials, ..
-    } = noted;
     for denial in denials {
         let denial = output::line(&denial.to_string());
         output::note(&format!(

@@ -48,10 +48,11 @@ pub(crate) fn rules_of(settings: &Sandbox) -> Result<Option<SandboxNetworkRules>
         HostEntryList::Allow,
     )?;
     let deny = read("network.deny", network.deny.as_ref(), HostEntryList::Deny)?;
-    if allow.is_empty() {
+    let ask = network.ask.unwrap_or(!allow.is_empty());
+    if allow.is_empty() && !ask {
         return Ok(None);
     }
-    let rules = SandboxNetworkRules { allow, deny };
+    let rules = SandboxNetworkRules { allow, deny, ask };
     let refused = |rule: String| SandboxError::Setting {
         key: "network.allow",
         value: format!("{} entries", rules.allow.len()),
@@ -120,11 +121,22 @@ mod tests {
         assert_eq!(rules_of(&settings(&[])).unwrap(), None);
         let mut both = settings(&["ok.test:443", "*.ok.test:443"]);
         both.network.deny = Some(vec!["bad.ok.test:*".to_owned()]);
-        let rules = rules_of(&both).unwrap().unwrap();
+        let shown = |settings: &Sandbox| rules_of(settings).unwrap().unwrap().to_string();
         assert_eq!(
-            rules.to_string(),
+            shown(&both),
+            "ok.test:443, *.ok.test:443, other names ask, never bad.ok.test:*"
+        );
+        both.network.ask = Some(false);
+        assert_eq!(
+            shown(&both),
             "ok.test:443, *.ok.test:443, never bad.ok.test:*"
         );
+        // Without an entry there is a network where the owner says so, and never by itself.
+        let mut every = settings(&[]);
+        assert_eq!(rules_of(&every).unwrap(), None);
+        every.network.ask = Some(true);
+        assert_eq!(shown(&every), "every name asks");
+        assert_eq!(rules_of(&every).unwrap().unwrap().ports(), [80, 443]);
         let error = rules_of(&settings(&["ok.test"])).unwrap_err().to_string();
         assert!(
             error.contains("network.allow: `ok.test` is refused"),

@@ -80,6 +80,9 @@ const PROCESSORS: &str = "/sys/devices/system/cpu";
 
 const DEFAULT_TMP_BYTES: u64 = 1 << 30;
 
+/// What stays free of a host's file system where the config says nothing.
+const DEFAULT_DISK_FREE_BYTES: u64 = 1 << 30;
+
 /// The home directory inside where the host has none.
 const USUAL_HOME: &str = "/home/sandbox";
 
@@ -576,6 +579,7 @@ fn limits(settings: &Sandbox) -> SandboxLimits {
         milli_cpus: own.cpus.map(milli),
         output_bytes: size(&own.output_bytes),
         tmp_bytes: size(&own.tmp).unwrap_or(DEFAULT_TMP_BYTES),
+        disk_free_bytes: Some(size(&own.disk_free).unwrap_or(DEFAULT_DISK_FREE_BYTES)),
     }
 }
 

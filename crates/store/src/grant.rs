@@ -51,7 +51,8 @@ pub struct Grant {
     pub node: Option<String>,
     pub decider: String,
     pub created_at_ms: i64,
-    /// Those of older versions have none, until their session ends.
+    /// None: until it is revoked, for every conversation of its agent. Those of older versions have none
+    /// until their session ends.
     pub expires_at_ms: Option<i64>,
     pub max_uses: Option<u32>,
     pub uses: u32,
@@ -68,7 +69,7 @@ pub(crate) struct NewGrant<'a> {
     pub(crate) node: Option<&'a str>,
     pub(crate) decider: &'a str,
     pub(crate) now_ms: i64,
-    pub(crate) expires_at_ms: i64,
+    pub(crate) expires_at_ms: Option<i64>,
     pub(crate) max_uses: Option<NonZeroU32>,
     /// The number of the approval that it came from.
     pub(crate) number: i64,
@@ -108,16 +109,23 @@ impl Store {
 const ALIVE: &str =
     "(expires_at_ms IS NULL OR expires_at_ms > ?1) AND (max_uses IS NULL OR uses < max_uses)";
 
-const COLUMNS: &str = "id, approval_id, content_digest, agent, session_key, host, node, decider,
+pub(crate) const COLUMNS: &str =
+    "id, approval_id, content_digest, agent, session_key, host, node, decider,
     created_at_ms, expires_at_ms, max_uses, uses, preview, seal";
 
 /// What the seal of a grant is for.
 const GRANT: &str = "grant";
 
 /// A grant with its seal.
-struct SealedGrant {
-    grant: Grant,
+pub(crate) struct SealedGrant {
+    pub(crate) grant: Grant,
     seal: Option<Vec<u8>>,
+}
+
+/// Whether this program wrote the grant.
+pub(crate) fn is_sealed_grant(store: &Store, SealedGrant { grant, seal }: &SealedGrant) -> bool {
+    let key = store.key();
+    key.is_sealed(GRANT, &sealed(grant, grant.uses), seal.as_deref())
 }
 
 /// All that decides what may run.
@@ -288,9 +296,9 @@ impl Change<'_> {
 
     /// Takes one use of a grant that this program wrote. The table itself refuses more uses than
     /// the grant has.
-    fn count_use(&self, SealedGrant { grant, seal }: &SealedGrant) -> Result<(), StoreError> {
-        let key = self.store.key();
-        if !key.is_sealed(GRANT, &sealed(grant, grant.uses), seal.as_deref()) {
+    fn count_use(&self, found: &SealedGrant) -> Result<(), StoreError> {
+        let (grant, key) = (&found.grant, self.store.key());
+        if !is_sealed_grant(self.store, found) {
             let id = grant.id.clone();
             return Err(ApprovalError::GrantUnrecorded { id }.into());
         }
@@ -342,14 +350,14 @@ impl Change<'_> {
     }
 }
 
-fn sealed_grant(row: &Row<'_>) -> rusqlite::Result<SealedGrant> {
+pub(crate) fn sealed_grant(row: &Row<'_>) -> rusqlite::Result<SealedGrant> {
     Ok(SealedGrant {
         grant: grant(row)?,
         seal: row.get(13)?,
     })
 }
 
-fn grant(row: &Row<'_>) -> rusqlite::Result<Grant> {
+pub(crate) fn grant(row: &Row<'_>) -> rusqlite::Result<Grant> {
     Ok(Grant {
         id: row.get(0)?,
         approval_id: row.get(1)?,

@@ -25,6 +25,7 @@ mod error;
 mod events;
 mod forwarded;
 mod grant;
+mod host_grant;
 mod json;
 mod limits;
 mod pairing;
@@ -60,6 +61,7 @@ pub use events::{
 };
 pub use forwarded::IssuedPlan;
 pub use grant::{Grant, GrantKey, GrantUse, MAX_SESSION_GRANT_MS};
+pub use host_grant::EVERY_SESSION;
 pub use json::lenient_field;
 pub use limits::{
     MAX_APPROVAL_ID_BYTES, MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES,

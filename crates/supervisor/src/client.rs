@@ -381,6 +381,26 @@ impl SupervisorClient {
         is_over
     }
 
+    /// The versions of the supervisors that are, or were, here.
+    pub fn versions(&self) -> Vec<String> {
+        self.place.versions()
+    }
+
+    /// A connection on which the server of networks of this supervisor asks whether runs may reach a name:
+    /// lines of JSON, [`NetworkQuestion`](interlock_engine::sandbox::NetworkQuestion) and
+    /// [`NetworkAnswer`](interlock_engine::sandbox::NetworkAnswer). It stays when that process is replaced.
+    pub fn answer_networks(&self, version: &str) -> Result<UnixStream, ClientError> {
+        let stream = self.place.connect(version)?;
+        stream.set_read_timeout(Some(ABOUT_TIME))?;
+        say(
+            &stream,
+            &frame::encode(&hello(version, Purpose::AnswerNetworks), &[])?,
+        )?;
+        answer::<()>(&stream)?;
+        stream.set_read_timeout(None)?;
+        Ok(stream)
+    }
+
     /// Connects to a running session.
     pub fn session(&self, name: &str) -> Result<SessionLink, ClientError> {
         let mut last = SupervisorRefusal::new(

@@ -19,6 +19,7 @@
 mod agent_init;
 pub mod cgroup;
 mod client;
+mod connection_owner;
 mod frame;
 mod guard;
 mod handover;
@@ -37,6 +38,7 @@ mod unsafe_fork;
 mod unsafe_process;
 
 pub use client::{Announced, ClientError, Drawing, RunConversation, SessionLink, SupervisorClient};
+pub use connection_owner::{InnerConnection, run_of_connection};
 pub use guard::guard;
 pub use message::{
     About, EndedRun, LimitReached, Manner, SandboxLimit, SessionStanding, StartedRun,

@@ -49,6 +49,9 @@ pub(super) enum Purpose {
     About,
     /// Ends what keeps a sandbox scope, unless a run is in it. Answered with whether nothing keeps it.
     EndScope { scope: String },
+    /// Answers the questions of the server of networks: from here on the connection belongs to that
+    /// process, now or as soon as there is one. Answered before that.
+    AnswerNetworks,
     /// No further runs: it ends when its last session has. Answered with [`About`].
     Drain,
 }
@@ -158,6 +161,9 @@ pub struct EndedRun {
     /// The limit of its sandbox that the run reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<LimitReached>,
+    /// Protected paths that appeared or changed in the workspace, where the run could write to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected_created: Vec<String>,
 }
 
 /// A limit of a sandbox that a run reached.
@@ -178,6 +184,11 @@ pub struct LimitReached {
 pub enum SandboxLimit {
     Memory,
     Pids,
+    /// A private file system in memory was full.
+    Tmp,
+    /// A file system of the host was about to be full. The bound is what stays free, and the peak what
+    /// was free when the run was ended.
+    Disk,
     Output,
     Time,
 }
@@ -187,6 +198,8 @@ impl SandboxLimit {
         match self {
             Self::Memory => "memory",
             Self::Pids => "pids",
+            Self::Tmp => "tmp",
+            Self::Disk => "disk",
             Self::Output => "output",
             Self::Time => "time",
         }
@@ -196,7 +209,11 @@ impl SandboxLimit {
 impl std::fmt::Display for LimitReached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let unit = match self.limit {
-            SandboxLimit::Memory | SandboxLimit::Output => " bytes",
+            SandboxLimit::Disk => {
+                let (bound, free) = (self.bound, self.peak.unwrap_or_default());
+                return write!(f, "limit: disk ({bound} bytes stay free, {free} were left)");
+            }
+            SandboxLimit::Memory | SandboxLimit::Tmp | SandboxLimit::Output => " bytes",
             SandboxLimit::Pids => "",
             SandboxLimit::Time => " ms",
         };

@@ -51,4 +51,7 @@ pub struct SessionRecord {
     /// It ran out of its memory limit.
     #[serde(default)]
     pub out_of_memory: bool,
+    /// Protected paths that appeared or changed in its workspace, where it could write to that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected_created: Vec<String>,
 }

@@ -45,10 +45,6 @@ pub(super) static HOST_TREE: MissingFeature = missing(
 pub(super) static SANDBOX_TREE: MissingFeature =
     without("use `enforce` or `off`: this version does not log the programs that a run starts");
 
-pub(super) static SANDBOX_NETWORK: MissingFeature = without(
-    "remove the key, and list the hosts in `network.allow`: a sandbox of this version asks for none",
-);
-
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");
 

@@ -2,7 +2,7 @@
 
 use super::missing::{
     ACCESS_GROUPS, CHAT_CHANNEL, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE, SESSION_MODE,
+    SANDBOX_BACKEND, SANDBOX_TREE, SESSION_MODE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -314,7 +314,7 @@ static SANDBOX_HOME: &[ConfigField] = &[
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[
     field("allow", ConfigKind::List(&ConfigKind::Text(TextRule::AllowedHost)), "", "Hosts that a run reaches: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `host.internal:PORT`; at most 20 different ports. Without an entry there is a loopback alone."),
     field("deny", ConfigKind::List(&ConfigKind::Text(TextRule::DeniedHost)), "", "Hosts that no entry of `allow` opens; `HOST:*` is every port."),
-    not_available("ask", &SANDBOX_NETWORK),
+    field("ask", ConfigKind::Bool, "", "A connection to a name that no entry lists, on port 80, 443 or one of `allow`, waits up to 30 seconds for an approver. Unset: as soon as `allow` has an entry. `true` without an entry: every name asks."),
     field("unixSockets", ConfigKind::Choice(UnixSockets::WORDS), "\"own\"", "`own`: Unix sockets that the sandbox makes itself. `none`: only pairs of stream sockets."),
 ];
 
@@ -325,7 +325,7 @@ static SANDBOX_LIMITS: &[ConfigField] = &[
     field("outputBytes", ConfigKind::Text(TextRule::ByteSize), "", "A run that writes more is ended."),
     field("timeout", ConfigKind::Integer(1, YEAR_SECONDS), "", "Seconds until a run is ended; the smaller of this and the call's own counts."),
     field("tmp", ConfigKind::Text(TextRule::ByteSize), "\"1g\"", "The size of each of `/tmp`, `/var/tmp`, `/run` and `/dev/shm`."),
-    not_available("diskFree", &SANDBOX),
+    field("diskFree", ConfigKind::Text(TextRule::ByteSize), "\"1g\"", "A run is ended before less than this is free on a file system of the host that it writes to; of one with little room, before half of what was free when it began is used."),
 ];
 
 static SANDBOX_PRUNE: &[ConfigField] = &[

@@ -36,6 +36,8 @@ pub(super) struct EndedDetails<'a> {
     pub(super) sandbox: Option<SandboxDetails<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<LimitReached>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub(super) protected_created: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,12 +59,6 @@ pub(super) struct SandboxDetails<'a> {
     /// What `retryOf` names.
     pub(super) run_id: &'a str,
     pub(super) denials: &'a [SandboxDenial],
-    /// Protected paths that no mount could keep it from making.
-    #[serde(skip_serializing_if = "<[String]>::is_empty")]
-    pub(super) protected_created: &'a [String],
-    /// The workspace is larger than the search for them.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(super) protected_search_is_partial: bool,
 }
 
 /// A run that goes on in the background.

@@ -109,10 +109,9 @@ fn ended(report: &RunEndReport) -> ToolResult {
         sandbox: report.inside.as_ref().map(|inside| SandboxDetails {
             run_id: &inside.noted.run_id,
             denials: &inside.noted.denials,
-            protected_created: &inside.noted.created.paths,
-            protected_search_is_partial: inside.noted.created.is_partial,
         }),
         limit: report.limit,
+        protected_created: &report.protected_created,
         session_id: None,
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
@@ -131,6 +130,12 @@ fn ended(report: &RunEndReport) -> ToolResult {
     }
     if let Some(limit) = report.limit {
         notes.push(format!("(the sandbox ended or refused something: {limit})"));
+    }
+    if !report.protected_created.is_empty() {
+        let paths = ShownLine::new(&report.protected_created.join(", "));
+        notes.push(format!(
+            "(the run made or changed files that programs of the owner obey: {paths}; look at them before using the workspace outside)"
+        ));
     }
     notes.extend(report.inside.iter().flat_map(denial_notes));
     if !report.dropped_variables.is_empty() {
@@ -182,16 +187,12 @@ fn ended(report: &RunEndReport) -> ToolResult {
 
 /// What a caller reads of what its sandbox denied.
 fn denial_notes(inside: &InsideReport) -> Vec<String> {
-    let NotedDenials {
-        run_id, denials, ..
-    } = &inside.noted;
+    let NotedDenials { run_id, denials } = &inside.noted;
     let shown = |denial: &SandboxDenial| ShownLine::new(&denial.to_string()).to_string();
     let mut notes: Vec<String> = denials
         .iter()
         .map(|denial| format!("(denied by the sandbox: {})", shown(denial)))
         .collect();
-    let created = inside.noted.created_words();
-    notes.extend(created.map(|words| format!("({})", ShownLine::new(&words))));
     if inside.may_ask && !denials.is_empty() {
         notes.push(format!(
             "(if the command has to run outside, send it again once with elevated true, retryOf {run_id} and a justification; an approver decides)"

@@ -119,6 +119,8 @@ pub struct RunEndReport {
     pub out_of_memory: bool,
     /// The limit of its sandbox that the run reached.
     pub limit: Option<LimitReached>,
+    /// Protected paths that appeared or changed in its workspace, where it could write to that.
+    pub protected_created: Vec<String>,
     /// How far the run left the sandbox of its conversation.
     pub elevation: Elevation,
     /// What its sandbox denied, where it had one.
@@ -173,6 +175,7 @@ impl RunEndReport {
             rest,
             out_of_memory: ended.out_of_memory,
             limit: ended.limit,
+            protected_created: ended.protected_created.clone(),
             elevation: Elevation::Off,
             inside: None,
             leftovers: outcome
@@ -216,6 +219,7 @@ impl RunEndReport {
             rest,
             out_of_memory: standing.out_of_memory,
             limit: None,
+            protected_created: Vec::new(),
             elevation: Elevation::Off,
             inside: None,
             leftovers: Vec::new(),
@@ -270,6 +274,7 @@ impl RunEndReport {
             },
             out_of_memory: false,
             limit: None,
+            protected_created: Vec::new(),
             elevation: Elevation::Off,
             inside: None,
             leftovers: Vec::new(),

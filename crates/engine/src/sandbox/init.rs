@@ -324,7 +324,7 @@ fn live(
 }
 
 /// What the process of the run gets: user, mounts, processes, network, communication, host name, the
-/// engine's side of a terminal, and the rules of execution.
+/// engine's side of a terminal, the rules of execution, and the file systems in memory.
 fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open =
@@ -337,6 +337,10 @@ fn namespaces(order: &InitOrder) -> io::Result<Vec<OwnedFd>> {
     }
     if order.sandbox.executables.is_some() {
         handed.push(execution_rules(&order.sandbox)?);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for place in KeeperOrder::of(&order.sandbox).memory.keys() {
+        handed.push(rustix::fs::open(place, flags, Mode::empty())?);
     }
     Ok(handed)
 }

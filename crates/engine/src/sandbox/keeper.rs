@@ -151,6 +151,11 @@ impl ScopeNamespaces {
         ]
     }
 
+    /// The inode of the network namespace, by which processes in it are known.
+    pub fn network_inode(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.network)?.st_ino)
+    }
+
     /// The process of a run hands them to the maker of its sandbox.
     pub(super) fn send(&self, link: &OwnedFd) -> io::Result<()> {
         link::send(link, SCOPE, &self.descriptors())

@@ -12,10 +12,13 @@ mod init;
 mod keeper;
 mod link;
 mod mounts;
+mod netd_files;
 mod netd_link;
 mod network;
+mod network_question;
 mod overlay;
 mod sockets;
+mod space;
 #[cfg(debug_assertions)]
 mod test_hook;
 mod trial;
@@ -50,8 +53,12 @@ pub use init::become_sandbox_init;
 pub use keeper::{
     KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
 };
-pub use netd_link::{NETD_COMMAND, NetdMessage, NetdOrder, ServedScope, StartedNetd, begin_netd};
+pub use netd_link::{
+    NETD_COMMAND, NetdMessage, NetdOrder, ServedNetwork, ServedScope, StartedNetd, begin_netd,
+};
 pub use network::{CONNECT_PORT, MOST_PORTS, SOCKS_PORT, ScopeSockets};
+pub use network_question::{MOST_QUESTION_BYTES, NetworkAnswer, NetworkQuestion};
+pub use space::{RunSpace, SpaceLook};
 pub use trial::{try_backend, try_sandbox};
 
 /// The argument by which the binary becomes the init of a sandbox.
@@ -90,6 +97,8 @@ pub struct RunSandbox {
     execution_rules: Option<OwnedFd>,
     /// What the run changes of its workspace, where that is not the workspace itself.
     layer: Option<RunLayer>,
+    /// The file systems that the run writes to.
+    space: Arc<RunSpace>,
     /// Keeps the directory of the scope from being removed, once there is a run for the sandbox.
     scope: Option<OwnedFd>,
 }
@@ -187,6 +196,8 @@ impl RunSandbox {
             Some(_) => Some(next()?),
             None => None,
         };
+        let memory: io::Result<Vec<OwnedFd>> = descriptors.map(above_standard).collect();
+        let space = RunSpace::new(sandbox, memory.map_err(words)?);
         if let Some(layer) = &layer {
             layer.wait_for_later_file_times();
         }
@@ -206,8 +217,13 @@ impl RunSandbox {
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(2)),
             execution_rules,
             layer,
+            space: Arc::new(space),
             scope: Some(scope),
         })
+    }
+
+    pub(crate) fn space(&self) -> Arc<RunSpace> {
+        Arc::clone(&self.space)
     }
 
     /// Process 1, by its number outside.

@@ -12,6 +12,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
 use super::filter::MemoryFiles;
+use super::netd_files::confine_to_name_files;
 use super::network::ScopeSockets;
 use super::unsafe_confine::install_filter;
 use super::{filter, init, link};
@@ -24,6 +25,9 @@ const SERVE: &[u8] = b"serve";
 
 /// In front of the name of a scope that is over.
 const FORGET: &str = "forget ";
+
+/// With the connection of a process that answers questions.
+const ASKER: &[u8] = b"asker";
 
 /// The user that this process becomes where it is started by root: it needs nothing of root's.
 const NO_USER: u32 = 65_534;
@@ -48,6 +52,16 @@ pub struct ServedScope {
     pub rules: SandboxNetworkRules,
 }
 
+/// A scope whose network is to be served, as the supervisor hands it over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServedNetwork {
+    pub scope: ServedScope,
+    /// The inode of its network namespace. By it, a process that answers questions finds the run that a
+    /// connection comes from.
+    pub namespace: u64,
+}
+
 /// `interlock netd`, as the supervisor knows it.
 #[derive(Debug)]
 pub struct StartedNetd {
@@ -67,11 +81,16 @@ impl StartedNetd {
     }
 
     /// Hands over the sockets of a scope. It keeps copies of its own.
-    pub fn serve(&self, scope: &ServedScope, sockets: &[OwnedFd]) -> io::Result<()> {
-        let order = super::order_file(scope)?;
+    pub fn serve(&self, network: &ServedNetwork, sockets: &[OwnedFd]) -> io::Result<()> {
+        let order = super::order_file(network)?;
         let mut all = vec![order.as_fd()];
         all.extend(sockets.iter().map(AsFd::as_fd));
         link::send(&self.link, SERVE, &all)
+    }
+
+    /// Hands over the connection of a process that answers questions. It keeps a copy of its own.
+    pub fn add_asker(&self, connection: impl AsFd) -> io::Result<()> {
+        link::send(&self.link, ASKER, &[connection.as_fd()])
     }
 
     pub fn forget(&self, scope_id: &str) -> io::Result<()> {
@@ -82,8 +101,10 @@ impl StartedNetd {
 /// What the supervisor says to `netd`.
 #[derive(Debug)]
 pub enum NetdMessage {
-    Serve(Box<ServedScope>, ScopeSockets),
+    Serve(Box<ServedNetwork>, ScopeSockets),
     Forget(String),
+    /// The connection of a process that answers questions: [`NetworkQuestion`](super::NetworkQuestion).
+    Asker(OwnedFd),
 }
 
 impl NetdMessage {
@@ -100,6 +121,10 @@ impl NetdMessage {
             return Ok(Some(Self::Forget(id.to_owned())));
         }
         let mut descriptors = descriptors.into_iter();
+        if text == ASKER {
+            let connection = descriptors.next().ok_or(io::ErrorKind::InvalidData)?;
+            return Ok(Some(Self::Asker(connection)));
+        }
         let (SERVE, Some(order)) = (text.as_slice(), descriptors.next()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
@@ -113,8 +138,8 @@ impl NetdMessage {
 }
 
 /// In `netd`, before it has a second thread: reads its order, and opens with it what has to be opened. From
-/// then on it is no user of this machine where root started it, has no capability, gains none, and its
-/// system calls are filtered like those of a run.
+/// then on it is no user of this machine where root started it, has no capability, gains none, reads no
+/// files but those by which names are resolved, and its system calls are filtered like those of a run.
 pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T, String> {
     let order: NetdOrder =
         init::read_order(rustix::stdio::stdout()).map_err(|init::InitFailure(why)| why)?;
@@ -149,6 +174,7 @@ pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T
         rustix::thread::set_capabilities(None, nothing)?;
         rustix::thread::set_no_new_privs(true)?;
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        confine_to_name_files()?;
         let filter = filter::program(UnixSockets::Own, MemoryFiles::NeverExecuted)
             .ok_or(io::ErrorKind::Unsupported)?;
         install_filter(&filter)?;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use interlock_approvals::{EFFECT_BINDING, PATCH_BINDING, PendingApproval};
+use interlock_approvals::{EFFECT_BINDING, NETWORK_BINDING, PATCH_BINDING, PendingApproval};
 use interlock_command::display::Secrets;
 use interlock_dispatch::clients::Client;
 use interlock_host::may_ask_again;
@@ -80,7 +80,8 @@ pub(crate) fn receipts_changed(gateway: &Gateway, id: &str) {
 /// Whether a page offers to ask again. The host decides when it is asked to.
 pub(super) fn may_be_asked_again(approval: &PendingApproval) -> bool {
     let is_here = approval.remote.is_none() && approval.node.is_none();
-    let is_run = ![PATCH_BINDING, EFFECT_BINDING].contains(&approval.binding.as_str());
+    let is_run =
+        ![PATCH_BINDING, EFFECT_BINDING, NETWORK_BINDING].contains(&approval.binding.as_str());
     let ended = approval.ended.as_ref();
     is_here && is_run && ended.is_some_and(|ended| may_ask_again(ended.ending, ended.at_ms))
 }

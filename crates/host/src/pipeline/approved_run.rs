@@ -2,8 +2,9 @@
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    ApprovalRefusal, Claim, DenialReason, EFFECT_BINDING, NewApproval, PATCH_BINDING,
-    check_allowed, check_bound, check_claim, process_name, queue_denial, stored_plan,
+    ApprovalRefusal, Claim, DenialReason, EFFECT_BINDING, NETWORK_BINDING, NewApproval,
+    PATCH_BINDING, check_allowed, check_bound, check_claim, process_name, queue_denial,
+    stored_plan,
 };
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
@@ -66,7 +67,9 @@ impl LocalHost {
             self.recover(supervisor)?;
             approval = read()?;
         }
-        if [PATCH_BINDING, EFFECT_BINDING].contains(&approval.request.binding.as_str()) {
+        if [PATCH_BINDING, EFFECT_BINDING, NETWORK_BINDING]
+            .contains(&approval.request.binding.as_str())
+        {
             let (short_id, what) = (approval.short_id, "the tool");
             return Err(ApprovalRefusal::Mismatch { short_id, what }.into());
         }

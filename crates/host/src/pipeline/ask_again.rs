@@ -2,8 +2,8 @@
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
-    ApprovalEnding, ApprovalRefusal, EFFECT_BINDING, EXPIRES_AFTER_MS, PATCH_BINDING,
-    PendingApproval, StoredVerdict, THIS_HOST, stored_plan,
+    ApprovalEnding, ApprovalRefusal, EFFECT_BINDING, EXPIRES_AFTER_MS, NETWORK_BINDING,
+    PATCH_BINDING, PendingApproval, StoredVerdict, THIS_HOST, stored_plan,
 };
 use interlock_command::display::Secrets;
 use interlock_store::{Approval, ApprovalRequest, StoreError};
@@ -82,7 +82,9 @@ fn check_end(approval: &Approval) -> Result<(), &'static str> {
         return Err("it expired more than 10 minutes ago");
     }
     let is_here = request.host == THIS_HOST && request.node.is_none();
-    if !is_here || [PATCH_BINDING, EFFECT_BINDING].contains(&request.binding.as_str()) {
+    if !is_here
+        || [PATCH_BINDING, EFFECT_BINDING, NETWORK_BINDING].contains(&request.binding.as_str())
+    {
         return Err("only its caller can ask for it again");
     }
     match StoredVerdict::of_approval(approval).into_resume() {

@@ -250,6 +250,7 @@ fn outcome(status: &TranscriptStatus) -> Option<RecordedOutcome> {
     Some(
         outcome
             .with_output_bytes(status.totals.bytes)
+            .with_protected_created(session.map_or(&[], |session| &session.protected_created))
             .with_session(session.map(|session| session.name.as_str())),
     )
 }

@@ -335,6 +335,7 @@ impl LocalHost {
                     recorded(outcome.status)
                         .with_duration_ms(duration)
                         .with_output_bytes(ended.totals.bytes)
+                        .with_protected_created(&ended.protected_created)
                         .with_session(Some(session)),
                 )
             }

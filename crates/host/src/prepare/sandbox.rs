@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use interlock_plan::FsResolver;
-use interlock_policy::env;
+use interlock_policy::{Outcome, Verdict, env};
 use interlock_programs::{Executable, Lookup, Resolver as _};
 use interlock_sandbox::PreparedSandbox;
 
@@ -44,6 +44,19 @@ pub(super) fn sandbox_shell() -> Result<Executable, ShellError> {
     match resolver.executable("sh", "/") {
         Lookup::Found(shell) => Ok(shell),
         Lookup::Missing(_) => Err(ShellError),
+    }
+}
+
+/// A login shell reads the profile of the private home, which earlier runs of the scope may have written,
+/// under `scope: shared` those of other agents too. It does so only where everything may run. What was
+/// allowed by an entry or by an approver is the text that was judged and shown, and nothing before it.
+pub(super) fn shell_options(verdict: &Verdict) -> Vec<String> {
+    let is_everything_allowed =
+        matches!(verdict.outcome, Outcome::Allow(_)) && !verdict.by_allowlist;
+    if is_everything_allowed {
+        vec!["-l".to_owned()]
+    } else {
+        Vec::new()
     }
 }
 

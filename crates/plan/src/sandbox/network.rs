@@ -16,6 +16,9 @@ const OWN_BLOCK: (Ipv4Addr, u32) = (Ipv4Addr::new(198, 18, 0, 0), 15);
 /// The longest name of a host.
 const MOST_NAME: usize = 253;
 
+/// Where `ask` is on, runs can ask for names on these ports, besides those of `allow`.
+const ASK_PORTS: [u16; 2] = [80, 443];
+
 /// The rules of a sandbox that has a network. Without them it has a loopback alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -23,6 +26,9 @@ pub struct SandboxNetworkRules {
     pub allow: Vec<HostEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<HostEntry>,
+    /// An approver is asked about names that no entry is about. Without it they do not exist.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ask: bool,
 }
 
 /// What the judge says of one connection.
@@ -31,6 +37,9 @@ pub enum HostVerdict {
     Allowed(AddressReach),
     /// An entry of `deny` is about it.
     Denied,
+    /// No entry is about it, and an approver may be asked. An approver allows addresses of the internet
+    /// only: [`AddressReach::Public`].
+    Askable,
     /// No entry is about it.
     Unlisted,
 }
@@ -54,7 +63,11 @@ impl SandboxNetworkRules {
         }
         let mut about = self.allow.iter().filter(|entry| entry.is_about(host, port));
         let Some(first) = about.next() else {
-            return HostVerdict::Unlisted;
+            return if self.may_ask_for(host, port) {
+                HostVerdict::Askable
+            } else {
+                HostVerdict::Unlisted
+            };
         };
         let reach = match host {
             TargetHost::Address(_) => AddressReach::Any,
@@ -67,17 +80,31 @@ impl SandboxNetworkRules {
         HostVerdict::Allowed(reach)
     }
 
+    /// Approvers are asked about names of the internet, never about addresses, which say nothing to them,
+    /// nor about names that mean this machine or a neighbor of it.
+    fn may_ask_for(&self, host: &TargetHost, port: u16) -> bool {
+        let TargetHost::Name(name) = host else {
+            return false;
+        };
+        self.ask && name.is_of_internet() && self.ports().contains(&port)
+    }
+
     /// Whether a connection to this name may be allowed on some port: only such a name gets an address.
     pub fn may_reach(&self, name: &HostName) -> bool {
         let host = TargetHost::Name(name.clone());
-        self.ports()
-            .into_iter()
-            .any(|port| matches!(self.judge(&host, port), HostVerdict::Allowed(_)))
+        self.ports().into_iter().any(|port| {
+            let verdict = self.judge(&host, port);
+            matches!(verdict, HostVerdict::Allowed(_) | HostVerdict::Askable)
+        })
     }
 
-    /// The ports that entries of `allow` name, in order.
+    /// The ports that connections can be made to: those that entries of `allow` name, and those that an
+    /// approver may be asked about, in order.
     pub fn ports(&self) -> Vec<u16> {
         let mut ports: Vec<u16> = self.allow.iter().filter_map(|entry| entry.port).collect();
+        if self.ask {
+            ports.extend(ASK_PORTS);
+        }
         ports.sort_unstable();
         ports.dedup();
         ports
@@ -91,7 +118,11 @@ impl fmt::Display for SandboxNetworkRules {
             let words: Vec<String> = entries.iter().map(ToString::to_string).collect();
             words.join(", ")
         };
-        f.write_str(&words(&self.allow))?;
+        match (self.allow.is_empty(), self.ask) {
+            (true, _) => f.write_str("every name asks")?,
+            (false, false) => f.write_str(&words(&self.allow))?,
+            (false, true) => write!(f, "{}, other names ask", words(&self.allow))?,
+        }
         if !self.deny.is_empty() {
             write!(f, ", never {}", words(&self.deny))?;
         }
@@ -295,6 +326,25 @@ pub struct HostName(String);
 impl HostName {
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it can be the name of a host of the internet: those of this machine, of its neighbors and
+    /// of Interlock's own have one part or an end that is reserved for them.
+    fn is_of_internet(&self) -> bool {
+        const RESERVED: [&str; 6] = [
+            ".internal",
+            ".local",
+            ".localhost",
+            ".localdomain",
+            ".home.arpa",
+            ".lan",
+        ];
+        self.0.contains('.') && !RESERVED.iter().any(|end| self.0.ends_with(end))
+    }
+
+    /// Whether letters of other scripts are in it, which can look like those of another name.
+    pub fn has_other_letters(&self) -> bool {
+        self.0.split('.').any(|label| label.starts_with("xn--"))
     }
 }
 

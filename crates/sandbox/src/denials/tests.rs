@@ -82,6 +82,7 @@ impl Place {
                 milli_cpus: None,
                 output_bytes: None,
                 tmp_bytes: 1,
+                disk_free_bytes: None,
             },
         };
         Self {

@@ -109,9 +109,10 @@ impl Builder<'_> {
         hidden
     }
 
-    /// What the owner protects besides, where changes are committed: a plain path below the workspace.
+    /// What the owner protects besides, where changes are committed or named: a plain path below the
+    /// workspace.
     pub(super) fn protect_on_commit(&self) -> Vec<String> {
-        if self.access != WorkspaceAccess::Cow {
+        if !matches!(self.access, WorkspaceAccess::Cow | WorkspaceAccess::Rw) {
             return Vec::new();
         }
         let listed = self.request.settings.protect.iter().flatten();

@@ -354,9 +354,11 @@ impl Change<'_> {
             decider: answer.decider,
             now_ms: answer.now_ms,
             // Some sessions never end: what was allowed for one does.
-            expires_at_ms: answer
-                .now_ms
-                .saturating_add(lease.map_or(MAX_SESSION_GRANT_MS, Lease::milliseconds)),
+            expires_at_ms: Some(
+                answer
+                    .now_ms
+                    .saturating_add(lease.map_or(MAX_SESSION_GRANT_MS, Lease::milliseconds)),
+            ),
             number: approval.number,
             max_uses: lease.and_then(|lease| lease.max_uses),
         })?;

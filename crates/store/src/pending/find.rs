@@ -183,25 +183,25 @@ pub(super) fn overdue(sql: &Sql<'_>, now_ms: i64, most: usize) -> Result<Vec<Str
 const DECISION: &str = "decision";
 
 /// The small row of an approval: all that decides what may happen to it.
-pub(super) struct ApprovalState {
-    pub(super) number: i64,
-    pub(super) short_id: String,
-    pub(super) plan_digest: String,
-    pub(super) content_digest: String,
-    pub(super) agent: String,
-    pub(super) session_key: String,
-    pub(super) host: String,
-    pub(super) node: Option<String>,
-    pub(super) requester: String,
-    pub(super) expires_at_ms: i64,
-    pub(super) ended: Option<ApprovalEnd>,
+pub(crate) struct ApprovalState {
+    pub(crate) number: i64,
+    pub(crate) short_id: String,
+    pub(crate) plan_digest: String,
+    pub(crate) content_digest: String,
+    pub(crate) agent: String,
+    pub(crate) session_key: String,
+    pub(crate) host: String,
+    pub(crate) node: Option<String>,
+    pub(crate) requester: String,
+    pub(crate) expires_at_ms: i64,
+    pub(crate) ended: Option<ApprovalEnd>,
     /// The seal of how it ended.
-    pub(super) seal: Option<Vec<u8>>,
+    pub(crate) seal: Option<Vec<u8>>,
 }
 
 impl ApprovalState {
     /// Whether this program wrote how the approval ended: without its seal, that lets nothing run.
-    pub(super) fn is_sealed(&self, store: &Store, id: &str) -> bool {
+    pub(crate) fn is_sealed(&self, store: &Store, id: &str) -> bool {
         let seal = self.seal.as_deref();
         self.ended.as_ref().is_some_and(|ended| {
             store
@@ -210,7 +210,7 @@ impl ApprovalState {
         })
     }
 
-    pub(super) fn seal(&self, store: &Store, id: &str, ended: &ApprovalEnd) -> [u8; 32] {
+    pub(crate) fn seal(&self, store: &Store, id: &str, ended: &ApprovalEnd) -> [u8; 32] {
         store.key().seal(DECISION, &self.sealed(id, ended))
     }
 
@@ -231,7 +231,7 @@ impl ApprovalState {
 }
 
 /// By exact id only: operations that change something never guess which approval was meant.
-pub(super) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreError> {
+pub(crate) fn state_of(sql: &Sql<'_>, id: &str) -> Result<ApprovalState, StoreError> {
     let state = sql.optional(
         "SELECT ending, lease_for_ms, lease_max_uses, decider, ended_at_ms, deny_reason, number,
             short_id, plan_digest, content_digest, agent, session_key, host, node, requester, expires_at_ms,

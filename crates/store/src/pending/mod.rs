@@ -24,6 +24,7 @@ pub(crate) use create::new_id;
 pub use decide::{ApprovalAnswer, Decided, ExpiredApproval, FallbackAnswer};
 pub use ending::{ApprovalDecision, ApprovalEnd, ApprovalEnding, Lease};
 pub use error::ApprovalError;
+pub(crate) use find::state_of;
 pub use find::{PendingCursor, PendingCursorInvalid, PendingPage};
 pub use history::EndedPage;
 pub use outcome::{

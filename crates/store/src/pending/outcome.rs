@@ -22,6 +22,9 @@ pub struct RecordedOutcome {
     pub files_left_out: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
+    /// Protected paths that appeared or changed in the workspace while the run could write to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protected_created: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<i64>,
     /// The name of the background session.
@@ -88,6 +91,14 @@ impl RecordedOutcome {
     pub fn with_output_bytes(self, bytes: u64) -> Self {
         Self {
             output_bytes: Some(i64::try_from(bytes).unwrap_or(i64::MAX)),
+            ..self
+        }
+    }
+
+    #[must_use]
+    pub fn with_protected_created(self, paths: &[String]) -> Self {
+        Self {
+            protected_created: paths.to_vec(),
             ..self
         }
     }

@@ -20,6 +20,7 @@ use interlock_transcript::{
 use rustix::event::EventfdFlags;
 
 use super::conversation::{Reserve, SEND_TIME};
+use super::protected_paths::WrittenWorkspace;
 use crate::cgroup::Group;
 use crate::frame;
 use crate::message::{
@@ -36,6 +37,7 @@ pub(super) struct Live {
     manner: Manner,
     group: Option<Group>,
     time_limit_ms: Option<u64>,
+    workspace: Option<WrittenWorkspace>,
     reserve: Option<Reserve>,
     run: OnceLock<Run>,
     state: Mutex<LiveState>,
@@ -44,6 +46,13 @@ pub(super) struct Live {
     ended: OwnedFd,
     /// Readable when there may be something to do: it is time to end, or to announce the session.
     woken: OwnedFd,
+}
+
+/// What bounds a run, and where it writes.
+pub(super) struct RunBounds {
+    pub group: Option<Group>,
+    pub time_limit_ms: Option<u64>,
+    pub workspace: Option<WrittenWorkspace>,
 }
 
 #[derive(Default)]
@@ -80,6 +89,12 @@ struct LiveState {
     wrote_too_much: bool,
     /// A program wrote that no process could be started; looked for where their number is limited.
     says_no_process: bool,
+    /// The most that the run had of a private file system in memory, and whether one was full.
+    tmp_peak: u64,
+    was_tmp_full: bool,
+    /// The run was about to fill a file system of the host, and is being ended: what stays free, and what
+    /// was.
+    disk_low: Option<(u64, u64)>,
 }
 
 struct LiveEnd {
@@ -95,7 +110,7 @@ impl Live {
         mut transcript: TranscriptWriter,
         screen: Option<Screen>,
         manner: Manner,
-        (group, time_limit_ms): (Option<Group>, Option<u64>),
+        bounds: RunBounds,
     ) -> io::Result<Arc<Self>> {
         let started_ms = now_ms();
         transcript.set_started(started_ms);
@@ -104,8 +119,9 @@ impl Live {
         Ok(Arc::new(Self {
             directory,
             manner,
-            group,
-            time_limit_ms,
+            group: bounds.group,
+            time_limit_ms: bounds.time_limit_ms,
+            workspace: bounds.workspace,
             reserve,
             run: OnceLock::new(),
             state: Mutex::new(LiveState {

@@ -15,9 +15,11 @@ mod confinement;
 mod conversation;
 mod inherited;
 mod live;
+mod protected_paths;
 mod runs;
 mod scoping;
 mod shielding;
+mod space_watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -46,7 +48,8 @@ use crate::cgroup::{Hierarchies, RunLimits};
 use crate::names;
 use confinement::Confinement;
 use inherited::Inherited;
-use live::Live;
+use live::{Live, RunBounds};
+use protected_paths::WrittenWorkspace;
 use shielding::AgentShield;
 
 /// How long clients that are being answered may take when all else is over. Longer than any of them
@@ -348,7 +351,11 @@ fn carry_out(
         transcript,
         screen,
         manner.clone(),
-        (group, plan.timeout_ms),
+        RunBounds {
+            group,
+            time_limit_ms: plan.timeout_ms,
+            workspace: WrittenWorkspace::of(plan.sandbox.as_ref()),
+        },
     )
     .map_err(|error| SupervisorRefusal::new("START_FAILED", error.to_string()))?;
     let settings = Settings {
@@ -386,6 +393,7 @@ fn carry_out(
         cleanup_ms: manner.cleanup_ms,
         supervisor: birth.instance.clone(),
         out_of_memory: false,
+        protected_created: Vec::new(),
         agent_id: plan.agent_id,
         session_key: plan.session_key,
         command: plan.command,
@@ -419,6 +427,7 @@ fn serve(birth: &Birth, live: &Arc<Live>) -> Option<RunRemains> {
         waits.for_brief_run(live);
     }
     live.announce(|record| tell_begun(birth, record));
+    space_watch::begin(live);
     let mut last_answers = None;
     loop {
         let over = live.is_over();

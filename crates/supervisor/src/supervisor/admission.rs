@@ -135,6 +135,10 @@ impl Supervisor {
                 let is_over = self.keepers.end_scope(&scope);
                 reply(&connection, &Ok::<_, SupervisorRefusal>(is_over));
             }
+            Purpose::AnswerNetworks => {
+                reply(&connection, &Ok::<_, SupervisorRefusal>(()));
+                self.add_asker(connection);
+            }
             Purpose::Drain => {
                 self.drain();
                 self.tell(&connection);

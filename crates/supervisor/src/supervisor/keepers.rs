@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use interlock_engine::sandbox::{KeeperOrder, ScopeNamespaces, StartedKeeper};
+use interlock_engine::sandbox::{KeeperOrder, ScopeNamespaces, ServedNetwork, StartedKeeper};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::{Supervisor, add};
@@ -132,8 +132,13 @@ impl Supervisor {
         let Some(keeper) = self.keepers.by_token.get_mut(&token) else {
             return Ok(());
         };
-        let Some(served) = keeper.order.served.clone() else {
+        let (Some(scope), Some(namespaces)) = (keeper.order.served.clone(), &keeper.namespaces)
+        else {
             return Ok(());
+        };
+        let served = ServedNetwork {
+            scope,
+            namespace: namespaces.network_inode()?,
         };
         let sockets = std::mem::take(&mut keeper.sockets);
         // An earlier keeper of the scope is forgotten first.

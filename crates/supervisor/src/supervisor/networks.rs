@@ -3,9 +3,12 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use interlock_engine::sandbox::{NetdOrder, ServedScope, StartedNetd};
+use interlock_engine::sandbox::{NetdOrder, ServedNetwork, StartedNetd};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::{Supervisor, add};
@@ -13,6 +16,9 @@ use super::{Supervisor, add};
 /// One that dies this often within a short time is not started again: its scopes then have no network.
 const MOST_STARTS: u32 = 5;
 const SHORT_TIME: Duration = Duration::from_mins(1);
+
+/// So many processes answer questions: a gateway, and commands that wait for a run. The oldest goes first.
+const MOST_ASKERS: usize = 32;
 
 /// Where `netd` and the gateway keep what they share, below the state directory.
 const JOURNAL: &str = "network.jsonl";
@@ -24,6 +30,9 @@ pub(super) struct Networks {
     netd: Option<(u64, StartedNetd)>,
     /// Those that ended, or were let go.
     ended: Vec<Pid>,
+    /// Connections of processes that answer questions. A copy of each is kept, so that another `netd` gets
+    /// them where one dies.
+    askers: Vec<UnixStream>,
     starts: u32,
     first_start: Option<Instant>,
 }
@@ -33,6 +42,20 @@ impl Networks {
     pub fn pids(&self) -> impl Iterator<Item = Pid> {
         let living = self.netd.iter().map(|(_, netd)| netd.pid);
         living.chain(self.ended.iter().copied())
+    }
+
+    /// Forgets the connections whose other end is closed. Nothing of what is said there is taken away.
+    fn forget_closed_askers(&mut self) {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        self.askers.retain(
+            |asker| match rustix::net::recv(asker, &mut [0; 1][..], flags) {
+                Ok((0, _)) => false,
+                Ok(_) | Err(Errno::AGAIN | Errno::INTR) => true,
+                Err(_) => false,
+            },
+        );
+        let too_many = self.askers.len().saturating_sub(MOST_ASKERS);
+        self.askers.drain(..too_many);
     }
 
     pub fn is_netd(&self, token: u64) -> bool {
@@ -70,14 +93,27 @@ impl Supervisor {
     /// Has the network of a scope served.
     pub(super) fn serve_network(
         &mut self,
-        scope: &ServedScope,
+        network: &ServedNetwork,
         sockets: &[OwnedFd],
     ) -> io::Result<()> {
         if self.networks.netd.is_none() {
             self.start_netd()?;
         }
         let (_, netd) = self.networks.netd.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        netd.serve(scope, sockets)
+        netd.serve(network, sockets)
+    }
+
+    /// A process answers questions from now on.
+    pub(super) fn add_asker(&mut self, connection: UnixStream) {
+        // What is said on it is waited for by the server of networks.
+        if connection.set_nonblocking(true).is_err() {
+            return;
+        }
+        if let Some((_, netd)) = &self.networks.netd {
+            let _ = netd.add_asker(&connection);
+        }
+        self.networks.askers.push(connection);
+        self.networks.forget_closed_askers();
     }
 
     fn start_netd(&mut self) -> io::Result<()> {
@@ -98,6 +134,10 @@ impl Supervisor {
         })?;
         let token = self.token();
         let watched = add(&self.events, &netd.link, token);
+        self.networks.forget_closed_askers();
+        for asker in &self.networks.askers {
+            let _ = netd.add_asker(asker);
+        }
         self.networks.netd = Some((token, netd));
         watched
     }

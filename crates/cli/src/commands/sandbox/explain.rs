@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use interlock_approvals::{process_name, usual_session_key};
+use interlock_approvals::{EVERY_SESSION, Grant, process_name, usual_session_key};
 use interlock_arguments::{SandboxExplainArguments, StateArguments};
 use interlock_client::{caller_context, command_line_sender, known_agent, open, supervisor};
 use interlock_command::Source;
@@ -90,12 +90,20 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         Err(why) => why,
     };
     let backends = super::try_backends(&host)?;
+    let granted = granted_hosts(&host, &agent, &prepared.plan)?;
     if arguments.json {
         let mut value = json!({
             "sandboxed": true,
             "required": is_required,
             "sandbox": prepared.plan,
-            "network": "none",
+            "network": prepared.plan.summary().network,
+            "grantedHosts": granted.iter().map(|grant| json!({
+                "id": grant.id,
+                "host": granted_host(grant),
+                "sessionKey": grant.session_key,
+                "decider": grant.decider,
+                "expiresAtMs": grant.expires_at_ms,
+            })).collect::<Vec<_>>(),
             "probe": probe,
             "backends": backends,
             "refusedCalls": filter_reasons(),
@@ -112,7 +120,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         }
         output::print_json(&value);
     } else {
-        output::print(&text(&session_key, is_required, &prepared.plan));
+        output::print(&text(&session_key, is_required, &prepared.plan, &granted));
         for (tool, closed) in &tools {
             let state = closed.as_deref().unwrap_or("open");
             output::print(&format!("tool {tool}: {}\n", output::line(state)));
@@ -183,8 +191,27 @@ fn gates_text(gates: &[ElevationGate], level: Elevation) -> String {
     format!("\nelevated: {how}\n{}", output::table(&rows, "  "))
 }
 
+/// The hosts that approvers let runs of this agent reach. They count where the network asks.
+fn granted_hosts(
+    host: &LocalHost,
+    agent: &AgentId,
+    plan: &SandboxPlan,
+) -> Result<Vec<Grant>, Failure> {
+    match &plan.network {
+        Some(rules) if rules.ask => Ok(host.granted_hosts(agent.as_str())?),
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn granted_host(grant: &Grant) -> &str {
+    grant
+        .preview
+        .strip_prefix("reach ")
+        .unwrap_or(&grant.preview)
+}
+
 /// The value, for people.
-fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
+fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Grant]) -> String {
     let leave = if is_required {
         "no run leaves it (required)"
     } else {
@@ -208,18 +235,31 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         ),
         plan.unix_sockets,
     );
+    for grant in granted {
+        let where_to = match grant.session_key.as_str() {
+            EVERY_SESSION => "always".to_owned(),
+            key => format!("in {}", output::line(key)),
+        };
+        text.push_str(&format!(
+            "           {} {where_to}, by {}; take it back: interlock approvals revoke {}\n",
+            output::line(granted_host(grant)),
+            output::line(&grant.decider),
+            grant.id
+        ));
+    }
     if plan.executables.is_some() {
         text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
     }
     let limits = &plan.limits;
     let shown = |value: Option<u64>| value.map_or("none".to_owned(), |value| value.to_string());
     text.push_str(&format!(
-        "limits     memory {}, pids {}, cpus {}/1000, output {}, each private file system {} bytes\n\nwhat a run sees, in the order in which it is mounted\n",
+        "limits     memory {}, pids {}, cpus {}/1000, output {}, each private file system {} bytes, {} bytes of a disk stay free\n\nwhat a run sees, in the order in which it is mounted\n",
         shown(limits.memory_bytes),
         shown(limits.pids),
         shown(limits.milli_cpus),
         shown(limits.output_bytes),
         limits.tmp_bytes,
+        shown(limits.disk_free_bytes),
     ));
     let rows: Vec<Vec<String>> = plan.mounts.iter().map(row).collect();
     text.push_str(&output::table(&rows, "  "));

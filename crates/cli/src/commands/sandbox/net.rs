@@ -78,10 +78,12 @@ fn row(record: &AuditRecord) -> Vec<String> {
         ConnectionVerdict::Failed => "failed",
     };
     let port = one.port.map_or(String::new(), |port| format!(":{port}"));
+    let by = one.allowed_by.as_deref();
+    let by = by.map_or(String::new(), |by| format!("; {by}"));
     let detail = match (&one.reason, one.address) {
         (Some(reason), _) => reason.clone(),
         (None, Some(address)) => format!(
-            "{address}, {} bytes sent, {} received",
+            "{address}, {} bytes sent, {} received{by}",
             one.bytes_sent, one.bytes_received
         ),
         (None, None) => String::new(),

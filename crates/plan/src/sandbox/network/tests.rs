@@ -8,7 +8,51 @@ fn rules(allow: &[&str], deny: &[&str]) -> SandboxNetworkRules {
     SandboxNetworkRules {
         allow: read(allow, HostEntryList::Allow),
         deny: read(deny, HostEntryList::Deny),
+        ask: false,
     }
+}
+
+#[test]
+fn an_approver_is_asked_about_names_that_no_entry_is_about() {
+    let mut rules = rules(&["ok.test:8443"], &["bad.test:*", "no.test:80"]);
+    let judge = |rules: &SandboxNetworkRules, target: &str| {
+        let (host, port) = TargetHost::read_with_port(target, None).unwrap();
+        rules.judge(&host, port)
+    };
+    assert_eq!(judge(&rules, "new.test:443"), HostVerdict::Unlisted);
+    assert_eq!(rules.ports(), [8443]);
+    rules.ask = true;
+    assert_eq!(rules.ports(), [80, 443, 8443]);
+    let public = HostVerdict::Allowed(AddressReach::Public);
+    for (target, expected) in [
+        ("ok.test:8443", public),
+        ("ok.test:443", HostVerdict::Askable),
+        ("new.test:443", HostVerdict::Askable),
+        ("NEW.test.:80", HostVerdict::Askable),
+        ("xn--nw-jma.test:443", HostVerdict::Askable),
+        // Ports without a listener, addresses, this machine and its neighbors.
+        ("new.test:22", HostVerdict::Unlisted),
+        ("93.184.216.34:443", HostVerdict::Unlisted),
+        ("[2606:2800::1]:443", HostVerdict::Unlisted),
+        ("localhost:80", HostVerdict::Unlisted),
+        ("host.internal:80", HostVerdict::Unlisted),
+        ("metadata.google.internal:80", HostVerdict::Unlisted),
+        ("printer.local:80", HostVerdict::Unlisted),
+        ("router:80", HostVerdict::Unlisted),
+        // `deny` wins.
+        ("bad.test:443", HostVerdict::Denied),
+        ("no.test:80", HostVerdict::Denied),
+        ("no.test:443", HostVerdict::Askable),
+    ] {
+        assert_eq!(judge(&rules, target), expected, "{target}");
+    }
+    let may_reach = |name: &str| rules.may_reach(&name.parse().unwrap());
+    assert!(may_reach("new.test") && may_reach("no.test"));
+    assert!(!may_reach("bad.test") && !may_reach("localhost"));
+    assert_eq!(
+        rules.to_string(),
+        "ok.test:8443, other names ask, never bad.test:*, no.test:80"
+    );
 }
 
 #[test]

@@ -75,6 +75,9 @@ impl LiveState {
             out_of_memory: record.is_some_and(|record| record.out_of_memory),
             fault: end.fault.clone(),
             limit: end.limit,
+            protected_created: record
+                .map(|record| record.protected_created.clone())
+                .unwrap_or_default(),
         })
     }
 }

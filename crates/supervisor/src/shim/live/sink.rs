@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, PoisonError};
 
-use interlock_engine::{Leftover, OutputSink, RunOutcome, RunStatus, Signal, StreamKind};
+use interlock_engine::sandbox::SpaceLook;
+use interlock_engine::{Leftover, OutputSink, Run, RunOutcome, RunStatus, Signal, StreamKind};
 use interlock_plan::PlanShield;
 use interlock_transcript::ChunkStream;
 
 use super::{Live, LiveEnd, LiveState, SMALL};
 use crate::cgroup::Group;
 use crate::message::{EndedRun, LimitReached, SandboxLimit};
+use crate::shim::protected_paths::WrittenWorkspace;
 
 /// Hands the output of the run to the session.
 pub(in crate::shim) struct Sink(pub Arc<Live>);
@@ -47,6 +49,8 @@ impl OutputSink for Sink {
     }
 
     fn ended(&self, outcome: &RunOutcome) {
+        let workspace = self.0.workspace.as_ref();
+        let protected = workspace.map(WrittenWorkspace::changed).unwrap_or_default();
         let mut state = self.0.state();
         while state.record.is_none() {
             state = self
@@ -55,10 +59,16 @@ impl OutputSink for Sink {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        if let Some(record) = &mut state.record {
+            record.protected_created = protected;
+        }
         if self.0.ran_out_of_memory()
             && let Some(record) = &mut state.record
         {
             record.out_of_memory = true;
+        }
+        if let Some(space) = self.0.run.get().and_then(Run::space) {
+            state.note_memory(&space.look());
         }
         let Some(transcript) = &state.transcript else {
             return;
@@ -114,6 +124,17 @@ impl Live {
         bytes.get(..left).unwrap_or(bytes)
     }
 
+    /// What a look at the file systems of the run found. Whether the run has to be ended for it.
+    pub fn note_space(&self, look: &SpaceLook) -> bool {
+        let mut state = self.state();
+        state.note_memory(look);
+        let low = look.disk.filter(|(keep, free)| free < keep);
+        if state.end.is_none() && state.disk_low.is_none() {
+            state.disk_low = low;
+        }
+        low.is_some()
+    }
+
     /// The limit that a sandboxed run reached, if it did.
     fn limit_reached(&self, state: &LiveState, outcome: &RunOutcome) -> Option<LimitReached> {
         let record = state.record.as_ref()?;
@@ -127,6 +148,13 @@ impl Live {
                 limit: SandboxLimit::Output,
                 bound,
                 peak: Some(state.total_bytes),
+            });
+        }
+        if let Some((bound, free)) = state.disk_low {
+            return Some(LimitReached {
+                limit: SandboxLimit::Disk,
+                bound,
+                peak: Some(free),
             });
         }
         if let (true, Some(bound)) = (record.out_of_memory, limits.memory_bytes) {
@@ -147,13 +175,21 @@ impl Live {
                 peak: group.and_then(Group::pids_peak).or(Some(bound)),
             });
         }
-        (outcome.status == RunStatus::TimedOut).then(|| {
+        if outcome.status == RunStatus::TimedOut {
             let took = u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX);
-            LimitReached {
+            return Some(LimitReached {
                 limit: SandboxLimit::Time,
                 bound: self.time_limit_ms.unwrap_or(took),
                 peak: Some(took),
-            }
+            });
+        }
+        let space = self.run.get().and_then(Run::space)?;
+        // What an earlier run left full is this run's limit only where it failed.
+        let is_own = !space.was_full() || outcome.status != RunStatus::Exited(0);
+        (state.was_tmp_full && is_own).then(|| LimitReached {
+            limit: SandboxLimit::Tmp,
+            bound: space.tmp_bytes(),
+            peak: Some(state.tmp_peak),
         })
     }
 }
@@ -170,4 +206,11 @@ fn says_no_process(bytes: &[u8]) -> bool {
     ];
     let holds = |word: &&[u8]| bytes.windows(word.len()).any(|found| found == *word);
     WORDS.iter().any(holds)
+}
+
+impl LiveState {
+    fn note_memory(&mut self, look: &SpaceLook) {
+        self.tmp_peak = self.tmp_peak.max(look.tmp_used);
+        self.was_tmp_full |= look.is_tmp_full;
+    }
 }
