@@ -5,6 +5,7 @@
 
 mod attacks;
 mod backends;
+mod caches;
 mod commands;
 mod cow;
 mod crash;

@@ -305,6 +305,7 @@ settings! {
     /// What of the home directory a run sees.
     SandboxHome {
         tools: Option<Vec<String>>,
+        caches: Option<Vec<String>>,
     }
 
     SandboxNetwork {

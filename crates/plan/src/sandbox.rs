@@ -99,7 +99,8 @@ impl SandboxPlan {
     pub fn path_inside(&self, host_path: &str) -> Option<String> {
         let shown = self.mounts.iter().filter_map(|mount| match mount {
             SandboxMount::Bind { source, target, .. }
-            | SandboxMount::Overlay { source, target, .. } => {
+            | SandboxMount::Overlay { source, target, .. }
+            | SandboxMount::Cache { source, target, .. } => {
                 let rest = rest_below(source, host_path)?;
                 Some((source.len(), format!("{target}{rest}")))
             }
@@ -204,6 +205,20 @@ pub enum SandboxMount {
         owner: Option<MountOwner>,
         reason: String,
     },
+    /// A directory of the host under a layer that belongs to the scope: its runs share what they
+    /// write there, and the directory stays as it is. What is mounted in the directory is not shown.
+    Cache {
+        source: String,
+        device: u64,
+        inode: u64,
+        target: String,
+        /// Whose files become those of the run's user, where that is another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<MountOwner>,
+        /// The name of its layer in the directory of the scope.
+        layer: String,
+        reason: String,
+    },
     /// What the sandbox shows at `from`, once more.
     Copy {
         from: String,
@@ -240,6 +255,7 @@ impl SandboxMount {
         match self {
             Self::Bind { target, .. }
             | Self::Overlay { target, .. }
+            | Self::Cache { target, .. }
             | Self::Copy { target, .. }
             | Self::Hold { target, .. }
             | Self::Cover { target, .. }
@@ -254,7 +270,9 @@ impl SandboxMount {
     pub fn shown_source(&self) -> Option<(&str, MountAccess)> {
         match self {
             Self::Bind { source, access, .. } => Some((source, *access)),
-            Self::Overlay { source, .. } => Some((source, MountAccess::Rw)),
+            Self::Overlay { source, .. } | Self::Cache { source, .. } => {
+                Some((source, MountAccess::Rw))
+            }
             _ => None,
         }
     }
@@ -276,7 +294,7 @@ impl SandboxMount {
                 };
                 (access.as_str(), format!("{reason}{from}"))
             }
-            Self::Overlay { reason, .. } => ("cow", reason.clone()),
+            Self::Overlay { reason, .. } | Self::Cache { reason, .. } => ("cow", reason.clone()),
             Self::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
             Self::Hold { access, reason, .. } => match access {
                 MountAccess::Ro => ("protected", reason.clone()),

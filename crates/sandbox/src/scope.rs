@@ -25,6 +25,9 @@ const LOCK: &str = "lock";
 const HOME: &str = "home";
 const SCRATCH: &str = "workspace";
 
+/// What runs wrote into the caches of the owner.
+const CACHES: &str = "caches";
+
 /// Where Interlock runs as root, the first of the ids that scopes have on the host.
 pub(crate) const FIRST_HOST_ID: u32 = 2_000_000_000;
 
@@ -266,7 +269,7 @@ impl ScopeStore {
             return Ok(false);
         }
         // The record goes last: a scope whose removal was interrupted is still listed.
-        for name in [HOME, SCRATCH, LAYERS, USED] {
+        for name in [HOME, SCRATCH, LAYERS, CACHES, USED] {
             let path = directory.join(name);
             let removed = match std::fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => {

@@ -1,7 +1,7 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHAT_CHANNEL, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
+    ACCESS_GROUPS, CHAT_CHANNEL, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
     SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_TREE, SESSION_MODE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
@@ -308,7 +308,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
 
 static SANDBOX_HOME: &[ConfigField] = &[
     field("tools", TEXTS, r#"[".cargo/bin", ".rustup", ".nvm", ".pyenv", ".rbenv", ".asdf", ".volta", ".bun/bin", ".deno/bin", ".local/bin", "go/bin"]"#, "Directories of the home directory that a run sees read-only, relative to it."),
-    not_available("caches", &COPY_ON_WRITE),
+    field("caches", TEXTS, r#"[".cargo/registry", ".cargo/git", ".npm", ".cache/pip", ".cache/uv", ".cache/yarn", ".cache/pnpm", ".local/share/pnpm/store", ".bun/install/cache", "go/pkg", ".cache/go-build", ".m2/repository", ".gradle/caches", ".nuget/packages", ".cache/composer"]"#, "Directories of the home directory that a run sees copy-on-write, relative to it: what runs write there stays in their scope. Files with credentials in them are hidden. `[]` is none."),
 ];
 
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[

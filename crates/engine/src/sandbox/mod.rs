@@ -5,6 +5,7 @@
 //! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod bwrap;
+mod caches;
 mod executables;
 mod filter;
 mod init;
