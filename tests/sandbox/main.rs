@@ -16,6 +16,7 @@ mod leave;
 mod limits;
 mod network;
 mod nodes;
+mod preview;
 mod routes;
 mod scopes;
 mod setup;

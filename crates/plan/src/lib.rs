@@ -60,7 +60,7 @@ pub use run_plan::{
 };
 pub use sandbox::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, LayerRecord,
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules,
-    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, TargetHost, UnixSockets,
-    WorkspaceAccess, is_own_block, layer_directory, plain_address,
+    MountAccess, MountOwner, SandboxBackend, SandboxEffects, SandboxLimits, SandboxMount,
+    SandboxNetworkRules, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
+    TargetHost, UnixSockets, WorkspaceAccess, is_own_block, layer_directory, plain_address,
 };

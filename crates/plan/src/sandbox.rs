@@ -45,6 +45,14 @@ choice! {
         None = "none",
     }
 
+    /// What becomes of the changes that a run makes.
+    SandboxEffects {
+        /// They are made, or committed when the run ends.
+        Direct = "direct",
+        /// They are committed only if an approver allows exactly these.
+        Preview = "preview",
+    }
+
     /// Which programs the processes of a run may start.
     SandboxTree {
         /// All that the view shows.
@@ -87,10 +95,26 @@ pub struct SandboxPlan {
     /// files. `None`: all that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
+    /// Whether the run is a preview, whose changes an approver decides about.
+    #[serde(default, skip_serializing_if = "SandboxEffects::is_direct")]
+    pub effects: SandboxEffects,
     /// Paths of the workspace that the owner protects besides the usual ones. They count when the
     /// changes of a run are committed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+}
+
+impl SandboxEffects {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_direct(&self) -> bool {
+        *self == Self::Direct
+    }
+}
+
+impl Default for SandboxEffects {
+    fn default() -> Self {
+        Self::Direct
+    }
 }
 
 impl SandboxPlan {

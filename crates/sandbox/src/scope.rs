@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interlock_config::SandboxScope;
 use interlock_config::types::Sandbox;
+use interlock_plan::SandboxEffects;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -69,6 +70,8 @@ pub(crate) struct ScopeOf<'a> {
     pub agent: &'a str,
     pub session_key: &'a str,
     pub workspace: &'a Path,
+    /// Previews leave nothing for other runs.
+    pub effects: SandboxEffects,
 }
 
 /// The directories of a scope that runs see.
@@ -88,6 +91,14 @@ pub struct ScopeStore {
 
 impl ScopeOf<'_> {
     fn words(self) -> (String, Option<String>) {
+        let (words, session_key) = self.shared_words();
+        match self.effects {
+            SandboxEffects::Direct => (words, session_key),
+            SandboxEffects::Preview => (format!("{words}, previews"), session_key),
+        }
+    }
+
+    fn shared_words(self) -> (String, Option<String>) {
         match self.settings.scope.unwrap_or(SandboxScope::Agent) {
             SandboxScope::Agent => (format!("agent {}", self.agent), None),
             SandboxScope::Session => (

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    MountAccess, MountOwner, MountTable, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan,
-    SandboxTree, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    MountAccess, MountOwner, MountTable, SandboxBackend, SandboxEffects, SandboxLimits,
+    SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree, SandboxUser, SandboxView,
+    UnixSockets, WorkspaceAccess,
 };
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
@@ -34,6 +35,7 @@ pub struct SandboxRequest<'a> {
     /// Further paths that belong to Interlock, such as a config file elsewhere.
     pub own_paths: &'a [PathBuf],
     pub home: Option<&'a str>,
+    pub effects: SandboxEffects,
 }
 
 /// A sandbox that is ready to become part of a plan.
@@ -122,6 +124,7 @@ impl<'a> Builder<'a> {
             agent: request.agent,
             session_key: request.session_key,
             workspace: &workspace,
+            effects: request.effects,
         };
         let scope = ScopeStore::new(&state_dir).open(of, is_root)?;
         let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
@@ -157,7 +160,11 @@ impl<'a> Builder<'a> {
 
     fn build(mut self) -> Result<PreparedSandbox, SandboxError> {
         self.system()?;
-        let network = rules_of(self.request.settings)?;
+        let network = match self.request.effects {
+            SandboxEffects::Direct => rules_of(self.request.settings)?,
+            // Reaches nothing; what it asks for is shown to the approver.
+            SandboxEffects::Preview => Some(SandboxNetworkRules::default()),
+        };
         if network.is_some() {
             for file in name_files(&self.scope.directory)? {
                 let source = text(&file.source)?;
@@ -220,6 +227,7 @@ impl<'a> Builder<'a> {
                 Some(SandboxTree::Enforce) => Some(Vec::new()),
                 None | Some(SandboxTree::Off) => None,
             },
+            effects: self.request.effects,
             protect,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());

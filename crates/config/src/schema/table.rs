@@ -6,7 +6,7 @@ use super::missing::{
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
-    ChatTargets, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, ExecEffects, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use interlock_plan::{Elevation, SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 
@@ -227,6 +227,7 @@ static EXEC: &[ConfigField] = &[
     field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     field("nodeFromSandbox", ConfigKind::Bool, "false", "With `host: \"auto\"`, a call of a sandboxed conversation may name `host: \"node\"`, which is outside of the sandbox."),
+    field("effects", ConfigKind::Choice(ExecEffects::WORDS), "\"direct\"", "When a command runs as a preview: once, in a sandbox whose changes of the workspace are committed only if an approver allows exactly these, without a network. `ask`: where an approver would be asked about the command. `always`: every command. Commands that cannot be bound, denied ones and those in the background are not previewed."),
     field("unboundApprovals", ConfigKind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
     field("requireRaceFree", ConfigKind::Bool, "false", "Refuse approved scripts that could change between check and start."),
     field("grantExpiryDays", ConfigKind::Integer(1, 3650), "", "Remembered approvals end after this many days."),

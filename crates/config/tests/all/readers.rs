@@ -34,6 +34,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("tools.exec.backgroundMs", "crates/dispatch/src/tools/exec.rs", "exec().background_after()"),
     ("tools.exec.timeoutSec", "crates/host/src/scope.rs", ".timeout()"),
     ("tools.exec.timeoutSeconds", "crates/host/src/scope.rs", ".timeout()"),
+    ("tools.exec.effects", "crates/host/src/preview.rs", ".effects"),
     ("tools.exec.approvalRunningNoticeMs", "crates/approvals/src/events.rs", "exec.running_notice()"),
     ("tools.exec.approvalWaitMs", "crates/dispatch/src/tools/mod.rs", "exec.approval_wait_ms"),
     ("push.detail", "crates/gateway/src/push/follow.rs", "push.detail"),

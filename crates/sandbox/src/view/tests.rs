@@ -58,6 +58,7 @@ impl Site {
             backend: interlock_plan::SandboxBackend::Native,
             agent: "main",
             session_key: "agent:main:main",
+            effects: interlock_plan::SandboxEffects::Direct,
             workspace,
             cwd,
             state_dir: &self.state,
