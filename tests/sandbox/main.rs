@@ -23,4 +23,5 @@ mod setup;
 mod shown;
 mod site;
 mod tree;
+mod tree_log;
 mod work;

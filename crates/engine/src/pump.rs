@@ -120,6 +120,7 @@ impl Pump {
             duration,
             leftovers: leftovers.clone(),
             usage,
+            programs: self.sandbox.as_ref().and_then(|own| own.programs()),
         };
         self.sink.ended(&outcome);
         self.shared.publish(outcome);

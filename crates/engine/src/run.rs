@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_plan::PtySize;
+use interlock_plan::StartedPrograms;
 use rustix::event::EventfdFlags;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
@@ -40,6 +41,9 @@ pub struct RunOutcome {
     /// What it left behind, as seen at its end.
     pub leftovers: Vec<Leftover>,
     pub usage: Usage,
+    /// The programs that it started, where its sandbox logs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<StartedPrograms>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
-use crate::executables::list_executables;
+use crate::executables::{list_denied_programs, list_executables};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
@@ -464,6 +464,7 @@ pub(crate) fn judge_in<'a>(
     }
     if let Some(sandbox) = &mut sandbox {
         list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
+        list_denied_programs(sandbox, &policy.deny);
     }
     Ok(JudgedRequest {
         scope,

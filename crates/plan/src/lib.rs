@@ -59,8 +59,9 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, LayerRecord,
-    MountAccess, MountOwner, SandboxBackend, SandboxEffects, SandboxLimits, SandboxMount,
-    SandboxNetworkRules, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
-    TargetHost, UnixSockets, WorkspaceAccess, is_own_block, layer_directory, plain_address,
+    AddressReach, DeniedProgram, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
+    LayerRecord, MountAccess, MountOwner, ProgramLogRules, SandboxBackend, SandboxEffects,
+    SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxSummary, SandboxTree,
+    SandboxUser, SandboxView, StartedProgram, StartedPrograms, TargetHost, UnixSockets,
+    WorkspaceAccess, is_own_block, layer_directory, plain_address,
 };

@@ -8,6 +8,7 @@ pub use network::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
     SandboxNetworkRules, TargetHost, is_own_block, plain_address,
 };
+pub use programs::{DeniedProgram, ProgramLogRules, StartedProgram, StartedPrograms};
 pub use summary::SandboxSummary;
 
 choice! {
@@ -57,6 +58,8 @@ choice! {
     SandboxTree {
         /// All that the view shows.
         Off = "off",
+        /// All that the view shows, but for those that deny rules name; each is recorded.
+        Log = "log",
         /// Those that the plan lists, held by the kernel.
         Enforce = "enforce",
     }
@@ -64,6 +67,7 @@ choice! {
 
 mod layer;
 mod network;
+mod programs;
 mod summary;
 
 /// Everything that confines one run.
@@ -95,6 +99,10 @@ pub struct SandboxPlan {
     /// files. `None`: all that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
+    /// With `tree: log`, and in a preview: the programs that a run starts are recorded, and these are
+    /// refused. `None`: they are not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_log: Option<ProgramLogRules>,
     /// Whether the run is a preview, whose changes an approver decides about.
     #[serde(default, skip_serializing_if = "SandboxEffects::is_direct")]
     pub effects: SandboxEffects,

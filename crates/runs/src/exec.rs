@@ -394,6 +394,9 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str, elevation: Elevatio
         "output": ended.shown,
         "leftovers": leftovers,
     });
+    if let Some(programs) = &outcome.programs {
+        result["programs"] = json!(programs);
+    }
     if elevation.leaves() {
         result["elevated"] = json!(elevation);
     }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    MountAccess, MountOwner, MountTable, SandboxBackend, SandboxEffects, SandboxLimits,
-    SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree, SandboxUser, SandboxView,
-    UnixSockets, WorkspaceAccess,
+    MountAccess, MountOwner, MountTable, ProgramLogRules, SandboxBackend, SandboxEffects,
+    SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree, SandboxUser,
+    SandboxView, UnixSockets, WorkspaceAccess,
 };
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
@@ -225,8 +225,12 @@ impl<'a> Builder<'a> {
             // Closed until the judge says what the command names.
             executables: match self.request.settings.tree {
                 Some(SandboxTree::Enforce) => Some(Vec::new()),
-                None | Some(SandboxTree::Off) => None,
+                None | Some(SandboxTree::Off | SandboxTree::Log) => None,
             },
+            // The judge adds what is refused.
+            program_log: (self.request.settings.tree == Some(SandboxTree::Log)
+                || self.request.effects == SandboxEffects::Preview)
+                .then(ProgramLogRules::default),
             effects: self.request.effects,
             protect,
         };

@@ -39,9 +39,6 @@ pub(super) static HOST_TREE: MissingFeature = missing(
     "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
 );
 
-pub(super) static SANDBOX_TREE: MissingFeature =
-    without("use `enforce` or `off`: this version does not log the programs that a run starts");
-
 pub(super) static SANDBOX_NETWORK: MissingFeature = without(
     "remove the key, and list the hosts in `network.allow`: a sandbox of this version asks for none",
 );

@@ -15,13 +15,15 @@ mod mounts;
 mod netd_link;
 mod network;
 mod overlay;
+mod program_log;
 mod sockets;
 #[cfg(debug_assertions)]
 mod test_hook;
 mod trial;
 mod unsafe_confine;
+mod unsafe_notify;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -29,7 +31,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use interlock_plan::{RunPlan, SandboxPlan, SandboxUser};
+use interlock_plan::{RunPlan, SandboxPlan, SandboxUser, StartedPrograms};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::process::{
     Gid, Pid, PidfdFlags, Resource, Rlimit, Signal, Uid, WaitId, WaitIdOptions, WaitOptions,
@@ -40,9 +42,11 @@ use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
 use filter::{FilterInstruction, MemoryFiles};
 use overlay::RunLayer;
+use program_log::ProgramLog;
 use unsafe_confine::{
     SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
 };
+use unsafe_notify::install_listener;
 
 pub use init::become_sandbox_init;
 pub use keeper::{
@@ -86,6 +90,8 @@ pub struct RunSandbox {
     most_processes: Option<u64>,
     /// What the programs of the run may execute, where that is limited.
     execution_rules: Option<OwnedFd>,
+    /// The log of the programs that the run starts, and the filter by which it is asked.
+    program_log: Option<(ProgramLog, Vec<FilterInstruction>)>,
     /// What the run changes of its workspace, where that is not the workspace itself.
     layer: Option<RunLayer>,
     /// Keeps the directory of the scope from being removed.
@@ -141,6 +147,15 @@ impl RunSandbox {
         let filter = filter::program(sandbox.unix_sockets, files)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
+        let program_log = match &sandbox.program_log {
+            Some(rules) => {
+                let log = ProgramLog::start(rules)
+                    .map_err(|error| format!("starting the log of programs: {error}"))?;
+                let filter = filter::program_about_execution();
+                Some((log, filter.ok_or("there is no table of system calls")?))
+            }
+            None => None,
+        };
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
@@ -198,6 +213,7 @@ impl RunSandbox {
             // Process 1 is counted too.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(1)),
             execution_rules,
+            program_log,
             layer,
             _scope: scope,
         })
@@ -206,6 +222,12 @@ impl RunSandbox {
     /// Process 1, by its number outside.
     pub(crate) fn init(&self) -> Pid {
         self.init
+    }
+
+    /// The programs that the run has started so far, where they are logged.
+    pub(crate) fn programs(&self) -> Option<StartedPrograms> {
+        let (log, _) = self.program_log.as_ref()?;
+        Some(log.programs())
     }
 
     /// Whether the run changes a layer over its workspace.
@@ -245,7 +267,7 @@ impl RunSandbox {
 
     /// In the child that becomes the program, as the last step before that: gives up everything that
     /// entering took. Allocates nothing.
-    pub(crate) fn become_run(&self) -> io::Result<()> {
+    pub(crate) fn become_run(&self, path: &CStr, argv: &CStrings) -> io::Result<()> {
         rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if self.most_processes.is_some() {
             let limit = Rlimit {
@@ -257,6 +279,9 @@ impl RunSandbox {
         give_up_capabilities()?;
         if let Some(rules) = &self.execution_rules {
             restrict_execution(rules.as_fd())?;
+        }
+        if let Some((log, filter)) = &self.program_log {
+            install_listener(filter, log.to_thread(), path, argv)?;
         }
         install_filter(&self.filter)
     }

@@ -3,6 +3,7 @@
 
 use interlock_approvals::PreviewFacts;
 use interlock_engine::RunStatus;
+use interlock_plan::StartedProgram;
 use interlock_sandbox::{HeldLayer, RunLayerState};
 use interlock_supervisor::EndedRun;
 
@@ -24,12 +25,13 @@ impl LocalHost {
         }
         let shown = output.get(from..).unwrap_or_default().to_owned();
         let length = u64::try_from(shown.len()).unwrap_or(u64::MAX);
+        let programs = ended.outcome.programs.clone().unwrap_or_default();
         let facts = PreviewFacts {
             ended: ended_words(ended.outcome.status),
             output_left_out: ended.totals.bytes.saturating_sub(length),
             output: shown,
-            programs: Vec::new(),
-            programs_left_out: 0,
+            programs: programs.list.iter().map(StartedProgram::words).collect(),
+            programs_left_out: programs.left_out,
             hosts: self.wanted_hosts(&held.layer),
         };
         let noted = serde_json::to_vec(&facts)

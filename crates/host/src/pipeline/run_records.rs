@@ -330,6 +330,7 @@ impl LocalHost {
                     recorded(outcome.status)
                         .with_duration_ms(duration)
                         .with_output_bytes(ended.totals.bytes)
+                        .with_programs(outcome.programs.as_ref().map(|own| serde_json::json!(own)))
                         .with_session(Some(session)),
                 )
             }

@@ -42,7 +42,11 @@ impl SandboxPlan {
                 Some(rules) if !rules.reaches_none() => rules.to_string(),
                 _ => NO_NETWORK.to_owned(),
             },
-            tree: self.executables.as_ref().map(|_| SandboxTree::Enforce),
+            tree: match (&self.executables, &self.program_log) {
+                (Some(_), _) => Some(SandboxTree::Enforce),
+                (None, Some(_)) => Some(SandboxTree::Log),
+                (None, None) => None,
+            },
             effects: (self.effects == SandboxEffects::Preview).then_some(self.effects),
         }
     }
@@ -63,6 +67,7 @@ impl fmt::Display for SandboxSummary {
         }
         match self.tree {
             None | Some(SandboxTree::Off) => {}
+            Some(SandboxTree::Log) => f.write_str(", programs logged")?,
             Some(SandboxTree::Enforce) => f.write_str(", listed programs only")?,
         }
         match self.effects {

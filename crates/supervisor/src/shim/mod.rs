@@ -345,6 +345,7 @@ fn carry_out(
         cleanup_ms: manner.cleanup_ms,
         supervisor: birth.instance.clone(),
         out_of_memory: false,
+        programs: None,
         agent_id: plan.agent_id,
         session_key: plan.session_key,
         command: plan.command,

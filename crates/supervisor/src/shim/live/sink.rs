@@ -60,6 +60,9 @@ impl OutputSink for Sink {
         {
             record.out_of_memory = true;
         }
+        if let (Some(programs), Some(record)) = (&outcome.programs, &mut state.record) {
+            record.programs = Some(programs.clone());
+        }
         let Some(transcript) = &state.transcript else {
             return;
         };
