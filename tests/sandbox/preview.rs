@@ -66,6 +66,8 @@ fn an_approver_sees_the_effect_and_commits_it_once() {
         );
         let shown = site.machine.run(&["approvals", "pending", id]).stdout;
         for word in [
+            "started",
+            "/usr/bin/rm -r gone",
             "exit code 7",
             "done",
             "+once",

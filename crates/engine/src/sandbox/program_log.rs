@@ -23,7 +23,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::link;
 use super::unsafe_notify::{
-    ExecNotification, NotificationAnswer, answer, is_waiting, receive_notification,
+    ExecNotification, NotificationAnswer, answer, is_waiting, receive_notification, wake_at_once,
 };
 
 /// So many programs are kept.
@@ -41,6 +41,9 @@ const MOST_WORDS: usize = 65_536;
 const MOST_BYTES: usize = 2 << 20;
 
 const MOST_PATH: usize = 4_096;
+
+/// So many pointers are read at once.
+const POINTERS: usize = 16;
 
 /// So many processes are remembered with their programs.
 const MOST_PROCESSES: usize = 4_096;
@@ -174,11 +177,13 @@ impl LogThread {
         let words: Vec<String> = words
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
-        let listeners = descriptors.into_iter().map(|descriptor| ExecListener {
-            descriptor,
-            first: Some(words.clone()),
-        });
-        self.listeners.extend(listeners);
+        for descriptor in descriptors {
+            wake_at_once(descriptor.as_fd());
+            self.listeners.push(ExecListener {
+                descriptor,
+                first: Some(words.clone()),
+            });
+        }
         true
     }
 
@@ -309,8 +314,12 @@ impl AskedProgram {
             (MOST_ARGUMENTS, MOST_ARGUMENTS * MOST_PATH)
         };
         let argv = read_words(&memory, asked.argv, (most, bytes), is_whole)?;
-        let cwd = std::fs::read_link(format!("/proc/{pid}/cwd"));
-        let cwd = cwd.unwrap_or_else(|_| PathBuf::from("/"));
+        let cwd = if is_whole || !path.starts_with('/') {
+            std::fs::read_link(format!("/proc/{pid}/cwd")).ok()
+        } else {
+            None
+        };
+        let cwd = cwd.unwrap_or_else(|| PathBuf::from("/"));
         let opened = match open_program(asked, &written, &cwd) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.starts_with('/') => {
                 return Ok(None);
@@ -406,7 +415,10 @@ fn script_line(file: &OwnedFd) -> Option<Vec<String>> {
         return None;
     }
     let mut head = Vec::new();
-    let opened = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    // A run that has a lease on its own file makes nothing wait here.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let opened = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     opened.take(256).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|byte| *byte == b'\n').next()?;
@@ -437,46 +449,55 @@ fn read_words(
     if address == 0 {
         return Ok(words);
     }
-    for index in 0_u64.. {
-        if words.len() >= most || left == 0 {
-            if is_whole {
-                return Err(io::ErrorKind::ArgumentListTooLong.into());
+    let mut at = address;
+    let mut pieces = [0; POINTERS * 8];
+    loop {
+        let length = memory.read_at(&mut pieces, at)?;
+        let (pointers, _) = pieces.get(..length).unwrap_or_default().as_chunks::<8>();
+        if pointers.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for pointer in pointers {
+            let pointer = u64::from_ne_bytes(*pointer);
+            if pointer == 0 {
+                return Ok(words);
             }
-            break;
+            if words.len() >= most || left == 0 {
+                return if is_whole {
+                    Err(io::ErrorKind::ArgumentListTooLong.into())
+                } else {
+                    Ok(words)
+                };
+            }
+            let limit = if is_whole { left } else { MOST_PATH.min(left) };
+            let word = match read_bytes(memory, pointer, limit) {
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge && !is_whole => {
+                    return Ok(words);
+                }
+                word => word?,
+            };
+            left = left.saturating_sub(word.len() + 1);
+            words.push(String::from_utf8_lossy(&word).into_owned());
         }
-        let mut pointer = [0; 8];
-        memory.read_exact_at(&mut pointer, address.wrapping_add(index * 8))?;
-        let pointer = u64::from_ne_bytes(pointer);
-        if pointer == 0 {
-            break;
-        }
-        let limit = if is_whole { left } else { MOST_PATH.min(left) };
-        let word = match read_bytes(memory, pointer, limit) {
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge && !is_whole => break,
-            word => word?,
-        };
-        left = left.saturating_sub(word.len() + 1);
-        words.push(String::from_utf8_lossy(&word).into_owned());
+        at = at.wrapping_add((pointers.len() * 8) as u64);
     }
-    Ok(words)
 }
 
 /// A text that ends in a null byte.
 fn read_bytes(memory: &File, address: u64, limit: usize) -> io::Result<Vec<u8>> {
-    const PIECE: u64 = 256;
     let mut text = Vec::new();
-    let mut at = address;
+    let mut piece = [0; 512];
     loop {
-        // Up to the end of a piece, so that no page is touched that need not be there.
-        let length = usize::try_from(PIECE - at % PIECE).unwrap_or(1);
-        let mut piece = vec![0; length];
-        memory.read_exact_at(&mut piece, at)?;
-        if let Some(end) = piece.iter().position(|byte| *byte == 0) {
-            text.extend(&piece[..end]);
+        // As much as is there: the text may end where the memory does.
+        let at = address.wrapping_add(text.len() as u64);
+        let length = memory.read_at(&mut piece, at)?;
+        let read = piece.get(..length).filter(|read| !read.is_empty());
+        let read = read.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if let Some(end) = read.iter().position(|byte| *byte == 0) {
+            text.extend(&read[..end]);
             return Ok(text);
         }
-        text.extend(&piece);
-        at = at.wrapping_add(length as u64);
+        text.extend(read);
         if text.len() > limit {
             return Err(io::ErrorKind::FileTooLarge.into());
         }

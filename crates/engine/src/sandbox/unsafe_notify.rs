@@ -198,6 +198,13 @@ pub(super) fn answer(
     }
 }
 
+/// Has the kernel hand the processor over at once to the side that is waited for. Kernels before 6.6 cannot.
+pub(super) fn wake_at_once(listener: BorrowedFd<'_>) {
+    const AT_ONCE: u64 = 1;
+    // SAFETY: takes a number, and touches no memory.
+    unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, AT_ONCE) };
+}
+
 /// Numbers of requests, as the kernel composes them: direction, size, `!`, number.
 const fn request(direction: u64, size: usize, number: u64) -> u64 {
     (direction << 30) | ((size as u64) << 16) | (0x21 << 8) | number
@@ -206,3 +213,4 @@ const fn request(direction: u64, size: usize, number: u64) -> u64 {
 const RECEIVE: u64 = request(3, size_of::<libc::seccomp_notif>(), 0);
 const ANSWER: u64 = request(3, size_of::<libc::seccomp_notif_resp>(), 1);
 const IS_VALID: u64 = request(1, size_of::<u64>(), 2);
+const SET_FLAGS: u64 = request(1, size_of::<u64>(), 4);
