@@ -14,8 +14,7 @@ const TRACE: &str = "/usr/bin/touch trace";
 
 /// Keys of the reference texts that have no effect here, each with a value that they would take.
 const NOT_AVAILABLE: &[(&str, &str)] = &[
-    ("agents.defaults.sandbox.tree", "log"),
-    ("agents.defaults.sandbox.home.caches", "['.npm']"),
+    ("tools.exec.tree", "log"),
     ("agents.defaults.sandbox.backend", "docker"),
     ("agents.defaults.sandbox.network.ask", "true"),
     ("agents.defaults.sandbox.docker.image", "debian"),
@@ -33,9 +32,9 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 
 /// Configs that ask for a sandbox that this version does not have.
 const ASKS_FOR_SANDBOX: &[&str] = &[
-    "{ agents: { defaults: { sandbox: { mode: 'all', home: { caches: ['.npm'] } } } } }",
+    "{ agents: { defaults: { sandbox: { mode: 'all', workspaceRoot: '/srv' } } } }",
     "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { ask: true } } } } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', tree: 'log' } }] } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', workspaceRoot: '/srv' } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'docker', mode: 'all' } } } }",
 ];

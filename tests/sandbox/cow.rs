@@ -28,7 +28,7 @@ fn fill(site: &Site) {
 }
 
 /// Every path below a directory with its kind, mode, owner and content, but for the times.
-fn picture(directory: &Path) -> BTreeMap<String, (String, u32, u32, Vec<u8>)> {
+pub fn picture(directory: &Path) -> BTreeMap<String, (String, u32, u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
     while let Some(next) = open.pop() {

@@ -1,5 +1,5 @@
 //! The effect plan: what a run under `cow` would change in its workspace, where protected paths are among
-//! it. What is shown, stored, approved and committed is this value; its digest names it.
+//! it or where the run is a preview. What is shown, stored, approved and committed is this value; its digest names it.
 
 use std::path::PathBuf;
 
@@ -49,13 +49,38 @@ pub struct EffectPlan {
     pub created: usize,
     pub changed: usize,
     pub deleted: usize,
-    /// The paths that need an approver; never empty.
+    /// The paths that need an approver; never empty but for a preview.
     pub protected: Vec<ProtectedFile>,
+    /// What else an approver of a preview reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preview: Option<PreviewFacts>,
     pub diff: PatchDiff,
     /// Files whose difference is not shown.
     pub not_shown: usize,
     /// Those among them that are protected. Then no approver is asked: what is allowed is shown whole.
     pub protected_not_shown: usize,
+}
+
+/// How a preview ended, what it wrote, started and asked for. All of it is bounded, and what is left out
+/// is counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PreviewFacts {
+    /// In words: `exit code 0`.
+    pub ended: String,
+    /// The end of its output.
+    pub output: String,
+    /// Bytes of output in front of that.
+    #[serde(default)]
+    pub output_left_out: u64,
+    /// The programs that it started, each with its arguments, on one line.
+    #[serde(default)]
+    pub programs: Vec<String>,
+    #[serde(default)]
+    pub programs_left_out: u64,
+    /// Hosts that it asked for; none was reached.
+    #[serde(default)]
+    pub hosts: Vec<String>,
 }
 
 /// Where an effect comes from.
@@ -75,6 +100,7 @@ impl EffectPlan {
         source: &EffectSource,
         effect: &RunEffect,
         protected: Vec<ProtectedFile>,
+        preview: Option<PreviewFacts>,
     ) -> Self {
         let mut diff = EffectDiff::default();
         diff.add_all(source, effect, &protected);
@@ -90,6 +116,7 @@ impl EffectPlan {
             changed: effect.count(EffectChange::Changed) + effect.count(EffectChange::Mode),
             deleted: effect.count(EffectChange::Deleted),
             protected,
+            preview,
             diff: diff.diff,
             not_shown: diff.not_shown,
             protected_not_shown: diff.protected_not_shown,
@@ -104,6 +131,15 @@ impl EffectPlan {
 
     /// On one line, for lists and messages.
     pub fn title(&self) -> String {
+        if self.preview.is_some() {
+            return format!(
+                "commit {} created, {} changed, {} deleted by {}",
+                self.created,
+                self.changed,
+                self.deleted,
+                visible_line(&self.command)
+            );
+        }
         let names = self.protected.iter().map(|file| visible_line(&file.path));
         let names: Vec<String> = names.take(5).collect();
         let all = self.created + self.changed + self.deleted;
@@ -118,7 +154,12 @@ impl EffectPlan {
     /// What the approval keeps besides the plan.
     pub fn stored_verdict(&self) -> StoredVerdict {
         let why = reasons(self).join("; ");
-        let mut verdict = StoredVerdict::of_reason(Some("protected-path"), &why);
+        let code = if self.preview.is_some() {
+            "preview"
+        } else {
+            "protected-path"
+        };
+        let mut verdict = StoredVerdict::of_reason(Some(code), &why);
         verdict.no_always = Some(ONCE.to_owned());
         verdict
     }
@@ -197,6 +238,8 @@ impl EffectDiff {
         if after.kind == EffectKind::Directory {
             if self.diff.text.len() + header.len() <= MAX_SHOWN_BYTES {
                 self.diff.text += &header;
+            } else {
+                self.not_shown += 1;
             }
             return;
         }
@@ -297,6 +340,9 @@ pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, Approva
         &format!("nothing: this ran already: {}", plan.command),
     );
     view.field(ViewLabel::Directory, &plan.root.display().to_string());
+    if let Some(facts) = &plan.preview {
+        add_facts(&mut view, facts);
+    }
     let title = format!(
         "{} lines added, {} removed",
         plan.diff.added, plan.diff.removed
@@ -356,6 +402,34 @@ pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, Approva
     })
 }
 
+/// What an approver reads of a preview besides the difference.
+fn add_facts(view: &mut ApprovalView, facts: &PreviewFacts) {
+    view.field(ViewLabel::Ended, &facts.ended);
+    for program in &facts.programs {
+        view.field(ViewLabel::Started, program);
+    }
+    if facts.programs_left_out > 0 {
+        let more = format!("{} more programs", facts.programs_left_out);
+        view.warning(ViewLabel::Started, &more);
+    }
+    for host in &facts.hosts {
+        view.warning(ViewLabel::Wanted, &format!("{host} (not reached)"));
+    }
+    if !facts.output.is_empty() {
+        let title = match facts.output_left_out {
+            0 => "all that it wrote".to_owned(),
+            left_out => format!("the end of what it wrote; {left_out} bytes in front of it"),
+        };
+        view.block(ViewBlock {
+            label: ViewLabel::Output,
+            title: ShownLine::new(&title),
+            lines: facts.output.lines().map(ShownLine::new).collect(),
+            left_out_lines: 0,
+            is_diff: false,
+        });
+    }
+}
+
 fn title(plan: &EffectPlan) -> ShownText {
     shown_command(&plan.title(), Secrets::Revealed)
 }
@@ -366,7 +440,12 @@ fn reasons(plan: &EffectPlan) -> Vec<String> {
     let reason = |file: &ProtectedFile| {
         format!("{} is protected: {}", visible_line(&file.path), file.reason)
     };
-    let mut reasons: Vec<String> = plan.protected.iter().take(MOST).map(reason).collect();
+    let mut reasons = Vec::new();
+    if plan.preview.is_some() {
+        reasons
+            .push("the run was a preview: its changes are committed only by approval".to_owned());
+    }
+    reasons.extend(plan.protected.iter().take(MOST).map(reason));
     if plan.protected.len() > MOST {
         reasons.push(format!(
             "{} more paths are protected",

@@ -51,7 +51,9 @@ pub use claim::{
 pub use content::{ScriptDiff, pinned_scripts};
 pub use create::{EXPIRES_AFTER_MS, NewApproval, UnboundRefusal, check_bound, offered_decisions};
 pub use decide::{DecisionBy, StoredDecision, check_remembered};
-pub use effect_plan::{EFFECT_BINDING, EffectDiff, EffectOrigin, EffectPlan, stored_effect_plan};
+pub use effect_plan::{
+    EFFECT_BINDING, EffectDiff, EffectOrigin, EffectPlan, PreviewFacts, stored_effect_plan,
+};
 pub use error::ApprovalRefusal;
 pub use events::{
     DENIAL_TEXT, DenialReason, EVENT_TAIL_CHARS, NotifySettings, RunningEvent, SessionRunEnd,

@@ -138,6 +138,14 @@ pub enum ViewLabel {
     Diff,
     /// What a patch changes.
     Patch,
+    /// How a preview ended.
+    Ended,
+    /// What a preview wrote.
+    Output,
+    /// A program that a preview started.
+    Started,
+    /// A host that a preview asked for, and did not reach.
+    Wanted,
     Note,
 }
 
@@ -170,6 +178,10 @@ impl ViewLabel {
             Self::Script => "script",
             Self::Diff => "changed",
             Self::Patch => "patch",
+            Self::Ended => "ended",
+            Self::Output => "output",
+            Self::Started => "started",
+            Self::Wanted => "wanted",
             Self::Note => "note",
         }
     }

@@ -343,6 +343,11 @@ pub struct ExecArguments {
     /// Why it has to run outside, for the approver
     #[arg(long, value_name = "TEXT", requires = "retry_of")]
     pub justification: Option<String>,
+    /// Run it once on a copy of the workspace, and decide about its changes; or for real, where
+    /// tools.exec.effects wants previews [default: tools.exec.effects]
+    #[arg(long, value_enum, value_name = "EFFECTS")]
+    #[arg(conflicts_with_all = ["node", "elevated", "background"])]
+    pub effects: Option<EffectsArgument>,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
@@ -464,6 +469,22 @@ pub enum InputArgument {
     Auto,
     Pass,
     None,
+}
+
+/// What becomes of the changes that a command makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EffectsArgument {
+    Preview,
+    Direct,
+}
+
+impl EffectsArgument {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Preview => "preview",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -37,6 +37,14 @@ choice! {
         Off = "off",
     }
 
+    /// When the effect of a command is shown before it is committed.
+    ExecEffects {
+        Direct = "direct",
+        /// Instead of a prompt about the command.
+        Ask = "ask",
+        Always = "always",
+    }
+
     /// Whether a human may approve what cannot be bound.
     UnboundApprovals { Deny = "deny", Ask = "ask" }
 

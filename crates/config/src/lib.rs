@@ -22,7 +22,7 @@ pub mod types;
 
 pub use chat::{ChatSecret, ChatSwitch};
 pub use choice::{
-    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
+    ChatTargets, ExecEffects, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
     RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 pub use diagnostic::{Diagnostic, Diagnostics, Position};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chat::{ChatSecret, ChatSwitch};
 use crate::choice::{
-    ChatTargets, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
+    ChatTargets, ExecEffects, ExecMode, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail,
     RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use crate::layer::LayeredSettings;
@@ -227,6 +227,7 @@ settings! {
         leftovers: Option<Leftovers>,
         shield: Option<Shield>,
         node_from_sandbox: Option<bool>,
+        effects: Option<ExecEffects>,
         unbound_approvals: Option<UnboundApprovals>,
         require_race_free: Option<bool>,
         grant_expiry_days: Option<u64>,
@@ -305,6 +306,7 @@ settings! {
     /// What of the home directory a run sees.
     SandboxHome {
         tools: Option<Vec<String>>,
+        caches: Option<Vec<String>>,
     }
 
     SandboxNetwork {

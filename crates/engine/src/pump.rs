@@ -124,6 +124,7 @@ impl Pump {
                 .sandbox
                 .as_ref()
                 .is_some_and(|sandbox| sandbox.may_lack_processes()),
+            programs: self.sandbox.as_ref().and_then(|own| own.programs()),
         };
         self.sink.ended(&outcome);
         self.shared.publish(outcome);

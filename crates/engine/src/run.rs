@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use interlock_plan::PtySize;
+use interlock_plan::StartedPrograms;
 use rustix::event::EventfdFlags;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub struct RunOutcome {
     /// A sandboxed run started as many processes as it may have at one time: it may have reached that limit.
     #[serde(default)]
     pub may_lack_processes: bool,
+    /// The programs that it started, where its sandbox logs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<StartedPrograms>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

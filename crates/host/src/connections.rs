@@ -4,7 +4,7 @@
 use std::io;
 
 use interlock_network::ConnectionJournalReader;
-use interlock_store::AuditKind;
+use interlock_store::{AuditFilter, AuditKind, AuditOrder};
 use serde_json::json;
 
 use crate::local::LocalHost;
@@ -30,5 +30,27 @@ impl LocalHost {
             });
             written.map_err(io::Error::other)
         })
+    }
+
+    /// The hosts that runs of a scope asked for since a time, as `HOST` or `HOST:PORT`, the oldest first.
+    pub(crate) fn connections_since(&self, scope_id: &str, since_ms: i64) -> Vec<String> {
+        let filter = AuditFilter {
+            kind: Some(AuditKind::Connection),
+            since_ms: Some(since_ms),
+            order: AuditOrder::OldestFirst,
+            ..AuditFilter::default()
+        };
+        let records = self.store().audit_log(&filter).unwrap_or_default();
+        let of_scope = records
+            .into_iter()
+            .filter(|record| record.body["scopeId"] == scope_id);
+        let named = of_scope.filter_map(|record| {
+            let host = record.body["host"].as_str()?.to_owned();
+            Some(match record.body["port"].as_u64() {
+                Some(port) => format!("{host}:{port}"),
+                None => host,
+            })
+        });
+        named.collect()
     }
 }

@@ -1,9 +1,11 @@
 //! What becomes of the changes that a run under `cow` made: they are committed to the workspace when the
-//! run has ended, all or nothing. Protected paths among them need an approver; a conflict keeps the layer.
+//! run has ended, all or nothing. Protected paths among them need an approver, and so do all changes of a
+//! preview; a conflict keeps the layer.
 //!
 //! Everything about a layer is in its directory, so that whichever process looks next goes on with it: the
 //! caller that waited, the gateway that comes back, the owner's command.
 
+mod facts;
 mod guard;
 mod owner;
 mod report;
@@ -31,6 +33,7 @@ use interlock_store::{
     Approval, ApprovalDecision, ApprovalEnding, ApprovalRequest, AuditKind, Claiming,
     CreatedApproval, NullableField, RecordedOutcome, RecordedStatus, StoreError,
 };
+use interlock_supervisor::EndedRun;
 use report::MAX_LISTED;
 use serde_json::json;
 
@@ -39,6 +42,9 @@ use crate::patch::shorten;
 use crate::pipeline::is_unattended;
 
 pub use report::{EffectReport, EffectState, LayerDescription, LayerError};
+
+/// Why the layer of a preview is kept until it is decided about.
+const EFFECT_PREVIEW: &str = "EFFECT_PREVIEW";
 
 /// How long the end of a run waits for everything inside to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,15 +61,22 @@ enum CommittedBy<'a> {
 
 /// Why a commit stopped before anything changed.
 enum CommitStop {
-    Protected(Vec<ProtectedFile>),
+    /// An approver has to decide: the run was a preview, or these paths are protected.
+    NeedsApprover(Vec<ProtectedFile>),
     Drift,
     Refused(ApprovalRefusal),
 }
 
 impl LocalHost {
     /// Commits what a run changed under `cow`, once everything of the run is gone; asks where protected
-    /// paths are among it. `None` for a run without a layer.
-    pub fn settle_effect(&self, run_id: &str, requester: &str) -> Option<EffectReport> {
+    /// paths are among it, or where the run was a preview, and then says how that ended. `None` for a run
+    /// without a layer.
+    pub fn settle_effect(
+        &self,
+        run_id: &str,
+        requester: &str,
+        ended: Option<(&str, &EndedRun)>,
+    ) -> Option<EffectReport> {
         let layer = self.scopes().layer_of_run(run_id)?;
         let held = match layer.hold(PATIENCE) {
             Ok(held) => held?,
@@ -71,6 +84,9 @@ impl LocalHost {
         };
         if !held.layer.is_ended() {
             return Some(unusable(run_id, "the run may still have a process"));
+        }
+        if let (true, Some((session, ended))) = (held.layer.record.is_preview, ended) {
+            self.note_preview(&held, session, ended);
         }
         let report = self.settle_held(held, requester);
         self.scopes().sweep_layers();
@@ -155,6 +171,17 @@ impl LocalHost {
         }
         // What stands in for an approver does not allow what others obey.
         let is_allowed = matches!(ended.ending, ApprovalEnding::Decision(_));
+        // The layer of a preview is kept as long as its approval.
+        if !is_allowed && held.layer.record.is_preview {
+            let reason = "no approver allowed it in time";
+            let why = Some(("EFFECT_NOT_APPROVED", reason));
+            self.record_effect(&held.layer, "discarded", Some(approval), None, why);
+            let _ = held.remove();
+            return Some(EffectReport {
+                message: Some(reason.to_owned()),
+                ..EffectReport::new(&run_id, EffectState::Discarded)
+            });
+        }
         if !is_allowed {
             let reason = "no approver allowed it in time";
             return Some(self.keep(&mut held, ("EFFECT_NOT_APPROVED", reason), None));
@@ -196,15 +223,21 @@ impl LocalHost {
             protected = guard.protected(effect);
             match by {
                 CommittedBy::Owner => Continue(()),
-                CommittedBy::RunEnd if protected.is_empty() => Continue(()),
-                CommittedBy::RunEnd => Break(CommitStop::Protected(protected.clone())),
+                CommittedBy::RunEnd
+                    if effect.is_empty()
+                        || (protected.is_empty() && !held.layer.record.is_preview) =>
+                {
+                    Continue(())
+                }
+                CommittedBy::RunEnd => Break(CommitStop::NeedsApprover(protected.clone())),
                 CommittedBy::Approval(_, plan)
                     if plan.effect_digest != effect.digest(&plan_digest) =>
                 {
                     Break(CommitStop::Drift)
                 }
                 CommittedBy::Approval(approval, _) => {
-                    match self.claim_effect(&held.layer, approval) {
+                    let has_protected = !protected.is_empty();
+                    match self.claim_effect(&held.layer, approval, has_protected) {
                         Ok(()) => {
                             claimed = true;
                             Continue(())
@@ -229,7 +262,7 @@ impl LocalHost {
                 let _ = held.remove();
                 report
             }
-            Ok(Break(CommitStop::Protected(protected))) => {
+            Ok(Break(CommitStop::NeedsApprover(protected))) => {
                 self.ask_for_effect(&mut held, &source, protected, requester)
             }
             Ok(Break(CommitStop::Drift)) => {
@@ -267,9 +300,12 @@ impl LocalHost {
             Ok(effect) => effect,
             Err(error) => return self.keep(held, (error.code(), &error.to_string()), None),
         };
-        let counted = EffectReport::of_effect(&record.run_id, EffectState::Kept, &effect)
-            .with_protected(&protected);
-        match self.may_ask_for_effect(&record.agent_id, record.session_key.as_deref()) {
+        let counted = EffectReport {
+            is_preview: record.is_preview,
+            ..EffectReport::of_effect(&record.run_id, EffectState::Kept, &effect)
+                .with_protected(&protected)
+        };
+        match self.may_ask_for_effect(&record, !protected.is_empty()) {
             Ok(None) => {}
             Ok(Some(why)) => {
                 let named = named(&protected);
@@ -294,7 +330,8 @@ impl LocalHost {
             command: &record.command,
             run_plan_digest: &record.plan_digest,
         };
-        let plan = EffectPlan::new(origin, source, &effect, protected);
+        let facts = record.is_preview.then(|| Self::preview_facts(&held.layer));
+        let plan = EffectPlan::new(origin, source, &effect, protected, facts);
         if plan.protected_not_shown > 0 {
             let why =
                 "protected files are too long to be shown whole, so that no approver is asked";
@@ -309,8 +346,14 @@ impl LocalHost {
             Ok(created) => created,
             Err(error) => return self.keep(held, (error.code(), &error.to_string()), None),
         };
-        let words = "protected paths are among the changes, and an approver has to decide";
-        self.keep(held, ("EFFECT_PROTECTED", words), Some(&created.id));
+        let why = if record.is_preview {
+            let words = "the run was a preview, and an approver has to decide";
+            (EFFECT_PREVIEW, words)
+        } else {
+            let words = "protected paths are among the changes, and an approver has to decide";
+            ("EFFECT_PROTECTED", words)
+        };
+        self.keep(held, why, Some(&created.id));
         EffectReport {
             state: EffectState::ApprovalPending,
             approval_id: Some(created.id),
@@ -321,15 +364,17 @@ impl LocalHost {
 
     /// Why no approver can be asked about the changes of an agent, as for its patches: what the sandbox
     /// does not ask about is the command, not what it leaves for others to obey.
+    /// A preview asks for an approver by itself, but not about what others obey.
     fn may_ask_for_effect(
         &self,
-        agent: &str,
-        session_key: Option<&str>,
+        record: &LayerRecord,
+        has_protected: bool,
     ) -> Result<Option<String>, HostError> {
-        let Ok(agent) = AgentId::new(agent) else {
+        let Ok(agent) = AgentId::new(&record.agent_id) else {
             return Ok(Some("its agent has no name".to_owned()));
         };
-        let key = session_key.map_or_else(|| usual_session_key(agent.as_str()), str::to_owned);
+        let key = record.session_key.clone();
+        let key = key.unwrap_or_else(|| usual_session_key(agent.as_str()));
         let session = self.session(&key)?.levels();
         let scope = self.scope(&agent)?;
         let levels = scope.policy(session, None, None)?.levels.clone();
@@ -338,7 +383,7 @@ impl LocalHost {
                 "security is `deny` ({})",
                 levels.security.effective.path
             ))
-        } else if levels.ask.value() == Ask::Off {
+        } else if levels.ask.value() == Ask::Off && (has_protected || !record.is_preview) {
             Some("ask is `off`, so no approver can be asked".to_owned())
         } else {
             None
@@ -382,10 +427,10 @@ impl LocalHost {
         &self,
         layer: &RunLayerState,
         approval: &Approval,
+        has_protected: bool,
     ) -> Result<(), ApprovalRefusal> {
         check_allowed(approval)?;
-        let record = &layer.record;
-        let asked = self.may_ask_for_effect(&record.agent_id, record.session_key.as_deref());
+        let asked = self.may_ask_for_effect(&layer.record, has_protected);
         if let Ok(Some(why)) = asked {
             let what = format!("the policy became stricter: {why}");
             return Err(ApprovalRefusal::Drift { what });
@@ -423,7 +468,7 @@ impl LocalHost {
         (code, reason): (&'static str, &str),
         approval_id: Option<&str>,
     ) -> EffectReport {
-        let is_waiting = code == "EFFECT_PROTECTED" && approval_id.is_some();
+        let is_waiting = [EFFECT_PREVIEW, "EFFECT_PROTECTED"].contains(&code);
         let kept = KeptLayer {
             code: code.to_owned(),
             reason: reason.to_owned(),
@@ -459,6 +504,7 @@ impl LocalHost {
             "outcome": outcome,
             "paths": files,
             "pathsLeftOut": left_out,
+            "preview": layer.record.is_preview.then_some(true),
             "root": layer.record.workspace,
             "runId": layer.record.run_id,
         });

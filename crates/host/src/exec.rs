@@ -18,19 +18,21 @@ use interlock_command::display::Secrets;
 use interlock_config::types::ExecConfig;
 use interlock_config::{ConfigFile, Host};
 use interlock_engine::Leftovers;
-use interlock_plan::{Elevation, PlanRetry, PlanShield, PlanStdin, PtySize, RunPlan};
+use interlock_plan::{
+    Elevation, PlanRetry, PlanShield, PlanStdin, PtySize, RunPlan, SandboxEffects,
+};
 use interlock_policy::{
     AgentId, Ask, CallerInput, Evaluation, Levels, Outcome, RunRequest, Security, Transport,
     Verdict, check_tool, evaluate,
 };
-use interlock_rules::GatewayLayer;
+use interlock_rules::{GatewayLayer, SessionLevels};
 use interlock_sandbox::PreparedSandbox;
 use interlock_store::{Change, CreatedApproval, StoreError};
 use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
 use crate::caller_context::CallerContext;
-use crate::executables::list_executables;
+use crate::executables::{list_denied_programs, list_executables};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::patch::tool_levels;
 use crate::permission::Permission;
@@ -39,6 +41,7 @@ use crate::pipeline::{
     use_grant,
 };
 use crate::prepare::{PreparedRun, RunSettings};
+use crate::preview::{CallEffects, is_for_real};
 use crate::retry::{RanInside, RetryRefusal, RetryRequest};
 use crate::route::RouteRefusal;
 use crate::sandbox::{RunPlace, check_sandbox_tool, confine_manner, judged_env};
@@ -98,6 +101,8 @@ pub struct RequestedPlace {
     pub sender: Option<CallSender>,
     /// The run inside that it repeats outside, with the caller's reason.
     pub retry: Option<RetryRequest>,
+    /// The `effects` of the call.
+    pub effects: Option<CallEffects>,
 }
 
 impl ExecRequest<'_> {
@@ -221,6 +226,19 @@ impl LocalHost {
             return Err(RetryRefusal::NotOutside.into());
         }
         let judged = JudgedRequest { retry, ..judged };
+        let judged = match self.preview_of(request, &judged) {
+            Ok(Some(preview)) => preview,
+            Ok(None) => judged,
+            Err(error) => {
+                let (verdict, place) = (&judged.evaluation.verdict, judged.confinement());
+                let code = Some(error.code());
+                let recorded = self
+                    .store()
+                    .change(|change| record_verdict(change, request, verdict, code, place));
+                recorded.map_err(HostError::from)?;
+                return Err(error);
+            }
+        };
         let verdict = &judged.evaluation.verdict;
         let record = |change: &Change<'_>, refused: Option<&str>| {
             record_verdict(change, request, verdict, refused, judged.confinement())
@@ -369,47 +387,15 @@ impl LocalHost {
         let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
         let place = self.place_of(request, &scope, &session)?;
-        let levels_of = place.policy_place();
-        // No run leaves its sandbox for a reason that no approver read.
-        let ask = match &request.place.retry {
-            Some(_) => Some(Ask::Always),
-            None => request.ask,
+        // No run leaves its sandbox for a reason that no approver read, and none that the owner wants
+        // previewed is made for real without one.
+        let ask = if request.place.retry.is_some() || is_for_real(request, scope.exec()) {
+            Some(Ask::Always)
+        } else {
+            request.ask
         };
-        let policy = scope.policy_in(levels_of, session.levels(), ask, request.gateway)?;
-        let RunPlace {
-            mut sandbox,
-            elevation,
-        } = place;
-        let judged = RunRequest {
-            source: request.source.clone(),
-            cwd: match &sandbox {
-                Some(sandbox) => sandbox.host_cwd.clone(),
-                None => request.cwd.clone(),
-            },
-            env: judged_env(request, sandbox.as_ref(), &policy.levels),
-            input: request.input(),
-            workspace: scope.call_workspace(request.caller),
-            now_ms: now_ms(),
-        };
-        let path = scope.path(request.caller);
-        let resolver = scope.resolver_on(&path);
-        let mut evaluation = scope.as_run_account(|| evaluate(judged, &policy, &resolver))??;
-        if sandbox.is_some() && policy.levels.security.value() == Security::Full {
-            // A login shell of the sandbox finds the programs of the sandbox.
-            evaluation.verdict.transport = Transport::Shell;
-        }
-        if let Some(sandbox) = &mut sandbox {
-            list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
-        }
-        Ok(JudgedRequest {
-            scope,
-            path,
-            levels: policy.levels.clone(),
-            evaluation,
-            sandbox,
-            elevation,
-            retry: None,
-        })
+        let levels = session.levels();
+        judge_in(request, scope, place, (levels, ask))
     }
 
     /// Authorizes a plan by the permission for it, which is used up, and starts it. This is the only
@@ -444,6 +430,51 @@ impl LocalHost {
             }
         }
     }
+}
+
+/// What the policy in force says to a request at a place.
+pub(crate) fn judge_in<'a>(
+    request: &ExecRequest<'a>,
+    scope: AgentScope<'a>,
+    place: RunPlace,
+    (levels, ask): (SessionLevels, Option<Ask>),
+) -> Result<JudgedRequest<'a>, ExecError> {
+    let policy = scope.policy_in(place.policy_place(), levels, ask, request.gateway)?;
+    let RunPlace {
+        mut sandbox,
+        elevation,
+    } = place;
+    let judged = RunRequest {
+        source: request.source.clone(),
+        cwd: match &sandbox {
+            Some(sandbox) => sandbox.host_cwd.clone(),
+            None => request.cwd.clone(),
+        },
+        env: judged_env(request, sandbox.as_ref(), &policy.levels),
+        input: request.input(),
+        workspace: scope.call_workspace(request.caller),
+        now_ms: now_ms(),
+    };
+    let path = scope.path(request.caller);
+    let resolver = scope.resolver_on(&path);
+    let mut evaluation = scope.as_run_account(|| evaluate(judged, &policy, &resolver))??;
+    if sandbox.is_some() && policy.levels.security.value() == Security::Full {
+        // A login shell of the sandbox finds the programs of the sandbox.
+        evaluation.verdict.transport = Transport::Shell;
+    }
+    if let Some(sandbox) = &mut sandbox {
+        list_executables(sandbox, &evaluation.analysis, &policy.allowlist, &resolver);
+        list_denied_programs(sandbox, &policy.deny);
+    }
+    Ok(JudgedRequest {
+        scope,
+        path,
+        levels: policy.levels.clone(),
+        evaluation,
+        sandbox,
+        elevation,
+        retry: None,
+    })
 }
 
 impl JudgedRequest<'_> {
@@ -513,7 +544,9 @@ impl JudgedRequest<'_> {
             &tool_levels(self.scope.config().config(), request.agent),
         )
         .is_ok();
-        let yields = if handles_sessions {
+        let is_preview =
+            |sandbox: &PreparedSandbox| sandbox.plan.effects == SandboxEffects::Preview;
+        let yields = if handles_sessions && !self.sandbox.as_ref().is_some_and(is_preview) {
             request.yields
         } else {
             Yield::Never

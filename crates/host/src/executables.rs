@@ -3,8 +3,8 @@
 //! executed.
 
 use interlock_command::Analysis;
-use interlock_plan::{FsResolver, executable_closure};
-use interlock_policy::Allowlist;
+use interlock_plan::{DeniedProgram, FsResolver, executable_closure};
+use interlock_policy::{Allowlist, DenyRule, DenyRules};
 use interlock_programs::helpers::{self, LOGIN_SHELL};
 use interlock_programs::{DYNAMIC, Lookup, Resolver};
 use interlock_sandbox::PreparedSandbox;
@@ -58,4 +58,18 @@ pub(crate) fn list_executables(
     let all = executable_closure(found, &inside);
     let shown = all.iter().filter_map(|path| sandbox.plan.path_inside(path));
     sandbox.plan.executables = Some(shown.collect());
+}
+
+/// Fills in which programs are refused where those that a run starts are logged: what deny rules name.
+pub(crate) fn list_denied_programs(sandbox: &mut PreparedSandbox, rules: &DenyRules) {
+    let Some(log) = &mut sandbox.plan.program_log else {
+        return;
+    };
+    let denied = |rule: &DenyRule| DeniedProgram {
+        pattern: rule.pattern.clone(),
+        arg_pattern: rule.arg_pattern.clone(),
+        args: rule.args.clone(),
+    };
+    log.deny = rules.rules().map(denied).collect();
+    log.home = Some(sandbox.home.clone());
 }

@@ -27,6 +27,7 @@ mod permission;
 mod pipeline;
 mod policy_cache;
 mod prepare;
+mod preview;
 mod retry;
 mod role_tokens;
 mod route;
@@ -53,6 +54,7 @@ pub use pipeline::{
     RunTicket, is_too_late, may_ask_again, record_outcome, settle_background_run,
 };
 pub use prepare::{PrepareError, RunSettings, ShellError, choose_shell, prepare};
+pub use preview::{CallEffects, PreviewRefusal};
 pub use retry::{NotedDenials, RanInside, RetryRefusal, RetryRequest};
 pub use role_tokens::OPERATOR_TOKEN_PREFIX;
 pub use route::{Route, RouteFacts, RouteRefusal, RoutedCall, route, route_call};

@@ -447,6 +447,7 @@ impl LocalHost {
             session_key: &session_key,
             caller: request.caller,
             cwd: Some(&root),
+            effects: interlock_plan::SandboxEffects::Direct,
         };
         let prepared = self
             .prepare_sandbox_of(scope, settings, caller)

@@ -173,7 +173,7 @@ impl LocalHost {
     }
 
     /// The end of what a run wrote: from the result, or from the transcript where the result is shorter.
-    fn last_output(&self, session: &str, ended: &EndedRun) -> String {
+    pub(crate) fn last_output(&self, session: &str, ended: &EndedRun) -> String {
         if ended.shown.omitted_bytes == 0 && ended.shown.total_bytes == ended.totals.bytes {
             return ended.shown.text.clone();
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use interlock_config::Config;
 use interlock_config::types::Sandbox;
-use interlock_plan::{Elevation, SandboxPlan, WorkspaceAccess};
+use interlock_plan::{Elevation, SandboxEffects, SandboxPlan, WorkspaceAccess};
 use interlock_policy::{AgentId, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_sandbox::{
     PreparedSandbox, SandboxError, SandboxRequest, SandboxStanding, prepare_sandbox, standing_of,
@@ -60,6 +60,8 @@ pub struct SandboxCaller<'a> {
     pub caller: &'a CallerContext,
     /// Absolute; `None`: the workspace.
     pub cwd: Option<&'a str>,
+    /// Whether an approver decides about what the run changes.
+    pub effects: SandboxEffects,
 }
 
 impl LocalHost {
@@ -107,6 +109,7 @@ impl LocalHost {
             session_key: &session_key,
             caller: request.caller,
             cwd: (!request.place.is_cwd_usual).then_some(request.cwd.as_str()),
+            effects: SandboxEffects::Direct,
         };
         let sandbox = self.prepare_sandbox_of(scope, settings, caller)?;
         Ok(RunPlace {
@@ -162,6 +165,7 @@ impl LocalHost {
             state_dir: self.state_dir(),
             own_paths: &own_paths,
             home: scope.home(),
+            effects: caller.effects,
         });
         Ok(prepared?)
     }
@@ -203,7 +207,7 @@ pub fn check_sandbox_tool(
 }
 
 /// The sandbox of a call that needs one where the config has none.
-fn usual_sandbox() -> Sandbox {
+pub(crate) fn usual_sandbox() -> Sandbox {
     Sandbox {
         workspace_access: Some(WorkspaceAccess::Cow),
         ..Sandbox::default()

@@ -37,6 +37,12 @@ impl MountTable {
         Self(rows.collect())
     }
 
+    /// Whether something is mounted below a directory.
+    pub fn has_mount_below(&self, directory: &Path) -> bool {
+        let is_below = |row: &MountRow| row.point != directory && row.point.starts_with(directory);
+        self.0.iter().any(is_below)
+    }
+
     /// Every other path by which the host shows this file or directory, or a part of it. The path has
     /// to be canonical.
     pub fn other_paths(&self, path: &Path) -> Vec<PathBuf> {

@@ -8,6 +8,7 @@ pub use network::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
     SandboxNetworkRules, TargetHost, is_own_block, plain_address,
 };
+pub use programs::{DeniedProgram, ProgramLogRules, StartedProgram, StartedPrograms};
 pub use summary::SandboxSummary;
 
 choice! {
@@ -45,10 +46,20 @@ choice! {
         None = "none",
     }
 
+    /// What becomes of the changes that a run makes.
+    SandboxEffects {
+        /// They are made, or committed when the run ends.
+        Direct = "direct",
+        /// They are committed only if an approver allows exactly these.
+        Preview = "preview",
+    }
+
     /// Which programs the processes of a run may start.
     SandboxTree {
         /// All that the view shows.
         Off = "off",
+        /// All that the view shows, but for those that deny rules name; each is recorded.
+        Log = "log",
         /// Those that the plan lists, held by the kernel.
         Enforce = "enforce",
     }
@@ -56,6 +67,7 @@ choice! {
 
 mod layer;
 mod network;
+mod programs;
 mod summary;
 
 /// Everything that confines one run.
@@ -87,10 +99,30 @@ pub struct SandboxPlan {
     /// files. `None`: all that it sees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executables: Option<Vec<String>>,
+    /// With `tree: log`, and in a preview: the programs that a run starts are recorded, and these are
+    /// refused. `None`: they are not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program_log: Option<ProgramLogRules>,
+    /// Whether the run is a preview, whose changes an approver decides about.
+    #[serde(default, skip_serializing_if = "SandboxEffects::is_direct")]
+    pub effects: SandboxEffects,
     /// Paths of the workspace that the owner protects besides the usual ones. They count when the
     /// changes of a run are committed, and where a run writes directly they are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+}
+
+impl SandboxEffects {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+    fn is_direct(&self) -> bool {
+        *self == Self::Direct
+    }
+}
+
+impl Default for SandboxEffects {
+    fn default() -> Self {
+        Self::Direct
+    }
 }
 
 impl SandboxPlan {
@@ -99,7 +131,8 @@ impl SandboxPlan {
     pub fn path_inside(&self, host_path: &str) -> Option<String> {
         let shown = self.mounts.iter().filter_map(|mount| match mount {
             SandboxMount::Bind { source, target, .. }
-            | SandboxMount::Overlay { source, target, .. } => {
+            | SandboxMount::Overlay { source, target, .. }
+            | SandboxMount::Cache { source, target, .. } => {
                 let rest = rest_below(source, host_path)?;
                 Some((source.len(), format!("{target}{rest}")))
             }
@@ -207,6 +240,20 @@ pub enum SandboxMount {
         owner: Option<MountOwner>,
         reason: String,
     },
+    /// A directory of the host under a layer that belongs to the scope: its runs share what they
+    /// write there, and the directory stays as it is. What is mounted in the directory is not shown.
+    Cache {
+        source: String,
+        device: u64,
+        inode: u64,
+        target: String,
+        /// Whose files become those of the run's user, where that is another one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        owner: Option<MountOwner>,
+        /// The name of its layer in the directory of the scope.
+        layer: String,
+        reason: String,
+    },
     /// What the sandbox shows at `from`, once more.
     Copy {
         from: String,
@@ -243,6 +290,7 @@ impl SandboxMount {
         match self {
             Self::Bind { target, .. }
             | Self::Overlay { target, .. }
+            | Self::Cache { target, .. }
             | Self::Copy { target, .. }
             | Self::Hold { target, .. }
             | Self::Cover { target, .. }
@@ -257,7 +305,9 @@ impl SandboxMount {
     pub fn shown_source(&self) -> Option<(&str, MountAccess)> {
         match self {
             Self::Bind { source, access, .. } => Some((source, *access)),
-            Self::Overlay { source, .. } => Some((source, MountAccess::Rw)),
+            Self::Overlay { source, .. } | Self::Cache { source, .. } => {
+                Some((source, MountAccess::Rw))
+            }
             _ => None,
         }
     }
@@ -279,7 +329,7 @@ impl SandboxMount {
                 };
                 (access.as_str(), format!("{reason}{from}"))
             }
-            Self::Overlay { reason, .. } => ("cow", reason.clone()),
+            Self::Overlay { reason, .. } | Self::Cache { reason, .. } => ("cow", reason.clone()),
             Self::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
             Self::Hold { access, reason, .. } => match access {
                 MountAccess::Ro => ("protected", reason.clone()),

@@ -77,6 +77,27 @@ impl DenyRules {
         self.rules.is_empty()
     }
 
+    /// The rules, as they were written.
+    pub fn rules(&self) -> impl Iterator<Item = &DenyRule> {
+        self.rules.iter().map(|rule| &rule.rule)
+    }
+
+    /// The rule that a program matches which is about to be started: by the paths that lead to it, and by
+    /// its words. For a host that sees programs start; the judge looks at text.
+    pub fn denies_program(&self, paths: &[String], argv: &[String], cwd: &str) -> Option<Denied> {
+        let names = SeenNames {
+            basenames: paths.iter().map(|path| base(path).to_owned()).collect(),
+            paths: paths.to_vec(),
+            is_lost: false,
+        };
+        let words = argv.get(1..).unwrap_or_default();
+        let mut spellings = forms::without_global_options(&names.basenames, words);
+        spellings.push(words.to_vec());
+        let mut naming = self.rules.iter().filter(|rule| rule.names(&names));
+        let found = naming.find(|rule| rule.is_about(&names, &spellings, cwd))?;
+        Some(found.denied(argv))
+    }
+
     pub(crate) fn look(&self, sight: &Sight, cwd: &str, resolver: &dyn Resolver) -> DenyFinding {
         let mut unseen = sight.unseen;
         for seen in &sight.commands {
@@ -87,13 +108,8 @@ impl DenyRules {
             let mut spellings = forms::without_global_options(&names.basenames, &seen.argv[1..]);
             spellings.push(seen.argv[1..].to_vec());
             for rule in self.rules.iter().filter(|rule| rule.names(&names)) {
-                let means = |arguments: &Vec<String>| {
-                    let patterns = rule.arguments.patterns();
-                    rule.arguments.matches(arguments, cwd)
-                        || forms::means_flags(&names.basenames, patterns, arguments)
-                };
-                if spellings.iter().any(means) {
-                    return DenyFinding::Denied(rule.denied(seen));
+                if rule.is_about(&names, &spellings, cwd) {
+                    return DenyFinding::Denied(rule.denied(&seen.argv));
                 }
                 let may_mean = |arguments: &Vec<String>| rule.arguments.may_match_hidden(arguments);
                 if spellings.iter().any(may_mean) {
@@ -172,12 +188,21 @@ impl CompiledDenyRule {
         self.by_path && (last == "**" || glob())
     }
 
-    fn denied(&self, seen: &SeenCommand) -> Denied {
+    /// Whether one of the ways to write the arguments is meant by the rule.
+    fn is_about(&self, names: &SeenNames, spellings: &[Vec<String>], cwd: &str) -> bool {
+        spellings.iter().any(|arguments| {
+            let patterns = self.arguments.patterns();
+            self.arguments.matches(arguments, cwd)
+                || forms::means_flags(&names.basenames, patterns, arguments)
+        })
+    }
+
+    fn denied(&self, argv: &[String]) -> Denied {
         Denied {
             pattern: self.rule.pattern.clone(),
             reason: self.rule.reason.clone(),
             origin: self.origin.clone(),
-            command: seen.argv.join(" ").replace(DYNAMIC, "…"),
+            command: argv.join(" ").replace(DYNAMIC, "…"),
         }
     }
 }

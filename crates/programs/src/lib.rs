@@ -17,7 +17,7 @@ pub mod helpers;
 mod host_identity;
 pub mod inline;
 pub mod names;
-mod opaque;
+pub mod opaque;
 mod powershell;
 mod resolver;
 mod shell;

@@ -248,7 +248,7 @@ pub fn starts_others(name: &str, executable: &Executable) -> Option<&'static str
 }
 
 /// `ld-linux-….so.N`, `ld-2.36.so`, `ld64.so.2`: the dynamic loader run as a program.
-fn is_loader(name: &str) -> bool {
+pub fn is_loader(name: &str) -> bool {
     name.starts_with("ld") && name.contains(".so") && !name.starts_with("ldconfig")
 }
 

@@ -28,8 +28,9 @@ use interlock_config::Host;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::{RunStatus, Signal};
 use interlock_host::{
-    CallSender, Elevation, EndListener, Exec, ExecError, ExecRequest, LocalHost, NotedDenials,
-    RequestedPlace, RetryRequest, Route, RouteRefusal, RunTicket, Running, Yield, host_named,
+    CallEffects, CallSender, Elevation, EndListener, Exec, ExecError, ExecRequest, LocalHost,
+    NotedDenials, RequestedPlace, RetryRequest, Route, RouteRefusal, RunTicket, Running, Yield,
+    host_named,
 };
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled, Unawaited};
 use interlock_plan::{PlanStdin, PtySize};
@@ -117,6 +118,9 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
             elevated: all.elevated.then_some(true),
             sender,
             retry: retry(all),
+            effects: all
+                .effects
+                .and_then(|effects| CallEffects::parse(effects.as_str())),
         },
     };
     // Before anything runs: a signal from now on waits for the run that it has to end.
@@ -205,14 +209,15 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     }
     let waited = conversation.wait();
     drop(notice);
-    let settling = SettledEffect {
-        host: &host,
-        state,
-        all,
-        run_id: &ticket.run_id,
-    };
     let effect = match &waited {
-        Ok(Waited::Ended(_)) if shown_host(&started) == "sandbox" => settling.settle(),
+        Ok(Waited::Ended(ended)) if shown_host(&started) == "sandbox" => SettledEffect {
+            host: &host,
+            state,
+            all,
+            run_id: &ticket.run_id,
+            ended: (session, ended),
+        }
+        .settle(),
         _ => None,
     };
     record(&host, &ticket, session, waited.as_ref());
@@ -396,6 +401,9 @@ fn result(started: &StartedRun, ended: &EndedRun, cwd: &str, elevation: Elevatio
         "output": ended.shown,
         "leftovers": leftovers,
     });
+    if let Some(programs) = &outcome.programs {
+        result["programs"] = json!(programs);
+    }
     if elevation.leaves() {
         result["elevated"] = json!(elevation);
     }

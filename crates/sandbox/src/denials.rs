@@ -361,7 +361,9 @@ fn view_of(plan: &SandboxPlan, path: &Path) -> PathView {
                 ..
             } if source == target => return PathView::Seen(*access),
             SandboxMount::Hold { access, .. } => return PathView::Seen(*access),
-            SandboxMount::Overlay { .. } => return PathView::Seen(MountAccess::Rw),
+            SandboxMount::Overlay { .. } | SandboxMount::Cache { .. } => {
+                return PathView::Seen(MountAccess::Rw);
+            }
             SandboxMount::Link { target, to } => {
                 let Ok(rest) = path.strip_prefix(target) else {
                     return PathView::Hidden;

@@ -32,6 +32,7 @@ pub(crate) const IN_HOME: &[HiddenPath] = hidden! {
     ".kube": "cluster credentials",
     ".netrc": "passwords",
     ".npmrc": "registry tokens",
+    ".npm/_logs": "addresses and arguments of the owner's commands",
     ".yarnrc.yml": "registry tokens",
     ".pypirc": "registry tokens",
     ".git-credentials": "passwords",
@@ -189,6 +190,76 @@ pub(crate) const ENGINE_SOCKETS: &[HiddenPath] = hidden! {
     "/var/run": "sockets of the machine's services",
     "/var/run/docker.sock": "the container engine",
 };
+
+/// Names of files in caches that package managers and their plugins keep credentials in. A name that
+/// begins with `_auth` counts too, as npm calls its tokens.
+const CREDENTIAL_NAMES: [&str; 22] = [
+    ".npmrc",
+    ".yarnrc",
+    ".yarnrc.yml",
+    ".netrc",
+    "_netrc",
+    ".pypirc",
+    "pip.conf",
+    ".git-credentials",
+    "credentials",
+    "credentials.toml",
+    "credentials.json",
+    "credentials.xml",
+    "auth.json",
+    "auth.toml",
+    ".auth",
+    "token",
+    "tokens",
+    "token.json",
+    "settings.xml",
+    "settings-security.xml",
+    "gradle.properties",
+    "NuGet.Config",
+];
+
+/// How far down a cache is searched for them: below that lie the fetched packages, whose files are
+/// public.
+const CREDENTIAL_DEPTH: usize = 2;
+
+/// As many names are looked at in one cache; packages are many, and this is before every run.
+const MOST_NAMES: usize = 4_000;
+
+/// The files of a cache that hold credentials by their name.
+pub(crate) fn credentials_in(cache: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![cache.to_owned()];
+    let mut left = MOST_NAMES;
+    for depth in 1..=CREDENTIAL_DEPTH {
+        let mut below = Vec::new();
+        for directory in open {
+            let entries = std::fs::read_dir(&directory).into_iter().flatten();
+            for entry in entries.flatten() {
+                if left == 0 {
+                    return found;
+                }
+                left -= 1;
+                let Ok(kind) = entry.file_type() else {
+                    continue;
+                };
+                if kind.is_dir() {
+                    if depth < CREDENTIAL_DEPTH {
+                        below.push(entry.path());
+                    }
+                } else if is_credential(&entry.file_name().to_string_lossy()) {
+                    found.push(entry.path());
+                }
+            }
+        }
+        open = below;
+    }
+    found
+}
+
+fn is_credential(name: &str) -> bool {
+    let is_listed = |listed: &&str| listed.eq_ignore_ascii_case(name);
+    name.starts_with("_auth") || CREDENTIAL_NAMES.iter().any(|listed| is_listed(&listed))
+}
 
 /// All hidden paths of this host, absolute. The state directory and what else belongs to Interlock is
 /// added by the caller.

@@ -18,6 +18,9 @@ pub(crate) const LAYERS: &str = "layers";
 /// Why a layer is kept, for its owner.
 const KEPT: &str = "kept.json";
 
+/// What an approver reads of a preview besides its changes.
+const RUN: &str = "run.json";
+
 /// The changes are in the workspace, and the layer is only to be removed.
 const COMMITTED: &str = "committed";
 
@@ -125,6 +128,11 @@ impl RunLayerState {
         self.directory.join(LayerRecord::UPPER)
     }
 
+    /// How a preview ended, and what it wrote and started, where that was noted.
+    pub fn run_facts(&self) -> Option<Vec<u8>> {
+        std::fs::read(self.directory.join(RUN)).ok()
+    }
+
     /// The mark that a commit makes.
     pub fn committed_mark(&self) -> PathBuf {
         self.directory.join(COMMITTED)
@@ -147,13 +155,22 @@ impl RunLayerState {
 impl HeldLayer {
     /// Notes why the layer stays.
     pub fn keep(&mut self, kept: KeptLayer) -> io::Result<()> {
-        let path = self.layer.directory.join(KEPT);
-        let new = path.with_extension("new");
-        std::fs::write(&new, serde_json::to_vec(&kept)?)?;
-        File::open(&new)?.sync_all()?;
-        std::fs::rename(new, path)?;
+        self.write(KEPT, &serde_json::to_vec(&kept)?)?;
         self.layer.kept = Some(kept);
         Ok(())
+    }
+
+    /// Notes how a preview ended, and what it wrote and started.
+    pub fn note_run(&self, facts: &[u8]) -> io::Result<()> {
+        self.write(RUN, facts)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let path = self.layer.directory.join(name);
+        let new = path.with_extension("new");
+        std::fs::write(&new, content)?;
+        File::open(&new)?.sync_all()?;
+        std::fs::rename(new, path)
     }
 
     /// Removes the layer with all that the run changed.

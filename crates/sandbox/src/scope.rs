@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interlock_config::SandboxScope;
 use interlock_config::types::Sandbox;
+use interlock_plan::SandboxEffects;
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -24,6 +25,9 @@ const USED: &str = "used";
 const LOCK: &str = "lock";
 const HOME: &str = "home";
 const SCRATCH: &str = "workspace";
+
+/// What runs wrote into the caches of the owner.
+const CACHES: &str = "caches";
 
 /// Where Interlock runs as root, the first of the ids that scopes have on the host.
 pub(crate) const FIRST_HOST_ID: u32 = 2_000_000_000;
@@ -66,6 +70,8 @@ pub(crate) struct ScopeOf<'a> {
     pub agent: &'a str,
     pub session_key: &'a str,
     pub workspace: &'a Path,
+    /// Previews leave nothing for other runs.
+    pub effects: SandboxEffects,
 }
 
 /// The directories of a scope that runs see.
@@ -85,6 +91,14 @@ pub struct ScopeStore {
 
 impl ScopeOf<'_> {
     fn words(self) -> (String, Option<String>) {
+        let (words, session_key) = self.shared_words();
+        match self.effects {
+            SandboxEffects::Direct => (words, session_key),
+            SandboxEffects::Preview => (format!("{words}, previews"), session_key),
+        }
+    }
+
+    fn shared_words(self) -> (String, Option<String>) {
         match self.settings.scope.unwrap_or(SandboxScope::Agent) {
             SandboxScope::Agent => (format!("agent {}", self.agent), None),
             SandboxScope::Session => (
@@ -266,7 +280,7 @@ impl ScopeStore {
             return Ok(false);
         }
         // The record goes last: a scope whose removal was interrupted is still listed.
-        for name in [HOME, SCRATCH, LAYERS, USED] {
+        for name in [HOME, SCRATCH, LAYERS, CACHES, USED] {
             let path = directory.join(name);
             let removed = match std::fs::symlink_metadata(&path) {
                 Ok(metadata) if metadata.is_dir() => {

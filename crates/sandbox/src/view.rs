@@ -1,6 +1,7 @@
 //! What a sandboxed run sees, step by step, and the rest of the value that describes its sandbox.
 
 mod guards;
+mod home;
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -8,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    MountAccess, MountOwner, MountTable, SandboxBackend, SandboxLimits, SandboxMount, SandboxPlan,
-    SandboxTree, SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
+    MountAccess, MountOwner, MountTable, ProgramLogRules, SandboxBackend, SandboxEffects,
+    SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree, SandboxUser,
+    SandboxView, UnixSockets, WorkspaceAccess,
 };
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
@@ -33,6 +35,7 @@ pub struct SandboxRequest<'a> {
     /// Further paths that belong to Interlock, such as a config file elsewhere.
     pub own_paths: &'a [PathBuf],
     pub home: Option<&'a str>,
+    pub effects: SandboxEffects,
 }
 
 /// A sandbox that is ready to become part of a plan.
@@ -54,21 +57,6 @@ const SYSTEM: [&str; 10] = [
 
 /// Entries of the root that `view: host` does not take from the host.
 const NOT_FROM_HOST: [&str; 6] = ["proc", "sys", "dev", "tmp", "run", "lost+found"];
-
-/// What of the home directory is shown where the config says nothing.
-const TOOLS: [&str; 11] = [
-    ".cargo/bin",
-    ".rustup",
-    ".nvm",
-    ".pyenv",
-    ".rbenv",
-    ".asdf",
-    ".volta",
-    ".bun/bin",
-    ".deno/bin",
-    ".local/bin",
-    "go/bin",
-];
 
 /// The scratch workspace, or the workspace itself.
 const WORKSPACE: &str = "/workspace";
@@ -148,6 +136,7 @@ impl<'a> Builder<'a> {
             agent: request.agent,
             session_key: request.session_key,
             workspace: &workspace,
+            effects: request.effects,
         };
         let scope = ScopeStore::new(&state_dir).open(of, is_root)?;
         let access = settings.workspace_access.unwrap_or(WorkspaceAccess::None);
@@ -183,7 +172,11 @@ impl<'a> Builder<'a> {
 
     fn build(mut self) -> Result<PreparedSandbox, SandboxError> {
         self.system()?;
-        let network = rules_of(self.request.settings)?;
+        let network = match self.request.effects {
+            SandboxEffects::Direct => rules_of(self.request.settings)?,
+            // Reaches nothing; what it asks for is shown to the approver.
+            SandboxEffects::Preview => Some(SandboxNetworkRules::default()),
+        };
         if network.is_some() {
             for file in name_files(&self.scope.directory)? {
                 let source = text(&file.source)?;
@@ -244,8 +237,13 @@ impl<'a> Builder<'a> {
             // Closed until the judge says what the command names.
             executables: match self.request.settings.tree {
                 Some(SandboxTree::Enforce) => Some(Vec::new()),
-                None | Some(SandboxTree::Off) => None,
+                None | Some(SandboxTree::Off | SandboxTree::Log) => None,
             },
+            // The judge adds what is refused.
+            program_log: (self.request.settings.tree == Some(SandboxTree::Log)
+                || self.request.effects == SandboxEffects::Preview)
+                .then(ProgramLogRules::default),
+            effects: self.request.effects,
             protect,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
@@ -304,56 +302,6 @@ impl<'a> Builder<'a> {
             });
         }
         Ok(())
-    }
-
-    /// A private home directory, with tools of the real one. Returns where programs are found in it.
-    fn home_directory(&mut self) -> Result<Vec<String>, SandboxError> {
-        // The owner's home stays visible with `view: host`, except to a user that cannot enter it.
-        let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
-        let shown = self
-            .shown_by(&text(&self.home)?)
-            .map(|index| &self.mounts[index]);
-        let is_shown = matches!(shown, Some(SandboxMount::Bind { .. }));
-        if self.view == SandboxView::Host && !is_other_user && is_shown {
-            return Ok(Vec::new());
-        }
-        let (home, own) = (text(&self.home)?, text(&self.scope.home)?);
-        self.bind(
-            &own,
-            &home,
-            MountAccess::Rw,
-            "the private home of the scope",
-        )?;
-        let listed = self.request.settings.home.tools.clone();
-        let listed = listed.unwrap_or_else(|| TOOLS.iter().map(|&name| name.to_owned()).collect());
-        let mut paths = Vec::new();
-        for name in listed {
-            let path = Path::new(&name);
-            if !is_plain_path(&name) {
-                return Err(SandboxError::Setting {
-                    key: "home.tools",
-                    value: name,
-                    rule: "it is not a plain path below the home directory".to_owned(),
-                });
-            }
-            let source = self.home.join(path);
-            // Only what lies there itself: a link could lead to anything.
-            let is_real = std::fs::canonicalize(&source).is_ok_and(|real| real == source);
-            if !is_real || !source.is_dir() || source.starts_with(&self.workspace) {
-                continue;
-            }
-            let target = text(&source)?;
-            self.bind(&target, &target, MountAccess::Ro, "tools of the owner")?;
-            for below in ["", "/bin", "/shims"] {
-                let directory = format!("{target}{below}");
-                if (below.is_empty() && target.ends_with("/bin"))
-                    || (!below.is_empty() && Path::new(&directory).is_dir())
-                {
-                    paths.push(directory);
-                }
-            }
-        }
-        Ok(paths)
     }
 
     fn workspace_itself(&mut self) -> Result<(), SandboxError> {

@@ -1,6 +1,6 @@
 //! What is known of a session besides its output: who started what, and how it can be used.
 
-use interlock_plan::PlanShield;
+use interlock_plan::{PlanShield, StartedPrograms};
 use serde::{Deserialize, Serialize};
 
 /// The facts of one background session. They lie in its `status.json`, so that a later reader,
@@ -54,4 +54,7 @@ pub struct SessionRecord {
     /// Protected paths that appeared or changed in its workspace, where it could write to that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protected_created: Vec<String>,
+    /// The programs that it started, where its sandbox logs them; since its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<StartedPrograms>,
 }

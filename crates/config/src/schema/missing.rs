@@ -35,15 +35,10 @@ pub(super) static SANDBOX: MissingFeature =
 pub(super) static SANDBOX_BACKEND: MissingFeature =
     without("use `native` or `bwrap`, or remove the key");
 
-pub(super) static COPY_ON_WRITE: MissingFeature =
-    without("remove the key: a run of this version gets no caches of the home directory");
-
 pub(super) static HOST_TREE: MissingFeature = missing(
     "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
 );
 
-pub(super) static SANDBOX_TREE: MissingFeature =
-    without("use `enforce` or `off`: this version does not log the programs that a run starts");
 
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");

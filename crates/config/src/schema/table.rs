@@ -1,12 +1,12 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHAT_CHANNEL, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    SANDBOX_BACKEND, SANDBOX_TREE, SESSION_MODE,
+    ACCESS_GROUPS, CHAT_CHANNEL, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX, SANDBOX_BACKEND,
+    SESSION_MODE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
-    ChatTargets, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
+    ChatTargets, ExecEffects, GatewayAuthMode, GatewayBind, Host, Leftovers, PushDetail, RemoteDocument, SandboxMode, SandboxScope, Shield, UnboundApprovals,
 };
 use interlock_plan::{Elevation, SandboxBackend, SandboxTree, SandboxView, UnixSockets, WorkspaceAccess};
 
@@ -227,6 +227,7 @@ static EXEC: &[ConfigField] = &[
     field("leftovers", ConfigKind::Choice(Leftovers::WORDS), "\"end\"", "What happens to processes that a run leaves behind."),
     field("shield", ConfigKind::Choice(Shield::WORDS), "\"auto\"", "Runs live in namespaces in which the state directory, sockets and processes of Interlock do not exist. `auto`: where the system can; lines with a program that cannot work there (such as `sudo` or `ssh`) need an entry with `shield: \"off\"` or an approval. `on`: such lines, and runs on a system that cannot, are refused. `off`: no namespaces, a guard only."),
     field("nodeFromSandbox", ConfigKind::Bool, "false", "With `host: \"auto\"`, a call of a sandboxed conversation may name `host: \"node\"`, which is outside of the sandbox."),
+    field("effects", ConfigKind::Choice(ExecEffects::WORDS), "\"direct\"", "When a command runs as a preview: once, in a sandbox whose changes of the workspace are committed only if an approver allows exactly these, without a network. `ask`: where an approver would be asked about the command. `always`: every command. Commands that cannot be bound, denied ones and those in the background are not previewed."),
     field("unboundApprovals", ConfigKind::Choice(UnboundApprovals::WORDS), "\"deny\"", "`ask` lets a human approve, once, code that cannot be pinned."),
     field("requireRaceFree", ConfigKind::Bool, "false", "Refuse approved scripts that could change between check and start."),
     field("grantExpiryDays", ConfigKind::Integer(1, 3650), "", "Remembered approvals end after this many days."),
@@ -297,7 +298,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("home", ConfigKind::Object(SANDBOX_HOME), "", "What of the home directory a run sees, besides its private one."),
     field("network", ConfigKind::Object(SANDBOX_NETWORK_FIELDS), "", "The network of a sandbox: a loopback, and the hosts that `allow` lists."),
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
-    field("tree", ConfigKind::ChoiceWithout(SandboxTree::WORDS, &["log"], &SANDBOX_TREE), "\"off\"", "`enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
+    field("tree", ConfigKind::Choice(SandboxTree::WORDS), "\"off\"", "`log`: every program that a run starts is in its result and in the audit, and those that deny rules name are refused. `enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
     not_available("docker", &SANDBOX),
     not_available("podman", &SANDBOX),
@@ -308,7 +309,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
 
 static SANDBOX_HOME: &[ConfigField] = &[
     field("tools", TEXTS, r#"[".cargo/bin", ".rustup", ".nvm", ".pyenv", ".rbenv", ".asdf", ".volta", ".bun/bin", ".deno/bin", ".local/bin", "go/bin"]"#, "Directories of the home directory that a run sees read-only, relative to it."),
-    not_available("caches", &COPY_ON_WRITE),
+    field("caches", TEXTS, r#"[".cargo/registry", ".cargo/git", ".npm", ".cache/pip", ".cache/uv", ".cache/yarn", ".cache/pnpm", ".local/share/pnpm/store", ".bun/install/cache", "go/pkg", ".cache/go-build", ".m2/repository", ".gradle/caches", ".nuget/packages", ".cache/composer"]"#, "Directories of the home directory that a run sees copy-on-write, relative to it: what runs write there stays in their scope. Files with credentials in them are hidden. `[]` is none."),
 ];
 
 static SANDBOX_NETWORK_FIELDS: &[ConfigField] = &[

@@ -111,6 +111,7 @@ fn exec_input() -> Value {
             "elevated": { "type": "boolean", "description": "Outside the sandbox, where the owner permits it." },
             "retryOf": { "type": "string", "description": "With elevated: the run (sandbox.runId) that the sandbox denied something to. An approver decides." },
             "justification": { "type": "string", "description": "With retryOf: why the command has to run outside, in your words." },
+            "effects": { "type": "string", "enum": ["preview", "direct"], "description": "`preview`: runs once without a network on a copy of the workspace; an approver decides whether its changes are committed. `direct`: for real; where the owner wants previews, an approver decides first." },
             "stdin": { "type": "string", "enum": ["null", "pipe"], "description": "`pipe` keeps the input open for process write." },
         },
         "required": ["command"],

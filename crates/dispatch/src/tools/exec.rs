@@ -8,8 +8,8 @@ use interlock_command::Source;
 use interlock_config::ConfigFile;
 use interlock_host::parameters::ExecParameters;
 use interlock_host::{
-    Elevation, ElevationFacts, Route, RouteFacts, RouteRefusal, RoutedCall, SessionValues, Yield,
-    route_call,
+    CallEffects, Elevation, ElevationFacts, PreviewRefusal, Route, RouteFacts, RouteRefusal,
+    RoutedCall, SessionValues, Yield, route_call,
 };
 use serde_json::Value;
 
@@ -98,6 +98,12 @@ impl RoutedExec {
             }) => {
                 if parameters.retry.is_some() {
                     let refusal = RunRefusal::denied("RETRY_REFUSED", RETRY_ON_NODE);
+                    return Ok(Self::Nowhere(Box::new(refusal.into())));
+                }
+                if parameters.effects == Some(CallEffects::Preview) {
+                    let refused = PreviewRefusal::OnNode;
+                    let refusal = RunRefusal::denied(refused.code(), refused.to_string());
+                    let refusal = refusal.with_remedy(Some(refused.remedy().to_owned()));
                     return Ok(Self::Nowhere(Box::new(refusal.into())));
                 }
                 return Ok(Self::Node(session, Box::new(parameters), elevation));

@@ -14,7 +14,7 @@ use interlock_host::{
     Yield,
 };
 use interlock_plan::{PlanShield, PlanStdin, PtySize};
-use interlock_supervisor::{ClientError, StartedRun, Waited};
+use interlock_supervisor::{ClientError, EndedRun, StartedRun, Waited};
 use interlock_transcript::{LineRange, TranscriptReader};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
@@ -115,6 +115,7 @@ impl LocalRun {
                 elevated: parameters.elevated,
                 sender: self.call.sender.clone(),
                 retry: parameters.retry.clone(),
+                effects: parameters.effects,
             },
         }
     }
@@ -265,7 +266,7 @@ fn finish(
             });
             if started.session.shield == Some(PlanShield::Sandbox) {
                 let waiting = waiting.filter(|_| !receiver.is_absent());
-                report.effect = settle_effect(dispatcher, &ticket.run_id, waiting);
+                report.effect = settle_effect(dispatcher, &ticket.run_id, (name, ended), waiting);
             }
             ToolOutcome::Ended(Box::new(report))
         }
@@ -299,12 +300,15 @@ struct EffectWait<'a> {
 fn settle_effect(
     dispatcher: &Dispatcher,
     run_id: &str,
+    ended: (&str, &EndedRun),
     waiting: Option<EffectWait<'_>>,
 ) -> Option<EffectReport> {
     let requester = waiting
         .as_ref()
         .map_or(NO_REQUESTER, |waiting| waiting.requester);
-    let report = dispatcher.host.settle_effect(run_id, requester)?;
+    let report = dispatcher
+        .host
+        .settle_effect(run_id, requester, Some(ended))?;
     let (EffectState::ApprovalPending, Some(id)) = (report.state, &report.approval_id) else {
         return Some(report);
     };

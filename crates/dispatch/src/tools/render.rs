@@ -116,6 +116,7 @@ fn ended(report: &RunEndReport) -> ToolResult {
         omitted_bytes: None,
         output_fault: report.output_fault.as_deref(),
         dropped_env: &report.dropped_variables,
+        programs: report.programs.as_ref(),
         effect: report.effect.as_ref(),
         host: HostDetails::at(&report.location),
     };

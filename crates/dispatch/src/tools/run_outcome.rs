@@ -8,7 +8,7 @@ use interlock_engine::RunStatus;
 use interlock_host::parameters::ParameterError;
 use interlock_host::{EffectReport, ExecError, NotedDenials, PatchError};
 use interlock_patch::PatchSummary;
-use interlock_plan::{Elevation, PlanShield};
+use interlock_plan::{Elevation, PlanShield, StartedPrograms};
 use interlock_sessions::{Followed, SessionStatus};
 use interlock_supervisor::{EndedRun, LimitReached, StartedRun};
 use interlock_transcript::ShownOutput;
@@ -127,6 +127,8 @@ pub struct RunEndReport {
     pub inside: Option<InsideReport>,
     /// Processes that outlived the run, with their process ids.
     pub leftovers: Vec<(i32, String)>,
+    /// The programs that it started, where its sandbox logs them.
+    pub programs: Option<StartedPrograms>,
     /// `None` where the host does not report it.
     pub race_free: Option<bool>,
     /// Runs on this machine say how they were shielded, if it is known.
@@ -183,6 +185,7 @@ impl RunEndReport {
                 .iter()
                 .map(|leftover| (leftover.pid, leftover.command.clone()))
                 .collect(),
+            programs: outcome.programs.clone(),
             race_free: Some(started.session.race_free),
             shield: started.session.shield,
             output_fault: ended.fault.clone(),
@@ -223,6 +226,7 @@ impl RunEndReport {
             elevation: Elevation::Off,
             inside: None,
             leftovers: Vec::new(),
+            programs: None,
             race_free: Some(followed.race_free),
             shield: None,
             output_fault: None,
@@ -278,6 +282,7 @@ impl RunEndReport {
             elevation: Elevation::Off,
             inside: None,
             leftovers: Vec::new(),
+            programs: None,
             race_free: None,
             shield: None,
             output_fault: None,

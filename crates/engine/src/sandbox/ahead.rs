@@ -25,10 +25,10 @@ pub struct SpareSandbox {
 
 impl SpareSandbox {
     /// Makes one for a further run like the last. `None` where it cannot be made, or where the run would
-    /// have a layer of its own: the next run then makes its sandbox itself, and says what is wrong.
+    /// have a layer or a log of its own: the next run then makes its sandbox itself, and says what is wrong.
     pub fn make(plan: &SandboxPlan, scope: &ScopeNamespaces) -> Option<Self> {
         let has_layer = |mount: &SandboxMount| matches!(mount, SandboxMount::Overlay { .. });
-        if plan.mounts.iter().any(has_layer) {
+        if plan.mounts.iter().any(has_layer) || plan.program_log.is_some() {
             return None;
         }
         let (ids, sockets) = (scope.ids().ok()?, SocketNames::read());
@@ -49,6 +49,8 @@ impl SpareSandbox {
         plan: &SandboxPlan,
         scope: &ScopeNamespaces,
     ) -> Option<RunSandbox> {
+        // Where the run begins is not a part of what it sees.
+        self.plan.cwd.clone_from(&plan.cwd);
         let is_same = self.plan == *plan
             && scope.ids().is_ok_and(|ids| ids == self.scope)
             && !self.shows_further_sockets();

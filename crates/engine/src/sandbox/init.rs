@@ -256,7 +256,7 @@ fn is_done(child: Pid) -> io::Result<()> {
 
 /// The user namespace by which a mount maps the ids of its files: on the host they belong to `owner`,
 /// and inside to the user of the run.
-fn id_map(owner: MountOwner, user: SandboxUser) -> io::Result<OwnedFd> {
+pub(super) fn id_map(owner: MountOwner, user: SandboxUser) -> io::Result<OwnedFd> {
     let (own, of_child) = link::pair()?;
     match unsafe_confine::fork()? {
         None => {

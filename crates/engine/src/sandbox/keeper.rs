@@ -1,5 +1,6 @@
 //! The keeper of a scope: a process that does nothing but hold what the runs of a scope share. These are
-//! the user, network, IPC and UTS namespaces, and the file systems in memory at `/tmp` and the like.
+//! the user, network, IPC and UTS namespaces, the file systems in memory at `/tmp` and the like, and the
+//! layers over caches of the owner.
 //!
 //! ```text
 //! supervisor ─┬─► keeper      namespaces and file systems of the scope, then waiting
@@ -13,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use interlock_plan::{SandboxBackend, SandboxMount, SandboxPlan, SandboxUser, UnixSockets};
@@ -23,9 +25,11 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 use super::bwrap::enter_bubblewrap_namespaces;
+use super::caches::{CacheLayers, KeptCache, open_caches};
 use super::filter::MemoryFiles;
 use super::init::{
-    self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, separate_mounts,
+    self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, id_map,
+    separate_mounts,
 };
 use super::netd_link::ServedScope;
 use super::network::ScopeSockets;
@@ -59,6 +63,11 @@ pub struct KeeperOrder {
     pub(super) tmp_bytes: u64,
     /// The file systems in memory: where a run sees each, and its mode.
     pub(super) memory: BTreeMap<String, u32>,
+    /// The caches of the owner that the scope has layers over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) caches: Vec<KeptCache>,
+    /// On the host. The layers lie in it.
+    pub(super) scope_directory: String,
     /// What is served by `interlock netd`. Without it, there is a loopback alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<ServedScope>,
@@ -85,6 +94,8 @@ impl KeeperOrder {
             user: sandbox.user,
             tmp_bytes: sandbox.limits.tmp_bytes,
             memory,
+            caches: KeptCache::of(sandbox),
+            scope_directory: sandbox.scope_directory.clone(),
             served: sandbox.network.as_ref().map(|rules| ServedScope {
                 scope_id: sandbox.scope_id.clone(),
                 scope: sandbox.scope.clone(),
@@ -181,7 +192,12 @@ impl ScopeNamespaces {
         enter(self.host_name.as_fd(), SeparatedPart::HostName)
     }
 
-    /// The file systems in memory, each as a mount that can be attached once. A child takes them: no
+    /// As many file systems as a keeper holds.
+    fn kept_count(order: &KeeperOrder) -> usize {
+        order.memory.len() + order.caches.len()
+    }
+
+    /// The file systems of the scope, each as a mount that can be attached once. A child takes them: no
     /// process of an ordinary user comes back from another mount namespace.
     pub(super) fn take_memory(&self, order: &KeeperOrder) -> io::Result<BTreeMap<String, OwnedFd>> {
         let (own, of_child) = link::pair()?;
@@ -191,7 +207,7 @@ impl ScopeNamespaces {
                 let take = || -> io::Result<Vec<OwnedFd>> {
                     self.enter_user()?;
                     enter(self.mounts.as_fd(), SeparatedPart::Mounts)?;
-                    let taken = (0..order.memory.len()).map(mounts::take_kept);
+                    let taken = (0..Self::kept_count(order)).map(mounts::take_kept);
                     taken.collect()
                 };
                 let sent = take().and_then(|trees| {
@@ -205,10 +221,12 @@ impl ScopeNamespaces {
                 let received = link::receive(&own, KEEPER_PATIENCE);
                 let _ = rustix::process::waitpid(Some(child), WaitOptions::empty());
                 let (_, trees) = received?;
-                if trees.len() != order.memory.len() {
+                if trees.len() != Self::kept_count(order) {
                     return Err(io::Error::other("a file system of the scope is missing"));
                 }
-                Ok(order.memory.keys().cloned().zip(trees).collect())
+                let caches = order.caches.iter().map(|cache| &cache.target);
+                let targets = order.memory.keys().chain(caches);
+                Ok(targets.cloned().zip(trees).collect())
             }
         }
     }
@@ -263,6 +281,25 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
     if own.is_root() {
         rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
     }
+    let is_other_user = order.user.host_uid != own.as_raw();
+    let layers = match order.caches.as_slice() {
+        [] => None,
+        caches => {
+            let scope = Path::new(&order.scope_directory);
+            let layers = CacheLayers::take(scope, caches, order.user);
+            Some(layers.step(|| "making the layers of caches".to_owned())?)
+        }
+    };
+    let open = |map_ids: mounts::MapIds<'_>| match &layers {
+        Some(layers) => open_caches(&order.caches, layers, map_ids),
+        None => Ok(Vec::new()),
+    };
+    let mut caches = Vec::new();
+    if is_other_user && layers.is_some() {
+        // Ids can be mapped by the owner of the file systems alone, so that root takes the sources.
+        separate_mounts(UnshareFlags::NEWNS)?;
+        caches = open(&|owner| id_map(owner, order.user))?;
+    }
     match order.backend {
         SandboxBackend::Native => {
             if order.user.host_uid == own.as_raw() {
@@ -285,8 +322,11 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
         let sockets = sockets.step(|| "making the sockets of its network".to_owned())?;
         handed.extend(sockets.into_descriptors());
     }
+    if !is_other_user {
+        caches = open(&|_| Err(io::ErrorKind::PermissionDenied.into()))?;
+    }
     let modes: Vec<u32> = order.memory.values().copied().collect();
-    mounts::build_kept(&modes, order.tmp_bytes)?;
+    mounts::build_kept(&modes, order.tmp_bytes, caches)?;
     rustix::stdio::dup2_stdout(&null).step(|| "closing the order".to_owned())?;
     rustix::stdio::dup2_stderr(&null).step(|| "closing the order".to_owned())?;
     drop(null);

@@ -15,7 +15,7 @@ use rustix::net::{
 const MOST_TEXT: usize = 2_048;
 
 /// As many descriptors as one message has.
-const MOST_DESCRIPTORS: usize = 32;
+const MOST_DESCRIPTORS: usize = 64;
 
 /// Two ends that keep messages apart, and say when the other one is gone.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {

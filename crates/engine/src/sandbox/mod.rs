@@ -6,6 +6,7 @@
 
 mod ahead;
 mod bwrap;
+mod caches;
 mod executables;
 mod filter;
 mod init;
@@ -17,14 +18,16 @@ mod netd_link;
 mod network;
 mod network_question;
 mod overlay;
+mod program_log;
 mod sockets;
 mod space;
 #[cfg(debug_assertions)]
 mod test_hook;
 mod trial;
 mod unsafe_confine;
+mod unsafe_notify;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -32,7 +35,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use interlock_plan::{RunPlan, SandboxPlan, SandboxUser};
+use interlock_plan::{RunPlan, SandboxPlan, SandboxUser, StartedPrograms};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags};
 use rustix::net::RecvFlags;
 use rustix::process::{
@@ -44,9 +47,11 @@ use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
 use filter::{FilterInstruction, MemoryFiles};
 use overlay::RunLayer;
+use program_log::ProgramLog;
 use unsafe_confine::{
     SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
 };
+use unsafe_notify::install_listener;
 
 pub use ahead::SpareSandbox;
 pub use init::become_sandbox_init;
@@ -95,6 +100,8 @@ pub struct RunSandbox {
     most_processes: Option<u64>,
     /// What the programs of the run may execute, where that is limited.
     execution_rules: Option<OwnedFd>,
+    /// The log of the programs that the run starts, and the filter by which it is asked.
+    program_log: Option<(ProgramLog, Vec<FilterInstruction>)>,
     /// What the run changes of its workspace, where that is not the workspace itself.
     layer: Option<RunLayer>,
     /// The file systems that the run writes to.
@@ -156,6 +163,15 @@ impl RunSandbox {
         let filter = filter::program(sandbox.unix_sockets, files)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
+        let program_log = match &sandbox.program_log {
+            Some(rules) => {
+                let log = ProgramLog::start(rules)
+                    .map_err(|error| format!("starting the log of programs: {error}"))?;
+                let filter = filter::program_about_execution();
+                Some((log, filter.ok_or("there is no table of system calls")?))
+            }
+            None => None,
+        };
         let scope = hold_scope(&sandbox.scope_directory)
             .map_err(|error| format!("{}: {error}", sandbox.scope_directory))?;
         let (link, of_maker) = link::pair().map_err(words)?;
@@ -216,6 +232,7 @@ impl RunSandbox {
             // refuses first, and knows that it did.
             most_processes: sandbox.limits.pids.map(|pids| pids.saturating_add(2)),
             execution_rules,
+            program_log,
             layer,
             space: Arc::new(space),
             scope: Some(scope),
@@ -237,6 +254,12 @@ impl RunSandbox {
         let flags = RecvFlags::DONTWAIT;
         let received = rustix::net::recv(&self.link, &mut word, flags);
         received.is_ok() && word == init::FULL
+    }
+
+    /// The programs that the run has started so far, where they are logged.
+    pub(crate) fn programs(&self) -> Option<StartedPrograms> {
+        let (log, _) = self.program_log.as_ref()?;
+        Some(log.programs())
     }
 
     /// Whether the run changes a layer over its workspace.
@@ -276,7 +299,7 @@ impl RunSandbox {
 
     /// In the child that becomes the program, as the last step before that: gives up everything that
     /// entering took. Allocates nothing.
-    pub(crate) fn become_run(&self) -> io::Result<()> {
+    pub(crate) fn become_run(&self, path: &CStr, argv: &CStrings) -> io::Result<()> {
         rustix::process::setrlimit(Resource::Core, NO_CORE_HANDLER)?;
         if self.most_processes.is_some() {
             let limit = Rlimit {
@@ -288,6 +311,9 @@ impl RunSandbox {
         give_up_capabilities()?;
         if let Some(rules) = &self.execution_rules {
             restrict_execution(rules.as_fd())?;
+        }
+        if let Some((log, filter)) = &self.program_log {
+            install_listener(filter, log.to_thread(), path, argv)?;
         }
         install_filter(&self.filter)
     }

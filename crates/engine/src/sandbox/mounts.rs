@@ -15,6 +15,7 @@ use rustix::mount::{
     UnmountFlags,
 };
 
+use super::caches::OpenedCache;
 use super::init::{InitFailure, InitOrder, Step as _};
 use super::overlay;
 use super::sockets::HostSockets;
@@ -107,31 +108,10 @@ impl PreparedTrees {
                 // What a run writes goes to its layer.
                 _ => MountAccess::Ro,
             };
-            let opened = open_source(source).step(|| format!("opening {source}"))?;
-            let found = rustix::fs::fstat(&opened).step(|| format!("looking at {source}"))?;
-            if (found.st_dev, found.st_ino) != (*device, *inode) {
-                return Err(InitFailure::new(format!(
-                    "{source} is not the directory or file that was checked"
-                )));
-            }
+            let opened = open_checked(source, *device, *inode)?;
             let tree = clone_tree(&opened).step(|| format!("taking {source}"))?;
-            let ids = match owner {
-                Some(owner) => {
-                    Some(map_ids(*owner).step(|| format!("making the id map of {source}"))?)
-                }
-                None => None,
-            };
-            let attributes = attributes(access) | not_executed(plan, access);
-            let ids = ids.as_ref().map(|ids| ids.as_fd());
-            set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
-                if ids.is_some() {
-                    InitFailure::new(format!(
-                        "the file system of {source} cannot map ids ({error}), and no run is root on the host; use another file system, workspaceAccess: \"none\", or have the owner set agents.defaults.sandbox.allowHostRoot"
-                    ))
-                } else {
-                    InitFailure::new(format!("setting the attributes of {source}: {error}"))
-                }
-            })?;
+            let further = not_executed(plan, access);
+            map_and_close(&tree, source, access, further, *owner, map_ids)?;
             trees.push(Some(tree));
         }
         Ok(Self {
@@ -140,6 +120,43 @@ impl PreparedTrees {
             layer,
         })
     }
+}
+
+/// Opens a path of the host, which has to be what was checked.
+pub(super) fn open_checked(source: &str, device: u64, inode: u64) -> Result<OwnedFd, InitFailure> {
+    let opened = open_source(source).step(|| format!("opening {source}"))?;
+    let found = rustix::fs::fstat(&opened).step(|| format!("looking at {source}"))?;
+    if (found.st_dev, found.st_ino) == (device, inode) {
+        Ok(opened)
+    } else {
+        Err(InitFailure::new(format!(
+            "{source} is not the directory or file that was checked"
+        )))
+    }
+}
+
+/// Sets the attributes of a tree of the host, and maps the ids of its owner to those of the run.
+pub(super) fn map_and_close(
+    tree: &OwnedFd,
+    source: &str,
+    access: MountAccess,
+    further: u64,
+    owner: Option<MountOwner>,
+    map_ids: MapIds<'_>,
+) -> Result<(), InitFailure> {
+    let ids = owner.map(map_ids).transpose();
+    let ids = ids.step(|| format!("making the id map of {source}"))?;
+    let ids = ids.as_ref().map(|ids| ids.as_fd());
+    let attributes = attributes(access) | further;
+    set_attributes(tree.as_fd(), MountReach::Whole, attributes, ids).map_err(|error| {
+        if ids.is_some() {
+            InitFailure::new(format!(
+                "the file system of {source} cannot map ids ({error}), and no run is root on the host; use another file system, workspaceAccess: \"none\", or have the owner set agents.defaults.sandbox.allowHostRoot"
+            ))
+        } else {
+            InitFailure::new(format!("setting the attributes of {source}: {error}"))
+        }
+    })
 }
 
 /// Builds the new root, makes it the root of the calling process, which is process 1 of its namespace,
@@ -187,8 +204,13 @@ fn kept_path(number: usize) -> String {
     format!("/{number}")
 }
 
-/// In the keeper of a scope: an empty root that holds the file systems of the scope and nothing else.
-pub(super) fn build_kept(modes: &[u32], bytes: u64) -> Result<(), InitFailure> {
+/// In the keeper of a scope: an empty root that holds the file systems of the scope and nothing else,
+/// those in memory first.
+pub(super) fn build_kept(
+    modes: &[u32],
+    bytes: u64,
+    caches: Vec<OpenedCache>,
+) -> Result<(), InitFailure> {
     let root = new_root(KEEPER_ROOT_BYTES)?;
     for (number, mode) in modes.iter().enumerate() {
         let path = kept_path(number);
@@ -201,7 +223,20 @@ pub(super) fn build_kept(modes: &[u32], bytes: u64) -> Result<(), InitFailure> {
         };
         make().step(|| "making a file system of the scope".to_owned())?;
     }
-    enter_root(&root)
+    let stage = Stage {
+        root,
+        shared: RefCell::default(),
+        ways: RefCell::default(),
+        never_executed: 0,
+        layer: None,
+    };
+    for (number, cache) in caches.into_iter().enumerate() {
+        let path = kept_path(modes.len() + number);
+        let remedy = "have the owner leave it out of home.caches";
+        overlay::put(&stage, &path, (&cache.lower, &cache.layer), remedy)
+            .step(|| format!("showing {}", cache.source))?;
+    }
+    enter_root(&stage.root)
 }
 
 /// In a child that has entered the mounts of a keeper: one of its file systems, to be attached elsewhere.
@@ -284,7 +319,12 @@ impl Stage {
                 let lower = tree.ok_or(io::ErrorKind::InvalidData)?;
                 let layer = self.layer.as_ref().ok_or(io::ErrorKind::InvalidData)?;
                 self.hold_way(target)?;
-                overlay::put(self, target, &lower, layer)
+                let remedy = "have the owner set workspaceAccess to \"rw\"";
+                overlay::put(self, target, (&lower, layer), remedy)
+            }
+            SandboxMount::Cache { target, .. } => {
+                self.hold_way(target)?;
+                self.put_shared(target)
             }
             SandboxMount::Copy {
                 from,

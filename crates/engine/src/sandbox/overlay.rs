@@ -143,7 +143,12 @@ pub(super) fn open_layer(directory: &str) -> io::Result<OwnedFd> {
 
 /// Shows a directory under a layer. A directory that both have cannot be renamed (`EXDEV`): the kernel
 /// makes no redirections where attributes are those of users.
-pub(super) fn put(stage: &Stage, target: &str, lower: &OwnedFd, layer: &OwnedFd) -> io::Result<()> {
+pub(super) fn put(
+    stage: &Stage,
+    target: &str,
+    (lower, layer): (&OwnedFd, &OwnedFd),
+    remedy: &str,
+) -> io::Result<()> {
     attach(lower, &stage.find(LOWER, MountPoint::Directory)?)?;
     attach(layer, &stage.find(LAYER, MountPoint::Directory)?)?;
     let made = overlay();
@@ -155,7 +160,7 @@ pub(super) fn put(stage: &Stage, target: &str, lower: &OwnedFd, layer: &OwnedFd)
     }
     let made = made.map_err(|error| {
         io::Error::other(format!(
-            "the file systems of {target} and of the state directory cannot be put over each other ({error}); nothing may be mounted in the workspace, and both must keep user attributes (ext4, xfs, btrfs, tmpfs); or have the owner set workspaceAccess to \"rw\""
+            "its file system and that of the state directory cannot be put over each other ({error}); nothing may be mounted in it, and both must keep user attributes (ext4, xfs, btrfs, tmpfs); or {remedy}"
         ))
     })?;
     let attributes = super::mounts::attributes(MountAccess::Rw) | stage.never_executed;

@@ -57,6 +57,8 @@ pub fn try_backend(backend: SandboxBackend) -> Result<(), String> {
         user,
         tmp_bytes: TRIAL_BYTES,
         memory: BTreeMap::new(),
+        caches: Vec::new(),
+        scope_directory: String::new(),
         served: None,
     };
     try_keeper(&order, |_| Ok(()))

@@ -125,7 +125,7 @@ pub(super) enum ChildPlace {
 pub(super) struct CStrings {
     // The pointers lead into these; never changed after `new`.
     _strings: Vec<CString>,
-    pointers: Vec<*const c_char>,
+    pub(crate) pointers: Vec<*const c_char>,
 }
 
 impl CStrings {
@@ -424,7 +424,11 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
         ChildProgram::Path(_) => None,
     };
     if let Some(sandbox) = &launch.sandbox {
-        borrowed.shielding(sandbox.become_run())?;
+        let path = match &launch.program {
+            ChildProgram::Inside { path, .. } | ChildProgram::Path(path) => path.as_c_str(),
+            ChildProgram::Descriptor(_) => c"",
+        };
+        borrowed.shielding(sandbox.become_run(path, &launch.argv))?;
     }
 
     let (descriptor, path, flags) = match (&launch.program, program) {

@@ -30,7 +30,9 @@ impl LocalHost {
             report.message = Some(format!("{}: {}", kept.code, kept.reason));
             report.approval_id.clone_from(&kept.approval_id);
         }
+        let is_preview = held.layer.record.is_preview;
         Ok(LayerDescription {
+            facts: is_preview.then(|| Self::preview_facts(&held.layer)),
             layer: held.layer.clone(),
             report,
             diff,

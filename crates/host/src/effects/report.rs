@@ -1,6 +1,6 @@
 //! What became of the changes of a run, as results, records and commands say it.
 
-use interlock_approvals::{EffectDiff, ProtectedFile};
+use interlock_approvals::{EffectDiff, PreviewFacts, ProtectedFile};
 use interlock_patch::{EffectChange, EffectError, RunEffect};
 use interlock_sandbox::RunLayerState;
 use serde::Serialize;
@@ -16,6 +16,9 @@ pub(super) const MAX_LISTED: usize = 50;
 pub struct EffectReport {
     pub run_id: String,
     pub state: EffectState,
+    /// The run was a preview: an approver decides about its changes.
+    #[serde(rename = "preview", skip_serializing_if = "std::ops::Not::not")]
+    pub is_preview: bool,
     pub created: usize,
     pub changed: usize,
     pub deleted: usize,
@@ -56,6 +59,7 @@ impl EffectReport {
         Self {
             run_id: run_id.to_owned(),
             state,
+            is_preview: false,
             created: 0,
             changed: 0,
             deleted: 0,
@@ -101,6 +105,11 @@ impl EffectReport {
         let id = &self.run_id;
         let mut words = match self.state {
             EffectState::Committed => format!("committed to the workspace: {counts}"),
+            EffectState::ApprovalPending if self.is_preview => format!(
+                "this was a preview, and nothing was committed yet: {counts} need approval {}: interlock approvals approve {}; to run it for real instead, send it with effects \"direct\", which asks an approver about the command",
+                self.short_id.as_deref().unwrap_or_default(),
+                self.short_id.as_deref().unwrap_or_default(),
+            ),
             EffectState::ApprovalPending => format!(
                 "nothing was committed yet: {counts}, and protected paths among them ({}) need approval {}: interlock approvals approve {}",
                 self.protected.join(", "),
@@ -130,6 +139,8 @@ impl EffectReport {
 #[derive(Debug)]
 pub struct LayerDescription {
     pub layer: RunLayerState,
+    /// Of a preview.
+    pub facts: Option<PreviewFacts>,
     pub report: EffectReport,
     pub diff: EffectDiff,
 }

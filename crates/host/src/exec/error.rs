@@ -10,6 +10,7 @@ use interlock_supervisor::cgroup::BadCpus;
 
 use crate::local::HostError;
 use crate::prepare::PrepareError;
+use crate::preview::PreviewRefusal;
 use crate::retry::RetryRefusal;
 use crate::route::RouteRefusal;
 use crate::shield::ShieldMissing;
@@ -48,6 +49,8 @@ pub enum ExecError {
     #[error(transparent)]
     Retry(#[from] RetryRefusal),
     #[error(transparent)]
+    Preview(#[from] PreviewRefusal),
+    #[error(transparent)]
     Sandbox(#[from] SandboxError),
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
@@ -73,6 +76,7 @@ impl ExecError {
             Self::Shield(error) => error.code(),
             Self::Route(refused) => refused.code(),
             Self::Retry(refused) => refused.code(),
+            Self::Preview(refused) => refused.code(),
             Self::Sandbox(error) => error.code(),
             Self::Workspace(error) => error.code(),
             Self::Supervisor(error) => error.code(),
@@ -89,6 +93,7 @@ impl ExecError {
             Self::Shield(missing) => Some(missing.remedy()),
             Self::Route(refused) => Some(refused.remedy()),
             Self::Retry(refused) => Some(refused.remedy().to_owned()),
+            Self::Preview(refused) => Some(refused.remedy().to_owned()),
             Self::Sandbox(error) => Some(error.remedy()),
             Self::Workspace(error) => error.remedy(),
             Self::Supervisor(error) if error.code() == "SANDBOX_UNAVAILABLE" => Some(

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::fields::{Fields, text, whole, without_nul, wrong_type};
 use super::{CONFLICT, ParameterError, RANGE, VALUE, WORKDIR};
+use crate::preview::CallEffects;
 use crate::retry::RetryRequest;
 
 const KNOWN: &[&str] = &[
@@ -30,6 +31,7 @@ const KNOWN: &[&str] = &[
     "stdin",
     "retryOf",
     "justification",
+    "effects",
 ];
 
 /// As in the config.
@@ -68,6 +70,8 @@ pub struct ExecParameters {
     pub stdin: InputMode,
     /// The run inside that it repeats outside.
     pub retry: Option<RetryRequest>,
+    /// Whether an approver decides about what the command changed.
+    pub effects: Option<CallEffects>,
 }
 
 /// What the run reads.
@@ -124,6 +128,12 @@ impl ExecParameters {
                 .word("stdin", STDIN, input_mode, None)?
                 .unwrap_or_default(),
             retry: retry(fields)?,
+            effects: fields.word(
+                "effects",
+                CallEffects::WORDS,
+                |value| CallEffects::parse(value.as_str()?),
+                None,
+            )?,
         })
     }
 

@@ -247,10 +247,13 @@ fn outcome(status: &TranscriptStatus) -> Option<RecordedOutcome> {
         outcome = outcome.with_duration_ms(ended.saturating_sub(status.started_ms));
     }
     let session = status.session.as_ref();
+    let programs = session.and_then(|session| session.programs.as_ref());
+    let programs = programs.map(|programs| serde_json::json!(programs));
     Some(
         outcome
             .with_output_bytes(status.totals.bytes)
             .with_protected_created(session.map_or(&[], |session| &session.protected_created))
+            .with_programs(programs)
             .with_session(session.map(|session| session.name.as_str())),
     )
 }

@@ -336,6 +336,7 @@ impl LocalHost {
                         .with_duration_ms(duration)
                         .with_output_bytes(ended.totals.bytes)
                         .with_protected_created(&ended.protected_created)
+                        .with_programs(outcome.programs.as_ref().map(|own| serde_json::json!(own)))
                         .with_session(Some(session)),
                 )
             }

@@ -139,6 +139,7 @@ pub(super) fn own_words(error: &ExecError) -> Option<WireError> {
         | ExecError::Tool(_)
         | ExecError::Denied(_)
         | ExecError::Approval(_)
+        | ExecError::Preview(_)
         | ExecError::Supervisor(_) => return None,
     }
     let mut message = error.to_string().replace('\n', " ");

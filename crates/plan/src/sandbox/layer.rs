@@ -5,6 +5,7 @@
 //! SCOPE/layers/RUN/layer.json   this record, written before the run starts
 //!                  overlay/upper  what the run changed, as overlayfs keeps it
 //!                  overlay/work   overlayfs's own
+//!                  run.json     how a preview ended, what it wrote and started
 //!                  ended        the run and everything that it started is gone
 //! ```
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{MountOwner, SandboxMount, SandboxPlan};
+use super::{MountOwner, SandboxEffects, SandboxMount, SandboxPlan};
 use crate::run_plan::RunPlan;
 
 /// What has to be known to commit a layer, by whichever process does it.
@@ -34,6 +35,12 @@ pub struct LayerRecord {
     pub owner: Option<MountOwner>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+    /// The run is a preview: an approver decides about all of its changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_preview: bool,
+    /// The name of the scope, as records of its network have it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub scope_id: String,
     /// The clock of file times before the run could see anything. A file of the workspace that
     /// changed later is not what the run began with.
     pub started_ns: i64,
@@ -74,6 +81,8 @@ impl LayerRecord {
             inode: *inode,
             owner: *owner,
             protect: sandbox.protect.clone(),
+            is_preview: sandbox.effects == SandboxEffects::Preview,
+            scope_id: sandbox.scope_id.clone(),
             started_ns,
             clock_ahead_ns,
         })

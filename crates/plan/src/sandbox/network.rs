@@ -20,7 +20,7 @@ const MOST_NAME: usize = 253;
 const ASK_PORTS: [u16; 2] = [80, 443];
 
 /// The rules of a sandbox that has a network. Without them it has a loopback alone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SandboxNetworkRules {
     pub allow: Vec<HostEntry>,
@@ -56,6 +56,11 @@ pub enum AddressReach {
 }
 
 impl SandboxNetworkRules {
+    /// Whether no host can be reached by them: what is asked for is only recorded.
+    pub fn reaches_none(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Whether a connection may be made. An entry of `deny` wins over every one of `allow`.
     pub fn judge(&self, host: &TargetHost, port: u16) -> HostVerdict {
         if self.deny.iter().any(|entry| entry.is_about(host, port)) {

@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SandboxBackend, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess};
+use super::{
+    SandboxBackend, SandboxEffects, SandboxPlan, SandboxTree, SandboxView, WorkspaceAccess,
+};
 
 /// What the summary says of a sandbox that has a loopback alone.
 const NO_NETWORK: &str = "none";
@@ -24,6 +26,9 @@ pub struct SandboxSummary {
     /// Which programs may be started, where that is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<SandboxTree>,
+    /// Whether an approver decides about what the run changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effects: Option<SandboxEffects>,
 }
 
 impl SandboxPlan {
@@ -34,10 +39,15 @@ impl SandboxPlan {
             view: self.view,
             workspace_access: self.workspace_access,
             network: match &self.network {
-                Some(rules) => rules.to_string(),
-                None => NO_NETWORK.to_owned(),
+                Some(rules) if !rules.reaches_none() => rules.to_string(),
+                _ => NO_NETWORK.to_owned(),
             },
-            tree: self.executables.as_ref().map(|_| SandboxTree::Enforce),
+            tree: match (&self.executables, &self.program_log) {
+                (Some(_), _) => Some(SandboxTree::Enforce),
+                (None, Some(_)) => Some(SandboxTree::Log),
+                (None, None) => None,
+            },
+            effects: (self.effects == SandboxEffects::Preview).then_some(self.effects),
         }
     }
 }
@@ -56,8 +66,13 @@ impl fmt::Display for SandboxSummary {
             hosts => write!(f, "network {hosts}")?,
         }
         match self.tree {
-            None | Some(SandboxTree::Off) => Ok(()),
-            Some(SandboxTree::Enforce) => f.write_str(", listed programs only"),
+            None | Some(SandboxTree::Off) => {}
+            Some(SandboxTree::Log) => f.write_str(", programs logged")?,
+            Some(SandboxTree::Enforce) => f.write_str(", listed programs only")?,
+        }
+        match self.effects {
+            None | Some(SandboxEffects::Direct) => Ok(()),
+            Some(SandboxEffects::Preview) => f.write_str(", changes only by approval"),
         }
     }
 }

@@ -7,6 +7,7 @@ use interlock_arguments::{ExecArguments, StateArguments};
 use interlock_command::display::Secrets;
 use interlock_host::{EffectReport, EffectState, LocalHost};
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled};
+use interlock_supervisor::EndedRun;
 
 /// The run whose changes are settled.
 pub(super) struct SettledEffect<'a> {
@@ -14,12 +15,16 @@ pub(super) struct SettledEffect<'a> {
     pub state: &'a StateArguments,
     pub all: &'a ExecArguments,
     pub run_id: &'a str,
+    /// The session of the run, and how it ended.
+    pub ended: (&'a str, &'a EndedRun),
 }
 
 impl SettledEffect<'_> {
     /// `None` for a run without a layer.
     pub fn settle(&self) -> Option<EffectReport> {
-        let report = self.host.settle_effect(self.run_id, process_name())?;
+        let report = self
+            .host
+            .settle_effect(self.run_id, process_name(), Some(self.ended))?;
         if report.state != EffectState::ApprovalPending || self.all.no_wait {
             return Some(report);
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::time::Duration;
 
 use interlock_approvals::{PendingApproval, usual_session_key};
-use interlock_arguments::{ExecArguments, StateArguments};
+use interlock_arguments::{EffectsArgument, ExecArguments, StateArguments};
 use interlock_client::{CallFailure, GatewayClient, request};
 use interlock_command::Source;
 use interlock_command::display::Secrets;
@@ -193,6 +193,7 @@ fn arguments(
     add("elevated", all.elevated.then_some(true).into());
     add("retryOf", all.retry_of.clone().into());
     add("justification", all.justification.clone().into());
+    add("effects", all.effects.map(EffectsArgument::as_str).into());
     add("workdir", workdir.transpose()?.into());
     add("env", json!(request::environment(&request.env)?));
     add(

@@ -9,7 +9,7 @@ use interlock_plan::{MountAccess, ObeyedKind, SandboxMount, WorkspaceAccess, git
 use interlock_policy::{IN_REPOSITORY, PROTECTED_PATHS, ProtectedPath};
 
 use super::{Builder, below, real};
-use crate::hidden::hidden_paths;
+use crate::hidden::{credentials_in, hidden_paths};
 
 impl Builder<'_> {
     /// Covers what is hidden and holds what is protected, wherever a mount shows it.
@@ -88,6 +88,12 @@ impl Builder<'_> {
         let own = self.request.own_paths.iter().map(PathBuf::as_path);
         for path in own.chain([self.request.state_dir]) {
             hidden.push((real(path), "Interlock itself".to_owned()));
+        }
+        for mount in &self.mounts {
+            if let SandboxMount::Cache { source, .. } = mount {
+                let credentials = credentials_in(Path::new(source)).into_iter();
+                hidden.extend(credentials.map(|path| (path, "credentials in a cache".to_owned())));
+            }
         }
         // A row may be a link, and what it leads to may be shown elsewhere; so may another mount of it.
         let links: Vec<(PathBuf, String)> = hidden

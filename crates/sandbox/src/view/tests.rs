@@ -5,6 +5,7 @@ fn shown(plan: &SandboxPlan) -> Vec<String> {
     let line = |mount: &SandboxMount| match mount {
         SandboxMount::Bind { target, access, .. } => format!("bind {} {target}", access.as_str()),
         SandboxMount::Overlay { target, .. } => format!("overlay {target}"),
+        SandboxMount::Cache { target, .. } => format!("cache {target}"),
         SandboxMount::Copy { target, access, .. } => format!("copy {} {target}", access.as_str()),
         SandboxMount::Hold { target, access, .. } => format!("hold {} {target}", access.as_str()),
         SandboxMount::Cover { target, .. } => format!("cover {target}"),
@@ -57,6 +58,7 @@ impl Site {
             backend: interlock_plan::SandboxBackend::Native,
             agent: "main",
             session_key: "agent:main:main",
+            effects: interlock_plan::SandboxEffects::Direct,
             workspace,
             cwd,
             state_dir: &self.state,

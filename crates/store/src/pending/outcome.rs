@@ -27,6 +27,9 @@ pub struct RecordedOutcome {
     pub protected_created: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<i64>,
+    /// The programs that a run started, where its sandbox logs them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub programs: Option<serde_json::Value>,
     /// The name of the background session.
     #[serde(skip_serializing_if = "NullableField::is_absent")]
     pub session: NullableField<String>,
@@ -85,6 +88,11 @@ impl RecordedOutcome {
             duration_ms: Some(i64::try_from(duration_ms).unwrap_or(i64::MAX)),
             ..self
         }
+    }
+
+    #[must_use]
+    pub fn with_programs(self, programs: Option<serde_json::Value>) -> Self {
+        Self { programs, ..self }
     }
 
     #[must_use]

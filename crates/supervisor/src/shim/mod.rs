@@ -394,6 +394,7 @@ fn carry_out(
         supervisor: birth.instance.clone(),
         out_of_memory: false,
         protected_created: Vec::new(),
+        programs: None,
         agent_id: plan.agent_id,
         session_key: plan.session_key,
         command: plan.command,

@@ -107,6 +107,7 @@ fn try_in(
         state_dir: &directory.join("state"),
         own_paths: &[],
         home,
+        effects: interlock_plan::SandboxEffects::Direct,
     });
     let prepared = prepared.map_err(|error| (error.to_string(), Some(error.remedy())))?;
     try_sandbox(&prepared.plan).map_err(|why| (why, None))

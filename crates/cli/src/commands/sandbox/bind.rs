@@ -46,6 +46,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxBindArguments) -> C
         session_key: &session_key,
         caller: &caller,
         cwd: None,
+        effects: interlock_plan::SandboxEffects::Direct,
     };
     host.prepare_sandbox_of(&scope, &settings, asked)
         .map_err(|error| Failure::Exec {

@@ -62,6 +62,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         session_key: &session_key,
         caller: &caller,
         cwd: None,
+        effects: interlock_plan::SandboxEffects::Direct,
     };
     let prepared = host
         .prepare_sandbox_of(&scope, settings, asked)
@@ -336,7 +337,7 @@ fn verify(
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
     // The probe changes nothing that stays.
-    let _ = host.settle_effect(&ticket.run_id, process_name());
+    let _ = host.settle_effect(&ticket.run_id, process_name(), None);
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {

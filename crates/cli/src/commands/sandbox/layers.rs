@@ -22,6 +22,7 @@ pub(super) fn diff(state: &StateArguments, arguments: &SandboxLayerArguments) ->
         row["workspace"] = json!(described.layer.record.workspace);
         row["diff"] = json!(diff.diff.text);
         row["notShown"] = json!(diff.not_shown);
+        row["run"] = json!(described.facts);
         output::print_json(&row);
         return Ok(ExitCode::SUCCESS);
     }
@@ -40,6 +41,21 @@ pub(super) fn diff(state: &StateArguments, arguments: &SandboxLayerArguments) ->
             diff.not_shown,
             described.layer.upper().display()
         ));
+    }
+    if let Some(facts) = &described.facts {
+        output::note(&format!(
+            "interlock: a preview, {}",
+            output::line(&facts.ended)
+        ));
+        for program in &facts.programs {
+            output::note(&format!("interlock: started: {}", output::line(program)));
+        }
+        for host in &facts.hosts {
+            output::note(&format!(
+                "interlock: wanted: {} (not reached)",
+                output::line(host)
+            ));
+        }
     }
     for path in &report.protected {
         output::note(&format!("interlock: protected: {}", output::line(path)));

@@ -22,6 +22,8 @@ pub(crate) enum FilterAction {
     Refuse(u16),
     /// The call is not made, and the caller is told that it was.
     Ignore,
+    /// The process waits until the listener of the filter has answered.
+    Ask,
     /// The process is ended.
     Kill,
 }
@@ -32,6 +34,7 @@ impl FilterAction {
             Self::Allow => 0x7fff_0000,
             Self::Refuse(error) => 0x0005_0000 | u32::from(error),
             Self::Ignore => 0x0005_0000,
+            Self::Ask => 0x7fc0_0000,
             Self::Kill => 0x8000_0000,
         }
     }
@@ -110,6 +113,23 @@ pub(crate) fn assemble(target: FilterTarget, blocks: &[CallBlock]) -> Vec<Filter
         program.extend(body);
     }
     program.push(give(FilterAction::Refuse(ENOSYS)));
+    program
+}
+
+/// A program that asks about these calls and lets all others pass. It stands beside the whole one, which
+/// kills what comes from another architecture.
+pub(crate) fn assemble_asking(target: FilterTarget, numbers: &[u32]) -> Vec<FilterInstruction> {
+    let mut program = vec![
+        load(OFFSET_ARCHITECTURE),
+        jump(JUMP_EQUAL, target.architecture, 1, 0),
+        give(FilterAction::Allow),
+        load(OFFSET_NUMBER),
+    ];
+    for number in numbers {
+        program.push(jump(JUMP_EQUAL, *number, 0, 1));
+        program.push(give(FilterAction::Ask));
+    }
+    program.push(give(FilterAction::Allow));
     program
 }
 

@@ -9,7 +9,7 @@ mod tests;
 use interlock_plan::UnixSockets;
 
 pub(crate) use assembler::FilterInstruction;
-use assembler::{FilterTarget, assemble};
+use assembler::{FilterTarget, assemble, assemble_asking};
 
 #[cfg(target_arch = "x86_64")]
 const TARGET: Option<FilterTarget> = Some(FilterTarget {
@@ -35,6 +35,13 @@ pub(crate) fn refusal_reasons() -> Vec<&'static str> {
 /// sandbox.
 pub(crate) fn program(sockets: UnixSockets, files: MemoryFiles) -> Option<Vec<FilterInstruction>> {
     Some(assemble(TARGET?, &table::blocks(sockets, files)))
+}
+
+/// The program by which the kernel asks before a process starts another program.
+pub(crate) fn program_about_execution() -> Option<Vec<FilterInstruction>> {
+    let numbers = [libc::SYS_execve, libc::SYS_execveat];
+    let numbers = numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    Some(assemble_asking(TARGET?, &numbers))
 }
 
 /// What becomes of files in memory, which have no path that a rule of execution could name.

@@ -56,6 +56,7 @@ fn explained(
         session_key: &explained.session_key,
         caller: &caller,
         cwd: None,
+        effects: interlock_plan::SandboxEffects::Direct,
     };
     let plan = match host.prepare_sandbox_of(&scope, &settings, asked) {
         Ok(prepared) => prepared.plan,

@@ -70,6 +70,9 @@ impl OutputSink for Sink {
         if let Some(space) = self.0.run.get().and_then(Run::space) {
             state.note_memory(&space.look());
         }
+        if let (Some(programs), Some(record)) = (&outcome.programs, &mut state.record) {
+            record.programs = Some(programs.clone());
+        }
         let Some(transcript) = &state.transcript else {
             return;
         };

@@ -1,0 +1,216 @@
+//! The system calls by which the kernel asks before a process of a run starts a program. Nothing here
+//! decides anything.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CStr;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use super::filter::FilterInstruction;
+use crate::unsafe_spawn::CStrings;
+
+/// Interrupted only by what ends the process. Kernels before 5.19 do not have it.
+const WAIT_KILLABLE: libc::c_ulong = 1 << 5;
+
+/// Parts of a message: the path of the program, and the beginning of its words.
+const MOST_PARTS: usize = 17;
+
+/// As much as is handed over of each.
+const MOST_PART_BYTES: usize = 100;
+
+/// One process that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExecNotification {
+    pub id: u64,
+    /// As the receiver knows it.
+    pub pid: u32,
+    /// The descriptor of the directory that the path is relative to.
+    pub directory: i32,
+    /// Addresses in the memory of the process.
+    pub path: u64,
+    pub argv: u64,
+}
+
+/// What becomes of a process that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NotificationAnswer {
+    GoOn,
+    /// The call is not made, and fails with this error.
+    Refuse(i32),
+}
+
+/// In a child that shares its memory with the process that started it: has the kernel ask from here on, and
+/// hands over what it asks by, with the path and the words of the program that the child becomes. Allocates
+/// nothing.
+pub(super) fn install_listener(
+    program: &[FilterInstruction],
+    to: BorrowedFd<'_>,
+    path: &CStr,
+    words: &CStrings,
+) -> io::Result<()> {
+    #[repr(C)]
+    struct FilterHead {
+        length: libc::c_ushort,
+        first: *const FilterInstruction,
+    }
+    let Ok(length) = libc::c_ushort::try_from(program.len()) else {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG));
+    };
+    let head = FilterHead {
+        length,
+        first: program.as_ptr(),
+    };
+    let install = |flags: libc::c_ulong| {
+        // SAFETY: the head names as many instructions as there are; both outlive the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | flags,
+                &raw const head,
+            )
+        }
+    };
+    let mut listener = install(WAIT_KILLABLE);
+    if listener < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+        listener = install(0);
+    }
+    let Ok(listener) = i32::try_from(listener) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    if listener < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let sent = hand_over(listener, to, path, words);
+    // The child keeps nothing by which it could answer itself.
+    // SAFETY: the descriptor is this child's own.
+    unsafe { libc::close(listener) };
+    sent
+}
+
+fn hand_over(
+    listener: libc::c_int,
+    to: BorrowedFd<'_>,
+    path: &CStr,
+    words: &CStrings,
+) -> io::Result<()> {
+    const SPACE: usize = 64;
+    #[repr(align(8))]
+    struct Ancillary([u8; SPACE]);
+    static SEPARATOR: [u8; 1] = [0];
+    // SAFETY: all fields are numbers and pointers, for which zero is valid.
+    let mut parts: [libc::iovec; MOST_PARTS * 2] = unsafe { zeroed() };
+    let mut count = 0;
+    let path = path.as_ptr();
+    let all = std::iter::once(&path).chain(words.pointers.iter());
+    for word in all.take_while(|word| !word.is_null()).take(MOST_PARTS) {
+        if count > 0 {
+            parts[count].iov_base = SEPARATOR.as_ptr().cast_mut().cast();
+            parts[count].iov_len = 1;
+            count += 1;
+        }
+        parts[count].iov_base = word.cast_mut().cast();
+        // SAFETY: a C string, which outlives this call.
+        parts[count].iov_len = unsafe { libc::strnlen(*word, MOST_PART_BYTES) };
+        count += 1;
+    }
+    let mut ancillary = Ancillary([0; SPACE]);
+    // SAFETY: as above.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = count as _;
+    message.msg_control = ancillary.0.as_mut_ptr().cast();
+    let size = u32::try_from(size_of::<libc::c_int>()).unwrap_or(4);
+    // SAFETY: computes a number.
+    message.msg_controllen = unsafe { libc::CMSG_SPACE(size) } as _;
+    // SAFETY: the space is large enough for one header and one descriptor, and aligned.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size) as _;
+        libc::CMSG_DATA(header)
+            .cast::<libc::c_int>()
+            .write_unaligned(listener);
+    }
+    // SAFETY: all that the message names outlives the call.
+    let sent = unsafe { libc::sendmsg(to.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The next process that waits.
+pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<ExecNotification> {
+    // SAFETY: all fields are numbers, for which zero is valid.
+    let mut notification: libc::seccomp_notif = unsafe { zeroed() };
+    // SAFETY: the kernel writes one notification, which outlives the call.
+    let result = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut notification) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let arguments = notification.data.args;
+    let is_at = i64::from(notification.data.nr) == libc::SYS_execveat;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // as the kernel reads it
+    let (directory, path, argv) = if is_at {
+        (arguments[0] as i32, arguments[1], arguments[2])
+    } else {
+        (libc::AT_FDCWD, arguments[0], arguments[1])
+    };
+    Ok(ExecNotification {
+        id: notification.id,
+        pid: notification.pid,
+        directory,
+        path,
+        argv,
+    })
+}
+
+/// Whether a process still waits: else its number may be another's.
+pub(super) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the kernel reads one number, which outlives the call.
+    let result = unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const id) };
+    result == 0
+}
+
+pub(super) fn answer(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    answer: NotificationAnswer,
+) -> io::Result<()> {
+    const GO_ON: u32 = 1;
+    // SAFETY: all fields are numbers, for which zero is valid.
+    let mut response: libc::seccomp_notif_resp = unsafe { zeroed() };
+    response.id = id;
+    match answer {
+        NotificationAnswer::GoOn => response.flags = GO_ON,
+        NotificationAnswer::Refuse(error) => response.error = -error,
+    }
+    // SAFETY: the kernel reads one response, which outlives the call.
+    let result = unsafe { libc::ioctl(listener.as_raw_fd(), ANSWER as _, &raw mut response) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Has the kernel hand the processor over at once to the side that is waited for. Kernels before 6.6 cannot.
+pub(super) fn wake_at_once(listener: BorrowedFd<'_>) {
+    const AT_ONCE: u64 = 1;
+    // SAFETY: takes a number, and touches no memory.
+    unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, AT_ONCE) };
+}
+
+/// Numbers of requests, as the kernel composes them: direction, size, `!`, number.
+const fn request(direction: u64, size: usize, number: u64) -> u64 {
+    (direction << 30) | ((size as u64) << 16) | (0x21 << 8) | number
+}
+
+const RECEIVE: u64 = request(3, size_of::<libc::seccomp_notif>(), 0);
+const ANSWER: u64 = request(3, size_of::<libc::seccomp_notif_resp>(), 1);
+const IS_VALID: u64 = request(1, size_of::<u64>(), 2);
+const SET_FLAGS: u64 = request(1, size_of::<u64>(), 4);

@@ -1,0 +1,228 @@
+//! The home directory of a run: private, with tools of the real one read-only and its caches
+//! copy-on-write.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use interlock_plan::{MountAccess, SandboxMount, SandboxView};
+use sha2::{Digest as _, Sha256};
+
+use super::{Builder, MAPS_IDS, cannot_map_ids, text};
+use crate::error::SandboxError;
+use crate::hidden::hidden_paths;
+
+/// What of the home directory is shown where the config says nothing.
+const TOOLS: [&str; 11] = [
+    ".cargo/bin",
+    ".rustup",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".asdf",
+    ".volta",
+    ".bun/bin",
+    ".deno/bin",
+    ".local/bin",
+    "go/bin",
+];
+
+/// Which caches of the home directory are shown where the config says nothing: what package managers
+/// fetched and can fetch again.
+const CACHES: [&str; 15] = [
+    ".cargo/registry",
+    ".cargo/git",
+    ".npm",
+    ".cache/pip",
+    ".cache/uv",
+    ".cache/yarn",
+    ".cache/pnpm",
+    ".local/share/pnpm/store",
+    ".bun/install/cache",
+    "go/pkg",
+    ".cache/go-build",
+    ".m2/repository",
+    ".gradle/caches",
+    ".nuget/packages",
+    ".cache/composer",
+];
+
+/// Each cache is a file system of its own in every run.
+const MOST_CACHES: usize = 48;
+
+/// A directory of the real home that a run sees.
+enum HomePart {
+    Tools,
+    Cache,
+}
+
+impl Builder<'_> {
+    /// A private home directory, with tools and caches of the real one. Returns where programs are found
+    /// in it.
+    pub(super) fn home_directory(&mut self) -> Result<Vec<String>, SandboxError> {
+        // The owner's home stays visible with `view: host`, except to a user that cannot enter it.
+        let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
+        let shown = self
+            .shown_by(&text(&self.home)?)
+            .map(|index| &self.mounts[index]);
+        let is_shown = matches!(shown, Some(SandboxMount::Bind { .. }));
+        let is_private = self.view != SandboxView::Host || is_other_user || !is_shown;
+        // A directory comes before what lies in it. Tools win over a cache of the same name.
+        let mut parts: BTreeMap<PathBuf, HomePart> = BTreeMap::new();
+        for cache in self.caches()? {
+            parts.insert(cache, HomePart::Cache);
+        }
+        if is_private {
+            let (home, own) = (text(&self.home)?, text(&self.scope.home)?);
+            let reason = "the private home of the scope";
+            self.bind(&own, &home, MountAccess::Rw, reason)?;
+            for tools in self.tools()? {
+                parts.insert(tools, HomePart::Tools);
+            }
+        }
+        let mut paths = Vec::new();
+        for (source, part) in parts {
+            match part {
+                HomePart::Cache => self.push_cache(&source)?,
+                HomePart::Tools => paths.extend(self.push_tools(&source)?),
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Directories with tools, as they lie on the host.
+    fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
+        let listed = self.request.settings.home.tools.clone();
+        let listed = listed.unwrap_or_else(|| TOOLS.iter().map(|&name| name.to_owned()).collect());
+        let mut tools = Vec::new();
+        for name in listed {
+            let source = self.below_home("home.tools", &name)?;
+            tools.extend(source.filter(|source| !source.starts_with(&self.workspace)));
+        }
+        Ok(tools)
+    }
+
+    /// Directories with caches, as they lie on the host.
+    fn caches(&self) -> Result<Vec<PathBuf>, SandboxError> {
+        let listed = self.request.settings.home.caches.clone();
+        let is_chosen = listed.is_some();
+        let listed = listed.unwrap_or_else(|| CACHES.iter().map(|&name| name.to_owned()).collect());
+        if listed.len() > MOST_CACHES {
+            return Err(SandboxError::Setting {
+                key: "home.caches",
+                value: listed.len().to_string(),
+                rule: format!("at most {MOST_CACHES} directories are shown"),
+            });
+        }
+        let hidden = hidden_paths(Some(&self.home));
+        let mut caches = Vec::new();
+        for name in listed {
+            let Some(source) = self.below_home("home.caches", &name)? else {
+                continue;
+            };
+            let refused = |rule: String| {
+                Err(SandboxError::Setting {
+                    key: "home.caches",
+                    value: name.clone(),
+                    rule,
+                })
+            };
+            if let Some((path, reason)) = hidden.iter().find(|(path, _)| source.starts_with(path)) {
+                return refused(format!("{} is hidden: {reason}", path.display()));
+            }
+            // The workspace shows what lies in it by itself.
+            if source.starts_with(&self.workspace) {
+                continue;
+            }
+            match self.why_not_layered(&source) {
+                None => caches.push(source),
+                // What the owner did not ask for is left out.
+                Some(_) if !is_chosen => {}
+                Some(why) => return refused(why),
+            }
+        }
+        Ok(caches)
+    }
+
+    /// Why a directory cannot be shown under a layer of the scope.
+    fn why_not_layered(&self, source: &Path) -> Option<String> {
+        let state = &self.scope.directory;
+        if state.starts_with(source) {
+            return Some("the state directory of Interlock lies in it".to_owned());
+        }
+        if self.host_mounts.has_mount_below(source) {
+            return Some("another file system is mounted in it".to_owned());
+        }
+        let kind = rustix::fs::statfs(state).map(|found| found.f_type).ok()?;
+        let kind = u64::try_from(kind).unwrap_or_default();
+        if !MAPS_IDS.iter().any(|(number, _)| *number == kind) {
+            return Some(format!(
+                "the file system of the state directory (type {kind:#x}) cannot hold a layer; use ext4, xfs, btrfs or tmpfs"
+            ));
+        }
+        let is_other_user = self.user.host_uid != rustix::process::geteuid().as_raw();
+        let cannot = cannot_map_ids(source.to_owned()).filter(|_| is_other_user);
+        cannot.map(|(_, kind)| format!("its file system ({kind}) cannot map ids"))
+    }
+
+    /// A directory that the config names relative to the home directory; `None` where it is not there, or
+    /// is reached by a link only, which could lead to anything.
+    fn below_home(&self, key: &'static str, name: &str) -> Result<Option<PathBuf>, SandboxError> {
+        let path = Path::new(name);
+        let is_plain = path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)));
+        if !is_plain || name.is_empty() {
+            return Err(SandboxError::Setting {
+                key,
+                value: name.to_owned(),
+                rule: "it is not a plain path below the home directory".to_owned(),
+            });
+        }
+        // Without a `/` at the end.
+        let source: PathBuf = self.home.join(path).components().collect();
+        let is_real = std::fs::canonicalize(&source).is_ok_and(|real| real == source);
+        Ok((is_real && source.is_dir()).then_some(source))
+    }
+
+    fn push_tools(&mut self, source: &Path) -> Result<Vec<String>, SandboxError> {
+        let target = text(source)?;
+        self.bind(&target, &target, MountAccess::Ro, "tools of the owner")?;
+        let mut paths = Vec::new();
+        for below in ["", "/bin", "/shims"] {
+            let directory = format!("{target}{below}");
+            if (below.is_empty() && target.ends_with("/bin"))
+                || (!below.is_empty() && Path::new(&directory).is_dir())
+            {
+                paths.push(directory);
+            }
+        }
+        Ok(paths)
+    }
+
+    fn push_cache(&mut self, source: &Path) -> Result<(), SandboxError> {
+        let found = std::fs::symlink_metadata(source).map_err(|error| SandboxError::File {
+            what: "cannot look at",
+            path: source.to_owned(),
+            source: error,
+        })?;
+        let target = text(source)?;
+        self.mounts.push(SandboxMount::Cache {
+            source: target.clone(),
+            device: found.dev(),
+            inode: found.ino(),
+            owner: self.mapped_owner(&found),
+            layer: layer_name(&target),
+            target,
+            reason: "a cache of the owner, under a layer of the scope".to_owned(),
+        });
+        Ok(())
+    }
+}
+
+/// A name of one length, whatever the path is.
+fn layer_name(path: &str) -> String {
+    let hash = Sha256::digest(path.as_bytes());
+    let digits = hash.iter().take(8).map(|byte| format!("{byte:02x}"));
+    digits.collect()
+}
