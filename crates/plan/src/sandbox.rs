@@ -104,7 +104,10 @@ pub struct SandboxPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_log: Option<ProgramLogRules>,
     /// Whether the run is a preview, whose changes an approver decides about.
-    #[serde(default, skip_serializing_if = "SandboxEffects::is_direct")]
+    #[serde(
+        default = "SandboxEffects::direct",
+        skip_serializing_if = "SandboxEffects::is_direct"
+    )]
     pub effects: SandboxEffects,
     /// Paths of the workspace that the owner protects besides the usual ones. They count when the
     /// changes of a run are committed, and where a run writes directly they are named.
@@ -117,10 +120,8 @@ impl SandboxEffects {
     fn is_direct(&self) -> bool {
         *self == Self::Direct
     }
-}
 
-impl Default for SandboxEffects {
-    fn default() -> Self {
+    fn direct() -> Self {
         Self::Direct
     }
 }

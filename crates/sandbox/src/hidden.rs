@@ -258,7 +258,7 @@ pub(crate) fn credentials_in(cache: &Path) -> Vec<PathBuf> {
 
 fn is_credential(name: &str) -> bool {
     let is_listed = |listed: &&str| listed.eq_ignore_ascii_case(name);
-    name.starts_with("_auth") || CREDENTIAL_NAMES.iter().any(|listed| is_listed(&listed))
+    name.starts_with("_auth") || CREDENTIAL_NAMES.iter().any(is_listed)
 }
 
 /// All hidden paths of this host, absolute. The state directory and what else belongs to Interlock is

@@ -203,7 +203,7 @@ impl LogThread {
                 asked.id,
                 NotificationAnswer::GoOn,
             );
-            self.keep(asked.pid, path, &argv, None);
+            self.keep(asked.pid, &path, &argv, None);
             return;
         }
         let read = AskedProgram::read(&asked, !self.deny.is_empty());
@@ -238,7 +238,7 @@ impl LogThread {
             return;
         };
         let _ = answer(listener.descriptor.as_fd(), asked.id, verdict);
-        self.keep(asked.pid, path, &argv, refused);
+        self.keep(asked.pid, &path, &argv, refused);
     }
 
     fn refused(&self, program: &AskedProgram) -> Option<String> {
@@ -265,7 +265,7 @@ impl LogThread {
         denied.map(|denied| format!("the deny rule `{}`", denied.pattern))
     }
 
-    fn keep(&mut self, pid: u32, path: String, argv: &[String], refused: Option<String>) {
+    fn keep(&mut self, pid: u32, path: &str, argv: &[String], refused: Option<String>) {
         // A process that was forked runs what its parent does.
         let above = std::iter::successors(Some(pid), |pid| parent_of(*pid));
         let mut above = above.take(MOST_FORKS);
@@ -274,7 +274,7 @@ impl LogThread {
             if self.programs.len() >= MOST_PROCESSES {
                 self.programs.clear();
             }
-            self.programs.insert(pid, path.clone());
+            self.programs.insert(pid, path.to_owned());
         }
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let room = if refused.is_some() {
@@ -288,7 +288,7 @@ impl LogThread {
             return;
         }
         shared.list.push(StartedProgram {
-            path: shortened(&path, MOST_PATH),
+            path: shortened(path, MOST_PATH),
             argv: argv
                 .iter()
                 .take(MOST_ARGUMENTS)

@@ -50,20 +50,16 @@ pub(super) fn install_listener(
     path: &CStr,
     words: &CStrings,
 ) -> io::Result<()> {
-    #[repr(C)]
-    struct FilterHead {
-        length: libc::c_ushort,
-        first: *const FilterInstruction,
-    }
     let Ok(length) = libc::c_ushort::try_from(program.len()) else {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     };
-    let head = FilterHead {
-        length,
-        first: program.as_ptr(),
+    let head = libc::sock_fprog {
+        len: length,
+        filter: program.as_ptr().cast_mut().cast(),
     };
     let install = |flags: libc::c_ulong| {
-        // SAFETY: the head names as many instructions as there are; both outlive the call.
+        // SAFETY: the head names as many instructions as there are, which are laid out as the kernel reads
+        // them and are not changed; both outlive the call.
         unsafe {
             libc::syscall(
                 libc::SYS_seccomp,

@@ -73,6 +73,8 @@ impl Place {
                 },
             ],
             unix_sockets: UnixSockets::Own,
+            effects: interlock_plan::SandboxEffects::Direct,
+            program_log: None,
             executables: None,
             network: None,
             protect: Vec::new(),

@@ -169,10 +169,7 @@ impl Builder<'_> {
     /// is reached by a link only, which could lead to anything.
     fn below_home(&self, key: &'static str, name: &str) -> Result<Option<PathBuf>, SandboxError> {
         let path = Path::new(name);
-        let is_plain = path
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
-        if !is_plain || name.is_empty() {
+        if !is_plain_path(name) {
             return Err(SandboxError::Setting {
                 key,
                 value: name.to_owned(),

@@ -32,6 +32,7 @@ fn plain(command: &str) -> ExecParameters {
         node: None,
         elevated: None,
         retry: None,
+        effects: None,
         stdin: InputMode::Null,
     }
 }
@@ -120,6 +121,7 @@ fn every_parameter_of_exec_is_read() {
             node: Some("mac-1".to_owned()),
             elevated: Some(true),
             retry: None,
+            effects: None,
             stdin: InputMode::Pipe,
         }
     );
