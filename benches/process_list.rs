@@ -92,6 +92,7 @@ fn finished_session(directory: &Path, name: &str) {
         cleanup_ms: 1_800_000,
         supervisor: "bench".to_owned(),
         out_of_memory: false,
+        protected_created: Vec::new(),
     };
     spool.begin(Some(record)).unwrap();
     spool.append(ChunkStream::Pty, b"test result: ok\n");
