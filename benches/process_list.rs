@@ -93,6 +93,7 @@ fn finished_session(directory: &Path, name: &str) {
         supervisor: "bench".to_owned(),
         out_of_memory: false,
         programs: None,
+        protected_created: Vec::new(),
     };
     spool.begin(Some(record)).unwrap();
     spool.append(ChunkStream::Pty, b"test result: ok\n");

@@ -228,7 +228,7 @@ fn what_is_denied_or_no_name_is_never_asked_about() {
             let run = net.inside(&format!("curl -sf --max-time 20 {target}"));
             assert_ne!(run.code, 0, "{target}: {run:#?}");
         }
-        assert!(begun.elapsed() < Duration::from_secs(60));
+        assert!(begun.elapsed() < Duration::from_mins(1));
         assert!(pending(net).is_empty(), "{:#?}", pending(net));
         assert_eq!(net.accepted(), "");
         // A name that is allowed does not lead into the owner's network.

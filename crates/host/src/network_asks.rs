@@ -99,11 +99,11 @@ impl NetworkLinks {
                 );
                 continue;
             }
-            let (links, asker, writer) = (Arc::clone(self), Arc::clone(asker), Arc::clone(&writer));
+            let (all, asker, writer) = (Arc::clone(self), Arc::clone(asker), Arc::clone(&writer));
             std::thread::spawn(move || {
                 let answer = answer(&*asker, &question);
                 tell(&writer, &answer);
-                links.answering.fetch_sub(1, Ordering::Relaxed);
+                all.answering.fetch_sub(1, Ordering::Relaxed);
             });
         }
     }

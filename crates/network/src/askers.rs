@@ -130,14 +130,14 @@ impl Askers {
     async fn hear(&self, link: u64, from: OwnedReadHalf) {
         let mut lines = BufReader::new(from);
         loop {
-            let mut line = Vec::new();
+            let mut said = Vec::new();
             let mut bounded = (&mut lines).take(MOST_QUESTION_BYTES as u64);
-            match bounded.read_until(b'\n', &mut line).await {
-                Ok(length) if length > 0 && line.ends_with(b"\n") => {}
+            match bounded.read_until(b'\n', &mut said).await {
+                Ok(length) if length > 0 && said.ends_with(b"\n") => {}
                 // It is gone, or says what no answer is.
                 _ => return,
             }
-            if let Ok(answer) = serde_json::from_slice::<NetworkAnswer>(&line) {
+            if let Ok(answer) = serde_json::from_slice::<NetworkAnswer>(&said) {
                 self.take_answer(link, answer);
             }
         }

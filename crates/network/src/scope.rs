@@ -261,10 +261,10 @@ impl ScopeServer {
     pub fn start(
         network: ServedNetwork,
         sockets: ScopeSockets,
-        parts: NetdParts,
+        shared: NetdParts,
     ) -> io::Result<Self> {
         let ports = network.scope.rules.ports();
-        let context = Arc::new(ScopeContext::new(network, parts));
+        let context = Arc::new(ScopeContext::new(network, shared));
         let mut tasks = JoinSet::new();
         let dns = std::net::UdpSocket::from(sockets.dns);
         dns.set_nonblocking(true)?;

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use interlock_plan::{MountAccess, SandboxMount, SandboxView};
 use sha2::{Digest as _, Sha256};
 
-use super::{Builder, MAPS_IDS, cannot_map_ids, text};
+use super::{Builder, MAPS_IDS, cannot_map_ids, is_plain_path, text};
 use crate::error::SandboxError;
 use crate::hidden::hidden_paths;
 

@@ -23,8 +23,8 @@ pub struct RecordedOutcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
     /// Protected paths that appeared or changed in the workspace while the run could write to it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub protected_created: Vec<String>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub protected_created: Box<[String]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<i64>,
     /// The programs that a run started, where its sandbox logs them.
@@ -106,7 +106,7 @@ impl RecordedOutcome {
     #[must_use]
     pub fn with_protected_created(self, paths: &[String]) -> Self {
         Self {
-            protected_created: paths.to_vec(),
+            protected_created: paths.into(),
             ..self
         }
     }
