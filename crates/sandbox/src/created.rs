@@ -14,8 +14,8 @@ use interlock_policy::{IN_REPOSITORY, ProtectedPath, RepositoryPath};
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
 /// The search ends here, nearest directories first, so that a large workspace delays no result.
-const MOST_DIRECTORIES: usize = 2_000;
-const MOST_TIME: Duration = Duration::from_millis(150);
+const MOST_DIRECTORIES: usize = 1_000;
+const MOST_TIME: Duration = Duration::from_millis(100);
 
 /// As many paths are named.
 const MOST_NAMED: usize = 50;
@@ -137,5 +137,49 @@ impl ChangeSearch {
         let may = self.directories <= MOST_DIRECTORIES && Instant::now() < self.until;
         self.found.is_partial |= !may;
         may
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn search(root: &Path, since: (i64, i64)) -> ProtectedChanges {
+        let mut search = ChangeSearch {
+            root: root.to_owned(),
+            since,
+            until: Instant::now() + Duration::from_secs(60),
+            directories: 0,
+            found: ProtectedChanges::default(),
+        };
+        search.look();
+        search.found.paths.sort();
+        search.found
+    }
+
+    #[test]
+    fn changes_since_a_moment_are_named_up_to_a_bound() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for path in [
+            ".vscode/tasks.json",
+            "a/.git/hooks/pre-commit",
+            "a/.git/info/refs",
+            "a/.git/objects/x",
+            "node_modules/x/.envrc",
+            "plain",
+        ] {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "x").unwrap();
+        }
+        let found = search(root, (0, 0));
+        assert_eq!(found.paths, [".vscode", "a/.git/hooks"]);
+        assert!(!found.is_partial);
+        assert_eq!(search(root, (i64::MAX, 0)).paths, Vec::<String>::new());
+        for number in 0..MOST_DIRECTORIES {
+            std::fs::create_dir(root.join(format!("d{number}"))).unwrap();
+        }
+        assert!(search(root, (i64::MAX, 0)).is_partial);
     }
 }
