@@ -272,3 +272,28 @@ fn put(guards: &mut BTreeMap<String, Guard>, place: String, guard: Guard) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_on_the_way_are_found_with_their_end() {
+        use std::os::unix::fs::symlink;
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("store/git/hooks")).unwrap();
+        symlink("store/git", root.join(".git")).unwrap();
+        symlink("../../nowhere", root.join("store/dangling")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let found = |path: &str| links_and_end(&root.join(path));
+        assert_eq!(
+            found(".git/hooks"),
+            [root.join(".git"), root.join("store/git/hooks")]
+        );
+        assert_eq!(found("store/git"), [root.join("store/git")]);
+        assert_eq!(found("store/dangling"), [root.join("store/dangling")]);
+        assert_eq!(found("missing/x"), Vec::<PathBuf>::new());
+        assert!(found("loop").len() <= MOST_LINKS + 1);
+    }
+}

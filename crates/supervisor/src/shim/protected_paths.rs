@@ -14,8 +14,8 @@ use interlock_policy::{IN_REPOSITORY, ProtectedPath, RepositoryPath};
 const CLOCK_STEP: Duration = Duration::from_millis(10);
 
 /// The search ends here, nearest directories first, so that a large workspace delays no result.
-const MOST_DIRECTORIES: usize = 2_000;
-const MOST_TIME: Duration = Duration::from_millis(50);
+const MOST_DIRECTORIES: usize = 1_000;
+const MOST_TIME: Duration = Duration::from_millis(100);
 
 /// As many paths are named.
 const MOST_NAMED: usize = 50;
