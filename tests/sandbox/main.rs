@@ -6,6 +6,7 @@
 mod attacks;
 mod backends;
 mod commands;
+mod containers;
 mod cow;
 mod crash;
 mod denials;

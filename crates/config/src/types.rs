@@ -300,6 +300,21 @@ settings! {
         limits: SandboxLimitSettings,
         tree: Option<SandboxTree>,
         prune: SandboxPrune,
+        docker: SandboxDocker,
+    }
+
+    /// The container of a scope, with the backends `docker` and `podman`.
+    SandboxDocker {
+        image: Option<String>,
+        container_prefix: Option<String>,
+        network: Option<String>,
+        read_only_root: Option<bool>,
+        setup_command: Option<String>,
+        env: BTreeMap<String, String>,
+        memory: Option<String>,
+        cpus: Option<f64>,
+        pids_limit: Option<u64>,
+        binds: Option<Vec<String>>,
     }
 
     /// What of the home directory a run sees.

@@ -16,6 +16,7 @@ use super::conductor::{Announcement, Conductor};
 use super::error::StartError;
 use super::launcher::{LaunchFailure, LaunchOrder, Launcher, RunConfinement};
 use super::pump::{Main, Output, Pump};
+use super::registry::StartedProcess;
 use super::run::{Run, RunShared};
 use super::streams::{self, Null, Streams};
 use super::{OutputSink, Settings, StreamKind};
@@ -109,6 +110,17 @@ fn launch(
             };
             launch_one(order, &launcher, shared)
         }
+        PlanProgram::Inside {
+            shell,
+            options,
+            text,
+        } => {
+            let mut argv = vec![shell.clone()];
+            argv.extend(options.iter().cloned());
+            argv.extend(["-c", "--", text].map(str::to_owned));
+            let cwd = &plan.cwd.canonical;
+            started(launcher.launch_inside(shell, &argv, (cwd, &streams), &shared.registry))
+        }
         PlanProgram::Direct { pipelines } => match only_stage(pipelines) {
             Some(PlanStage {
                 action:
@@ -148,7 +160,13 @@ fn launch_one(
     launcher: &Launcher,
     shared: &RunShared,
 ) -> Result<(Main, Option<Pid>), StartError> {
-    match launcher.launch(order, &shared.registry) {
+    started(launcher.launch(order, &shared.registry))
+}
+
+fn started(
+    launched: Result<StartedProcess, LaunchFailure>,
+) -> Result<(Main, Option<Pid>), StartError> {
+    match launched {
         Ok(process) => {
             let pid = process.pid;
             Ok((Main::Process(process), Some(pid)))
@@ -208,7 +226,7 @@ fn only_stage(pipelines: &[PlanPipeline]) -> Option<&PlanStage> {
 
 fn is_one_process(program: &PlanProgram) -> bool {
     match program {
-        PlanProgram::Shell { .. } => true,
+        PlanProgram::Shell { .. } | PlanProgram::Inside { .. } => true,
         PlanProgram::Direct { pipelines } => only_stage(pipelines).is_some(),
     }
 }

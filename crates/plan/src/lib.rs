@@ -59,8 +59,8 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, LayerRecord,
-    MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount, SandboxNetworkRules,
-    SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, TargetHost, UnixSockets,
-    WorkspaceAccess, is_own_block, layer_directory, plain_address,
+    AddressReach, ContainerPlan, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
+    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
+    SandboxNetworkRules, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
+    TargetHost, UnixSockets, WorkspaceAccess, is_own_block, layer_directory, plain_address,
 };

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use container::ContainerPlan;
 pub use layer::{LayerRecord, layer_directory};
 pub use network::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
@@ -17,6 +18,10 @@ choice! {
         Native = "native",
         /// The program bubblewrap makes the namespaces of a scope, and Interlock does the rest.
         Bwrap = "bwrap",
+        /// As native, with the root file system of a container that Docker Engine made.
+        Docker = "docker",
+        /// As native, with the root file system of a container that Podman made.
+        Podman = "podman",
     }
 
     /// What of the host's files a run sees.
@@ -54,6 +59,7 @@ choice! {
     }
 }
 
+mod container;
 mod layer;
 mod network;
 mod summary;
@@ -91,6 +97,9 @@ pub struct SandboxPlan {
     /// changes of a run are committed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+    /// Whose root file system a run sees in place of the host's system directories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerPlan>,
 }
 
 impl SandboxPlan {
@@ -192,6 +201,8 @@ pub enum SandboxMount {
         owner: Option<MountOwner>,
         reason: String,
     },
+    /// What the root of the scope's container holds, read-only, but for the places of other mounts.
+    Image { image: String },
     /// A directory of the host under a layer that belongs to the run alone: what the run changes is
     /// in the layer, and the directory stays as it is. What is mounted in the directory is not shown.
     Overlay {
@@ -245,6 +256,7 @@ impl SandboxMount {
             | Self::Cover { target, .. }
             | Self::Memory { target, .. }
             | Self::Link { target, .. } => target,
+            Self::Image { .. } => "/",
             Self::Processes => "/proc",
             Self::Devices => "/dev",
         }
@@ -277,6 +289,7 @@ impl SandboxMount {
                 (access.as_str(), format!("{reason}{from}"))
             }
             Self::Overlay { reason, .. } => ("cow", reason.clone()),
+            Self::Image { image } => ("ro", format!("the image {image}")),
             Self::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
             Self::Hold { access, reason, .. } => match access {
                 MountAccess::Ro => ("protected", reason.clone()),

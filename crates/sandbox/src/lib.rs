@@ -4,11 +4,12 @@
 //! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
 //! directories), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
 //! sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the promises hold), `denials` (what a run was denied).
-//! Nothing here starts a process; the engine sets up what the value says.
+//! `container` drives the engines of containers. Nothing here starts a process for a caller; the engine sets up what the value says.
 
 #![forbid(unsafe_code)]
 
 mod binds;
+mod container;
 mod denials;
 mod error;
 mod hidden;
@@ -20,6 +21,7 @@ mod standing;
 mod upkeep;
 mod view;
 
+pub use container::{ContainerRecord, ready_container};
 pub use denials::{
     DenialCertainty, DenialPlace, DenialSubject, EndedInside, SandboxDenial, denials_of,
 };

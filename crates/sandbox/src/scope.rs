@@ -13,6 +13,7 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::container::{ContainerRecord, containers_of, remove_container};
 use crate::error::SandboxError;
 use crate::layers::LAYERS;
 
@@ -236,6 +237,11 @@ impl ScopeStore {
         metadata.modified().ok()
     }
 
+    /// The containers that were made for a scope.
+    pub fn containers(&self, id: &str) -> Vec<ContainerRecord> {
+        containers_of(&self.root.join(id))
+    }
+
     /// The directory of a scope.
     pub fn directory(&self, id: &str) -> PathBuf {
         self.root.join(id)
@@ -264,6 +270,9 @@ impl ScopeStore {
         let held = File::open(&directory)?;
         if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
+        }
+        for container in containers_of(&directory) {
+            remove_container(&directory, &container)?;
         }
         // The record goes last: a scope whose removal was interrupted is still listed.
         for name in [HOME, SCRATCH, LAYERS, USED] {

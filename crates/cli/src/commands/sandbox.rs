@@ -19,7 +19,7 @@ use interlock_engine::sandbox::{
 };
 use interlock_network::become_netd;
 use interlock_sandbox::{
-    RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore,
+    RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore, ready_container,
 };
 use serde_json::json;
 
@@ -32,7 +32,7 @@ pub fn become_part() -> Option<ExitCode> {
     let code = if command == INIT_COMMAND {
         become_sandbox_init()
     } else if command == KEEPER_COMMAND {
-        become_scope_keeper()
+        become_scope_keeper(ready_container)
     } else if command == NETD_COMMAND {
         become_netd()
     } else {
@@ -73,6 +73,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
                 let mut row = json!(scope);
                 row["lastUsedMs"] = json!(used_ms(scope));
                 row["directory"] = json!(store.directory(&scope.id));
+                row["containers"] = json!(store.containers(&scope.id));
                 row
             })
             .collect();
@@ -98,6 +99,17 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
         })
         .collect();
     output::print(&output::table(&rows, ""));
+    for scope in &scopes {
+        for container in store.containers(&scope.id) {
+            output::print(&format!(
+                "{} has the container {} of {}, image {}\n",
+                scope.id,
+                output::line(&container.name),
+                container.engine,
+                output::line(&container.image)
+            ));
+        }
+    }
     layers::print_list(&layers);
     for scope in unusable {
         output::note(&format!(

@@ -58,6 +58,7 @@ pub fn try_backend(backend: SandboxBackend) -> Result<(), String> {
         tmp_bytes: TRIAL_BYTES,
         memory: BTreeMap::new(),
         served: None,
+        container: None,
     };
     try_keeper(&order, |_| Ok(()))
 }

@@ -65,10 +65,14 @@ fn prepended(settings: &RunSettings<'_>, sandbox: &PreparedSandbox) -> String {
     let own = settings.env.get("PATH").cloned();
     let listed = settings.path_prepend.iter().cloned();
     let tools = sandbox.tool_paths.iter().cloned();
+    // The profile of an image does not know where its programs lie; its variables do.
+    let image = sandbox.plan.container.as_ref();
+    let image = image.and_then(|container| container.env.get("PATH").cloned());
     let all: Vec<String> = own
         .into_iter()
         .chain(listed)
         .chain(tools)
+        .chain(image)
         .filter(|path| !path.is_empty())
         .collect();
     all.join(":")
@@ -84,6 +88,9 @@ pub(super) fn environment_inside(
     let mut base = settings.base_env.clone();
     base.retain(|name, _| is_inherited(name));
     let mut environment = env::for_sandbox(&base).allowed;
+    if let Some(container) = &sandbox.plan.container {
+        environment.extend(container.env.clone());
+    }
     let own = env::for_sandbox(settings.env);
     if !own.blocked.is_empty() {
         let names: Vec<&str> = own.blocked.iter().map(String::as_str).collect();

@@ -83,6 +83,7 @@ impl Place {
                 output_bytes: None,
                 tmp_bytes: 1,
             },
+            container: None,
         };
         Self {
             _root: directory,

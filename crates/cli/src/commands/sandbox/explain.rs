@@ -208,6 +208,16 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan) -> String {
         ),
         plan.unix_sockets,
     );
+    if let Some(container) = &plan.container {
+        text.push_str(&format!(
+            "container  {}, made by {} at {}; runs see its root, and have namespaces, user and limits of Interlock\nimage      {} ({})\n",
+            output::line(&container.name),
+            plan.backend,
+            output::line(&container.socket),
+            output::line(&container.image),
+            container.image_id,
+        ));
+    }
     if plan.executables.is_some() {
         text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
     }
