@@ -97,27 +97,14 @@ impl ContainerSite {
 
     /// The containers of this machine, by name.
     fn containers(&self) -> Vec<String> {
-        let listed = self.engine.says(&[
-            "ps",
-            "-a",
-            "--filter",
-            "label=interlock.directory",
-            "--format",
-            "{{.Names}} {{.Label \"interlock.directory\"}}",
-        ]);
-        let listed = if self.engine.name == "podman" {
-            // Its own format has another way to a label.
-            self.engine.says(&[
-                "ps",
-                "-a",
-                "--filter",
-                "label=interlock.directory",
-                "--format",
-                "{{.Names}} {{index .Labels \"interlock.directory\"}}",
-            ])
-        } else {
-            listed
+        let label = match self.engine.name {
+            "podman" => "{{.Names}} {{index .Labels \"interlock.directory\"}}",
+            _ => "{{.Names}} {{.Label \"interlock.directory\"}}",
         };
+        let filter = "label=interlock.directory";
+        let listed = self
+            .engine
+            .says(&["ps", "-a", "--filter", filter, "--format", label]);
         let own = self.scopes();
         let mut names: Vec<String> = listed
             .lines()
@@ -199,7 +186,7 @@ fn a_run_sees_the_image_the_workspace_and_nothing_else() {
         for place in ["/etc/x", "/bin/x", "/usr/x", "/x"] {
             assert_ne!(site.inside(&format!("touch {place}")).code, 0, "{place}");
         }
-        assert_eq!(site.says("id -u").trim() == "0", false);
+        assert_ne!(site.says("id -u").trim(), "0");
         // All of them were in one container.
         let name = site.container();
         let inspected = site.engine.says(&["inspect", &name]);
@@ -418,12 +405,12 @@ fn limits_terminals_and_scratch_workspaces_are_those_of_every_sandbox() {
         |site| {
             let run = site.interlock(&["exec", "--json", "--timeout", "60", "--", "yes"]);
             assert_eq!(
-                run.json()["sandbox"]["limit"]["limit"],
+                run.json()["limit"]["limit"],
                 "output",
                 "{run:#?}"
             );
             assert_eq!(site.says("pwd; echo kept > kept"), "/workspace\n");
-            assert_eq!(site.says("cat kept; ls /tmp"), "kept\n");
+            assert_eq!(site.says("cat kept"), "kept\n");
             assert!(!site.machine.work().join("kept").exists());
             let tty = site.interlock(&["exec", "--pty", "--json", "--timeout", "60", "--", "tty"]);
             assert!(tty.stdout.contains("/dev/pts/"), "{tty:#?}");
