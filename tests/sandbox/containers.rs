@@ -404,11 +404,7 @@ fn limits_terminals_and_scratch_workspaces_are_those_of_every_sandbox() {
         &format!("mode: 'all', {IMAGE}, limits: {{ outputBytes: '1k' }}"),
         |site| {
             let run = site.interlock(&["exec", "--json", "--timeout", "60", "--", "yes"]);
-            assert_eq!(
-                run.json()["limit"]["limit"],
-                "output",
-                "{run:#?}"
-            );
+            assert_eq!(run.json()["limit"]["limit"], "output", "{run:#?}");
             assert_eq!(site.says("pwd; echo kept > kept"), "/workspace\n");
             assert_eq!(site.says("cat kept"), "kept\n");
             assert!(!site.machine.work().join("kept").exists());

@@ -21,5 +21,6 @@ mod scopes;
 mod setup;
 mod shown;
 mod site;
+mod ssh;
 mod tree;
 mod work;

@@ -301,6 +301,18 @@ settings! {
         tree: Option<SandboxTree>,
         prune: SandboxPrune,
         docker: SandboxDocker,
+        ssh: SandboxSsh,
+    }
+
+    /// The machine that runs are carried out on, with the backend `ssh`.
+    SandboxSsh {
+        target: Option<String>,
+        workspace_root: Option<String>,
+        strict_host_key_checking: Option<bool>,
+        update_host_keys: Option<bool>,
+        identity_file: Option<String>,
+        certificate_file: Option<String>,
+        known_hosts_file: Option<String>,
     }
 
     /// The container of a scope, with the backends `docker` and `podman`.

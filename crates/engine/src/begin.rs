@@ -60,6 +60,7 @@ pub(super) fn begin(
         slave: slave.clone(),
         settings: settings.clone(),
         sandbox,
+        far: confinement.far.clone(),
         time_limit: plan.timeout_ms.map(Duration::from_millis),
         collected: Instant::now(),
     };
@@ -102,6 +103,22 @@ fn launch(
             let order = LaunchOrder {
                 executable: shell,
                 argv: &argv,
+                env: &[],
+                paths: &[],
+                cwd: &plan.cwd.canonical,
+                streams: &streams,
+                leader: None,
+            };
+            launch_one(order, &launcher, shared)
+        }
+        PlanProgram::Inside { text, .. } if let Some(far) = launcher.far_side() => {
+            let Some(ssh) = plan.sandbox.as_ref().and_then(|own| own.ssh.as_ref()) else {
+                let why = "the plan names no machine".to_owned();
+                return Err(StartError::Sandbox(why));
+            };
+            let order = LaunchOrder {
+                executable: &ssh.client,
+                argv: &far.run_arguments(plan, text),
                 env: &[],
                 paths: &[],
                 cwd: &plan.cwd.canonical,

@@ -18,7 +18,7 @@ use super::error::{StartError, words};
 use super::registry::{NotSpawned, Registry, StartedProcess};
 use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
-use crate::sandbox::RunSandbox;
+use crate::sandbox::{FarSide, RunSandbox};
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -41,6 +41,8 @@ pub(super) struct Launcher {
 pub(super) struct RunConfinement {
     pub shield: Option<Arc<RunShield>>,
     pub sandbox: Option<(Arc<RunSandbox>, SandboxPlan)>,
+    /// The run is carried out on another machine; what starts here is the client.
+    pub far: Option<Arc<FarSide>>,
 }
 
 impl RunConfinement {
@@ -98,7 +100,10 @@ impl Launcher {
     ) -> Self {
         Self {
             checked,
-            env: plan.env.clone(),
+            env: match &confinement.far {
+                Some(_) => client_environment(plan),
+                None => plan.env.clone(),
+            },
             open_files: settings.open_files,
             first_without_memory: settings.first_without_memory,
             terminal,
@@ -204,6 +209,10 @@ impl Launcher {
         Ok(ChildProgram::Inside { path, file })
     }
 
+    pub fn far_side(&self) -> Option<&FarSide> {
+        self.confinement.far.as_deref()
+    }
+
     pub fn is_race_free(&self) -> bool {
         self.checked.is_race_free()
     }
@@ -257,6 +266,16 @@ impl Launcher {
         });
         Ok(CStrings::new(strings.collect::<Result<_, _>>()?))
     }
+}
+
+/// What a client on this machine gets: its own variables, and the kind of terminal, which it asks for on the
+/// far side. The environment of the run is not its own.
+fn client_environment(plan: &RunPlan) -> BTreeMap<String, String> {
+    let ssh = plan.sandbox.as_ref().and_then(|own| own.ssh.as_ref());
+    let mut env = ssh.map(|ssh| ssh.client_env.clone()).unwrap_or_default();
+    let terminal = plan.env.get_key_value("TERM");
+    env.extend(terminal.map(|(name, value)| (name.clone(), value.clone())));
+    env
 }
 
 /// A launch that has everything but its program.

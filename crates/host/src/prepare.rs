@@ -193,7 +193,7 @@ fn prepare_by(
         },
         Transport::Shell
             if let Some(sandbox) = settings.sandbox
-                && sandbox.plan.container.is_some() =>
+                && sandbox.plan.shows_other_system() =>
         {
             PlanProgram::Inside {
                 shell: SANDBOX_SHELL.to_owned(),

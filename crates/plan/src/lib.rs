@@ -59,8 +59,9 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    AddressReach, ContainerPlan, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
-    LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
+    AddressReach, ContainerPlan, FarRun, HOST_INTERNAL, HostEntry, HostEntryList, HostName,
+    HostVerdict, LayerRecord, MountAccess, MountOwner, SandboxBackend, SandboxLimits, SandboxMount,
     SandboxNetworkRules, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView,
-    TargetHost, UnixSockets, WorkspaceAccess, is_own_block, layer_directory, plain_address,
+    SshPlan, TargetHost, UnixSockets, WorkspaceAccess, is_own_block, layer_directory,
+    plain_address,
 };

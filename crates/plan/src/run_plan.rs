@@ -297,6 +297,9 @@ impl RunPlan {
         if let PlanProgram::Shell { shell, .. } = &self.program {
             found.push(shell);
         }
+        if let Some(ssh) = self.sandbox.as_ref().and_then(|own| own.ssh.as_ref()) {
+            found.push(&ssh.client);
+        }
         self.each_action(|action| {
             if let PlanAction::Execute { executable, .. } = action {
                 found.push(executable);

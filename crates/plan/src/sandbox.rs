@@ -9,6 +9,7 @@ pub use network::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
     SandboxNetworkRules, TargetHost, is_own_block, plain_address,
 };
+pub use remote::{FarRun, SshPlan};
 pub use summary::SandboxSummary;
 
 choice! {
@@ -22,6 +23,8 @@ choice! {
         Docker = "docker",
         /// As native, with the root file system of a container that Podman made.
         Podman = "podman",
+        /// Another machine, by the system's ssh client.
+        Ssh = "ssh",
     }
 
     /// What of the host's files a run sees.
@@ -62,6 +65,7 @@ choice! {
 mod container;
 mod layer;
 mod network;
+mod remote;
 mod summary;
 
 /// Everything that confines one run.
@@ -100,9 +104,18 @@ pub struct SandboxPlan {
     /// Whose root file system a run sees in place of the host's system directories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerPlan>,
+    /// The machine on which runs are carried out, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshPlan>,
 }
 
 impl SandboxPlan {
+    /// Whether runs see another system than that of this host: no file of this host says what their
+    /// programs are.
+    pub fn shows_other_system(&self) -> bool {
+        self.container.is_some() || self.ssh.is_some()
+    }
+
     /// The path by which a run sees a directory or file of the host, if it is shown at all: by the mount
     /// whose source is nearest to it.
     pub fn path_inside(&self, host_path: &str) -> Option<String> {

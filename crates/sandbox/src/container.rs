@@ -21,7 +21,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::SandboxError;
-use engine_api::{CALL_PATIENCE, EngineApi, one_line};
+pub(crate) use engine_api::one_line;
+use engine_api::{CALL_PATIENCE, EngineApi};
 
 /// In front of the name of a container, where the config says nothing.
 const PREFIX: &str = "interlock-sbx-";

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::container::{ContainerRecord, containers_of, remove_container};
 use crate::error::SandboxError;
 use crate::layers::LAYERS;
+use crate::ssh::{is_far, remove_far_side};
 
 /// Below the state directory.
 const DIRECTORY: &str = "sandboxes";
@@ -249,6 +250,10 @@ impl ScopeStore {
 
     /// Whether a scope is old or idle enough to be removed.
     pub fn is_due(&self, record: &ScopeRecord, idle: Duration, age: Duration) -> bool {
+        // The only copy of that work may lie there.
+        if is_far(&self.directory(&record.id)) {
+            return false;
+        }
         let now = SystemTime::now();
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
         let made = UNIX_EPOCH + Duration::from_millis(record.created_ms);
@@ -271,6 +276,7 @@ impl ScopeStore {
         if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
+        remove_far_side(&directory)?;
         for container in containers_of(&directory) {
             remove_container(&directory, &container)?;
         }

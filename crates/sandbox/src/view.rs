@@ -17,6 +17,7 @@ use crate::container::plan_container;
 use crate::error::SandboxError;
 use crate::network::{name_files, rules_of};
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
+use crate::ssh::prepare_far_sandbox;
 
 /// What a sandbox is made of.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +91,9 @@ const USUAL_ID: u32 = 1_000;
 
 /// Makes the value, and the directories of the scope.
 pub fn prepare_sandbox(request: &SandboxRequest<'_>) -> Result<PreparedSandbox, SandboxError> {
+    if request.backend == SandboxBackend::Ssh {
+        return prepare_far_sandbox(request);
+    }
     let builder = Builder::new(request)?;
     builder.build()
 }
@@ -98,7 +102,7 @@ pub fn prepare_sandbox(request: &SandboxRequest<'_>) -> Result<PreparedSandbox, 
 fn is_container(backend: SandboxBackend) -> bool {
     match backend {
         SandboxBackend::Docker | SandboxBackend::Podman => true,
-        SandboxBackend::Native | SandboxBackend::Bwrap => false,
+        SandboxBackend::Native | SandboxBackend::Bwrap | SandboxBackend::Ssh => false,
     }
 }
 
@@ -256,6 +260,7 @@ impl<'a> Builder<'a> {
             },
             protect,
             container,
+            ssh: None,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
         Ok(PreparedSandbox {
@@ -292,6 +297,16 @@ impl<'a> Builder<'a> {
         if settings.tree == Some(SandboxTree::Enforce) {
             let rule = "which programs an image holds is not known before it runs; use `native` or `bwrap`";
             return refused("tree", "enforce", rule);
+        }
+        if let Some(network) = settings
+            .docker
+            .network
+            .as_deref()
+            .filter(|one| *one != "none")
+        {
+            let rule =
+                "a container has no network; `sandbox.network` lists the hosts that runs reach";
+            return refused("docker.network", network, rule);
         }
         if settings.docker.read_only_root == Some(false) {
             let rule = "the root of a container is read-only, and no run is root in it";
@@ -375,7 +390,7 @@ impl<'a> Builder<'a> {
         let listed = self.request.settings.home.tools.clone();
         let usual: &[&str] = match self.request.backend {
             // Programs of the host need not work with the libraries of an image.
-            SandboxBackend::Docker | SandboxBackend::Podman => &[],
+            SandboxBackend::Docker | SandboxBackend::Podman | SandboxBackend::Ssh => &[],
             SandboxBackend::Native | SandboxBackend::Bwrap => &TOOLS,
         };
         let listed = listed.unwrap_or_else(|| usual.iter().map(|&name| name.to_owned()).collect());
@@ -626,7 +641,7 @@ fn cannot_map_ids(path: PathBuf) -> Option<(PathBuf, String)> {
     (!is_able).then(|| (path, format!("type {kind:#x}")))
 }
 
-fn limits(settings: &Sandbox, backend: SandboxBackend) -> SandboxLimits {
+pub(crate) fn limits(settings: &Sandbox, backend: SandboxBackend) -> SandboxLimits {
     let own = &settings.limits;
     let size = |text: &Option<String>| text.as_deref().and_then(interlock_config::types::byte_size);
     let docker = &settings.docker;
@@ -650,7 +665,7 @@ fn milli(cpus: f64) -> u64 {
     (cpus.clamp(0.001, 1e6) * 1000.0).round() as u64
 }
 
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 

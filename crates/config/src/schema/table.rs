@@ -2,7 +2,7 @@
 
 use super::missing::{
     ACCESS_GROUPS, CHAT_CHANNEL, COPY_ON_WRITE, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
-    CONTAINER_FIXED, CONTAINER_NETWORK, SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_PODMAN, SANDBOX_TREE, SESSION_MODE,
+    CONTAINER_FIXED, CONTAINER_NETWORK, SANDBOX_BACKEND, SANDBOX_NETWORK, SANDBOX_PODMAN, SSH_FIXED, SANDBOX_TREE, SESSION_MODE,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -286,7 +286,7 @@ static AGENT: &[ConfigField] = &[
 static AGENT_SANDBOX: &[ConfigField] = &[
     field("mode", ConfigKind::Choice(SandboxMode::WORDS), "\"off\"", "Which conversations are sandboxed; `non-main`: every one but `agent:ID:main`."),
     field("scope", ConfigKind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox, with its home and scratch directories."),
-    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["landlock", "ssh", "kubernetes"], &SANDBOX_BACKEND), "", "What sets the sandbox up: `native`; `bwrap`, where the program bubblewrap makes its namespaces; `docker` or `podman`, where runs see the root of a container. Unset: `native`, or `bwrap` where only that works."),
+    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["landlock", "kubernetes"], &SANDBOX_BACKEND), "", "What sets the sandbox up: `native`; `bwrap`, where the program bubblewrap makes its namespaces; `docker` or `podman`, where runs see the root of a container; `ssh`, where they are carried out on another machine. Unset: `native`, or `bwrap` where only that works."),
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
     field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),
@@ -301,7 +301,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
     field("docker", ConfigKind::Object(SANDBOX_DOCKER), "", "The container of a scope, with the backends `docker` and `podman`."),
     not_available("podman", &SANDBOX_PODMAN),
-    not_available("ssh", &SANDBOX),
+    field("ssh", ConfigKind::Object(SANDBOX_SSH), "", "The machine that runs are carried out on, with the backend `ssh`."),
     not_available("kubernetes", &SANDBOX),
     not_available("browser", &SANDBOX),
 ];
@@ -332,6 +332,20 @@ static SANDBOX_DOCKER: &[ConfigField] = &[
     not_available("dangerouslyAllowReservedContainerTargets", &CONTAINER_FIXED),
     not_available("dangerouslyAllowExternalBindSources", &CONTAINER_FIXED),
     not_available("dangerouslyAllowContainerNamespaceJoin", &CONTAINER_FIXED),
+];
+
+static SANDBOX_SSH: &[ConfigField] = &[
+    field("target", TEXT, "", "`[USER@]HOST[:PORT]`."),
+    field("workspaceRoot", TEXT, "\"/tmp/interlock-sandboxes\"", "The directory there in which each scope has one of its own."),
+    field("strictHostKeyChecking", ConfigKind::Bool, "true", "The key of the machine is always compared; `false` is refused."),
+    field("updateHostKeys", ConfigKind::Bool, "false", "Known keys are never changed; `true` is refused."),
+    field("identityFile", PATH, "", "The private key. Unset: the usual ones of this account, and its key agent."),
+    field("certificateFile", PATH, "", "The certificate of that key."),
+    field("knownHostsFile", PATH, "", "The only file whose host keys count. Unset: those of this account and of the system."),
+    not_available("command", &SSH_FIXED),
+    not_available("identityData", &SSH_FIXED),
+    not_available("certificateData", &SSH_FIXED),
+    not_available("knownHostsData", &SSH_FIXED),
 ];
 
 static SANDBOX_HOME: &[ConfigField] = &[

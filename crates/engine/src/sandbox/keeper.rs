@@ -23,6 +23,7 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
 use super::bwrap::enter_bubblewrap_namespaces;
+use super::far_side::{OpenConnection, SshOrder, keep_connection};
 use super::filter::MemoryFiles;
 use super::image::{
     ContainerNamespaces, ContainerOrder, HeldContainer, ImageEntry, ReadyContainer,
@@ -77,6 +78,16 @@ pub struct KeeperOrder {
     /// The container whose root file system the runs see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerOrder>,
+    /// The machine that runs are carried out on. The keeper then holds the connection, and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshOrder>,
+}
+
+/// What reaches the parts of a scope that lie outside of this kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct ScopeDrivers {
+    pub ready_container: ReadyContainer,
+    pub open_connection: OpenConnection,
 }
 
 impl KeeperOrder {
@@ -86,6 +97,8 @@ impl KeeperOrder {
         match setup {
             Some(Some(_)) => SETUP_PATIENCE,
             Some(None) => CONTAINER_PATIENCE,
+            // The workspace may have to be copied.
+            None if self.ssh.is_some() => SETUP_PATIENCE,
             None => KEEPER_PATIENCE,
         }
     }
@@ -116,6 +129,7 @@ impl KeeperOrder {
                 rules: rules.clone(),
             }),
             container: ContainerOrder::of(sandbox),
+            ssh: SshOrder::of(sandbox),
         }
     }
 }
@@ -278,21 +292,25 @@ impl StartedKeeper {
 
 /// The whole life of the process. Its standard input is the link to the process that started it, and its
 /// standard output the order, as a file in memory. Only [`StartedKeeper::start`] starts it.
-/// `ready` drives the engine of a container.
-pub fn become_scope_keeper(ready: ReadyContainer) -> i32 {
+pub fn become_scope_keeper(drivers: ScopeDrivers) -> i32 {
     let link = rustix::stdio::stdin();
-    let Err(InitFailure(why)) = keep(link, ready) else {
+    let Err(InitFailure(why)) = keep(link, drivers) else {
         return 0;
     };
     let _ = link::send(link, why.as_bytes(), &[]);
     1
 }
 
-fn keep(link: BorrowedFd<'static>, ready: ReadyContainer) -> Result<(), InitFailure> {
+fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFailure> {
     let order: KeeperOrder = init::read_order(rustix::stdio::stdout())?;
     rustix::thread::set_name(c"interlock-keep").step(|| "naming itself".to_owned())?;
+    if let Some(far) = &order.ssh {
+        return keep_connection(link, far, drivers.open_connection);
+    }
     let container = match &order.container {
-        Some(container) => Some(HeldContainer::hold(container, ready).map_err(InitFailure)?),
+        Some(container) => {
+            Some(HeldContainer::hold(container, drivers.ready_container).map_err(InitFailure)?)
+        }
         None => None,
     };
     let own = rustix::process::geteuid();
@@ -310,6 +328,10 @@ fn keep(link: BorrowedFd<'static>, ready: ReadyContainer) -> Result<(), InitFail
             separate_mounts(UnshareFlags::NEWNS | shared)?;
         }
         SandboxBackend::Bwrap => enter_bubblewrap_namespaces(order.user)?,
+        SandboxBackend::Ssh => {
+            let why = "the plan names no machine".to_owned();
+            return Err(InitFailure::new(why));
+        }
     }
     set_host_name(HOST_NAME).step(|| "naming the machine".to_owned())?;
     switch_on_loopback().step(|| "switching the loopback on".to_owned())?;
@@ -367,7 +389,7 @@ fn switch_on_loopback() -> io::Result<()> {
 }
 
 /// In the order of [`ScopeNamespaces::descriptors`].
-fn open_namespaces() -> io::Result<Vec<OwnedFd>> {
+pub(super) fn open_namespaces() -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open = |kind| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());
     let kinds = ["user", "mnt", "net", "ipc", "uts"];

@@ -1,11 +1,12 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), [`init`] (who makes the rest and in which order), `mounts`
+//! Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod bwrap;
 mod executables;
+mod far_side;
 mod filter;
 mod image;
 mod init;
@@ -44,10 +45,12 @@ use unsafe_confine::{
     SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
 };
 
+pub(crate) use far_side::FarSide;
+pub use far_side::{OpenConnection, OpenedConnection, SshOrder};
 pub use image::{ContainerOrder, ReadyContainer};
 pub use init::become_sandbox_init;
 pub use keeper::{
-    KEEPER_COMMAND, KeeperOrder, SETUP_PATIENCE, ScopeNamespaces, StartedKeeper,
+    KEEPER_COMMAND, KeeperOrder, SETUP_PATIENCE, ScopeDrivers, ScopeNamespaces, StartedKeeper,
     become_scope_keeper,
 };
 pub use netd_link::{NETD_COMMAND, NetdMessage, NetdOrder, ServedScope, StartedNetd, begin_netd};

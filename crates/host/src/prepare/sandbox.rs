@@ -35,6 +35,9 @@ const INHERITED: [&str; 7] = [
     "COLORTERM",
 ];
 
+/// What the far side knows of the account there.
+const FAR_NAMES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
+
 /// As commands of a sandbox are run.
 pub(crate) const SANDBOX_SHELL: &str = "/bin/sh";
 
@@ -112,5 +115,9 @@ pub(super) fn environment_inside(
     }
     environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
     environment.insert("INTERLOCK_SANDBOX".to_owned(), sandbox.plan.scope.clone());
+    if sandbox.plan.ssh.is_some() {
+        // Those of the account on the far side count.
+        environment.retain(|name, _| !FAR_NAMES.contains(&name.as_str()));
+    }
     Ok(environment)
 }

@@ -143,7 +143,7 @@ impl EngineAnswer {
 }
 
 /// Text of an engine or a program as one line without control characters, and not too long.
-pub(super) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let plain: String = text
         .chars()
         .map(|one| if one.is_control() { ' ' } else { one })

@@ -84,6 +84,7 @@ impl Place {
                 tmp_bytes: 1,
             },
             container: None,
+            ssh: None,
         };
         Self {
             _root: directory,

@@ -61,6 +61,7 @@ pub(in crate::commands) fn try_backends(host: &LocalHost) -> Result<Vec<BackendH
         if !USUAL.contains(&backend) && !all.iter().any(|(known, _)| *known == backend) {
             let named = Sandbox {
                 docker: settings.docker,
+                ssh: settings.ssh,
                 ..Sandbox::default()
             };
             all.push((backend, named));
