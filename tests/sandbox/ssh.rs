@@ -133,7 +133,10 @@ impl FarSite {
     }
 
     fn configure(&self, settings: &str) {
-        let text = format!("{{ agents: {{ defaults: {{ sandbox: {{ {settings} }} }} }} }}");
+        let work = self.machine.work().display().to_string();
+        let text = format!(
+            "{{ agents: {{ defaults: {{ workspace: '{work}', sandbox: {{ {settings} }} }} }} }}"
+        );
         self.machine.configure(&text);
     }
 
@@ -186,16 +189,14 @@ fn the_workspace_is_copied_once_and_then_the_copy_counts() {
     let below = work.join("a b").display().to_string();
     let run = site
         .machine
-        .run(&["exec", "--workdir", &below, "--", "pwd; ls"]);
+        .run(&["exec", "--cwd", &below, "--", "pwd; ls"]);
     assert_eq!(
         run.stdout,
         format!("{}/a b\nc\n", copy.display()),
         "{run:#?}"
     );
-    let run = site
-        .machine
-        .run(&["exec", "--workdir", "/etc", "--", "pwd"]);
-    run.refused(1, "WORKDIR_OUTSIDE_SANDBOX");
+    let run = site.machine.run(&["exec", "--cwd", "/etc", "--", "pwd"]);
+    run.refused(1, "SANDBOX_UNAVAILABLE");
     // Nothing but the workspace and the marks of runs that go on is there.
     assert_eq!(
         crate::site::names(&site.far.scope()),

@@ -484,9 +484,22 @@ fn variables(plan: &ContainerPlan) -> Vec<String> {
 fn first_process(found: &Value) -> Result<i32, String> {
     let number = found["State"]["Pid"].as_i64().unwrap_or_default();
     match i32::try_from(number) {
-        Ok(number) if number > 1 && found["State"]["Running"] == true => Ok(number),
+        Ok(number) if number > 1 && found["State"]["Running"] == true => {
+            check_reach(number)?;
+            Ok(number)
+        }
         _ => Err("its container ended at once; the image needs `/bin/sh` and `sleep`".to_owned()),
     }
+}
+
+/// Only root enters a container that an engine of root made: the group `docker` gives no such right.
+fn check_reach(process: i32) -> Result<(), String> {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/user")).ok();
+    let is_own = of("self").is_some() && of("self") == of(&process.to_string());
+    if rustix::process::geteuid().is_root() || !is_own {
+        return Ok(());
+    }
+    Err("its engine runs as root, and Interlock does not: use the rootless podman of this account (`backend: \"podman\"`), or run Interlock as root".to_owned())
 }
 
 fn inspect(api: &EngineApi, name: &str) -> Result<Option<Value>, String> {

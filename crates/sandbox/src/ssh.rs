@@ -40,6 +40,28 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(30);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The variable by which the client finds the owner's key agent.
+const AGENT: &str = "SSH_AUTH_SOCK";
+
+const NO_OTHER_HOSTS: &str = "GlobalKnownHostsFile=/dev/null";
+const NO_OTHER_KEYS: &str = "IdentitiesOnly=yes";
+
+/// Every option of the connection but those that name files; the first two only where such a file is named.
+const OPTIONS: [&str; 10] = [
+    NO_OTHER_HOSTS,
+    NO_OTHER_KEYS,
+    "StrictHostKeyChecking=yes",
+    "UpdateHostKeys=no",
+    "ProxyCommand=none",
+    "PasswordAuthentication=no",
+    "KbdInteractiveAuthentication=no",
+    "ConnectTimeout=15",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=3",
+];
+
+const FILE_OPTIONS: [&str; 3] = ["UserKnownHostsFile", "IdentityFile", "CertificateFile"];
+
 /// Succeeds where the copy of the workspace is there.
 const IS_SEEDED: &str = r#"[ -d "$1/workspace" ]"#;
 
@@ -153,26 +175,13 @@ fn plan_ssh(
         let rule = "Interlock never changes which keys are known";
         return Err(refused("ssh.updateHostKeys", "true", rule));
     }
-    let mut options = vec![
-        "StrictHostKeyChecking=yes".to_owned(),
-        "UpdateHostKeys=no".to_owned(),
-        "ProxyCommand=none".to_owned(),
-        "PasswordAuthentication=no".to_owned(),
-        "KbdInteractiveAuthentication=no".to_owned(),
-        "ConnectTimeout=15".to_owned(),
-        "ServerAliveInterval=15".to_owned(),
-        "ServerAliveCountMax=3".to_owned(),
-    ];
+    let mut options: Vec<String> = OPTIONS[2..].iter().map(|&one| one.to_owned()).collect();
     let files = [
-        (
-            "ssh.knownHostsFile",
-            "UserKnownHostsFile",
-            &own.known_hosts_file,
-        ),
-        ("ssh.identityFile", "IdentityFile", &own.identity_file),
+        ("ssh.knownHostsFile", FILE_OPTIONS[0], &own.known_hosts_file),
+        ("ssh.identityFile", FILE_OPTIONS[1], &own.identity_file),
         (
             "ssh.certificateFile",
-            "CertificateFile",
+            FILE_OPTIONS[2],
             &own.certificate_file,
         ),
     ];
@@ -186,28 +195,33 @@ fn plan_ssh(
         options.push(format!("{option}={value}"));
     }
     if own.known_hosts_file.is_some() {
-        options.push("GlobalKnownHostsFile=/dev/null".to_owned());
+        options.push(NO_OTHER_HOSTS.to_owned());
     }
     if own.identity_file.is_some() {
-        options.push("IdentitiesOnly=yes".to_owned());
+        options.push(NO_OTHER_KEYS.to_owned());
     }
     let root = own.workspace_root.as_deref().unwrap_or(ROOT);
     if !root.starts_with('/') || root.chars().any(char::is_control) {
         let rule = "it is an absolute path on the far side";
         return Err(refused("ssh.workspaceRoot", root, rule));
     }
-    let control = scope.directory.join("ctl").display().to_string();
+    let control = scope.directory.join("c").display().to_string();
+    if control.contains(['%', '$']) {
+        return Err(SandboxError::Engine {
+            message: format!("the client reads `%` and `$` of {control} as something else"),
+            remedy: "use a state directory with another path: --state-dir".to_owned(),
+        });
+    }
     if control.len() > MOST_CONTROL {
         return Err(SandboxError::Engine {
             message: format!("{control} is too long for a socket"),
             remedy: "use a state directory with a shorter path: --state-dir".to_owned(),
         });
     }
-    let is_passed = |name: &&str| std::env::var_os(name).is_some();
-    let client_env = ["SSH_AUTH_SOCK"]
-        .iter()
-        .filter(|name| is_passed(name))
-        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+    let agent = std::env::var(AGENT).ok();
+    let client_env = agent
+        .map(|agent| (AGENT.to_owned(), agent))
+        .into_iter()
         .collect();
     Ok(SshPlan {
         client: system_program("ssh", "openssh-client")?,
@@ -331,6 +345,7 @@ fn far_directory(workspace: &str, ssh: &SshPlan, cwd: &str) -> Option<String> {
 /// the scope, which holds the connection.
 pub fn open_connection(order: &SshOrder) -> Result<OpenedConnection, String> {
     let failed = |error: io::Error| format!("the connection of its scope: {error}");
+    check_order(order)?;
     let lock = Path::new(&order.scope_directory).join("ssh.lock");
     let lock = File::create(lock).map_err(failed)?;
     rustix::fs::flock(&lock, FlockOperation::LockExclusive)
@@ -355,6 +370,41 @@ pub fn open_connection(order: &SshOrder) -> Result<OpenedConnection, String> {
         return Err(why);
     }
     Ok(OpenedConnection { master })
+}
+
+/// The keeper starts what its order names before the run is authorized: so the order names nothing that
+/// could be another program, or have the client start one.
+fn check_order(order: &SshOrder) -> Result<(), String> {
+    let plan = &order.plan;
+    let client = system_program("ssh", "openssh-client").map_err(|error| error.to_string())?;
+    let is_known = |option: &String| {
+        OPTIONS.contains(&option.as_str())
+            || option.split_once('=').is_some_and(|(name, value)| {
+                let inner = value
+                    .strip_prefix('"')
+                    .and_then(|rest| rest.strip_suffix('"'));
+                FILE_OPTIONS.contains(&name)
+                    && inner.is_some_and(|inner| option_path(inner).is_ok())
+            })
+    };
+    let fault = if client.canonical != plan.client.canonical {
+        "another client"
+    } else if !SshTarget::fits(&plan.host, plan.user.as_deref()) {
+        "no host"
+    } else if !plan.options.iter().all(is_known) {
+        "an option that is not Interlock's"
+    } else if plan.client_env.keys().any(|name| name != AGENT) {
+        "a variable that is not Interlock's"
+    } else if !plan
+        .control
+        .starts_with(&format!("{}/c", order.scope_directory))
+        || plan.control.contains(['%', '$'])
+    {
+        "another socket"
+    } else {
+        return Ok(());
+    };
+    Err(format!("the order of the connection names {fault}"))
 }
 
 fn record_path(directory: impl AsRef<Path>) -> PathBuf {
@@ -413,12 +463,12 @@ fn wait_for_master(order: &SshOrder, master: &mut Child) -> Result<(), String> {
                 let errors = master.stderr.take();
                 let _ = errors.map(|errors| errors.take(4_096).read_to_string(&mut said));
                 let said = crate::container::one_line(&said);
-                let hint = if said.contains("ost key") {
-                    "; compare its key with that of the machine itself, then add it to the known hosts file that agents.*.sandbox.ssh.knownHostsFile names, such as by `ssh-keyscan`"
-                } else {
-                    ""
-                };
-                return Err(format!("{host} cannot be reached: {said}{hint}"));
+                if said.to_ascii_lowercase().contains("host key") {
+                    return Err(format!(
+                        "the host key of {host} is not among the known hosts, or is another one; compare its key with that of the machine itself, then add it to the known hosts file that agents.*.sandbox.ssh.knownHostsFile names, such as by `ssh-keyscan`"
+                    ));
+                }
+                return Err(format!("{host} cannot be reached: {said}"));
             }
             Err(error) => return Err(error.to_string()),
         }
@@ -480,3 +530,6 @@ fn run_script(order: &SshOrder, script: &str, input: Stdio) -> Result<(), String
         crate::container::one_line(&said)
     ))
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,12 @@ const TRIAL_BYTES: u64 = 64 << 10;
 /// that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
     if sandbox.ssh.is_some() {
-        return try_keeper(&KeeperOrder::of(sandbox), |_| Ok(()));
+        // Beside the connection that runs may be using.
+        let mut order = KeeperOrder::of(sandbox);
+        if let Some(ssh) = &mut order.ssh {
+            ssh.plan.control.push_str("-t");
+        }
+        return try_keeper(&order, |_| Ok(()));
     }
     let layer = RunLayer::make_for_trial(sandbox)
         .map_err(|error| format!("making the layer of the run: {error}"))?;

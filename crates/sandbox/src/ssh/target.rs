@@ -35,14 +35,7 @@ impl SshTarget {
                 None => (place, None),
             }
         };
-        let is_plain = |text: &str, also: &[u8]| {
-            let fits = |byte: u8| byte.is_ascii_alphanumeric() || also.contains(&byte);
-            !text.is_empty()
-                && text.len() <= 253
-                && !text.starts_with('-')
-                && text.bytes().all(fits)
-        };
-        if !is_plain(host, b".-_:") || host.starts_with(':') {
+        if !is_host(host) {
             return Err("a host has letters, digits, `.`, `-` and `_`, and begins with no `-`");
         }
         if user.is_some_and(|user| !is_plain(user, b".-_")) {
@@ -62,6 +55,20 @@ impl SshTarget {
             port,
         })
     }
+
+    /// Whether these could have been read from a target.
+    pub fn fits(host: &str, user: Option<&str>) -> bool {
+        is_host(host) && user.is_none_or(|user| is_plain(user, b".-_"))
+    }
+}
+
+fn is_plain(text: &str, also: &[u8]) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || also.contains(&byte);
+    !text.is_empty() && text.len() <= 253 && !text.starts_with('-') && text.bytes().all(fits)
+}
+
+fn is_host(host: &str) -> bool {
+    host.parse::<std::net::Ipv6Addr>().is_ok() || is_plain(host, b".-_")
 }
 
 /// A path as the value of an option: the client reads quotes, `%` and `${…}` in it.
