@@ -15,11 +15,10 @@ const TRACE: &str = "/usr/bin/touch trace";
 /// Keys of the reference texts that have no effect here, each with a value that they would take.
 const NOT_AVAILABLE: &[(&str, &str)] = &[
     ("tools.exec.tree", "log"),
-    ("agents.defaults.sandbox.backend", "docker"),
-    ("agents.defaults.sandbox.network.ask", "true"),
-    ("agents.defaults.sandbox.docker.image", "debian"),
+    ("agents.defaults.sandbox.backend", "kubernetes"),
+    ("agents.defaults.sandbox.docker.user", "'0:0'"),
+    ("agents.defaults.sandbox.ssh.command", "ssh"),
     ("agents.list[0].sandbox.workspaceRoot", "/srv/sandboxes"),
-    ("agents.list[0].sandbox.limits.diskFree", "1g"),
     ("agents.list[0].tools.exec.mode", "auto"),
     ("tools.exec.mode", "auto"),
     ("tools.exec.reviewer.model", "m"),
@@ -33,10 +32,10 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 /// Configs that ask for a sandbox that this version does not have.
 const ASKS_FOR_SANDBOX: &[&str] = &[
     "{ agents: { defaults: { sandbox: { mode: 'all', workspaceRoot: '/srv' } } } }",
-    "{ agents: { defaults: { sandbox: { mode: 'non-main', network: { ask: true } } } } }",
+    "{ agents: { defaults: { sandbox: { mode: 'non-main', backend: 'landlock' } } } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', workspaceRoot: '/srv' } }] } }",
-    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', docker: {} } }] } }",
-    "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'docker', mode: 'all' } } } }",
+    "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', kubernetes: {} } }] } }",
+    "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'kubernetes', mode: 'all' } } } }",
 ];
 
 fn text(machine: &Machine) -> String {
@@ -171,7 +170,7 @@ fn a_client_cannot_set_what_has_no_effect() {
     let gateway = machine.gateway();
     let before = text(&machine);
     let raws = [
-        "{ agents: { defaults: { sandbox: { backend: 'docker' } } } }",
+        "{ agents: { defaults: { sandbox: { backend: 'kubernetes' } } } }",
         "{\n  channels: { slack: { enabled: true } } }",
     ];
     for (raw, code) in raws
@@ -198,7 +197,7 @@ fn a_client_cannot_set_what_has_no_effect() {
     }
     let mut client = gateway.connect(EVERYTHING);
     let schema = client.ok("config.schema", &json!({}))["schema"].to_string();
-    for key in ["discord", "reviewer", "useAccessGroups", "docker"] {
+    for key in ["discord", "reviewer", "useAccessGroups", "kubernetes"] {
         assert!(!schema.contains(&format!("\"{key}\"")), "{key}");
     }
 }

@@ -301,6 +301,33 @@ settings! {
         limits: SandboxLimitSettings,
         tree: Option<SandboxTree>,
         prune: SandboxPrune,
+        docker: SandboxDocker,
+        ssh: SandboxSsh,
+    }
+
+    /// The machine that runs are carried out on, with the backend `ssh`.
+    SandboxSsh {
+        target: Option<String>,
+        workspace_root: Option<String>,
+        strict_host_key_checking: Option<bool>,
+        update_host_keys: Option<bool>,
+        identity_file: Option<String>,
+        certificate_file: Option<String>,
+        known_hosts_file: Option<String>,
+    }
+
+    /// The container of a scope, with the backends `docker` and `podman`.
+    SandboxDocker {
+        image: Option<String>,
+        container_prefix: Option<String>,
+        network: Option<String>,
+        read_only_root: Option<bool>,
+        setup_command: Option<String>,
+        env: BTreeMap<String, String>,
+        memory: Option<String>,
+        cpus: Option<f64>,
+        pids_limit: Option<u64>,
+        binds: Option<Vec<String>>,
     }
 
     /// What of the home directory a run sees.

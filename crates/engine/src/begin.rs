@@ -16,6 +16,7 @@ use super::conductor::{Announcement, Conductor};
 use super::error::StartError;
 use super::launcher::{LaunchFailure, LaunchOrder, Launcher, RunConfinement};
 use super::pump::{Main, Output, Pump};
+use super::registry::StartedProcess;
 use super::run::{Run, RunShared};
 use super::streams::{self, Null, Streams};
 use super::{OutputSink, Settings, StreamKind};
@@ -60,6 +61,7 @@ pub(super) fn begin(
         slave: slave.clone(),
         settings: settings.clone(),
         sandbox,
+        far: confinement.far.clone(),
         time_limit: plan.timeout_ms.map(Duration::from_millis),
         collected: Instant::now(),
     };
@@ -111,6 +113,33 @@ fn launch(
             };
             launch_one(order, &launcher, shared)
         }
+        PlanProgram::Inside { text, .. } if let Some(far) = launcher.far_side() => {
+            let Some(ssh) = plan.sandbox.as_ref().and_then(|own| own.ssh.as_ref()) else {
+                let why = "the plan names no machine".to_owned();
+                return Err(StartError::Sandbox(why));
+            };
+            let order = LaunchOrder {
+                executable: &ssh.client,
+                argv: &far.run_arguments(plan, text),
+                env: &[],
+                paths: &[],
+                cwd: &plan.cwd.canonical,
+                streams: &streams,
+                leader: None,
+            };
+            launch_one(order, &launcher, shared)
+        }
+        PlanProgram::Inside {
+            shell,
+            options,
+            text,
+        } => {
+            let mut argv = vec![shell.clone()];
+            argv.extend(options.iter().cloned());
+            argv.extend(["-c", "--", text].map(str::to_owned));
+            let cwd = &plan.cwd.canonical;
+            started(launcher.launch_inside(shell, &argv, (cwd, &streams), &shared.registry))
+        }
         PlanProgram::Direct { pipelines } => match only_stage(pipelines) {
             Some(PlanStage {
                 action:
@@ -150,7 +179,13 @@ fn launch_one(
     launcher: &Launcher,
     shared: &RunShared,
 ) -> Result<(Main, Option<Pid>), StartError> {
-    match launcher.launch(order, &shared.registry) {
+    started(launcher.launch(order, &shared.registry))
+}
+
+fn started(
+    launched: Result<StartedProcess, LaunchFailure>,
+) -> Result<(Main, Option<Pid>), StartError> {
+    match launched {
         Ok(process) => {
             let pid = process.pid;
             Ok((Main::Process(process), Some(pid)))
@@ -210,7 +245,7 @@ fn only_stage(pipelines: &[PlanPipeline]) -> Option<&PlanStage> {
 
 fn is_one_process(program: &PlanProgram) -> bool {
     match program {
-        PlanProgram::Shell { .. } => true,
+        PlanProgram::Shell { .. } | PlanProgram::Inside { .. } => true,
         PlanProgram::Direct { pipelines } => only_stage(pipelines).is_some(),
     }
 }

@@ -18,7 +18,7 @@ use super::error::{StartError, words};
 use super::registry::{NotSpawned, Registry, StartedProcess};
 use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
-use crate::sandbox::RunSandbox;
+use crate::sandbox::{FarSide, RunSandbox};
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -41,6 +41,8 @@ pub(super) struct Launcher {
 pub(super) struct RunConfinement {
     pub shield: Option<Arc<RunShield>>,
     pub sandbox: Option<(Arc<RunSandbox>, SandboxPlan)>,
+    /// The run is carried out on another machine; what starts here is the client.
+    pub far: Option<Arc<FarSide>>,
 }
 
 impl RunConfinement {
@@ -98,7 +100,10 @@ impl Launcher {
     ) -> Self {
         Self {
             checked,
-            env: plan.env.clone(),
+            env: match &confinement.far {
+                Some(_) => client_environment(plan),
+                None => plan.env.clone(),
+            },
             open_files: settings.open_files,
             first_without_memory: settings.first_without_memory,
             terminal,
@@ -120,32 +125,9 @@ impl Launcher {
         let held = opened.hold()?;
         self.checked.check_binding_again()?;
         order.paths.iter().try_for_each(PinnedPath::check)?;
-        let cwd = self.directory(order.cwd)?;
-        let directory = self.confinement.path_inside(present_path(cwd, order.cwd))?;
-        let directory = c_string(&directory)?;
-        let envp = Rc::new(self.environment(order.env)?);
         let place = self.place(order.leader, registry);
-        let attempt = |program, argv: CStrings| {
-            registry.spawn(&Launch {
-                program,
-                argv,
-                envp: Rc::clone(&envp),
-                cwd: Arc::clone(cwd),
-                view: self.checked.view().map(Arc::clone),
-                shield: self.confinement.shield.clone(),
-                sandbox: self
-                    .confinement
-                    .sandbox
-                    .as_ref()
-                    .map(|(own, _)| Arc::clone(own)),
-                account: self.account.clone(),
-                directory: directory.clone(),
-                streams: order.streams.clone(),
-                place: place.clone(),
-                open_files: self.open_files,
-                first_without_memory: self.first_without_memory,
-            })
-        };
+        let prepared = self.prepared((order.cwd, order.streams), order.env, place)?;
+        let attempt = |program, argv: CStrings| registry.spawn(&prepared.of(program, argv));
 
         #[cfg(feature = "race-hook")]
         super::race_hook::reached(super::race_hook::Moment::LastCheckIsOver);
@@ -165,29 +147,53 @@ impl Launcher {
                 other => other,
             },
         };
-        let process = spawned.map_err(|error| match error {
-            NotSpawned::Stopped => LaunchFailure::Stopped,
-            NotSpawned::Unshielded(error) if error.kind() == io::ErrorKind::NotFound => {
-                let cwd = order.cwd;
-                let why = format!("the working directory {cwd} does not exist inside it");
-                LaunchFailure::Error(StartError::Shield(why))
-            }
-            NotSpawned::Unshielded(error) => {
-                LaunchFailure::Error(StartError::Shield(words(&error)))
-            }
-            NotSpawned::Unconfined(error) => {
-                LaunchFailure::Error(StartError::Sandbox(words(&error)))
-            }
-            NotSpawned::Failed(source) => {
-                LaunchFailure::Error(StartError::Execute { path, source })
-            }
-        })?;
+        let process = spawned.map_err(|error| failure(error, order.cwd, path))?;
         if let Err(drift) = held.check_after_start() {
             let _ = rustix::process::kill_process(process.pid, Signal::KILL);
             registry.wait(&process);
             return Err(drift.into());
         }
         Ok(process)
+    }
+
+    /// Starts the shell of a sandbox that shows another system than this one, by its path there. Only
+    /// for a run that has such a sandbox: elsewhere a path is never enough.
+    pub fn launch_inside(
+        &self,
+        shell: &str,
+        argv: &[String],
+        (cwd, streams): (&str, &Streams),
+        registry: &Registry,
+    ) -> Result<StartedProcess, LaunchFailure> {
+        let shows_image = |(_, plan): &(_, SandboxPlan)| plan.container.is_some();
+        if !self.confinement.sandbox.as_ref().is_some_and(shows_image) {
+            let why = "the plan names a shell of an image, and the sandbox shows none".to_owned();
+            return Err(StartError::Sandbox(why).into());
+        }
+        self.checked.check_binding_again()?;
+        let prepared = self.prepared((cwd, streams), &[], self.place(None, registry))?;
+        let program = ChildProgram::Path(c_string(shell)?);
+        let spawned = registry.spawn(&prepared.of(program, arguments(argv.iter().cloned())?));
+        spawned.map_err(|error| failure(error, cwd, shell.to_owned()))
+    }
+
+    /// All of a launch but the program.
+    fn prepared(
+        &self,
+        (cwd, streams): (&str, &Streams),
+        env: &[(String, String)],
+        place: ChildPlace,
+    ) -> Result<PreparedLaunch<'_>, StartError> {
+        let opened = self.directory(cwd)?;
+        let directory = self.confinement.path_inside(present_path(opened, cwd))?;
+        Ok(PreparedLaunch {
+            launcher: self,
+            cwd: Arc::clone(opened),
+            directory: c_string(&directory)?,
+            envp: Rc::new(self.environment(env)?),
+            streams: streams.clone(),
+            place,
+        })
     }
 
     /// A native program by its descriptor; in a sandbox, by what that shows at the same path.
@@ -201,6 +207,10 @@ impl Launcher {
             .path_inside(opened.pinned.canonical.clone())?;
         let path = c_string(&path)?;
         Ok(ChildProgram::Inside { path, file })
+    }
+
+    pub fn far_side(&self) -> Option<&FarSide> {
+        self.confinement.far.as_deref()
     }
 
     pub fn is_race_free(&self) -> bool {
@@ -256,6 +266,65 @@ impl Launcher {
         });
         Ok(CStrings::new(strings.collect::<Result<_, _>>()?))
     }
+}
+
+/// What a client on this machine gets: its own variables, and the kind of terminal, which it asks for on the
+/// far side. The environment of the run is not its own.
+fn client_environment(plan: &RunPlan) -> BTreeMap<String, String> {
+    let ssh = plan.sandbox.as_ref().and_then(|own| own.ssh.as_ref());
+    let mut env = ssh.map(|ssh| ssh.client_env.clone()).unwrap_or_default();
+    let terminal = plan.env.get_key_value("TERM");
+    env.extend(terminal.map(|(name, value)| (name.clone(), value.clone())));
+    env
+}
+
+/// A launch that has everything but its program.
+struct PreparedLaunch<'a> {
+    launcher: &'a Launcher,
+    cwd: Arc<OwnedFd>,
+    directory: CString,
+    envp: Rc<CStrings>,
+    streams: Streams,
+    place: ChildPlace,
+}
+
+impl PreparedLaunch<'_> {
+    fn of(&self, program: ChildProgram, argv: CStrings) -> Launch {
+        let Launcher {
+            checked,
+            confinement,
+            ..
+        } = self.launcher;
+        Launch {
+            program,
+            argv,
+            envp: Rc::clone(&self.envp),
+            cwd: Arc::clone(&self.cwd),
+            view: checked.view().map(Arc::clone),
+            shield: confinement.shield.clone(),
+            sandbox: confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own)),
+            account: self.launcher.account.clone(),
+            directory: self.directory.clone(),
+            streams: self.streams.clone(),
+            place: self.place.clone(),
+            open_files: self.launcher.open_files,
+            first_without_memory: self.launcher.first_without_memory,
+        }
+    }
+}
+
+/// Why a program that was asked for does not run.
+fn failure(error: NotSpawned, cwd: &str, path: String) -> LaunchFailure {
+    LaunchFailure::Error(match error {
+        NotSpawned::Stopped => return LaunchFailure::Stopped,
+        NotSpawned::Unshielded(error) if error.kind() == io::ErrorKind::NotFound => {
+            let why = format!("the working directory {cwd} does not exist inside it");
+            StartError::Shield(why)
+        }
+        NotSpawned::Unshielded(error) => StartError::Shield(words(&error)),
+        NotSpawned::Unconfined(error) => StartError::Sandbox(words(&error)),
+        NotSpawned::Failed(source) => StartError::Execute { path, source },
+    })
 }
 
 /// Where an opened directory is now. A shielded run opens it once more, inside its own view.

@@ -19,7 +19,7 @@ use super::run::{RunOutcome, RunShared, RunStatus};
 use super::tree::{self, Leftover, TreeEnding, TreeProgress};
 use super::warm;
 use super::{Exit, ForcedEnd, Leftovers, OutputSink, Settings, StreamKind, Usage};
-use crate::sandbox::RunSandbox;
+use crate::sandbox::{FarSide, RunSandbox};
 
 /// More than a pipe holds, so that a full one is emptied at once.
 const BUFFER: usize = 128 * 1024;
@@ -46,6 +46,7 @@ pub(super) struct Pump {
     pub slave: Option<Arc<OwnedFd>>,
     pub settings: Settings,
     pub sandbox: Option<Arc<RunSandbox>>,
+    pub far: Option<Arc<FarSide>>,
     pub time_limit: Option<Duration>,
     /// When it last looked for what was left to this process and has ended.
     pub collected: Instant,
@@ -114,7 +115,10 @@ impl Pump {
         self.drain(&mut buffer);
         self.shared.orders().input_is_closed = true;
         self.input = None;
-        let leftovers = tree::name(&self.shared.registry.members());
+        let mut leftovers = tree::name(&self.shared.registry.members());
+        // The client is gone by now; what it was the client of may not be. The run ends when that does.
+        let far = self.far.take();
+        leftovers.extend(far.and_then(|far| far.end()));
         let outcome = RunOutcome {
             status,
             duration,

@@ -103,7 +103,7 @@ impl<'a> ByPath<'a> {
         for pinned in &plan.libraries {
             by_path.add(pinned, BoundRole::Program);
         }
-        if matches!(plan.program, PlanProgram::Shell { .. }) {
+        if !matches!(plan.program, PlanProgram::Direct { .. }) {
             // The shell enters them by their path.
             for directory in &plan.directories {
                 if Exposure::of_file(&directory.requested) != Exposure::None {

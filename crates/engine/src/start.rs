@@ -13,7 +13,7 @@ use crate::output_sink::OutputSink;
 #[cfg(feature = "race-hook")]
 use crate::race_hook;
 use crate::run::Run;
-use crate::sandbox::{RunSandbox, ScopeNamespaces, SpareSandbox};
+use crate::sandbox::{FarSide, RunSandbox, ScopeNamespaces, SpareSandbox};
 use crate::settings::Settings;
 use crate::shield::RunShield;
 use crate::tree;
@@ -97,7 +97,7 @@ fn confine(
         }
         return Ok(RunConfinement {
             shield,
-            sandbox: None,
+            ..RunConfinement::default()
         });
     };
     if !is_marked || shield.is_some() {
@@ -112,11 +112,17 @@ fn confine(
         let why = "the process of the run has no namespaces of its scope".to_owned();
         return Err(StartError::Sandbox(why));
     };
+    if let Some(ssh) = &value.ssh {
+        return Ok(RunConfinement {
+            far: Some(FarSide::of(ssh, value, settings.run_id.as_deref())?),
+            ..RunConfinement::default()
+        });
+    }
     let sandbox = RunSandbox::make(plan, value, (&scope, spare), settings.run_id.as_deref())?;
     tree::claim_sandbox(&sandbox);
     Ok(RunConfinement {
-        shield: None,
         sandbox: Some((sandbox, value.clone())),
+        ..RunConfinement::default()
     })
 }
 

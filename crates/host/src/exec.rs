@@ -458,6 +458,13 @@ pub(crate) fn judge_in<'a>(
     let path = scope.path(request.caller);
     let resolver = scope.resolver_on(&path);
     let mut evaluation = scope.as_run_account(|| evaluate(judged, &policy, &resolver))??;
+    let shows_image = |sandbox: &PreparedSandbox| sandbox.plan.shows_other_system();
+    if sandbox.as_ref().is_some_and(shows_image)
+        && policy.levels.security.value() == Security::Allowlist
+    {
+        let why = "tools.sandbox.exec.security is `allowlist`, and which programs an image or another machine holds is not known before they run; have the owner use `full` or `deny`, or the backend `native`";
+        return Err(HostError::SandboxUnavailable(why.to_owned()).into());
+    }
     if sandbox.is_some() && policy.levels.security.value() == Security::Full {
         // A login shell of the sandbox finds the programs of the sandbox.
         evaluation.verdict.transport = Transport::Shell;

@@ -21,7 +21,7 @@ use interlock_patch::{
     ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, PatchSummary, Preview,
     ReservedPaths, sha256,
 };
-use interlock_plan::WorkspaceAccess;
+use interlock_plan::{SandboxBackend, WorkspaceAccess};
 use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_sandbox::SandboxStanding;
 use interlock_store::{
@@ -440,6 +440,10 @@ impl LocalHost {
             Ok(Route::Sandbox) => {}
             Ok(Route::Gateway | Route::Node) => return Ok(None),
             Err(refused) => return Err(sandboxed(refused.into())),
+        }
+        if settings.backend == Some(SandboxBackend::Ssh) {
+            let why = "apply_patch cannot change the workspace of another machine in this version; write files with exec";
+            return Err(HostError::SandboxUnavailable(why.to_owned()).into());
         }
         let root = request.root.display().to_string();
         let caller = SandboxCaller {

@@ -191,6 +191,16 @@ fn prepare_by(
         Transport::Direct => PlanProgram::Direct {
             pipelines: pipelines(&analysis.tree, &Judgement { analysis, verdict }, pin)?,
         },
+        Transport::Shell
+            if let Some(sandbox) = settings.sandbox
+                && sandbox.plan.shows_other_system() =>
+        {
+            PlanProgram::Inside {
+                shell: SANDBOX_SHELL.to_owned(),
+                options: vec!["-l".to_owned()],
+                text: sandbox::text_inside(settings, sandbox, &command),
+            }
+        }
         Transport::Shell if let Some(sandbox) = settings.sandbox => PlanProgram::Shell {
             options: sandbox::shell_options(verdict),
             shell: pin(&sandbox::sandbox_shell()?)?,

@@ -129,6 +129,14 @@ pub enum PlanProgram {
         options: Vec<String>,
         text: String,
     },
+    /// The same with the shell of a sandbox that shows another system than this one. No file of this
+    /// host stands for it: the id of the image says which one it is.
+    Inside {
+        /// As the run sees it.
+        shell: String,
+        options: Vec<String>,
+        text: String,
+    },
 }
 
 /// Commands joined by pipes, and what comes after them.
@@ -288,6 +296,9 @@ impl RunPlan {
         let mut found = Vec::new();
         if let PlanProgram::Shell { shell, .. } = &self.program {
             found.push(shell);
+        }
+        if let Some(ssh) = self.sandbox.as_ref().and_then(|own| own.ssh.as_ref()) {
+            found.push(&ssh.client);
         }
         self.each_action(|action| {
             if let PlanAction::Execute { executable, .. } = action {

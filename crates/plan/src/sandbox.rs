@@ -3,12 +3,14 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use container::ContainerPlan;
 pub use layer::{LayerRecord, layer_directory};
 pub use network::{
     AddressReach, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict,
     SandboxNetworkRules, TargetHost, is_own_block, plain_address,
 };
 pub use programs::{DeniedProgram, ProgramLogRules, StartedProgram, StartedPrograms};
+pub use remote::{FarRun, SshPlan};
 pub use summary::SandboxSummary;
 
 choice! {
@@ -18,6 +20,12 @@ choice! {
         Native = "native",
         /// The program bubblewrap makes the namespaces of a scope, and Interlock does the rest.
         Bwrap = "bwrap",
+        /// As native, with the root file system of a container that Docker Engine made.
+        Docker = "docker",
+        /// As native, with the root file system of a container that Podman made.
+        Podman = "podman",
+        /// Another machine, by the system's ssh client.
+        Ssh = "ssh",
     }
 
     /// What of the host's files a run sees.
@@ -65,9 +73,11 @@ choice! {
     }
 }
 
+mod container;
 mod layer;
 mod network;
 mod programs;
+mod remote;
 mod summary;
 
 /// Everything that confines one run.
@@ -113,6 +123,12 @@ pub struct SandboxPlan {
     /// changes of a run are committed, and where a run writes directly they are named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+    /// Whose root file system a run sees in place of the host's system directories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerPlan>,
+    /// The machine on which runs are carried out, where that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshPlan>,
 }
 
 impl SandboxEffects {
@@ -127,6 +143,12 @@ impl SandboxEffects {
 }
 
 impl SandboxPlan {
+    /// Whether runs see another system than that of this host: no file of this host says what their
+    /// programs are.
+    pub fn shows_other_system(&self) -> bool {
+        self.container.is_some() || self.ssh.is_some()
+    }
+
     /// The path by which a run sees a directory or file of the host, if it is shown at all: by the mount
     /// whose source is nearest to it.
     pub fn path_inside(&self, host_path: &str) -> Option<String> {
@@ -229,6 +251,8 @@ pub enum SandboxMount {
         owner: Option<MountOwner>,
         reason: String,
     },
+    /// What the root of the scope's container holds, read-only, but for the places of other mounts.
+    Image { image: String },
     /// A directory of the host under a layer that belongs to the run alone: what the run changes is
     /// in the layer, and the directory stays as it is. What is mounted in the directory is not shown.
     Overlay {
@@ -297,6 +321,7 @@ impl SandboxMount {
             | Self::Cover { target, .. }
             | Self::Memory { target, .. }
             | Self::Link { target, .. } => target,
+            Self::Image { .. } => "/",
             Self::Processes => "/proc",
             Self::Devices => "/dev",
         }
@@ -331,6 +356,7 @@ impl SandboxMount {
                 (access.as_str(), format!("{reason}{from}"))
             }
             Self::Overlay { reason, .. } | Self::Cache { reason, .. } => ("cow", reason.clone()),
+            Self::Image { image } => ("ro", format!("the image {image}")),
             Self::Copy { access, reason, .. } => (access.as_str(), reason.clone()),
             Self::Hold { access, reason, .. } => match access {
                 MountAccess::Ro => ("protected", reason.clone()),

@@ -188,6 +188,10 @@ pub fn denials_of(
     if ended.signal == Some(SIGSYS) {
         denials.push(SandboxDenial::certain(DenialSubject::Filter));
     }
+    if plan.shows_other_system() {
+        // What an image or another machine does not have was not denied.
+        return denials;
+    }
     if ended.exit_code == Some(NOT_FOUND) {
         denials.extend(denied_program(plan, ended.output, place));
     }

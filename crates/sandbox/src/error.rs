@@ -25,6 +25,9 @@ pub enum SandboxError {
         path.display()
     )]
     CannotMapIds { path: PathBuf, kind: String },
+    /// A container engine cannot be reached, or does not have what the config names.
+    #[error("{message}")]
+    Engine { message: String, remedy: String },
     #[error("{what} {}: {source}", path.display())]
     File {
         what: &'static str,
@@ -44,6 +47,7 @@ impl SandboxError {
 
     pub fn remedy(&self) -> String {
         match self {
+            Self::Engine { remedy, .. } => remedy,
             Self::Bind { .. } => {
                 "have the owner change agents.defaults.sandbox.binds, or those of the agent"
             }

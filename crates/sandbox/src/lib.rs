@@ -4,11 +4,12 @@
 //! Read `standing` (whether a conversation is sandboxed), `scope` (what shares a sandbox, and its
 //! directories), `upkeep` (removing them), `binds` (what may be shown besides), `hidden` (what is never shown), `view` (what a run
 //! sees, step by step), `layers` (what runs changed under `cow`), `probe` (whether the promises hold), `denials` (what a run was denied).
-//! Nothing here starts a process; the engine sets up what the value says.
+//! `container` drives the engines of containers, and `ssh` reaches other machines. Nothing here starts a process for a caller; the engine sets up what the value says.
 
 #![forbid(unsafe_code)]
 
 mod binds;
+mod container;
 mod denials;
 mod error;
 mod hidden;
@@ -16,10 +17,12 @@ mod layers;
 mod network;
 mod probe;
 mod scope;
+mod ssh;
 mod standing;
 mod upkeep;
 mod view;
 
+pub use container::{ContainerRecord, ready_container};
 pub use denials::{
     DenialCertainty, DenialPlace, DenialSubject, EndedInside, SandboxDenial, denials_of,
 };
@@ -27,6 +30,7 @@ pub use error::SandboxError;
 pub use layers::{HeldLayer, KeptLayer, RunLayerState};
 pub use probe::probe_script;
 pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
+pub use ssh::open_connection;
 pub use standing::{SandboxCoverage, SandboxStanding, standing_of, time_limit};
 pub use upkeep::{RemovedScopes, ScopeRemovalError, ScopeSelection};
 pub use view::{PreparedSandbox, SandboxRequest, prepare_sandbox};

@@ -14,8 +14,10 @@ use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use crate::container::{ContainerRecord, containers_of, remove_container};
 use crate::error::SandboxError;
 use crate::layers::LAYERS;
+use crate::ssh::{is_far, remove_far_side};
 
 /// Below the state directory.
 const DIRECTORY: &str = "sandboxes";
@@ -250,6 +252,11 @@ impl ScopeStore {
         metadata.modified().ok()
     }
 
+    /// The containers that were made for a scope.
+    pub fn containers(&self, id: &str) -> Vec<ContainerRecord> {
+        containers_of(&self.root.join(id))
+    }
+
     /// The directory of a scope.
     pub fn directory(&self, id: &str) -> PathBuf {
         self.root.join(id)
@@ -257,6 +264,10 @@ impl ScopeStore {
 
     /// Whether a scope is old or idle enough to be removed.
     pub fn is_due(&self, record: &ScopeRecord, idle: Duration, age: Duration) -> bool {
+        // The only copy of that work may lie there.
+        if is_far(&self.directory(&record.id)) {
+            return false;
+        }
         let now = SystemTime::now();
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default();
         let made = UNIX_EPOCH + Duration::from_millis(record.created_ms);
@@ -278,6 +289,10 @@ impl ScopeStore {
         let held = File::open(&directory)?;
         if rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
+        }
+        remove_far_side(&directory)?;
+        for container in containers_of(&directory) {
+            remove_container(&directory, &container)?;
         }
         // The record goes last: a scope whose removal was interrupted is still listed.
         for name in [HOME, SCRATCH, LAYERS, CACHES, USED] {

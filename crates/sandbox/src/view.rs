@@ -9,15 +9,17 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    MountAccess, MountOwner, MountTable, ProgramLogRules, SandboxBackend, SandboxEffects,
+    ContainerPlan, MountAccess, MountOwner, MountTable, ProgramLogRules, SandboxBackend, SandboxEffects,
     SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree, SandboxUser,
     SandboxView, UnixSockets, WorkspaceAccess,
 };
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
+use crate::container::plan_container;
 use crate::error::SandboxError;
 use crate::network::{name_files, rules_of};
 use crate::scope::{FIRST_HOST_ID, OpenedScope, ScopeOf, ScopeStore, give_to};
+use crate::ssh::prepare_far_sandbox;
 
 /// What a sandbox is made of.
 #[derive(Debug, Clone, Copy)]
@@ -80,8 +82,19 @@ const USUAL_ID: u32 = 1_000;
 
 /// Makes the value, and the directories of the scope.
 pub fn prepare_sandbox(request: &SandboxRequest<'_>) -> Result<PreparedSandbox, SandboxError> {
+    if request.backend == SandboxBackend::Ssh {
+        return prepare_far_sandbox(request);
+    }
     let builder = Builder::new(request)?;
     builder.build()
+}
+
+/// Whether runs of a backend see the root of a container.
+fn is_container(backend: SandboxBackend) -> bool {
+    match backend {
+        SandboxBackend::Docker | SandboxBackend::Podman => true,
+        SandboxBackend::Native | SandboxBackend::Bwrap | SandboxBackend::Ssh => false,
+    }
 }
 
 struct Builder<'a> {
@@ -145,7 +158,12 @@ impl<'a> Builder<'a> {
             own: &own,
             workspace: &workspace,
         };
-        let listed = settings.binds.iter().flatten();
+        let of_container = is_container(request.backend).then_some(&settings.docker.binds);
+        let listed = settings
+            .binds
+            .iter()
+            .chain(of_container.into_iter().flatten());
+        let listed = listed.flatten();
         let binds: Vec<CheckedBind> = listed
             .map(|bind| rules.check(bind))
             .collect::<Result<_, _>>()?;
@@ -171,7 +189,13 @@ impl<'a> Builder<'a> {
     }
 
     fn build(mut self) -> Result<PreparedSandbox, SandboxError> {
-        self.system()?;
+        let container = self.container()?;
+        match &container {
+            Some(container) => self.mounts.push(SandboxMount::Image {
+                image: format!("{} ({})", container.image, container.image_id),
+            }),
+            None => self.system()?,
+        }
         let network = match self.request.effects {
             SandboxEffects::Direct => rules_of(self.request.settings)?,
             // Reaches nothing; what it asks for is shown to the approver.
@@ -233,7 +257,7 @@ impl<'a> Builder<'a> {
                 .unix_sockets
                 .unwrap_or(UnixSockets::Own),
             network,
-            limits: limits(self.request.settings),
+            limits: limits(self.request.settings, self.request.backend),
             // Closed until the judge says what the command names.
             executables: match self.request.settings.tree {
                 Some(SandboxTree::Enforce) => Some(Vec::new()),
@@ -245,6 +269,8 @@ impl<'a> Builder<'a> {
                 .then(ProgramLogRules::default),
             effects: self.request.effects,
             protect,
+            container,
+            ssh: None,
         };
         let inside = plan.path_inside(&cwd).unwrap_or_else(|| cwd.clone());
         Ok(PreparedSandbox {
@@ -256,6 +282,55 @@ impl<'a> Builder<'a> {
             home: text(&self.home)?,
             tool_paths,
         })
+    }
+
+    /// The container that the scope has, where the backend is one of those.
+    fn container(&self) -> Result<Option<ContainerPlan>, SandboxError> {
+        let settings = self.request.settings;
+        if !is_container(self.request.backend) {
+            return Ok(None);
+        }
+        let refused = |key, value: &str, rule: &str| {
+            Err(SandboxError::Setting {
+                key,
+                value: value.to_owned(),
+                rule: rule.to_owned(),
+            })
+        };
+        if self.view == SandboxView::Host {
+            return refused(
+                "view",
+                "host",
+                "a container shows its image, and not the host",
+            );
+        }
+        if settings.tree == Some(SandboxTree::Enforce) {
+            let rule = "which programs an image holds is not known before it runs; use `native` or `bwrap`";
+            return refused("tree", "enforce", rule);
+        }
+        if let Some(network) = settings
+            .docker
+            .network
+            .as_deref()
+            .filter(|one| *one != "none")
+        {
+            let rule =
+                "a container has no network; `sandbox.network` lists the hosts that runs reach";
+            return refused("docker.network", network, rule);
+        }
+        if settings.docker.read_only_root == Some(false) {
+            let rule = "the root of a container is read-only, and no run is root in it";
+            return refused("docker.readOnlyRoot", "false", rule);
+        }
+        let homes = (text(&self.home)?, text(&self.scope.home)?);
+        plan_container(
+            settings,
+            self.request.backend,
+            &text(&self.scope.directory)?,
+            (&homes.0, &homes.1),
+            self.request.state_dir,
+        )
+        .map(Some)
     }
 
     /// The system, read-only: the usual directories, or all that the root holds.
@@ -518,13 +593,19 @@ fn cannot_map_ids(path: PathBuf) -> Option<(PathBuf, String)> {
     (!is_able).then(|| (path, format!("type {kind:#x}")))
 }
 
-fn limits(settings: &Sandbox) -> SandboxLimits {
+pub(crate) fn limits(settings: &Sandbox, backend: SandboxBackend) -> SandboxLimits {
     let own = &settings.limits;
     let size = |text: &Option<String>| text.as_deref().and_then(interlock_config::types::byte_size);
+    let docker = &settings.docker;
+    let smaller =
+        |one: Option<u64>, other: Option<u64>| match other.filter(|_| is_container(backend)) {
+            Some(other) => Some(one.map_or(other, |one| one.min(other))),
+            None => one,
+        };
     SandboxLimits {
-        memory_bytes: size(&own.memory),
-        pids: own.pids,
-        milli_cpus: own.cpus.map(milli),
+        memory_bytes: smaller(size(&own.memory), size(&docker.memory)),
+        pids: smaller(own.pids, docker.pids_limit),
+        milli_cpus: smaller(own.cpus.map(milli), docker.cpus.map(milli)),
         output_bytes: size(&own.output_bytes),
         tmp_bytes: size(&own.tmp).unwrap_or(DEFAULT_TMP_BYTES),
         disk_free_bytes: Some(size(&own.disk_free).unwrap_or(DEFAULT_DISK_FREE_BYTES)),
@@ -537,7 +618,7 @@ fn milli(cpus: f64) -> u64 {
     (cpus.clamp(0.001, 1e6) * 1000.0).round() as u64
 }
 
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 

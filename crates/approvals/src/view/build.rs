@@ -114,8 +114,13 @@ pub(super) fn add_env(view: &mut ApprovalView, name: &str, value: &str, secrets:
 /// The shell that reads the text; or the words that run, where they are not those of the text.
 fn program(view: &mut ApprovalView, plan: &RunPlan, secrets: Secrets) {
     match &plan.program {
-        PlanProgram::Shell { shell, options, .. } => {
-            let mut words = vec![shell.canonical.clone()];
+        PlanProgram::Shell { options, .. } | PlanProgram::Inside { options, .. } => {
+            let shell = match &plan.program {
+                PlanProgram::Shell { shell, .. } => &shell.canonical,
+                PlanProgram::Inside { shell, .. } => shell,
+                PlanProgram::Direct { .. } => return,
+            };
+            let mut words = vec![shell.clone()];
             words.extend(options.iter().cloned());
             words.extend(["-c".to_owned(), "--".to_owned()]);
             view.field(ViewLabel::Runs, &format!("{} TEXT", quoted(&words)));

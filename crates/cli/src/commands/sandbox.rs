@@ -15,11 +15,13 @@ use interlock_arguments::{SandboxCommand, SandboxRecreateArguments, StateArgumen
 use interlock_client::{open, supervisor};
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::sandbox::{
-    INIT_COMMAND, KEEPER_COMMAND, NETD_COMMAND, become_sandbox_init, become_scope_keeper,
+    INIT_COMMAND, KEEPER_COMMAND, NETD_COMMAND, ScopeDrivers, become_sandbox_init,
+    become_scope_keeper,
 };
 use interlock_network::become_netd;
 use interlock_sandbox::{
-    RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore,
+    RemovedScopes, ScopeRecord, ScopeRemovalError, ScopeSelection, ScopeStore, open_connection,
+    ready_container,
 };
 use serde_json::json;
 
@@ -32,7 +34,10 @@ pub fn become_part() -> Option<ExitCode> {
     let code = if command == INIT_COMMAND {
         become_sandbox_init()
     } else if command == KEEPER_COMMAND {
-        become_scope_keeper()
+        become_scope_keeper(ScopeDrivers {
+            ready_container,
+            open_connection,
+        })
     } else if command == NETD_COMMAND {
         become_netd()
     } else {
@@ -73,6 +78,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
                 let mut row = json!(scope);
                 row["lastUsedMs"] = json!(used_ms(scope));
                 row["directory"] = json!(store.directory(&scope.id));
+                row["containers"] = json!(store.containers(&scope.id));
                 row
             })
             .collect();
@@ -98,6 +104,17 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
         })
         .collect();
     output::print(&output::table(&rows, ""));
+    for scope in &scopes {
+        for container in store.containers(&scope.id) {
+            output::print(&format!(
+                "{} has the container {} of {}, image {}\n",
+                scope.id,
+                output::line(&container.name),
+                container.engine,
+                output::line(&container.image)
+            ));
+        }
+    }
     layers::print_list(&layers);
     for scope in unusable {
         output::note(&format!(

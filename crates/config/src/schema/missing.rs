@@ -33,7 +33,22 @@ pub(super) static SANDBOX: MissingFeature =
     without("remove the key: the sandbox of this version does not have what it asks for");
 
 pub(super) static SANDBOX_BACKEND: MissingFeature =
-    without("use `native` or `bwrap`, or remove the key");
+    without("use `native`, `bwrap`, `docker`, `podman` or `ssh`, or remove the key");
+
+pub(super) static SANDBOX_PODMAN: MissingFeature =
+    without("use `sandbox.docker`: its keys hold for `backend: \"podman\"` too");
+
+pub(super) static SSH_FIXED: MissingFeature = without(
+    "remove the key: the system's `ssh` is used, and keys are named by `identityFile`, `certificateFile` and `knownHostsFile`",
+);
+
+pub(super) static CONTAINER_FIXED: MissingFeature = without(
+    "remove the key: Interlock decides it, and `sandbox.limits`, `sandbox.binds` and `sandbox.network` hold for containers too",
+);
+
+pub(super) static CONTAINER_NETWORK: MissingFeature = without(
+    "remove the key, and list the hosts in `sandbox.network.allow`: a container has no network of its own",
+);
 
 pub(super) static HOST_TREE: MissingFeature = missing(
     "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",

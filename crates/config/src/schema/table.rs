@@ -1,8 +1,8 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHAT_CHANNEL, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX, SANDBOX_BACKEND,
-    SESSION_MODE,
+    ACCESS_GROUPS, CHAT_CHANNEL, CONTAINER_FIXED, CONTAINER_NETWORK, HOST_TREE, REVIEWER,
+    REVIEWER_MODE, SANDBOX, SANDBOX_BACKEND, SANDBOX_PODMAN, SESSION_MODE, SSH_FIXED,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -287,7 +287,7 @@ static AGENT: &[ConfigField] = &[
 static AGENT_SANDBOX: &[ConfigField] = &[
     field("mode", ConfigKind::Choice(SandboxMode::WORDS), "\"off\"", "Which conversations are sandboxed; `non-main`: every one but `agent:ID:main`."),
     field("scope", ConfigKind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox, with its home and scratch directories."),
-    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["landlock", "docker", "podman", "ssh", "kubernetes"], &SANDBOX_BACKEND), "", "What sets the sandbox up: `native`, or `bwrap`, where the program bubblewrap makes its namespaces. Unset: `native`, or `bwrap` where only that works."),
+    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["landlock", "kubernetes"], &SANDBOX_BACKEND), "", "What sets the sandbox up: `native`; `bwrap`, where the program bubblewrap makes its namespaces; `docker` or `podman`, where runs see the root of a container; `ssh`, where they are carried out on another machine. Unset: `native`, or `bwrap` where only that works."),
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
     field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),
@@ -300,11 +300,53 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     field("limits", ConfigKind::Object(SANDBOX_LIMITS), "", "Limits per run; those of `tools.exec.limits` hold too."),
     field("tree", ConfigKind::Choice(SandboxTree::WORDS), "\"off\"", "`log`: every program that a run starts is in its result and in the audit, and those that deny rules name are refused. `enforce`: processes of a run start only the programs that its command names, their interpreters and helpers, and those of allowlist entries; nothing that can be written to is executed."),
     field("prune", ConfigKind::Object(SANDBOX_PRUNE), "", "Which scopes `interlock sandbox prune` removes."),
-    not_available("docker", &SANDBOX),
-    not_available("podman", &SANDBOX),
-    not_available("ssh", &SANDBOX),
+    field("docker", ConfigKind::Object(SANDBOX_DOCKER), "", "The container of a scope, with the backends `docker` and `podman`."),
+    not_available("podman", &SANDBOX_PODMAN),
+    field("ssh", ConfigKind::Object(SANDBOX_SSH), "", "The machine that runs are carried out on, with the backend `ssh`."),
     not_available("kubernetes", &SANDBOX),
     not_available("browser", &SANDBOX),
+];
+
+/// The reference's keys. What a container has in any case cannot be set to something else.
+static SANDBOX_DOCKER: &[ConfigField] = &[
+    field("image", TEXT, "", "The image, by a name that the engine knows. It is never pulled, and a run is bound to its id."),
+    field("containerPrefix", TEXT, "\"interlock-sbx-\"", "In front of the names of containers."),
+    field("network", ConfigKind::ChoiceWithout(&["none"], &["bridge", "host"], &CONTAINER_NETWORK), "\"none\"", "Containers have no network; `sandbox.network` lists the hosts that runs reach."),
+    field("readOnlyRoot", ConfigKind::Bool, "true", "The root of a container is read-only; `false` is refused."),
+    field("setupCommand", TEXT, "", "Runs once in a new container, as the user of its runs, with their home directory. If it fails, the container is removed and the call refused."),
+    field("env", ConfigKind::Map(TextRule::VariableName, &ConfigKind::Text(TextRule::Any)), "", "Variables of every run, over those of the image."),
+    field("memory", ConfigKind::Text(TextRule::ByteSize), "", "As `limits.memory`; the smaller one counts."),
+    field("cpus", ConfigKind::Number(0.01, 4096.0), "", "As `limits.cpus`; the smaller one counts."),
+    field("pidsLimit", ConfigKind::Integer(1, 1_000_000), "", "As `limits.pids`; the smaller one counts."),
+    field("binds", TEXTS, "", "As `sandbox.binds`, and besides them."),
+    not_available("workdir", &CONTAINER_FIXED),
+    not_available("tmpfs", &CONTAINER_FIXED),
+    not_available("user", &CONTAINER_FIXED),
+    not_available("capDrop", &CONTAINER_FIXED),
+    not_available("memorySwap", &CONTAINER_FIXED),
+    not_available("ulimits", &CONTAINER_FIXED),
+    not_available("seccompProfile", &CONTAINER_FIXED),
+    not_available("apparmorProfile", &CONTAINER_FIXED),
+    not_available("dns", &CONTAINER_NETWORK),
+    not_available("extraHosts", &CONTAINER_NETWORK),
+    not_available("gpus", &CONTAINER_FIXED),
+    not_available("dangerouslyAllowReservedContainerTargets", &CONTAINER_FIXED),
+    not_available("dangerouslyAllowExternalBindSources", &CONTAINER_FIXED),
+    not_available("dangerouslyAllowContainerNamespaceJoin", &CONTAINER_FIXED),
+];
+
+static SANDBOX_SSH: &[ConfigField] = &[
+    field("target", TEXT, "", "`[USER@]HOST[:PORT]`."),
+    field("workspaceRoot", TEXT, "\"/tmp/interlock-sandboxes\"", "The directory there in which each scope has one of its own."),
+    field("strictHostKeyChecking", ConfigKind::Bool, "true", "The key of the machine is always compared; `false` is refused."),
+    field("updateHostKeys", ConfigKind::Bool, "false", "Known keys are never changed; `true` is refused."),
+    field("identityFile", PATH, "", "The private key. Unset: the usual ones of this account, and its key agent."),
+    field("certificateFile", PATH, "", "The certificate of that key."),
+    field("knownHostsFile", PATH, "", "The only file whose host keys count. Unset: those of this account and of the system."),
+    not_available("command", &SSH_FIXED),
+    not_available("identityData", &SSH_FIXED),
+    not_available("certificateData", &SSH_FIXED),
+    not_available("knownHostsData", &SSH_FIXED),
 ];
 
 static SANDBOX_HOME: &[ConfigField] = &[

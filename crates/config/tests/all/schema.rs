@@ -392,12 +392,12 @@ fn problems_are_told_with_their_place_and_a_way_out() {
 
 #[test]
 fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
-    assert_snapshot!(problems("{\n  agents: {\n    defaults: { sandbox: { backend: 'docker' } },\n  },\n}"), @r"
-    interlock.json:3:37: `agents.defaults.sandbox.backend` cannot be `docker`: it is not available in this version
+    assert_snapshot!(problems("{\n  agents: {\n    defaults: { sandbox: { backend: 'kubernetes' } },\n  },\n}"), @r"
+    interlock.json:3:37: `agents.defaults.sandbox.backend` cannot be `kubernetes`: it is not available in this version
       |
-    3 |     defaults: { sandbox: { backend: 'docker' } },
-      |                                     ^^^^^^^^
-    hint: use `native` or `bwrap`, or remove the key
+    3 |     defaults: { sandbox: { backend: 'kubernetes' } },
+      |                                     ^^^^^^^^^^^^
+    hint: use `native`, `bwrap`, `docker`, `podman` or `ssh`, or remove the key
     ");
     assert_snapshot!(problems("{ channels: { slack: { enabled: true } } }"), @r"
     interlock.json:1:15: `channels.slack` is not available in this version

@@ -27,6 +27,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::executables::execution_rules;
+use super::image::ImageEntry;
 use super::keeper::{KeeperOrder, ScopeNamespaces};
 use super::link;
 use super::mounts::{self, PreparedTrees, SharedTrees};
@@ -107,6 +108,8 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
     let scope = ScopeNamespaces::receive(link).step(|| "receiving the scope".to_owned())?;
     let shared = scope.take_memory(&KeeperOrder::of(plan));
     let shared = shared.step(|| "taking the file systems of the scope".to_owned())?;
+    let image = scope.take_image(plan);
+    let image = image.step(|| "taking the root of the container".to_owned())?;
     let is_root = rustix::process::geteuid().is_root();
     let is_other_user = user.host_uid != rustix::process::geteuid().as_raw();
     if is_root {
@@ -142,7 +145,7 @@ fn make(link: BorrowedFd<'static>, order: BorrowedFd<'static>) -> Result<(), Ini
             link::send(link, number.as_bytes(), &[]).step(|| "naming process 1".to_owned())
         }
         None => {
-            let code = match live(link, &order, trees, shared) {
+            let code = match live(link, &order, trees, (shared, image)) {
                 Ok(()) => 0,
                 Err(InitFailure(why)) => {
                     let _ = link::send(link, why.as_bytes(), &[]);
@@ -299,10 +302,10 @@ fn live(
     link: BorrowedFd<'static>,
     order: &InitOrder,
     trees: PreparedTrees,
-    shared: SharedTrees,
+    (shared, image): (SharedTrees, Vec<ImageEntry>),
 ) -> Result<(), InitFailure> {
     rustix::thread::set_name(c"interlock-init").step(|| "naming itself".to_owned())?;
-    let passed_over = mounts::build(&order.sandbox, trees, shared)?;
+    let passed_over = mounts::build(&order.sandbox, trees, (shared, image))?;
     let handed = namespaces(order).step(|| "opening the namespaces and rules".to_owned())?;
     rustix::process::setrlimit(Resource::Core, super::NO_CORE_HANDLER)
         .step(|| "forbidding core files".to_owned())?;

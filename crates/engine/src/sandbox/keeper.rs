@@ -26,7 +26,11 @@ use serde::{Deserialize, Serialize};
 
 use super::bwrap::enter_bubblewrap_namespaces;
 use super::caches::{CacheLayers, KeptCache, open_caches};
+use super::far_side::{OpenConnection, SshOrder, keep_connection};
 use super::filter::MemoryFiles;
+use super::image::{
+    ContainerNamespaces, ContainerOrder, HeldContainer, ImageEntry, ReadyContainer,
+};
 use super::init::{
     self, InitFailure, Step as _, enter_own_user_namespace, enter_user_namespace, id_map,
     separate_mounts,
@@ -45,11 +49,20 @@ pub const KEEPER_COMMAND: &str = "sandbox-keeper";
 /// How long a keeper may take to be made.
 pub const KEEPER_PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long an engine may take to make a container.
+const CONTAINER_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How long the owner's `setupCommand` may take.
+pub const SETUP_PATIENCE: Duration = Duration::from_mins(10);
+
 /// What the machine is called inside.
 const HOST_NAME: &str = "sandbox";
 
 /// In front of the namespaces that the process of a run hands to the maker of its sandbox.
 const SCOPE: &[u8] = b"scope";
+
+/// Says that the keeper is there, and that a container is among what it holds.
+const MADE_WITH_CONTAINER: &[u8] = b"made with container";
 
 /// What a keeper is made of. Two runs with equal orders share one keeper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,9 +84,34 @@ pub struct KeeperOrder {
     /// What is served by `interlock netd`. Without it, there is a loopback alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<ServedScope>,
+    /// The container whose root file system the runs see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerOrder>,
+    /// The machine that runs are carried out on. The keeper then holds the connection, and nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshOrder>,
+}
+
+/// What reaches the parts of a scope that lie outside of this kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct ScopeDrivers {
+    pub ready_container: ReadyContainer,
+    pub open_connection: OpenConnection,
 }
 
 impl KeeperOrder {
+    /// How long it may take to be made: the owner's own command may be a part of that.
+    pub fn patience(&self) -> Duration {
+        let setup = self.container.as_ref().map(|own| &own.plan.setup_command);
+        match setup {
+            Some(Some(_)) => SETUP_PATIENCE,
+            Some(None) => CONTAINER_PATIENCE,
+            // The workspace may have to be copied.
+            None if self.ssh.is_some() => SETUP_PATIENCE,
+            None => KEEPER_PATIENCE,
+        }
+    }
+
     /// The keeper that a run of this plan needs.
     pub fn of(sandbox: &SandboxPlan) -> Self {
         let mut memory = BTreeMap::new();
@@ -101,6 +139,8 @@ impl KeeperOrder {
                 scope: sandbox.scope.clone(),
                 rules: rules.clone(),
             }),
+            container: ContainerOrder::of(sandbox),
+            ssh: SshOrder::of(sandbox),
         }
     }
 }
@@ -114,6 +154,7 @@ pub struct ScopeNamespaces {
     network: OwnedFd,
     communication: OwnedFd,
     host_name: OwnedFd,
+    container: Option<ContainerNamespaces>,
 }
 
 /// Which namespaces they are, by device and inode.
@@ -128,11 +169,17 @@ impl ScopeNamespaces {
         self.descriptors().into_iter().map(id).collect()
     }
 
-    /// As many descriptors as it consists of.
-    pub const COUNT: usize = 5;
+    /// As many descriptors as it consists of, without a container.
+    const COUNT: usize = 5;
 
     /// In the order of [`ScopeNamespaces::descriptors`].
-    pub fn from_descriptors(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+    pub fn from_descriptors(mut descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let container = descriptors.split_off(Self::COUNT.min(descriptors.len()));
+        let container = if container.is_empty() {
+            None
+        } else {
+            Some(ContainerNamespaces::from_descriptors(container)?)
+        };
         let all: [OwnedFd; Self::COUNT] = descriptors
             .try_into()
             .map_err(|_| io::Error::other("a namespace of the scope is missing"))?;
@@ -143,6 +190,7 @@ impl ScopeNamespaces {
             network,
             communication,
             host_name,
+            container,
         })
     }
 
@@ -152,14 +200,31 @@ impl ScopeNamespaces {
         Self::from_descriptors(copies.collect::<io::Result<_>>()?)
     }
 
-    pub fn descriptors(&self) -> [BorrowedFd<'_>; Self::COUNT] {
-        [
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all = vec![
             self.user.as_fd(),
             self.mounts.as_fd(),
             self.network.as_fd(),
             self.communication.as_fd(),
             self.host_name.as_fd(),
-        ]
+        ];
+        all.extend(
+            self.container
+                .iter()
+                .flat_map(ContainerNamespaces::descriptors),
+        );
+        all
+    }
+
+    /// What the root of the container holds that the plan names.
+    pub(super) fn take_image(&self, plan: &SandboxPlan) -> io::Result<Vec<ImageEntry>> {
+        match (&self.container, &plan.container) {
+            (Some(container), Some(_)) => container.take_root(plan),
+            (None, None) => Ok(Vec::new()),
+            _ => Err(io::Error::other(
+                "the scope has no container, or another one",
+            )),
+        }
     }
 
     /// The inode of the network namespace, by which processes in it are known.
@@ -251,13 +316,15 @@ impl StartedKeeper {
     /// What it holds, once it is there, and the sockets of its network, in the order of
     /// [`ScopeSockets::from_descriptors`]. The error says which step failed.
     pub fn receive(&self) -> Result<(ScopeNamespaces, Vec<OwnedFd>), String> {
-        let (text, descriptors) = link::receive(&self.link, KEEPER_PATIENCE)
+        let (text, descriptors) = link::receive(&self.link, SETUP_PATIENCE)
             .map_err(|error| format!("the keeper of its scope said nothing: {error}"))?;
-        if text != init::MADE {
-            return Err(String::from_utf8_lossy(&text).into_owned());
-        }
+        let count = match text.as_slice() {
+            init::MADE => ScopeNamespaces::COUNT,
+            MADE_WITH_CONTAINER => ScopeNamespaces::COUNT + ContainerNamespaces::COUNT,
+            _ => return Err(String::from_utf8_lossy(&text).into_owned()),
+        };
         let mut namespaces = descriptors;
-        let sockets = namespaces.split_off(ScopeNamespaces::COUNT.min(namespaces.len()));
+        let sockets = namespaces.split_off(count.min(namespaces.len()));
         let namespaces = ScopeNamespaces::from_descriptors(namespaces);
         Ok((namespaces.map_err(|error| error.to_string())?, sockets))
     }
@@ -265,18 +332,27 @@ impl StartedKeeper {
 
 /// The whole life of the process. Its standard input is the link to the process that started it, and its
 /// standard output the order, as a file in memory. Only [`StartedKeeper::start`] starts it.
-pub fn become_scope_keeper() -> i32 {
+pub fn become_scope_keeper(drivers: ScopeDrivers) -> i32 {
     let link = rustix::stdio::stdin();
-    let Err(InitFailure(why)) = keep(link) else {
+    let Err(InitFailure(why)) = keep(link, drivers) else {
         return 0;
     };
     let _ = link::send(link, why.as_bytes(), &[]);
     1
 }
 
-fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
+fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFailure> {
     let order: KeeperOrder = init::read_order(rustix::stdio::stdout())?;
     rustix::thread::set_name(c"interlock-keep").step(|| "naming itself".to_owned())?;
+    if let Some(far) = &order.ssh {
+        return keep_connection(link, far, drivers.open_connection);
+    }
+    let container = match &order.container {
+        Some(container) => {
+            Some(HeldContainer::hold(container, drivers.ready_container).map_err(InitFailure)?)
+        }
+        None => None,
+    };
     let own = rustix::process::geteuid();
     if own.is_root() {
         rustix::thread::set_thread_groups(&[]).step(|| "leaving all groups".to_owned())?;
@@ -301,7 +377,7 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
         caches = open(&|owner| id_map(owner, order.user))?;
     }
     match order.backend {
-        SandboxBackend::Native => {
+        SandboxBackend::Native | SandboxBackend::Docker | SandboxBackend::Podman => {
             if order.user.host_uid == own.as_raw() {
                 enter_own_user_namespace(order.user)?;
             } else {
@@ -311,12 +387,24 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
             separate_mounts(UnshareFlags::NEWNS | shared)?;
         }
         SandboxBackend::Bwrap => enter_bubblewrap_namespaces(order.user)?,
+        SandboxBackend::Ssh => {
+            let why = "the plan names no machine".to_owned();
+            return Err(InitFailure::new(why));
+        }
     }
     set_host_name(HOST_NAME).step(|| "naming the machine".to_owned())?;
     switch_on_loopback().step(|| "switching the loopback on".to_owned())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let null = null.step(|| "opening /dev/null".to_owned())?;
     let mut handed = open_namespaces().step(|| "opening the namespaces".to_owned())?;
+    let (word, ended) = match container {
+        Some(held) => {
+            let copies = held.namespaces.into_descriptors();
+            handed.extend(copies);
+            (MADE_WITH_CONTAINER, Some(held.process))
+        }
+        None => (init::MADE, None),
+    };
     if let Some(served) = &order.served {
         let sockets = ScopeSockets::make(&served.rules.ports());
         let sockets = sockets.step(|| "making the sockets of its network".to_owned())?;
@@ -340,13 +428,14 @@ fn keep(link: BorrowedFd<'static>) -> Result<(), InitFailure> {
         .step(|| "the table of system calls".to_owned())?;
     install_filter(&filter).step(|| "filtering its system calls".to_owned())?;
     let borrowed: Vec<BorrowedFd<'_>> = handed.iter().map(|one| one.as_fd()).collect();
-    link::send(link, init::MADE, &borrowed).step(|| "handing over the namespaces".to_owned())?;
+    link::send(link, word, &borrowed).step(|| "handing over the namespaces".to_owned())?;
     drop(handed);
-    // Nothing is ever said to it: the only event is that the other end is gone.
+    // Nothing is ever said to it: the only events are that the other end or the container is gone.
     loop {
-        let mut polled = [PollFd::from_borrowed_fd(link, PollFlags::IN)];
+        let mut polled = vec![PollFd::from_borrowed_fd(link, PollFlags::IN)];
+        polled.extend(ended.iter().map(|ended| PollFd::new(ended, PollFlags::IN)));
         let _ = rustix::event::poll(&mut polled, None);
-        if !polled[0].revents().is_empty() {
+        if polled.iter().any(|one| !one.revents().is_empty()) {
             return Ok(());
         }
     }
@@ -362,7 +451,7 @@ fn switch_on_loopback() -> io::Result<()> {
 }
 
 /// In the order of [`ScopeNamespaces::descriptors`].
-fn open_namespaces() -> io::Result<Vec<OwnedFd>> {
+pub(super) fn open_namespaces() -> io::Result<Vec<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let open = |kind| rustix::fs::open(format!("/proc/self/ns/{kind}"), flags, Mode::empty());
     let kinds = ["user", "mnt", "net", "ipc", "uts"];

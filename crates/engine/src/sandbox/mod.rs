@@ -1,14 +1,16 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), [`init`] (who makes the rest and in which order), `mounts`
+//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod ahead;
 mod bwrap;
 mod caches;
 mod executables;
+mod far_side;
 mod filter;
+mod image;
 mod init;
 mod keeper;
 mod link;
@@ -54,9 +56,13 @@ use unsafe_confine::{
 use unsafe_notify::install_listener;
 
 pub use ahead::SpareSandbox;
+pub(crate) use far_side::FarSide;
+pub use far_side::{OpenConnection, OpenedConnection, SshOrder};
+pub use image::{ContainerOrder, ReadyContainer};
 pub use init::become_sandbox_init;
 pub use keeper::{
-    KEEPER_COMMAND, KeeperOrder, ScopeNamespaces, StartedKeeper, become_scope_keeper,
+    KEEPER_COMMAND, KeeperOrder, SETUP_PATIENCE, ScopeDrivers, ScopeNamespaces, StartedKeeper,
+    become_scope_keeper,
 };
 pub use netd_link::{
     NETD_COMMAND, NetdMessage, NetdOrder, ServedNetwork, ServedScope, StartedNetd, begin_netd,

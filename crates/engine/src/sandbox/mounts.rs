@@ -16,6 +16,7 @@ use rustix::mount::{
 };
 
 use super::caches::OpenedCache;
+use super::image::ImageEntry;
 use super::init::{InitFailure, InitOrder, Step as _};
 use super::overlay;
 use super::sockets::HostSockets;
@@ -165,7 +166,7 @@ pub(super) fn map_and_close(
 pub(super) fn build(
     plan: &SandboxPlan,
     trees: PreparedTrees,
-    shared: SharedTrees,
+    (shared, image): (SharedTrees, Vec<ImageEntry>),
 ) -> Result<Vec<String>, InitFailure> {
     let root = new_root(plan.limits.tmp_bytes)?;
     let new_file = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -176,6 +177,7 @@ pub(super) fn build(
     let stage = Stage {
         root,
         shared: RefCell::new(shared),
+        image: RefCell::new(image),
         ways: RefCell::default(),
         never_executed: not_executed(plan, MountAccess::Rw),
         layer: trees.layer,
@@ -285,6 +287,7 @@ fn enter_root(root: &OwnedFd) -> Result<(), InitFailure> {
 pub(super) struct Stage {
     root: OwnedFd,
     shared: RefCell<SharedTrees>,
+    image: RefCell<Vec<ImageEntry>>,
     /// Where those are shown that were put, and the directories below that lead to other mounts.
     ways: RefCell<BTreeSet<String>>,
     /// The attribute of what can be written to, where only listed files are executed.
@@ -353,6 +356,7 @@ impl Stage {
                     Err(error) => Err(error),
                 }
             }
+            SandboxMount::Image { .. } => self.put_image(),
             SandboxMount::Cover { target, .. } => self.cover(target),
             SandboxMount::Memory { target, .. } => self.put_shared(target),
             SandboxMount::Link { target, to } => {
@@ -362,6 +366,26 @@ impl Stage {
             SandboxMount::Processes => self.processes(),
             SandboxMount::Devices => self.devices(),
         }
+    }
+
+    /// What the root of the container holds.
+    fn put_image(&self) -> io::Result<()> {
+        for entry in self.image.take() {
+            match entry {
+                ImageEntry::Tree { path, tree } => {
+                    let point = match file_type(&tree)? {
+                        FileType::Directory => MountPoint::Directory,
+                        _ => MountPoint::File,
+                    };
+                    attach(&tree, &self.find(&path, point)?)?;
+                }
+                ImageEntry::Link { path, to } => {
+                    let (parent, name) = self.parent_of(&path)?;
+                    rustix::fs::symlinkat(to, &parent, name)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What the runs of the scope share at this path.

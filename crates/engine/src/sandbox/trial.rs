@@ -20,6 +20,14 @@ const TRIAL_BYTES: u64 = 64 << 10;
 /// Makes a sandbox of this plan, and ends it. The error says which step failed, and why. For a process
 /// that has no other children.
 pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
+    if sandbox.ssh.is_some() {
+        // Beside the connection that runs may be using.
+        let mut order = KeeperOrder::of(sandbox);
+        if let Some(ssh) = &mut order.ssh {
+            ssh.plan.control.push_str("-t");
+        }
+        return try_keeper(&order, |_| Ok(()));
+    }
     let layer = RunLayer::make_for_trial(sandbox)
         .map_err(|error| format!("making the layer of the run: {error}"))?;
     let directory = layer.as_ref().map(|layer| layer.directory().to_owned());
@@ -60,6 +68,8 @@ pub fn try_backend(backend: SandboxBackend) -> Result<(), String> {
         caches: Vec::new(),
         scope_directory: String::new(),
         served: None,
+        container: None,
+        ssh: None,
     };
     try_keeper(&order, |_| Ok(()))
 }

@@ -235,7 +235,7 @@ fn a_program_in_memory_that_is_patched_without_a_trace_does_not_run() {
     );
     let PlanAction::Execute { executable, .. } = (match &plan.program {
         PlanProgram::Direct { pipelines } => &pipelines[0].stages[0].action,
-        PlanProgram::Shell { .. } => panic!(),
+        _ => panic!(),
     }) else {
         panic!()
     };

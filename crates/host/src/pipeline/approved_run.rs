@@ -256,7 +256,7 @@ impl JudgedRequest<'_> {
             outcome: Outcome::Ask,
             transport: match plan.program {
                 PlanProgram::Direct { .. } => Transport::Direct,
-                PlanProgram::Shell { .. } => Transport::Shell,
+                PlanProgram::Shell { .. } | PlanProgram::Inside { .. } => Transport::Shell,
             },
             ..verdict.clone()
         };

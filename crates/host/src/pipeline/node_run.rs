@@ -433,7 +433,7 @@ impl LocalHost {
         }
         let transport = match stored.program {
             PlanProgram::Direct { .. } => Transport::Direct,
-            PlanProgram::Shell { .. } => Transport::Shell,
+            PlanProgram::Shell { .. } | PlanProgram::Inside { .. } => Transport::Shell,
         };
         let asked = self.judge(&asking(request))?;
         let fresh = asked.pinned(request, transport)?;

@@ -35,6 +35,9 @@ const INHERITED: [&str; 7] = [
     "COLORTERM",
 ];
 
+/// What the far side knows of the account there.
+const FAR_NAMES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
+
 /// As commands of a sandbox are run.
 pub(crate) const SANDBOX_SHELL: &str = "/bin/sh";
 
@@ -78,10 +81,14 @@ fn prepended(settings: &RunSettings<'_>, sandbox: &PreparedSandbox) -> String {
     let own = settings.env.get("PATH").cloned();
     let listed = settings.path_prepend.iter().cloned();
     let tools = sandbox.tool_paths.iter().cloned();
+    // The profile of an image does not know where its programs lie; its variables do.
+    let image = sandbox.plan.container.as_ref();
+    let image = image.and_then(|container| container.env.get("PATH").cloned());
     let all: Vec<String> = own
         .into_iter()
         .chain(listed)
         .chain(tools)
+        .chain(image)
         .filter(|path| !path.is_empty())
         .collect();
     all.join(":")
@@ -97,6 +104,9 @@ pub(super) fn environment_inside(
     let mut base = settings.base_env.clone();
     base.retain(|name, _| is_inherited(name));
     let mut environment = env::for_sandbox(&base).allowed;
+    if let Some(container) = &sandbox.plan.container {
+        environment.extend(container.env.clone());
+    }
     let own = env::for_sandbox(settings.env);
     if !own.blocked.is_empty() {
         let names: Vec<&str> = own.blocked.iter().map(String::as_str).collect();
@@ -118,5 +128,9 @@ pub(super) fn environment_inside(
     }
     environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
     environment.insert("INTERLOCK_SANDBOX".to_owned(), sandbox.plan.scope.clone());
+    if sandbox.plan.ssh.is_some() {
+        // Those of the account on the far side count.
+        environment.retain(|name, _| !FAR_NAMES.contains(&name.as_str()));
+    }
     Ok(environment)
 }

@@ -63,7 +63,7 @@ fn plan(text: &str, security: Security) -> RunPlan {
 fn direct(plan: &RunPlan) -> &[PlanPipeline] {
     match &plan.program {
         PlanProgram::Direct { pipelines } => pipelines,
-        PlanProgram::Shell { .. } => panic!("not direct"),
+        _ => panic!("not direct"),
     }
 }
 

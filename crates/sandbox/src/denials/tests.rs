@@ -86,6 +86,8 @@ impl Place {
                 tmp_bytes: 1,
                 disk_free_bytes: None,
             },
+            container: None,
+            ssh: None,
         };
         Self {
             _root: directory,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use interlock_plan::{MountAccess, SandboxMount, SandboxView};
+use interlock_plan::{MountAccess, SandboxBackend, SandboxMount, SandboxView};
 use sha2::{Digest as _, Sha256};
 
 use super::{Builder, MAPS_IDS, cannot_map_ids, is_plain_path, text};
@@ -93,7 +93,12 @@ impl Builder<'_> {
     /// Directories with tools, as they lie on the host.
     fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let listed = self.request.settings.home.tools.clone();
-        let listed = listed.unwrap_or_else(|| TOOLS.iter().map(|&name| name.to_owned()).collect());
+        let usual: &[&str] = match self.request.backend {
+            // Programs of the host need not work with the libraries of an image.
+            SandboxBackend::Docker | SandboxBackend::Podman | SandboxBackend::Ssh => &[],
+            SandboxBackend::Native | SandboxBackend::Bwrap => &TOOLS,
+        };
+        let listed = listed.unwrap_or_else(|| usual.iter().map(|&name| name.to_owned()).collect());
         let mut tools = Vec::new();
         for name in listed {
             let source = self.below_home("home.tools", &name)?;

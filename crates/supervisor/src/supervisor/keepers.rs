@@ -15,9 +15,6 @@ use crate::handover::{self, Note};
 /// Without a run for so long, a keeper is let go, and what the runs of its scope left in `/tmp` is gone.
 const UNUSED_TIME: Duration = Duration::from_mins(1);
 
-/// How long a keeper may take to be made. Then it is ended, and the runs that wait for it are refused.
-const MAKE_TIME: Duration = Duration::from_secs(20);
-
 /// How long a keeper that was let go may take to end.
 const END_TIME: Duration = Duration::from_secs(5);
 
@@ -63,9 +60,13 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// How long it may still take to be made; `None` once it is there.
+    /// How long it may still take to be made; `None` once it is there. Then it is ended, and the runs that
+    /// wait for it are refused.
     fn until_late(&self) -> Option<Duration> {
-        let left = MAKE_TIME.saturating_sub(self.unused_since.elapsed());
+        let left = self
+            .order
+            .patience()
+            .saturating_sub(self.unused_since.elapsed());
         self.namespaces.is_none().then_some(left)
     }
 }

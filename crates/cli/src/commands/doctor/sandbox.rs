@@ -27,7 +27,7 @@ pub(super) struct SandboxHealth {
 impl SandboxHealth {
     pub(super) fn look(host: &LocalHost) -> Result<Self, Failure> {
         let backends = try_backends(host)?;
-        let usual = backends.iter().find(|one| one.works);
+        let usual = backends.iter().find(|one| one.works && one.is_usual());
         let native = backends.first();
         Ok(Self {
             works: usual.is_some(),
@@ -39,8 +39,22 @@ impl SandboxHealth {
     }
 
     pub(super) fn text(&self) -> String {
+        let mut named = String::new();
+        for other in self.backends.iter().filter(|one| !one.is_usual()) {
+            let backend = other.backend;
+            named += &match (&other.why, &other.fix) {
+                (None, _) => format!("  {backend}, which the config names, works here\n"),
+                (Some(why), fix) => {
+                    let fix = fix
+                        .as_ref()
+                        .map(|fix| format!("; to fix it: {}", line(fix)));
+                    let (why, fix) = (line(why), fix.unwrap_or_default());
+                    format!("  {backend}, which the config names, does not work: {why}{fix}\n")
+                }
+            };
+        }
         let Some(why) = &self.why else {
-            return "sandbox: the native sandbox works here\n".to_owned();
+            return format!("sandbox: the native sandbox works here\n{named}");
         };
         let mut text = format!(
             "sandbox: the native sandbox does not work here: {}\n",
@@ -49,7 +63,7 @@ impl SandboxHealth {
         if let Some(fix) = &self.fix {
             text += &format!("  to fix it: {}\n", line(fix));
         }
-        for other in self.backends.iter().skip(1) {
+        for other in self.backends.iter().skip(1).filter(|one| one.is_usual()) {
             text += &match &other.why {
                 None => format!(
                     "  {} works here, and is used where no backend is set\n",
@@ -58,6 +72,6 @@ impl SandboxHealth {
                 Some(why) => format!("  {} does not work either: {}\n", other.backend, line(why)),
             };
         }
-        text
+        text + &named
     }
 }

@@ -6,13 +6,14 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use interlock_config::LayeredSettings as _;
 use interlock_config::types::Sandbox;
 use interlock_console::Failure;
 use interlock_engine::sandbox::try_sandbox;
 use interlock_host::LocalHost;
 use interlock_plan::SandboxBackend;
 use interlock_policy::AgentId;
-use interlock_sandbox::{SandboxRequest, prepare_sandbox};
+use interlock_sandbox::{SandboxRequest, ScopeSelection, ScopeStore, prepare_sandbox};
 use serde::Serialize;
 
 /// The conversation of the probe; no run has it.
@@ -29,16 +30,48 @@ pub(in crate::commands) struct BackendHealth {
     pub fix: Option<String>,
 }
 
-/// Sets a sandbox up by every backend, as a run would have it: the one that is used first comes first.
+impl BackendHealth {
+    /// Whether it is one of those that are used where the config names none.
+    pub(in crate::commands) fn is_usual(&self) -> bool {
+        USUAL.contains(&self.backend)
+    }
+}
+
+/// What is used where the config names none: the first that works.
+const USUAL: [SandboxBackend; 2] = [SandboxBackend::Native, SandboxBackend::Bwrap];
+
+/// Sets a sandbox up by every usual backend, as a run would have it, and by those that the config names:
+/// the one that is used first comes first.
 pub(in crate::commands) fn try_backends(host: &LocalHost) -> Result<Vec<BackendHealth>, Failure> {
     let agent = AgentId::default();
     let scope = host.scope(&agent)?;
-    let all = [SandboxBackend::Native, SandboxBackend::Bwrap];
+    let mut all: Vec<(SandboxBackend, Sandbox)> = USUAL
+        .into_iter()
+        .map(|backend| (backend, Sandbox::default()))
+        .collect();
+    let agents = &scope.config().config().agents;
+    let own = agents
+        .list
+        .iter()
+        .map(|agent| agent.sandbox.over(&agents.defaults.sandbox));
+    for settings in std::iter::once(agents.defaults.sandbox.clone()).chain(own) {
+        let Some(backend) = settings.backend else {
+            continue;
+        };
+        if !USUAL.contains(&backend) && !all.iter().any(|(known, _)| *known == backend) {
+            let named = Sandbox {
+                docker: settings.docker,
+                ssh: settings.ssh,
+                ..Sandbox::default()
+            };
+            all.push((backend, named));
+        }
+    }
     Ok(all
         .into_iter()
-        .map(|backend| {
+        .map(|(backend, settings)| {
             let tried = match ProbeDirectory::make(host.state_dir(), backend) {
-                Ok(directory) => try_in(&directory.0, backend, scope.home()),
+                Ok(directory) => try_in(&directory.0, backend, &settings, scope.home()),
                 Err(error) => Err((error.to_string(), None)),
             };
             let (why, remedy) = match tried {
@@ -94,23 +127,31 @@ type TrialFailure = (String, Option<String>);
 fn try_in(
     directory: &Path,
     backend: SandboxBackend,
+    settings: &Sandbox,
     home: Option<&str>,
 ) -> Result<(), TrialFailure> {
     let workspace = directory.display().to_string();
+    let state_dir = directory.join("state");
     let prepared = prepare_sandbox(&SandboxRequest {
-        settings: &Sandbox::default(),
+        settings,
         backend,
         agent: AgentId::MAIN,
         session_key: PROBE_SESSION,
         workspace: directory,
         cwd: &workspace,
-        state_dir: &directory.join("state"),
+        state_dir: &state_dir,
         own_paths: &[],
         home,
         effects: interlock_plan::SandboxEffects::Direct,
     });
     let prepared = prepared.map_err(|error| (error.to_string(), Some(error.remedy())))?;
-    try_sandbox(&prepared.plan).map_err(|why| (why, None))
+    let tried = try_sandbox(&prepared.plan).map_err(|why| (why, None));
+    // A container that was made for this is removed.
+    let removed = ScopeStore::new(&state_dir).recreate(ScopeSelection::All, |_| true);
+    tried?;
+    removed
+        .map(|_| ())
+        .map_err(|error| (error.to_string(), None))
 }
 
 /// A directory in the state directory, and so on its file system, until it is dropped.

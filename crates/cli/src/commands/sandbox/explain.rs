@@ -248,6 +248,24 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Gra
             grant.id
         ));
     }
+    if let Some(container) = &plan.container {
+        text.push_str(&format!(
+            "container  {}, made by {} at {}; runs see its root, and have namespaces, user and limits of Interlock\nimage      {} ({})\n",
+            output::line(&container.name),
+            plan.backend,
+            output::line(&container.socket),
+            output::line(&container.image),
+            container.image_id,
+        ));
+    }
+    if let Some(ssh) = &plan.ssh {
+        text.push_str(&format!(
+            "machine    {}, by {}\n           the workspace there, {}, is a copy that was made once; nothing is copied back\n           the far side is not confined by Interlock: its account, files and network are those of that machine\n           runs end as a whole where that machine can make PID namespaces; else a process that clears its environment and leaves its session stays\n",
+            output::line(&ssh.host),
+            output::line(&ssh.client.canonical),
+            output::line(&ssh.workspace()),
+        ));
+    }
     if plan.executables.is_some() {
         text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
     }
