@@ -61,5 +61,9 @@ pub use run_plan::{
     PlanShield, PlanStage, PlanStdin, PlanStream, PlanTarget, PtySize, RunPlan, TimeFormat,
 };
 pub use sandbox::{
-    AddressReach, ContainerPlan, DeniedProgram, FarRun, HOST_INTERNAL, HostEntry, HostEntryList, HostName, HostVerdict, LayerRecord, MountAccess, MountOwner, ProgramLogRules, SandboxBackend, SandboxEffects, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxSummary, SandboxTree, SandboxUser, SandboxView, SshPlan, StartedProgram, StartedPrograms, TargetHost, UnixSockets, WorkspaceAccess, is_own_block, layer_directory, plain_address,
+    AddressReach, ContainerPlan, DeniedProgram, FarRun, HOST_INTERNAL, HostEntry, HostEntryList,
+    HostName, HostVerdict, LayerRecord, MountAccess, MountOwner, ProgramLogRules, SandboxBackend,
+    SandboxEffects, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxSummary,
+    SandboxTree, SandboxUser, SandboxView, SshPlan, StartedProgram, StartedPrograms, TargetHost,
+    UnixSockets, WorkspaceAccess, is_own_block, layer_directory, plain_address,
 };

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use interlock_config::types::Sandbox;
 use interlock_engine::sandbox::{OpenedConnection, SshOrder};
 use interlock_plan::{
-    FsResolver, MountTable, PinnedFile, SandboxPlan, SandboxTree, SandboxUser, SandboxView,
-    SshPlan, UnixSockets, WorkspaceAccess,
+    FsResolver, MountTable, PinnedFile, SandboxEffects, SandboxPlan, SandboxTree, SandboxUser,
+    SandboxView, SshPlan, UnixSockets, WorkspaceAccess,
 };
 use interlock_programs::{Lookup, Resolver as _};
 use rustix::fs::FlockOperation;
@@ -88,6 +88,13 @@ pub(crate) fn prepare_far_sandbox(
 ) -> Result<PreparedSandbox, SandboxError> {
     let settings = request.settings;
     check_far_settings(settings)?;
+    if request.effects == SandboxEffects::Preview {
+        return Err(SandboxError::Setting {
+            key: "backend",
+            value: "ssh".to_owned(),
+            rule: "what a run changes on another machine cannot be previewed; send it with effects: \"direct\"".to_owned(),
+        });
+    }
     let look = |source| SandboxError::File {
         what: "cannot look at the workspace",
         path: request.workspace.to_owned(),
@@ -103,6 +110,7 @@ pub(crate) fn prepare_far_sandbox(
         agent: request.agent,
         session_key: request.session_key,
         workspace: &workspace,
+        effects: request.effects,
     };
     let is_root = rustix::process::geteuid().is_root();
     let scope = ScopeStore::new(&state_dir).open(of, is_root)?;
@@ -137,6 +145,8 @@ pub(crate) fn prepare_far_sandbox(
         network: None,
         limits: limits(settings, request.backend),
         executables: None,
+        program_log: None,
+        effects: SandboxEffects::Direct,
         protect: Vec::new(),
         container: None,
         ssh: Some(ssh),
@@ -290,11 +300,11 @@ fn check_far_settings(settings: &Sandbox) -> Result<(), SandboxError> {
             "a run over ssh sees the far side, and not this host",
         );
     }
-    if settings.tree == Some(SandboxTree::Enforce) {
-        return refused("tree", "enforce", "nothing on the far side holds it");
+    if let Some(tree @ (SandboxTree::Enforce | SandboxTree::Log)) = settings.tree {
+        return refused("tree", tree.as_str(), "nothing on the far side holds it");
     }
     let network = &settings.network;
-    let has_rules = network.allow.is_some() || network.deny.is_some();
+    let has_rules = network.allow.is_some() || network.deny.is_some() || network.ask == Some(true);
     if has_rules || network.unix_sockets == Some(UnixSockets::None) {
         return refused(
             "network",

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use interlock_config::types::Sandbox;
 use interlock_plan::{
-    ContainerPlan, MountAccess, MountOwner, MountTable, ProgramLogRules, SandboxBackend, SandboxEffects,
-    SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree, SandboxUser,
-    SandboxView, UnixSockets, WorkspaceAccess,
+    ContainerPlan, MountAccess, MountOwner, MountTable, ProgramLogRules, SandboxBackend,
+    SandboxEffects, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree,
+    SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
 };
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};

@@ -54,7 +54,6 @@ pub(super) static HOST_TREE: MissingFeature = missing(
     "remove the key; `agents.defaults.sandbox.tree` holds which programs a sandboxed run starts",
 );
 
-
 pub(super) static REVIEWER: MissingFeature =
     missing("remove the key; `mode: \"ask\"` puts every miss to an approver");
 

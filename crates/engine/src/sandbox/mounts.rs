@@ -231,6 +231,8 @@ pub(super) fn build_kept(
         ways: RefCell::default(),
         never_executed: 0,
         layer: None,
+        image: RefCell::default(),
+        passed_over: RefCell::default(),
     };
     for (number, cache) in caches.into_iter().enumerate() {
         let path = kept_path(modes.len() + number);
