@@ -148,7 +148,7 @@ mod tests {
         let mut search = ChangeSearch {
             root: root.to_owned(),
             since,
-            until: Instant::now() + Duration::from_secs(60),
+            until: Instant::now() + Duration::from_mins(1),
             directories: 0,
             found: ProtectedChanges::default(),
         };
