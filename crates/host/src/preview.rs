@@ -158,7 +158,7 @@ impl LocalHost {
         let standing = self.sandbox_standing(&judged.scope, request.agent, &key);
         let mut settings = match standing {
             SandboxStanding::Active(settings) => *settings,
-            _ => usual_sandbox(),
+            SandboxStanding::Off(_) => usual_sandbox(),
         };
         match settings.workspace_access {
             Some(WorkspaceAccess::Rw | WorkspaceAccess::Cow) => {

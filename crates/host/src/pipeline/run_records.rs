@@ -367,7 +367,7 @@ impl LocalHost {
         let has_event = ticket.has_event();
         RunEndRecord::Ended {
             run_id: ticket.run_id.clone(),
-            outcome,
+            outcome: outcome.map(Box::new),
             tail,
             notify: if has_event {
                 self.approvals().notify_settings(&ticket.agent)
@@ -407,7 +407,7 @@ fn not_recorded(ticket: &RunTicket) -> impl FnOnce(&StoreError) + Send + 'static
 enum RunEndRecord {
     Ended {
         run_id: String,
-        outcome: Option<RecordedOutcome>,
+        outcome: Option<Box<RecordedOutcome>>,
         tail: String,
         notify: NotifySettings,
         /// No event has to repeat it.
@@ -430,7 +430,7 @@ impl RunEndRecord {
                 is_known,
             } => {
                 let how = SessionRunEnd {
-                    outcome: outcome.as_ref(),
+                    outcome: outcome.as_deref(),
                     tail,
                     notify: *notify,
                 };

@@ -29,7 +29,7 @@ pub struct RecordedOutcome {
     pub output_bytes: Option<i64>,
     /// The programs that a run started, where its sandbox logs them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub programs: Option<serde_json::Value>,
+    pub programs: Option<Box<serde_json::Value>>,
     /// The name of the background session.
     #[serde(skip_serializing_if = "NullableField::is_absent")]
     pub session: NullableField<String>,
@@ -92,7 +92,10 @@ impl RecordedOutcome {
 
     #[must_use]
     pub fn with_programs(self, programs: Option<serde_json::Value>) -> Self {
-        Self { programs, ..self }
+        Self {
+            programs: programs.map(Box::new),
+            ..self
+        }
     }
 
     #[must_use]
