@@ -329,7 +329,7 @@ pub(super) enum ShimReport {
     },
     /// The process waits for what the runs of this scope share.
     Scope {
-        order: KeeperOrder,
+        order: Box<KeeperOrder>,
     },
     /// Nothing of the run is left but `survivors`, which could not be ended, and those that are to
     /// be left alone. The transcript is kept under this name. The process waits for another order
