@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::error::SandboxError;
+use crate::scope::short_name;
 pub(crate) use engine_api::one_line;
 use engine_api::{CALL_PATIENCE, EngineApi};
 
@@ -31,7 +32,7 @@ const PREFIX: &str = "interlock-sbx-";
 const SCOPE_LABEL: &str = "interlock.scope";
 const DIRECTORY_LABEL: &str = "interlock.directory";
 
-/// The name of a record begins with this, and ends with `.json`.
+/// The name of a record begins with this.
 const RECORD: &str = "container-";
 
 /// Lives until it is told to end.
@@ -106,13 +107,7 @@ pub(crate) fn plan_container(
     hash.update(b"interlock container v1\0");
     hash.update(scope_directory.as_bytes());
     hash.update(serde_json::to_vec(&plan).unwrap_or_default());
-    let hash: String = hash
-        .finalize()
-        .iter()
-        .take(10)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    plan.name = format!("{prefix}{hash}");
+    plan.name = format!("{prefix}{}", short_name(&hash.finalize(), 10));
     Ok(plan)
 }
 
@@ -552,7 +547,7 @@ pub(crate) fn containers_of(directory: &Path) -> Vec<ContainerRecord> {
     let Ok(entries) = std::fs::read_dir(directory) else {
         return Vec::new();
     };
-    let is_record = |name: &str| name.starts_with(RECORD) && name.ends_with(".json");
+    let is_record = |name: &str| name.starts_with(RECORD);
     let mut records: Vec<ContainerRecord> = entries
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(is_record))

@@ -125,11 +125,7 @@ impl ScopeOf<'_> {
             hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(part);
         }
-        let mut id = String::with_capacity(32);
-        for byte in hash.finalize().iter().take(16) {
-            id.push_str(&format!("{byte:02x}"));
-        }
-        id
+        short_name(&hash.finalize(), 16)
     }
 }
 
@@ -324,6 +320,15 @@ pub(crate) fn open_up(directory: &Path) {
             open_up(&entry.path());
         }
     }
+}
+
+/// The first bytes of a hash, as a name.
+pub(crate) fn short_name(hash: &[u8], bytes: usize) -> String {
+    let mut name = String::with_capacity(bytes * 2);
+    for byte in hash.iter().take(bytes) {
+        name.push_str(&format!("{byte:02x}"));
+    }
+    name
 }
 
 fn private() -> DirBuilder {

@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::binds::check_workspace;
 use crate::error::SandboxError;
-use crate::scope::{OpenedScope, ScopeOf, ScopeStore};
+use crate::scope::{OpenedScope, ScopeOf, ScopeStore, short_name};
 use crate::view::{PreparedSandbox, SandboxRequest, limits, real};
 use target::{SshTarget, option_path};
 
@@ -259,11 +259,7 @@ fn far_name(directory: &Path) -> String {
         hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
         hash.update(part);
     }
-    let hash = hash.finalize();
-    hash.iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    short_name(&hash.finalize(), 16)
 }
 
 fn system_program(name: &str, package: &str) -> Result<PinnedFile, SandboxError> {

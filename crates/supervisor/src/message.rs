@@ -346,7 +346,7 @@ pub(super) enum ShimReport {
     },
     /// The process waits for what the runs of this scope share.
     Scope {
-        order: KeeperOrder,
+        order: Box<KeeperOrder>,
     },
     /// The run was the last in its scope as far as this process is concerned, which may have another one.
     ScopeLeft,

@@ -38,7 +38,7 @@ fn an_order_names_no_program_but_the_client() {
         |plan| plan.options.push("LocalCommand=touch x".to_owned()),
         |plan| {
             plan.options
-                .push("IdentityFile=\"a\" ProxyCommand=\"x\"".to_owned())
+                .push("IdentityFile=\"a\" ProxyCommand=\"x\"".to_owned());
         },
         |plan| plan.options.push("StrictHostKeyChecking=no".to_owned()),
         |plan| plan.control = "/elsewhere/c".to_owned(),

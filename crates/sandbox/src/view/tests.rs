@@ -11,6 +11,7 @@ fn shown(plan: &SandboxPlan) -> Vec<String> {
         SandboxMount::Cover { target, .. } => format!("cover {target}"),
         SandboxMount::Memory { target, .. } => format!("memory {target}"),
         SandboxMount::Link { target, .. } => format!("link {target}"),
+        SandboxMount::Image { image } => format!("image {image}"),
         SandboxMount::Processes => "processes".to_owned(),
         SandboxMount::Devices => "devices".to_owned(),
     };

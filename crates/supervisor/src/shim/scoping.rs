@@ -24,7 +24,7 @@ pub(super) fn join_scope(
         let message = format!("the sandbox of the run cannot be set up: {why}");
         SupervisorRefusal::new("SANDBOX_UNAVAILABLE", message)
     };
-    let order = KeeperOrder::of(sandbox);
+    let order = Box::new(KeeperOrder::of(sandbox));
     handover::send_report(&birth.control, &ShimReport::Scope { order })
         .map_err(|error| failed(&error.to_string()))?;
     loop {
