@@ -14,6 +14,7 @@ mod hostile;
 mod kills;
 mod matrix;
 mod matrix_refusals;
+mod memory;
 mod slack;
 mod slack_refusals;
 mod synapse;
