@@ -194,7 +194,7 @@ fn a_channel_of_a_server_has_buttons_and_strangers_get_one_refusal_that_only_the
         event["message"]["channel_id"] = json!("71");
     });
     tap(ADA, &|event| {
-        event["data"]["custom_id"] = json!("allow-once:other")
+        event["data"]["custom_id"] = json!("allow-once:other");
     });
     // The id of a user of another platform.
     tap("telegram:42", &|_| {});

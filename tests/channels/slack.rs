@@ -149,7 +149,7 @@ fn approvers_get_direct_messages_and_a_channel_one_message_a_second() {
     }
     eventually("all are there", || slack.state.lock().messages.len() == 6);
     let sent = slack.state.lock().sent.clone();
-    let mut last: std::collections::BTreeMap<String, std::time::Instant> = Default::default();
+    let mut last = std::collections::BTreeMap::<String, std::time::Instant>::new();
     for (channel, at) in sent {
         if let Some(before) = last.insert(channel, at) {
             let pause = at - before;

@@ -50,7 +50,7 @@ impl Emulator {
         let port = free.local_addr().unwrap().port();
         drop(free);
         let script = format!(
-            "const {{ TelegramServer }} = require({});\n\
+            "const TelegramServer = require({});\n\
              new TelegramServer({{ host: '127.0.0.1', port: {port}, storeTimeout: 3600 }}).start();",
             json!(modules.join("telegram-test-api"))
         );
@@ -121,7 +121,8 @@ fn approvals_are_decided_with_an_emulated_telegram() {
         let short_id = chat.short_id(id);
         let find = || {
             let all = emulator.messages().into_iter();
-            all.filter(|(_, text, _)| text.contains(&short_id)).last()
+            all.filter(|(_, text, _)| text.contains(&short_id))
+                .next_back()
         };
         eventually("the prompt comes", || find().is_some());
         find().unwrap()

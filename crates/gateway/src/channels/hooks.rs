@@ -51,8 +51,10 @@ async fn signed(
         transport: "hooks",
         named: json!({ "approvalId": approval }),
     };
-    call.answer(move |gateway| by_webhook(gateway, &headers, &bytes).map(stored))
-        .await
+    call.answer(move |gateway| {
+        by_webhook(gateway, &headers, &bytes).map(|decided| stored(&decided))
+    })
+    .await
 }
 
 async fn ticket(
@@ -70,12 +72,12 @@ async fn ticket(
         transport: "hooks",
         named: json!({ "approvalId": approval }),
     };
-    call.answer(move |gateway| by_ticket(gateway, &ticket).map(stored))
+    call.answer(move |gateway| by_ticket(gateway, &ticket).map(|decided| stored(&decided)))
         .await
 }
 
 /// What the caller is told of a decision that counts.
-fn stored(stored: StoredDecision) -> Value {
+fn stored(stored: &StoredDecision) -> Value {
     let ending = stored.ended.ending.as_str();
     json!({ "ok": true, "again": stored.again, "ending": ending })
 }

@@ -82,7 +82,7 @@ impl DiscordStandIn {
             .change(|state| state.outgoing.push(message.clone()));
     }
 
-    fn number(&self) -> String {
+    fn number() -> String {
         static NUMBER: Mutex<u64> = Mutex::new(300_000_000_000_000_000);
         let mut number = NUMBER.lock().unwrap();
         *number += 1;
@@ -92,7 +92,7 @@ impl DiscordStandIn {
     /// A pressed button as Discord reports it.
     pub fn tap_event(&self, user: &str, message: &str, custom_id: &str) -> Value {
         let channel = self.state.lock().messages[message]["channel_id"].clone();
-        let number = self.number();
+        let number = Self::number();
         json!({
             "id": number, "application_id": DISCORD_APPLICATION, "type": 3, "version": 1,
             "token": format!("interaction-{number}"), "channel_id": channel,
@@ -115,7 +115,7 @@ impl DiscordStandIn {
     /// A direct message as Discord reports it.
     pub fn message_event(&self, user: &str, channel: &str, text: &str) -> Value {
         json!({
-            "id": self.number(), "channel_id": channel, "type": 0, "content": text, "tts": false,
+            "id": Self::number(), "channel_id": channel, "type": 0, "content": text, "tts": false,
             "author": { "id": user, "username": "ada" }, "timestamp": "2026-01-01T00:00:00Z",
             "edited_timestamp": null, "mentions": [], "attachments": [], "embeds": [], "flags": 0,
         })
@@ -152,7 +152,7 @@ impl DiscordStandIn {
     /// The text of a message, and the ids of its buttons.
     pub fn shown(message: &Value) -> (String, Vec<String>) {
         let rows = message["components"].as_array().into_iter().flatten();
-        let buttons = rows.flat_map(|row| row["components"].as_array().cloned());
+        let buttons = rows.filter_map(|row| row["components"].as_array().cloned());
         let buttons = buttons.flatten();
         let ids = buttons.map(|button| button["custom_id"].as_str().unwrap().to_owned());
         let text = message["content"].as_str().unwrap_or_default();

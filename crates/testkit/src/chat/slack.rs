@@ -86,7 +86,7 @@ impl SlackStandIn {
         let message = self.state.lock().messages[at].clone();
         let blocks = message["blocks"].as_array().cloned().unwrap_or_default();
         let buttons = blocks.iter().filter(|block| block["type"] == "actions");
-        let buttons = buttons.flat_map(|block| block["elements"].as_array().cloned());
+        let buttons = buttons.filter_map(|block| block["elements"].as_array().cloned());
         let button = buttons.flatten().find(|one| one["action_id"] == action);
         let value = button.map_or(Value::Null, |button| button["value"].clone());
         let time = self.state.change(|state| {
