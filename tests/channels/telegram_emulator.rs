@@ -120,9 +120,8 @@ fn approvals_are_decided_with_an_emulated_telegram() {
     let prompt = |chat: &Chatting, id: &str| {
         let short_id = chat.short_id(id);
         let find = || {
-            let all = emulator.messages().into_iter();
-            all.filter(|(_, text, _)| text.contains(&short_id))
-                .next_back()
+            let mut all = emulator.messages().into_iter();
+            all.rfind(|(_, text, _)| text.contains(&short_id))
         };
         eventually("the prompt comes", || find().is_some());
         find().unwrap()

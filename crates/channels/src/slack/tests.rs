@@ -47,7 +47,7 @@ fn slash(change: impl FnOnce(&mut Value)) -> Value {
     json!({ "envelope_id": "e", "type": "slash_commands", "payload": payload })
 }
 
-fn rich(section: &str, element: Value) -> Value {
+fn rich(section: &str, element: &Value) -> Value {
     let elements = json!([{ "type": section, "elements": [element] }]);
     json!([{ "type": "rich_text", "elements": elements }])
 }
@@ -110,15 +110,18 @@ fn messages_that_are_not_typed_by_a_person_just_now_are_not_read() {
         with("text", json!("\u{202e}approve kmnpz allow-once")),
         with(
             "blocks",
-            rich("rich_text_preformatted", json!({ "type": "text" })),
+            rich("rich_text_preformatted", &json!({ "type": "text" })),
         ),
-        with("blocks", rich("rich_text_quote", json!({ "type": "text" }))),
-        with("blocks", rich("rich_text_list", json!({ "type": "text" }))),
+        with(
+            "blocks",
+            rich("rich_text_quote", &json!({ "type": "text" })),
+        ),
+        with("blocks", rich("rich_text_list", &json!({ "type": "text" }))),
         with(
             "blocks",
             rich(
                 "rich_text_section",
-                json!({ "type": "text", "style": { "code": true } }),
+                &json!({ "type": "text", "style": { "code": true } }),
             ),
         ),
         with("blocks", json!([{ "type": "section" }])),
