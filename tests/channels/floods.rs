@@ -36,8 +36,9 @@ fn a_flood_is_a_few_messages_at_the_rate_of_the_chat_and_the_inbox_is_exact() {
         all.collect()
     });
     println!("{count} approvals in {:?}", begun.elapsed());
-    let mut client = chat.gateway.connect(testkit::ws::EVERYTHING);
-    let mut waiting = || {
+    // A client that does not read is not kept.
+    let waiting = || {
+        let mut client = chat.gateway.connect(testkit::ws::EVERYTHING);
         let page = client.ok(
             "exec.approval.list",
             &json!({ "summary": true, "limit": 1 }),

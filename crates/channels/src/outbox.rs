@@ -4,9 +4,8 @@
 //! marked is sent again. So a restart loses nothing, and repeats a message only where it fell between the
 //! platform's answer and the mark, on platforms without an idempotency key.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use interlock_approvals::{PendingApproval, RecordedOutcome};
 use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
@@ -18,87 +17,14 @@ use crate::message::{self, ChatMessage};
 use crate::rights::target_rights;
 use crate::settings::{ChatTarget, chat_approvals};
 
+mod memory;
+
+pub(crate) use memory::ChatMemory;
+use memory::{ChatGroup, MOST_SINGLE};
+
 /// Before the next try: doubling from the first to the last.
 const FIRST_PAUSE_MS: i64 = 1_000;
 const LONGEST_PAUSE_MS: i64 = 60_000;
-
-/// More approvals than this in that time are one message.
-const MOST_SINGLE: usize = 3;
-const GROUP_WINDOW: Duration = Duration::from_secs(10);
-
-/// A chat that takes nothing for longer than this is not waited for: its messages are due later.
-const LONGEST_WAIT: Duration = Duration::from_secs(2);
-
-/// What is remembered of each chat while the gateway runs.
-#[derive(Debug, Default)]
-pub(crate) struct ChatMemory(Mutex<HashMap<String, ChatRecent>>);
-
-#[derive(Debug, Default)]
-struct ChatRecent {
-    /// When prompts came for it.
-    asked: Vec<Instant>,
-    /// The message for several approvals that is still added to.
-    group: Option<ChatGroup>,
-    /// Nothing is sent before.
-    free_at: Option<Instant>,
-}
-
-#[derive(Debug, Clone)]
-struct ChatGroup {
-    at: MessageRef,
-    /// Ids of approvals that it lists.
-    members: Vec<String>,
-}
-
-impl ChatMemory {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ChatRecent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes one more approval for a chat; whether it goes into a message for several.
-    fn note_asked(&self, target: &str) -> bool {
-        let mut all = self.lock();
-        let recent = all.entry(target.to_owned()).or_default();
-        let now = Instant::now();
-        recent
-            .asked
-            .retain(|at| now.duration_since(*at) < GROUP_WINDOW);
-        recent.asked.push(now);
-        if recent.asked.len() <= MOST_SINGLE {
-            recent.group = None;
-            return false;
-        }
-        true
-    }
-
-    fn group(&self, target: &str) -> Option<ChatGroup> {
-        self.lock().get(target)?.group.clone()
-    }
-
-    fn set_group(&self, target: &str, group: ChatGroup) {
-        self.lock().entry(target.to_owned()).or_default().group = Some(group);
-    }
-
-    /// Returns when the chat may get its next message.
-    async fn until_free(&self, target: &str) {
-        let free_at = self.lock().get(target).and_then(|recent| recent.free_at);
-        if let Some(at) = free_at {
-            tokio::time::sleep_until(at.into()).await;
-        }
-    }
-
-    /// How long a chat that was asked to wait has to wait. The pause between two messages is none of this.
-    fn wanted_pause(&self, target: &str) -> Option<Duration> {
-        let free_at = self.lock().get(target)?.free_at?;
-        let left = free_at.saturating_duration_since(Instant::now());
-        (left > LONGEST_WAIT).then_some(left)
-    }
-
-    fn pause(&self, target: &str, pause: Duration) {
-        let mut all = self.lock();
-        all.entry(target.to_owned()).or_default().free_at = Some(Instant::now() + pause);
-    }
-}
 
 /// One chat that has work, and all that it takes to do it.
 #[derive(Debug, Clone)]

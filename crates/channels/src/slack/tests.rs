@@ -1,4 +1,5 @@
 use super::*;
+use crate::channel::{ChatTap, ChatUpdate};
 use crate::message::{ChatButton, ChatSubject};
 
 fn own() -> SlackIdentity {
