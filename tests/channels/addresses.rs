@@ -63,6 +63,33 @@ fn private_addresses_are_not_called_by_number_name_or_redirect() {
     assert!(asked.load(Ordering::SeqCst) > 0);
 }
 
+#[test]
+fn the_interfaces_of_slack_and_discord_are_not_called_in_this_network_either() {
+    for (channel, tokens) in [
+        (
+            "slack",
+            json!({ "botToken": "xoxb-1", "appToken": "xapp-1" }),
+        ),
+        ("discord", json!({ "token": "t" })),
+    ] {
+        let machine = Machine::new();
+        let server = HttpsServer::start(&machine, |_| (200, json!({})));
+        let named = format!("https://localhost:{}/api", server.port);
+        let mut own = json!({ "apiRoot": named, "execApprovals": { "approvers": ["1"] } });
+        merge(&mut own, &tokens);
+        let config = json!({ "channels": { channel: own } });
+        let chat = Chatting::start(machine, &config);
+        let (_, id) = chat.ask_marker("by-name");
+        eventually("it failed", || {
+            let receipts = chat.receipts(&id);
+            receipts
+                .iter()
+                .any(|one| one.2.contains("allowPrivateNetwork"))
+        });
+        assert_eq!(server.accepted.load(Ordering::SeqCst), 0, "{channel}");
+    }
+}
+
 /// The same without a file of a token: the machine is not there yet.
 fn config_of(homeserver: &str) -> Value {
     json!({
@@ -84,8 +111,13 @@ fn keys_are_refused_with_their_names() {
             "\"http://matrix.example.org\"",
             "BAD_VALUE",
         ),
-        ("channels.slack", "{}", "KEY_NOT_AVAILABLE"),
-        ("channels.discord", "{}", "KEY_NOT_AVAILABLE"),
+        (
+            "channels.slack.apiRoot",
+            "\"http://slack.com/api\"",
+            "BAD_VALUE",
+        ),
+        ("channels.slack.signingSecret", "\"x\"", "UNKNOWN_KEY"),
+        ("channels.discord.botToken", "\"x\"", "UNKNOWN_KEY"),
         ("channels.matrix.botToken", "\"x\"", "UNKNOWN_KEY"),
         (
             "channels.matrix.accessToken",
@@ -105,7 +137,7 @@ fn keys_are_refused_with_their_names() {
         ("approvals.exec.mode", "\"session\"", "KEY_NOT_AVAILABLE"),
         (
             "approvals.exec.targets",
-            "[{ channel: 'slack', to: 'U1' }]",
+            "[{ channel: 'irc', to: '#ops' }]",
             "BAD_VALUE",
         ),
     ] {

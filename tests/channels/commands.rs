@@ -77,6 +77,20 @@ fn a_token_is_kept_in_the_state_directory_and_named_in_the_config() {
         .json();
     assert_eq!(config["tokenFile"], path.to_str().unwrap());
     assert_eq!(config["userId"], "@interlock:example.org");
+    // Slack has two, and what is neither is not kept.
+    for (token, key, file) in [
+        ("xoxb-1", "tokenFile", "channel-slack.token"),
+        ("xapp-1", "appTokenFile", "channel-slack-app.token"),
+    ] {
+        let run = machine.run_with_input(&["channels", "login", "slack"], token.as_bytes());
+        assert_eq!(run.code, 0, "{run:#?}");
+        let kept = std::fs::read_to_string(machine.state().join(file)).unwrap();
+        assert_eq!(kept, token);
+        let config = machine.ok(&["config", "get", "channels.slack", "--json"]);
+        assert!(config.json()[key].as_str().unwrap().ends_with(file));
+    }
+    let run = machine.run_with_input(&["channels", "login", "slack"], b"xoxp-1");
+    assert_eq!(run.error_code(), "TOKEN_UNKNOWN", "{run:#?}");
     for input in ["", "two words", "\n"] {
         let run = machine.run_with_input(&["channels", "login", "telegram"], input.as_bytes());
         assert_eq!(run.error_code(), "TOKEN_MISSING", "{run:#?}");

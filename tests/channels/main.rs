@@ -1,18 +1,25 @@
 //! Approvals in chat: a real gateway, and stand-ins for the chat servers with the shapes that their
-//! platforms document (`testkit::chat`). `tests/run-heavy matrix` does the same with a real Synapse.
+//! platforms document (`testkit::chat`). `tests/run-heavy matrix` does the same with a real Synapse,
+//! `tests/run-heavy telegram` with an emulator of Telegram from npm.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod addresses;
 mod commands;
+mod discord;
 mod failures;
+mod floods;
 mod hooks;
 mod hostile;
 mod kills;
 mod matrix;
 mod matrix_refusals;
+mod memory;
+mod slack;
+mod slack_refusals;
 mod synapse;
 mod telegram;
+mod telegram_emulator;
 
 use std::path::PathBuf;
 
@@ -154,6 +161,19 @@ impl Chatting {
             .filter(|body| body["state"] == "refused")
             .map(|body| body["detail"].as_str().unwrap_or_default().to_owned())
             .collect()
+    }
+
+    /// The codes of audit records of refused calls to `/hooks/…`.
+    fn refused_hooks(&self) -> Vec<String> {
+        let database = self.machine.database();
+        let mut statement = database
+            .prepare(
+                "SELECT json_extract(body, '$.code') FROM audit WHERE kind = 'refusal'
+                    AND json_extract(body, '$.transport') = 'hooks' ORDER BY seq",
+            )
+            .unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
     }
 
     /// Kills the gateway and starts another one.

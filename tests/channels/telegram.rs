@@ -8,9 +8,9 @@ use testkit::{Machine, eventually};
 
 use super::{Chatting, merge, secret_file};
 
-const ADA: i64 = 4242;
+pub(super) const ADA: i64 = 4242;
 
-fn chatting(change: &Value) -> (Chatting, TelegramStandIn) {
+pub(super) fn chatting(change: &Value) -> (Chatting, TelegramStandIn) {
     let machine = Machine::new();
     let telegram = TelegramStandIn::start(&machine);
     let token = secret_file(&machine, "telegram.token", "telegram-token\n");

@@ -285,6 +285,16 @@ fn secrets_of_chats_in_the_config_and_decisions_without_an_approver() {
     let run = audit(&machine);
     assert!(!run.stdout.contains("123:abc"), "{run:#?}");
     found_and_fixed(&machine, "channels.inline_secret", "warn");
+    // Outside the state directory, where a shielded run reads it.
+    let outside = machine.root().join("slack.token");
+    machine.write_private(&outside, "xapp-1");
+    let named = serde_json::to_string(outside.to_str().unwrap()).unwrap();
+    machine.ok(&["config", "set", "channels.slack.appTokenFile", &named]);
+    found_and_fixed(&machine, "channels.secret_file_readable", "warn");
+    let moved = machine
+        .ok(&["config", "get", "channels.slack.appTokenFile"])
+        .stdout;
+    assert!(moved.contains(machine.state().to_str().unwrap()), "{moved}");
     let everyone = [
         "config",
         "set",

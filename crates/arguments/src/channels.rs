@@ -19,10 +19,12 @@ The exit code is 1 if a platform did not take it.")]
     #[command(after_help = "\
 Example:
   interlock channels login telegram < token.txt
+  interlock channels login slack < bot-token.txt
+  interlock channels login slack < app-token.txt
   interlock channels login matrix --homeserver https://matrix.example.org --user-id @interlock:example.org < token.txt
 
 Reads the token from standard input, never from an argument, writes it to a file of mode 0600, and names that file
-in the config.")]
+in the config. Slack has two tokens: what begins with xoxb- is the bot's, and what begins with xapp- the app's.")]
     Login(ChannelsLoginArguments),
 }
 
@@ -55,7 +57,7 @@ pub struct ChannelsTestArguments {
 #[derive(Debug, Args)]
 pub struct ChannelsLoginArguments {
     /// The channel
-    #[arg(value_parser = ["matrix", "telegram", "ntfy"])]
+    #[arg(value_parser = ["matrix", "telegram", "slack", "discord", "ntfy"])]
     pub channel: String,
     /// The server of a Matrix account
     #[arg(long, value_name = "URL")]

@@ -28,6 +28,8 @@ pub enum AddressRefusal {
     NotHttps,
     #[error("it names no plain host")]
     NoHost,
+    #[error("the service named a socket of another service")]
+    Foreign,
     #[error("its name leads into this network: allowPrivateNetwork lets it")]
     Private,
     #[error("no address for its name: {0}")]
@@ -66,6 +68,34 @@ impl ServiceAddress {
             base: uri.path().trim_end_matches('/').to_owned(),
             allows_private,
         })
+    }
+
+    /// The address of a socket that this service named, and the path below it. Its host must be the
+    /// service's own, or stand below `domain`: no answer leads elsewhere.
+    pub(crate) fn socket(
+        &self,
+        text: &str,
+        domain: &str,
+    ) -> Result<(Self, String), AddressRefusal> {
+        let uri: Uri = text.parse().map_err(|_| AddressRefusal::NotOne)?;
+        let rest = text
+            .strip_prefix("wss://")
+            .ok_or(AddressRefusal::NotHttps)?;
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let address = Self::check(&format!("https://{}", &rest[..end]), self.allows_private)?;
+        let is_below = address
+            .host
+            .strip_suffix(domain)
+            .is_some_and(|front| front.ends_with('.'));
+        if address.host != self.host && !is_below {
+            return Err(AddressRefusal::Foreign);
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok((address, path.to_owned()))
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        &self.host
     }
 
     pub(crate) fn authority(&self) -> &str {
@@ -155,6 +185,28 @@ mod tests {
         }
         assert!(ServiceAddress::check("https://127.0.0.1:8448", true).is_ok());
         assert!(ServiceAddress::check("http://127.0.0.1:8448", true).is_err());
+    }
+
+    #[test]
+    fn a_socket_is_of_the_service_that_named_it() {
+        let slack = ServiceAddress::check("https://slack.com/api", false).unwrap();
+        let socket = |text: &str| slack.socket(text, slack.host()).map(|(_, path)| path);
+        let named = "wss://wss-primary.slack.com/link/?ticket=1&app_id=2";
+        assert_eq!(socket(named).unwrap(), "/link/?ticket=1&app_id=2");
+        assert_eq!(socket("wss://slack.com").unwrap(), "/");
+        for (bad, why) in [
+            ("ws://wss-primary.slack.com/", AddressRefusal::NotHttps),
+            ("https://wss-primary.slack.com/", AddressRefusal::NotHttps),
+            ("wss://slack.com.evil.example/", AddressRefusal::Foreign),
+            ("wss://evilslack.com/", AddressRefusal::Foreign),
+            ("wss://evil.example/?slack.com", AddressRefusal::Foreign),
+            ("wss://slack.com@evil.example/", AddressRefusal::NoHost),
+            ("wss://127.0.0.1:1/", AddressRefusal::Private),
+            ("wss://[::1]/", AddressRefusal::Private),
+            ("", AddressRefusal::NotOne),
+        ] {
+            assert_eq!(socket(bad), Err(why), "{bad}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use interlock_approvals::{ApprovalRefusal, AuditKind, PendingApproval};
 use interlock_command::display::ShownLine;
+use interlock_config::Config;
 use interlock_store::{ApprovalDecision, ApprovalError, ChatMessageRow, StoreError};
 use serde_json::json;
 
@@ -17,7 +18,7 @@ use crate::channel::{ChannelKind, ChatPlace, ChatTap, ChatUpdate};
 use crate::desk::{ApprovalDesk, ChatDecision};
 use crate::message::end_text;
 use crate::rights::target_rights;
-use crate::settings::{ChatSetup, approvers, takes_decisions};
+use crate::settings::{ChatSetup, account_prefix, approvers, takes_decisions};
 use crate::typed::{TypedCommand, parse};
 
 /// A stranger gets one refusal in this time.
@@ -50,6 +51,8 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) desk: &'a dyn ApprovalDesk,
     pub(crate) setup: &'a ChatSetup,
     pub(crate) kind: ChannelKind,
+    /// The account's name.
+    pub(crate) account: &'a str,
     pub(crate) strangers: &'a Strangers,
 }
 
@@ -90,7 +93,12 @@ fn handle_known(
     update: &ChatUpdate,
 ) -> Result<Option<String>, UnknownMessage> {
     match update {
-        ChatUpdate::Tapped { sender, place, tap } => tapped(context, sender, place, *tap),
+        ChatUpdate::Tapped {
+            sender,
+            place,
+            tap,
+            names,
+        } => tapped(context, sender, place, *tap, names.as_deref()),
         ChatUpdate::Typed {
             sender,
             place,
@@ -110,10 +118,13 @@ fn tapped(
     sender: &str,
     place: &ChatPlace,
     tap: ChatTap,
+    names: Option<&str>,
 ) -> Result<Option<String>, UnknownMessage> {
     let store = context.desk.store();
     let rows = store.chat_messages_at(&place.chat, &place.message);
-    let rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
+    let mut rows: Vec<ChatMessageRow> = rows.unwrap_or_default();
+    // Ids of other platforms, and of other accounts, may be the same.
+    rows.retain(|row| is_of_account(context, row));
     let row = match rows.as_slice() {
         [] if is_approver(context, sender) => {
             return Err(UnknownMessage {
@@ -126,6 +137,12 @@ fn tapped(
     };
     if let Err(refused) = check_sender(context, sender, Some(&row.approval_id)) {
         return Ok(refused);
+    }
+    if names.is_some_and(|names| names != row.approval_id) {
+        let who = named(context.kind, sender);
+        let why = "pressed a button of another approval";
+        record_refusal(context, &who, Some(&row.approval_id), why);
+        return Ok(None);
     }
     let Ok(approval) = context.desk.approval(&row.approval_id) else {
         return Ok(None);
@@ -198,7 +215,8 @@ fn typed(
             }
             let store = context.desk.store();
             let rows = store.chat_message_in(&approval.id, &place.chat);
-            match rows.unwrap_or_default().into_iter().next() {
+            let mut rows = rows.unwrap_or_default().into_iter();
+            match rows.find(|row| is_of_account(context, row)) {
                 Some(row) => {
                     let reason = reason.as_deref();
                     decide(context, sender, &row, &approval, decision, reason)
@@ -232,16 +250,20 @@ fn directive(
     let owners = config.config().commands.owner_allow_from.iter().flatten();
     let is_known = owners.into_iter().any(|owner| *owner == who);
     if !is_known {
+        if !context.strangers.may_be_told(&who) {
+            return None;
+        }
         record_refusal(context, &who, None, "may not set anything");
-        let is_told = context.strangers.may_be_told(&who);
-        return is_told.then(|| "commands.ownerAllowFrom does not list you".to_owned());
+        return Some("commands.ownerAllowFrom does not list you".to_owned());
     }
     let session_key = session_key.or_else(|| {
         let rows = context
             .desk
             .store()
             .chat_messages_at(&place.chat, replies_to?);
-        let [row] = rows.ok()?.try_into().ok()?;
+        let mut rows = rows.ok()?;
+        rows.retain(|row| is_of_account(context, row));
+        let [row] = rows.try_into().ok()?;
         Some(context.desk.approval(&row.approval_id).ok()?.session_key)
     });
     let Some(session_key) = session_key else {
@@ -273,6 +295,14 @@ fn check_sender(
     }
     record_refusal(context, &who, approval, "is not an approver");
     Err(Some("You are not an approver.".to_owned()))
+}
+
+/// Whether anything that a sender says could count: of an approver or an owner. The events of all others
+/// are not remembered, so that they cannot fill the disk.
+pub(crate) fn may_count(config: &Config, kind: ChannelKind, sender: &str) -> bool {
+    let who = named(kind, sender);
+    let mut owners = config.commands.owner_allow_from.iter().flatten();
+    owners.any(|owner| *owner == who) || approvers(config, kind).iter().any(|id| id == sender)
 }
 
 /// Whether a sender is an approver now, by the exact id, and none of Interlock's own accounts.
@@ -324,6 +354,13 @@ fn decide(
         Ok(_) => None,
         Err(error) => Some(format!("{short_id}: {}", refusal_text(&error))),
     }
+}
+
+/// Whether a message was sent by the account that heard the answer.
+fn is_of_account(context: AnswerContext<'_>, row: &ChatMessageRow) -> bool {
+    let front = account_prefix(context.kind, context.account);
+    let rest = row.target.strip_prefix(&front);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 fn refusal_text(error: &ApprovalRefusal) -> String {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::address::AddressRefusal;
 use crate::message::ChatMessage;
 use crate::settings::ChatTarget;
 
@@ -13,18 +14,29 @@ use crate::settings::ChatTarget;
 pub enum ChannelKind {
     Matrix,
     Telegram,
+    Slack,
+    Discord,
     Ntfy,
     Webhook,
 }
 
 impl ChannelKind {
-    pub const ALL: [Self; 4] = [Self::Matrix, Self::Telegram, Self::Ntfy, Self::Webhook];
+    pub const ALL: [Self; 6] = [
+        Self::Matrix,
+        Self::Telegram,
+        Self::Slack,
+        Self::Discord,
+        Self::Ntfy,
+        Self::Webhook,
+    ];
 
     /// As the config and receipts name it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Matrix => "matrix",
             Self::Telegram => "telegram",
+            Self::Slack => "slack",
+            Self::Discord => "discord",
             Self::Ntfy => "ntfy",
             Self::Webhook => "webhook",
         }
@@ -32,6 +44,14 @@ impl ChannelKind {
 
     pub fn named(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+
+    /// The platforms that say who answers. They are listened to; the others call by themselves.
+    pub fn is_chat(self) -> bool {
+        match self {
+            Self::Matrix | Self::Telegram | Self::Slack | Self::Discord => true,
+            Self::Ntfy | Self::Webhook => false,
+        }
     }
 }
 
@@ -62,12 +82,39 @@ impl fmt::Display for ChatFailure {
     }
 }
 
+impl From<AddressRefusal> for ChatFailure {
+    fn from(refused: AddressRefusal) -> Self {
+        match refused {
+            AddressRefusal::Unreachable(_) | AddressRefusal::Unresolved(_) => {
+                Self::Passing(refused.to_string())
+            }
+            refused => Self::Refused(refused.to_string()),
+        }
+    }
+}
+
 /// A decision by one tap: a reaction, or a button.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChatTap {
     AllowOnce,
     AllowAlways,
     Deny,
+}
+
+impl ChatTap {
+    /// The word that a button carries.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::AllowOnce => "allow-once",
+            Self::AllowAlways => "allow-always",
+            Self::Deny => "deny",
+        }
+    }
+
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        let all = [Self::AllowOnce, Self::AllowAlways, Self::Deny];
+        all.into_iter().find(|tap| tap.word() == word)
+    }
 }
 
 /// Where something was said, so that it can be replied to.
@@ -78,6 +125,8 @@ pub struct ChatPlace {
     pub message: String,
     /// What the platform wants to be answered by, where a tap has that.
     pub interaction: Option<String>,
+    /// The platform's id of the event, where the platform may send one event twice: it counts once.
+    pub event: Option<String>,
 }
 
 /// What a person did. Adapters report new events of persons only: no edits, forwards, quotes, code blocks
@@ -88,6 +137,8 @@ pub enum ChatUpdate {
         sender: String,
         place: ChatPlace,
         tap: ChatTap,
+        /// The approval that the button itself names, where it can: it must be that of the message.
+        names: Option<String>,
     },
     Typed {
         sender: String,
@@ -114,6 +165,11 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
     /// At least this long between two messages of one chat.
     fn pause(&self) -> Duration;
 
+    /// Whether persons can type decisions where a message goes.
+    fn takes_typed(&self, _target: &ChatTarget) -> bool {
+        true
+    }
+
     fn send<'a>(
         &'a self,
         target: &'a ChatTarget,
@@ -132,35 +188,44 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
         Box::pin(async {})
     }
 
-    /// Replaces a message that was sent, with its buttons.
+    /// Replaces a message that was sent, with its buttons. Where a platform keeps messages as they are, a
+    /// late answer gets the winner.
     fn edit<'a>(
         &'a self,
-        at: &'a MessageRef,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>>;
+        _at: &'a MessageRef,
+        _message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async { Ok(()) })
+    }
 
-    /// Takes a message away.
+    /// Takes a message away, where the platform can.
     fn remove<'a>(
         &'a self,
-        at: &'a MessageRef,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>>;
+        _at: &'a MessageRef,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Waits for what happens. Without a cursor, what happened before now is skipped. The approvers are
-    /// those whose invitations are accepted.
+    /// those whose invitations are accepted. Only chats ([`ChannelKind::is_chat`]) are asked.
     fn updates<'a>(
         &'a self,
-        cursor: Option<&'a str>,
-        approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>>;
+        _cursor: Option<&'a str>,
+        _approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+        Box::pin(std::future::pending())
+    }
 
     /// A short answer to one update.
     fn reply<'a>(
         &'a self,
-        to: &'a ChatPlace,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>>;
+        _to: &'a ChatPlace,
+        _text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Whether the account works: who it is, by the platform's word.
     fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>>;

@@ -1,14 +1,16 @@
 //! One call to a service: the address is checked, no redirect is followed, time and size have an end.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use interlock_wire::Secret;
 use serde_json::Value;
 
-use crate::address::{AddressRefusal, ServiceAddress};
+use crate::address::ServiceAddress;
 use crate::channel::ChatFailure;
 
 /// For one call, unless it says otherwise.
@@ -30,6 +32,8 @@ pub(crate) struct ServiceCall<'a> {
     /// JSON, or nothing.
     pub(crate) body: Option<String>,
     pub(crate) time: Duration,
+    /// A service that repeats it does not bring it into a log or a receipt.
+    pub(crate) secret: &'a Secret,
 }
 
 /// What a service answered.
@@ -74,16 +78,35 @@ pub(crate) async fn call(
     }
 }
 
+/// Posts JSON to a service that answers with JSON, and says in `error` what it did not take.
+pub(crate) async fn post(
+    address: &ServiceAddress,
+    path: &str,
+    headers: &[(&'static str, String)],
+    body: String,
+    secret: &Secret,
+) -> Result<Value, ChatFailure> {
+    let posted = ServiceCall {
+        method: Method::POST,
+        path,
+        headers,
+        body: Some(body),
+        time: USUAL_TIME,
+        secret,
+    };
+    let reply = call(address, posted).await?;
+    if reply.is_success() {
+        return Ok(reply.json);
+    }
+    let words = reply.json["error"].as_str().unwrap_or_default();
+    Err(reply.failure(words))
+}
+
 async fn send(
     address: &ServiceAddress,
     call: &ServiceCall<'_>,
 ) -> Result<ServiceReply, ChatFailure> {
-    let stream = address.connect().await.map_err(|refused| match refused {
-        AddressRefusal::Unreachable(_) | AddressRefusal::Unresolved(_) => {
-            ChatFailure::Passing(refused.to_string())
-        }
-        refused => ChatFailure::Refused(refused.to_string()),
-    })?;
+    let stream = address.connect().await.map_err(ChatFailure::from)?;
     let broke_off =
         |error: hyper::Error| ChatFailure::Passing(format!("the call broke off: {error}"));
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -93,8 +116,10 @@ async fn send(
     let mut request = Request::builder()
         .method(call.method.clone())
         .uri(format!("{}{}", address.base(), call.path))
-        .header(HOST, address.authority())
-        .header(USER_AGENT, "interlock");
+        .header(HOST, address.authority());
+    if !call.headers.iter().any(|(name, _)| *name == "user-agent") {
+        request = request.header(USER_AGENT, "interlock");
+    }
     if call.body.is_some() {
         request = request.header(CONTENT_TYPE, "application/json");
     }
@@ -120,12 +145,22 @@ async fn send(
     Ok(ServiceReply {
         status,
         retry_after,
-        json: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        json: serde_json::from_str(&without(call.secret, &bytes)).unwrap_or(Value::Null),
     })
 }
 
-/// The connection ends with the call, also when the caller gives up.
-struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+/// The text of an answer, in which a secret is masked.
+fn without<'a>(secret: &Secret, bytes: &'a [u8]) -> Cow<'a, str> {
+    let text = String::from_utf8_lossy(bytes);
+    if secret.is_empty() || !text.contains(secret.expose()) {
+        return text;
+    }
+    text.replace(secret.expose(), "••••").into()
+}
+
+/// A task that ends with its owner: a connection ends with its call, also when the caller gives up.
+#[derive(Debug)]
+pub(crate) struct AbortOnDrop<T>(pub(crate) tokio::task::JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {

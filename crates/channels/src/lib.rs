@@ -4,7 +4,7 @@
 //! be decided there), `typed` (what an approver can type), `settings` (accounts, targets and
 //! approvers by the config in force), `desk` (what the gateway offers), `answer` (which answers count),
 //! `outbox` (sending, editing, retries), `service` (the tasks); then the platforms: `matrix`, `telegram`,
-//! `ntfy` and `webhook`, over `http` and `address`.
+//! `slack`, `discord`, `ntfy` and `webhook`, over `http`, `socket` and `address`.
 //!
 //! Nothing here judges a command, and nothing here allows one: a decision that counts goes to the same
 //! function that every other surface calls.
@@ -15,6 +15,7 @@ mod address;
 mod answer;
 mod channel;
 mod desk;
+mod discord;
 mod http;
 mod matrix;
 mod message;
@@ -24,6 +25,8 @@ mod rights;
 mod service;
 mod settings;
 mod signature;
+mod slack;
+mod socket;
 mod telegram;
 mod typed;
 mod webhook;

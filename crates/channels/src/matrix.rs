@@ -72,6 +72,7 @@ impl MatrixAccountChannel {
                 headers: &headers,
                 body: body.map(|body| body.to_string()),
                 time,
+                secret: &self.token,
             },
         )
         .await?;
@@ -452,6 +453,7 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
         chat: room.to_owned(),
         message: message.to_owned(),
         interaction: None,
+        event: None,
     };
     match event["type"].as_str()? {
         // A reaction that was taken back comes without its relation.
@@ -465,6 +467,7 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
                 sender,
                 place: place(relation["event_id"].as_str()?),
                 tap,
+                names: None,
             })
         }
         "m.room.message" if content["msgtype"] == "m.text" => {

@@ -82,11 +82,13 @@ fn fill_in(message: &mut ChatMessage, approval: &PendingApproval, rights: &ChatR
         });
     }
     let typed = match words.as_slice() {
+        _ if !rights.is_typed => String::new(),
         [] => String::new(),
         words => format!("/approve {} {}", approval.short_id, words.join("|")),
     };
     message.note = match (rights.no_allow, typed.as_str()) {
-        (Some(why), "") => format!("No decision here: {why}"),
+        (Some(why), "") if rights.decisions.is_empty() => format!("No decision here: {why}"),
+        (Some(why), "") => why.to_owned(),
         (Some(why), typed) => format!("{typed} · {why}"),
         (None, typed) => typed.to_owned(),
     };
@@ -141,6 +143,7 @@ pub(crate) fn ended(
     let rights = ChatRights {
         decisions: Vec::new(),
         no_allow: None,
+        is_typed: true,
     };
     let mut message = ChatMessage {
         title: end_text(ended, outcome),

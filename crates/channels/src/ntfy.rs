@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use hyper::Method;
 use interlock_store::ApprovalDecision;
 use interlock_wire::Secret;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdates, MessageRef};
-use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::channel::{ChatChannel, ChatFailure, ChatTap, MessageRef};
+use crate::http::post;
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 
@@ -155,61 +154,14 @@ impl ChatChannel for NtfyTopic {
             } else {
                 vec![("authorization", format!("Bearer {}", self.token.expose()))]
             };
-            let reply = call(
-                &self.address,
-                ServiceCall {
-                    method: Method::POST,
-                    path: "/",
-                    headers: &headers,
-                    body: Some(self.body(message).to_string()),
-                    time: USUAL_TIME,
-                },
-            )
-            .await?;
-            if !reply.is_success() {
-                let words = reply.json["error"].as_str().unwrap_or_default();
-                return Err(reply.failure(words));
-            }
-            let id = reply.json["id"].as_str().unwrap_or("sent");
+            let body = self.body(message).to_string();
+            let reply = post(&self.address, "/", &headers, body, &self.token).await?;
+            let id = reply["id"].as_str().unwrap_or("sent");
             Ok(MessageRef {
                 chat: self.topic.clone(),
                 message: id.to_owned(),
             })
         })
-    }
-
-    /// A notification stays as it is. A late tap gets the winner.
-    fn edit<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        _message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn remove<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn updates<'a>(
-        &'a self,
-        _cursor: Option<&'a str>,
-        _approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn reply<'a>(
-        &'a self,
-        _to: &'a ChatPlace,
-        _text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
-        Box::pin(async { Ok(()) })
     }
 
     fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {

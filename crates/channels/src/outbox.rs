@@ -4,9 +4,8 @@
 //! marked is sent again. So a restart loses nothing, and repeats a message only where it fell between the
 //! platform's answer and the mark, on platforms without an idempotency key.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use interlock_approvals::{PendingApproval, RecordedOutcome};
 use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
@@ -18,77 +17,14 @@ use crate::message::{self, ChatMessage};
 use crate::rights::target_rights;
 use crate::settings::{ChatTarget, chat_approvals};
 
+mod memory;
+
+pub(crate) use memory::ChatMemory;
+use memory::{ChatGroup, MOST_SINGLE};
+
 /// Before the next try: doubling from the first to the last.
 const FIRST_PAUSE_MS: i64 = 1_000;
 const LONGEST_PAUSE_MS: i64 = 60_000;
-
-/// More approvals than this in that time are one message.
-const MOST_SINGLE: usize = 3;
-const GROUP_WINDOW: Duration = Duration::from_secs(10);
-
-/// What is remembered of each chat while the gateway runs.
-#[derive(Debug, Default)]
-pub(crate) struct ChatMemory(Mutex<HashMap<String, ChatRecent>>);
-
-#[derive(Debug, Default)]
-struct ChatRecent {
-    /// When prompts came for it.
-    asked: Vec<Instant>,
-    /// The message for several approvals that is still added to.
-    group: Option<ChatGroup>,
-    /// Nothing is sent before.
-    free_at: Option<Instant>,
-}
-
-#[derive(Debug, Clone)]
-struct ChatGroup {
-    at: MessageRef,
-    /// Ids of approvals that it lists.
-    members: Vec<String>,
-}
-
-impl ChatMemory {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ChatRecent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes one more approval for a chat; whether it goes into a message for several.
-    fn note_asked(&self, target: &str) -> bool {
-        let mut all = self.lock();
-        let recent = all.entry(target.to_owned()).or_default();
-        let now = Instant::now();
-        recent
-            .asked
-            .retain(|at| now.duration_since(*at) < GROUP_WINDOW);
-        recent.asked.push(now);
-        if recent.asked.len() <= MOST_SINGLE {
-            recent.group = None;
-            return false;
-        }
-        true
-    }
-
-    fn group(&self, target: &str) -> Option<ChatGroup> {
-        self.lock().get(target)?.group.clone()
-    }
-
-    fn set_group(&self, target: &str, group: ChatGroup) {
-        self.lock().entry(target.to_owned()).or_default().group = Some(group);
-    }
-
-    /// Returns when the chat may get its next message.
-    async fn until_free(&self, target: &str) {
-        let free_at = self.lock().get(target).and_then(|recent| recent.free_at);
-        if let Some(at) = free_at {
-            tokio::time::sleep_until(at.into()).await;
-        }
-    }
-
-    fn pause(&self, target: &str, pause: Duration) {
-        let mut all = self.lock();
-        all.entry(target.to_owned()).or_default().free_at = Some(Instant::now() + pause);
-    }
-}
 
 /// One chat that has work, and all that it takes to do it.
 #[derive(Debug, Clone)]
@@ -102,27 +38,35 @@ pub(crate) struct ChatSender {
 }
 
 impl ChatSender {
-    /// Does the work of one chat, in order. Ends early where the platform wants a pause.
+    /// Does the work of one chat, in order. Where the platform wants a pause, the rest waits as long.
     pub(crate) async fn work(self, all: Vec<ChatWork>) {
+        if let Some(pause) = self.memory.wanted_pause(&self.target.name) {
+            return self.postpone(all, pause).await;
+        }
+        // Those that are tried again were counted before.
+        let tried = all.iter().filter(|work| work.is_queued && work.tries > 0);
+        let are_many = tried.count() > MOST_SINGLE;
         let mut grouped: Vec<ChatWork> = Vec::new();
         // A message for several approvals is edited once for all of them that ended.
         let mut edited: Vec<String> = Vec::new();
-        for work in all {
+        let mut rest = all.into_iter();
+        while let Some(work) = rest.next() {
             let is_shown = work.is_group
                 && work
                     .message
                     .as_ref()
                     .is_some_and(|message| edited.contains(message));
-            let went_on = if work.is_queued {
-                self.ask(work, &mut grouped).await
+            let pause = if work.is_queued {
+                self.ask(work, are_many, &mut grouped).await
             } else if is_shown {
                 self.note_end(work, Ok(())).await
             } else {
                 edited.extend(work.message.clone().filter(|_| work.is_group));
                 self.show_end(&work).await
             };
-            if !went_on {
-                break;
+            if let Some(pause) = pause {
+                grouped.extend(rest);
+                return self.postpone(grouped, pause).await;
             }
         }
         if !grouped.is_empty() {
@@ -130,22 +74,43 @@ impl ChatSender {
         }
     }
 
-    /// Sends a prompt. `false`: the platform wants a pause.
-    async fn ask(&self, work: ChatWork, grouped: &mut Vec<ChatWork>) -> bool {
-        let Some(approval) = self.wanted(&work).await else {
-            return true;
-        };
+    /// The platform takes nothing for so long.
+    async fn postpone(&self, all: Vec<ChatWork>, pause: Duration) {
+        self.memory.pause(&self.target.name, pause);
+        let sender = self.clone();
+        blocking(move || {
+            let pause = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+            let until = now_ms().saturating_add(pause);
+            let (store, name) = (sender.desk.store(), &sender.target.name);
+            for work in &all {
+                if let Err(error) = store.chat_postponed(&work.approval_id, name, until) {
+                    tracing::warn!(%error, name, "a chat message was not postponed");
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Sends a prompt. The pause that the platform wants, if it wants one.
+    async fn ask(
+        &self,
+        work: ChatWork,
+        are_many: bool,
+        grouped: &mut Vec<ChatWork>,
+    ) -> Option<Duration> {
+        let approval = self.wanted(&work).await?;
         // A program reads each of them.
         let is_for_people = self.target.kind != ChannelKind::Webhook;
-        if is_for_people && work.tries == 0 && self.memory.note_asked(&self.target.name) {
+        let is_one_of_many = match work.tries {
+            0 => is_for_people && self.memory.note_asked(&self.target.name),
+            _ => is_for_people && are_many,
+        };
+        if is_one_of_many {
             grouped.push(work);
-            return true;
+            return None;
         }
         let (sender, id) = (self.clone(), approval.id.clone());
-        let made = blocking(move || sender.prompt(&approval)).await;
-        let Some((message, is_whole)) = made else {
-            return true;
-        };
+        let (message, is_whole) = blocking(move || sender.prompt(&approval)).await?;
         self.memory.until_free(&self.target.name).await;
         let key = key(&id, &self.target.name, "asked");
         let sent = match self.begin_reading().await {
@@ -154,11 +119,11 @@ impl ChatSender {
         };
         self.memory.pause(&self.target.name, self.channel.pause());
         let at = sent.as_ref().ok().cloned();
-        let went_on = self.note_sent(&work, sent, is_whole, false).await;
+        let pause = self.note_sent(&work, sent, is_whole, false).await;
         if let Some(at) = at {
             self.channel.send_buttons(&at, &message, &key).await;
         }
-        went_on
+        pause
     }
 
     /// The account has a place in its stream before its first prompt, so that no answer to it is older.
@@ -225,19 +190,22 @@ impl ChatSender {
 
     fn prompt(&self, approval: &PendingApproval) -> (ChatMessage, bool) {
         let link = self.desk.page(&format!("approve/{}", approval.id));
-        let rights = target_rights(self.desk.as_ref(), self.target.kind, approval);
+        let mut rights = target_rights(self.desk.as_ref(), self.target.kind, approval);
+        if !self.channel.takes_typed(&self.target) {
+            rights.buttons_only();
+        }
         message::prompt(self.channel.as_ref(), approval, rights, link)
     }
 
-    /// Marks what became of a message. `false`: the platform wants a pause.
+    /// Marks what became of a message. The pause that the platform wants, if it wants one.
     async fn note_sent(
         &self,
         work: &ChatWork,
         sent: Result<MessageRef, ChatFailure>,
         offers_allow: bool,
         is_group: bool,
-    ) -> bool {
-        let went_on = !matches!(sent, Err(ChatFailure::Busy { .. }));
+    ) -> Option<Duration> {
+        let pause = wanted_pause(&sent);
         let (sender, work) = (self.clone(), work.clone());
         blocking(move || {
             let noted = sender.write_sent(&work, &sent, offers_allow, is_group);
@@ -246,7 +214,7 @@ impl ChatSender {
             }
         })
         .await;
-        went_on
+        pause
     }
 
     fn write_sent(
@@ -311,6 +279,9 @@ impl ChatSender {
             let at = at.clone();
             self.memory.set_group(&name, ChatGroup { at, members });
         }
+        if let Some(pause) = wanted_pause(&sent) {
+            return self.postpone(new, pause).await;
+        }
         for work in &new {
             self.note_sent(work, sent.clone(), false, true).await;
         }
@@ -348,10 +319,11 @@ impl ChatSender {
         done
     }
 
-    /// Edits a message whose approval has ended, or whose run has. `false`: the platform wants a pause.
-    async fn show_end(&self, work: &ChatWork) -> bool {
+    /// Edits a message whose approval has ended, or whose run has. The pause that the platform wants, if it
+    /// wants one.
+    async fn show_end(&self, work: &ChatWork) -> Option<Duration> {
         let (Some(chat), Some(message)) = (work.chat.clone(), work.message.clone()) else {
-            return true;
+            return None;
         };
         let at = MessageRef { chat, message };
         let done = if work.is_group {
@@ -372,9 +344,9 @@ impl ChatSender {
         self.note_end(work.clone(), done).await
     }
 
-    /// Marks what became of an edit. `false`: the platform wants a pause.
-    async fn note_end(&self, work: ChatWork, done: Result<(), ChatFailure>) -> bool {
-        let went_on = !matches!(done, Err(ChatFailure::Busy { .. }));
+    /// Marks what became of an edit. The pause that the platform wants, if it wants one.
+    async fn note_end(&self, work: ChatWork, done: Result<(), ChatFailure>) -> Option<Duration> {
+        let pause = wanted_pause(&done);
         let sender = self.clone();
         blocking(move || {
             let noted = sender.write_end(&work, &done);
@@ -383,7 +355,7 @@ impl ChatSender {
             }
         })
         .await;
-        went_on
+        pause
     }
 
     async fn edit_end(&self, work: &ChatWork, at: &MessageRef) -> Result<(), ChatFailure> {
@@ -442,6 +414,13 @@ impl ChatSender {
             ClaimState::Finished { outcome, .. } => Some(*outcome),
             ClaimState::Unfinished | ClaimState::Unknown { .. } => None,
         }
+    }
+}
+
+fn wanted_pause<T>(done: &Result<T, ChatFailure>) -> Option<Duration> {
+    match done {
+        Err(ChatFailure::Busy { after }) => Some(*after),
+        _ => None,
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct ChatRights {
     pub(crate) decisions: Vec<&'static str>,
     /// Why nothing can be allowed there.
     pub(crate) no_allow: Option<&'static str>,
+    /// Decisions can be typed there.
+    pub(crate) is_typed: bool,
 }
 
 impl ChatRights {
@@ -24,6 +26,13 @@ impl ChatRights {
     pub(crate) fn offers_allow(&self) -> bool {
         let is_allow = |word: &&str| *word != ApprovalDecision::Deny.as_str();
         self.decisions.iter().any(is_allow)
+    }
+
+    /// Nothing is read there but buttons: what takes a second step, or terms, cannot be decided.
+    pub(crate) fn buttons_only(&mut self) {
+        let is_button = |word: &&str| matches!(*word, "allow-once" | "deny");
+        self.decisions.retain(is_button);
+        self.is_typed = false;
     }
 
     pub(crate) fn deny_only(&mut self, why: &'static str) {
@@ -43,6 +52,7 @@ fn rights(approval: &PendingApproval, taken: Option<&[String]>) -> ChatRights {
     let mut rights = ChatRights {
         decisions: offered.filter(is_taken).collect(),
         no_allow: None,
+        is_typed: true,
     };
     let view = &approval.view;
     if approval.binding == "unbound" {
@@ -65,6 +75,7 @@ pub(crate) fn target_rights(
 ) -> ChatRights {
     let none = ChatRights {
         decisions: Vec::new(),
+        is_typed: true,
         no_allow: Some("decisions are not taken in this chat"),
     };
     let Some(config) = desk.config() else {
@@ -72,7 +83,9 @@ pub(crate) fn target_rights(
     };
     let config = config.config();
     let takes = match kind {
-        ChannelKind::Matrix | ChannelKind::Telegram => takes_decisions(config, kind),
+        ChannelKind::Matrix | ChannelKind::Telegram | ChannelKind::Slack | ChannelKind::Discord => {
+            takes_decisions(config, kind)
+        }
         ChannelKind::Ntfy => true,
         ChannelKind::Webhook => {
             let webhook = &config.channels.webhook;
@@ -92,7 +105,8 @@ pub(crate) fn target_rights(
         }
         // A lease has terms, which a webhook cannot name.
         ChannelKind::Webhook => rights.decisions.retain(|word| *word != "lease"),
-        ChannelKind::Matrix | ChannelKind::Telegram => {}
+        ChannelKind::Matrix | ChannelKind::Telegram | ChannelKind::Slack | ChannelKind::Discord => {
+        }
     }
     rights
 }

@@ -9,14 +9,16 @@ use interlock_store::ChatWork;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{AnswerContext, Handled, Strangers, handle};
-use crate::channel::{ChannelKind, ChatChannel, ChatUpdate};
+use crate::answer::{AnswerContext, Handled, Strangers, handle, may_count};
+use crate::channel::{ChannelKind, ChatChannel, ChatFailure, ChatUpdate};
 use crate::desk::ApprovalDesk;
+use crate::discord::DiscordBot;
 use crate::matrix::MatrixAccountChannel;
 use crate::message::ChatMessage;
 use crate::ntfy::{NtfyTickets, NtfyTopic};
 use crate::outbox::{ChatMemory, ChatSender, blocking};
-use crate::settings::{AccountSetup, ChatSetup, approvers};
+use crate::settings::{AccountSetup, ChatSetup, account_prefix, approvers};
+use crate::slack::SlackWorkspace;
 use crate::telegram::TelegramBot;
 use crate::webhook::WebhookTarget;
 
@@ -74,16 +76,13 @@ pub struct TestedTarget {
     pub problem: Option<String>,
 }
 
-/// Whether a platform is asked for what happened. The others call by themselves.
-fn is_read(kind: ChannelKind) -> bool {
-    matches!(kind, ChannelKind::Matrix | ChannelKind::Telegram)
-}
-
 /// The channel of one account.
 pub fn open_channel(setup: &AccountSetup, tickets: &NtfyTickets) -> Arc<dyn ChatChannel> {
     match setup.kind {
         ChannelKind::Matrix => Arc::new(MatrixAccountChannel::new(setup)),
         ChannelKind::Telegram => Arc::new(TelegramBot::new(setup)),
+        ChannelKind::Slack => Arc::new(SlackWorkspace::new(setup)),
+        ChannelKind::Discord => Arc::new(DiscordBot::new(setup)),
         ChannelKind::Ntfy => Arc::new(NtfyTopic::new(setup, tickets.clone())),
         ChannelKind::Webhook => Arc::new(WebhookTarget::new(setup)),
     }
@@ -239,7 +238,7 @@ impl ChatService {
                 stop: ending.clone(),
             };
             state.channels.insert(key, open);
-            if is_read(account.kind) {
+            if account.kind.is_chat() {
                 let listening = Arc::clone(self).listen(account.clone(), channel);
                 tokio::runtime::Handle::current().spawn(async move {
                     tokio::select! {
@@ -268,7 +267,7 @@ impl ChatService {
             let open = target.as_ref().and_then(|target| {
                 let key = (target.kind, target.account.clone());
                 let open = state.channels.get(&key)?;
-                let cursor_name = is_read(target.kind).then(|| open.setup.cursor_name());
+                let cursor_name = target.kind.is_chat().then(|| open.setup.cursor_name());
                 Some((Arc::clone(&open.channel), cursor_name))
             });
             state.busy.insert(name.clone());
@@ -338,9 +337,14 @@ impl ChatService {
             let Some((cursor, approvers)) = known.await else {
                 return;
             };
+            let asked = Instant::now();
             match channel.updates(cursor.as_deref(), &approvers).await {
                 Ok(found) => {
                     pause = FIRST_PAUSE;
+                    // A server that does not wait for news is not asked all the time.
+                    if found.updates.is_empty() && cursor.is_some() {
+                        tokio::time::sleep(FIRST_PAUSE.saturating_sub(asked.elapsed())).await;
+                    }
                     for update in found.updates {
                         self.answer(&account, &channel, update).await;
                     }
@@ -365,7 +369,13 @@ impl ChatService {
                 Err(failure) => {
                     let name = account.cursor_name();
                     tracing::warn!(%failure, name, "a channel cannot be read");
-                    tokio::time::sleep(pause).await;
+                    let wanted = match failure {
+                        ChatFailure::Busy { after } => after,
+                        // It will not be better in a moment.
+                        ChatFailure::Refused(_) => LONGEST_PAUSE,
+                        ChatFailure::Passing(_) => Duration::ZERO,
+                    };
+                    tokio::time::sleep(pause.max(wanted)).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
             }
@@ -378,8 +388,14 @@ impl ChatService {
         channel: &Arc<dyn ChatChannel>,
         update: ChatUpdate,
     ) {
-        let said = self.handle(account.kind, &update).await;
-        let (ChatUpdate::Tapped { place, .. } | ChatUpdate::Typed { place, .. }) = &update;
+        let (ChatUpdate::Tapped { sender, place, .. } | ChatUpdate::Typed { sender, place, .. }) =
+            &update;
+        if let Some(event) = &place.event
+            && !self.is_first(account, sender, event).await
+        {
+            return;
+        }
+        let said = self.handle(account, &update).await;
         // A button waits for its answer, also for an empty one.
         let is_owed = place.interaction.is_some();
         if said.is_some() || is_owed {
@@ -390,17 +406,37 @@ impl ChatService {
         }
         self.look_now();
     }
+
+    /// Whether an event did not come before. Where that cannot be told, it does not count.
+    async fn is_first(self: &Arc<Self>, account: &AccountSetup, sender: &str, event: &str) -> bool {
+        let id = format!("{}:{event}", account_prefix(account.kind, &account.name));
+        let (service, kind, sender) = (Arc::clone(self), account.kind, sender.to_owned());
+        let is_first = blocking(move || {
+            let config = service.desk.config();
+            let counts = config.is_none_or(|file| may_count(file.config(), kind, &sender));
+            let now = interlock_approvals::clock::now();
+            !counts || matches!(service.desk.store().use_chat_id(&id, now), Ok(true))
+        });
+        is_first.await.unwrap_or(false)
+    }
+
     /// Handles an update. The answer to a message that is being sent waits until it is marked.
-    async fn handle(self: &Arc<Self>, kind: ChannelKind, update: &ChatUpdate) -> Option<String> {
+    async fn handle(
+        self: &Arc<Self>,
+        account: &AccountSetup,
+        update: &ChatUpdate,
+    ) -> Option<String> {
         let until = Instant::now() + MARK_WAIT;
         loop {
             let (service, update) = (Arc::clone(self), update.clone());
+            let (kind, account) = (account.kind, account.name.clone());
             let handled = blocking(move || {
                 let setup = service.setup();
                 let context = AnswerContext {
                     desk: service.desk.as_ref(),
                     setup: &setup,
                     kind,
+                    account: &account,
                     strangers: &service.strangers,
                 };
                 handle(context, &update)

@@ -1,9 +1,7 @@
 //! Accounts, targets and approvers, by the config in force.
 
-use std::path::Path;
-
 use interlock_config::types::{ChatApprovals, Config, MachineApprovals};
-use interlock_config::{ChatSecret, ChatSwitch, ChatTargets};
+use interlock_config::{ChatSwitch, ChatTargets};
 use interlock_wire::Secret;
 use regex::Regex;
 
@@ -11,12 +9,12 @@ use crate::address::ServiceAddress;
 use crate::channel::ChannelKind;
 use crate::desk::ApprovalDesk;
 
+mod accounts;
+
+pub use accounts::{secret_variables, webhook_secret};
+
 /// The account that the keys of a channel itself are for.
 const DEFAULT: &str = "default";
-
-/// Where Telegram's bot interface is.
-const TELEGRAM: &str = "https://api.telegram.org";
-const NTFY: &str = "https://ntfy.sh";
 
 /// One account of a platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +25,8 @@ pub struct AccountSetup {
     /// The account's own id, where the config has it: it never decides.
     pub own_id: Option<String>,
     pub token: Secret,
+    /// Of Slack: opens the socket by which it says what happened.
+    pub app_token: Option<Secret>,
     /// Of ntfy.
     pub topic: Option<String>,
     /// Of ntfy: *Allow once* is offered as well.
@@ -36,10 +36,7 @@ pub struct AccountSetup {
 impl AccountSetup {
     /// As lists name it.
     pub fn shown(&self) -> String {
-        match self.name.as_str() {
-            DEFAULT => self.kind.as_str().to_owned(),
-            name => format!("{}/{name}", self.kind.as_str()),
-        }
+        account_prefix(self.kind, &self.name)
     }
 
     /// Under which its place in the platform's stream is kept.
@@ -135,160 +132,6 @@ impl ChatSetup {
         self.problems.push((key.to_owned(), why.to_owned()));
     }
 
-    fn read_accounts(&mut self, config: &Config, desk: &dyn ApprovalDesk) {
-        let matrix = &config.channels.matrix;
-        if matrix.enabled != Some(false) {
-            let own = interlock_config::types::MatrixAccount {
-                enabled: None,
-                homeserver: matrix.homeserver.clone(),
-                user_id: matrix.user_id.clone(),
-                access_token: matrix.access_token.clone(),
-                token_file: matrix.token_file.clone(),
-                allow_private_network: matrix.allow_private_network,
-            };
-            let has_own = own != interlock_config::types::MatrixAccount::default();
-            let own = has_own.then_some((DEFAULT, "channels.matrix".to_owned(), &own));
-            let named = matrix.accounts.iter().map(|(name, account)| {
-                let key = format!("channels.matrix.accounts.{name}");
-                (name.as_str(), key, account)
-            });
-            for (name, key, account) in own.into_iter().chain(named) {
-                if account.enabled == Some(false) {
-                    continue;
-                }
-                let Some(user) = account.user_id.clone() else {
-                    self.problem(&format!("{key}.userId"), "is not set");
-                    continue;
-                };
-                self.add_account(
-                    desk,
-                    (ChannelKind::Matrix, name, &key),
-                    ("homeserver", account.homeserver.as_deref()),
-                    account.allow_private_network,
-                    ("accessToken", account.access_token.as_ref()),
-                    ("tokenFile", account.token_file.as_deref()),
-                    Some(user),
-                );
-            }
-        }
-        let telegram = &config.channels.telegram;
-        if telegram.enabled != Some(false) {
-            let own = interlock_config::types::TelegramAccount {
-                enabled: None,
-                bot_token: telegram.bot_token.clone(),
-                token_file: telegram.token_file.clone(),
-                api_root: telegram.api_root.clone(),
-                allow_private_network: telegram.allow_private_network,
-            };
-            let has_own = own != interlock_config::types::TelegramAccount::default();
-            let own = has_own.then_some((DEFAULT, "channels.telegram".to_owned(), &own));
-            let named = telegram.accounts.iter().map(|(name, account)| {
-                let key = format!("channels.telegram.accounts.{name}");
-                (name.as_str(), key, account)
-            });
-            for (name, key, account) in own.into_iter().chain(named) {
-                if account.enabled == Some(false) {
-                    continue;
-                }
-                self.add_account(
-                    desk,
-                    (ChannelKind::Telegram, name, &key),
-                    ("apiRoot", account.api_root.as_deref().or(Some(TELEGRAM))),
-                    account.allow_private_network,
-                    ("botToken", account.bot_token.as_ref()),
-                    ("tokenFile", account.token_file.as_deref()),
-                    None,
-                );
-            }
-        }
-        let ntfy = &config.channels.ntfy;
-        if ntfy.enabled != Some(false)
-            && let Some(topic) = &ntfy.topic
-        {
-            let key = (ChannelKind::Ntfy, DEFAULT, "channels.ntfy");
-            let url = ntfy.url.as_deref().or(Some(NTFY));
-            let has_token = ntfy.access_token.is_some() || ntfy.token_file.is_some();
-            let none = ChatSecret::Inline(String::new());
-            let token = if has_token {
-                ntfy.access_token.as_ref()
-            } else {
-                // Topics of a server that asks for none.
-                Some(&none)
-            };
-            let file = ("tokenFile", ntfy.token_file.as_deref());
-            let private = ntfy.allow_private_network;
-            self.add_account(
-                desk,
-                key,
-                ("url", url),
-                private,
-                ("accessToken", token),
-                file,
-                None,
-            );
-            if let Some(account) = self.accounts.last_mut()
-                && account.kind == ChannelKind::Ntfy
-            {
-                account.topic = Some(topic.clone());
-                account.allows = ntfy.allow == Some(true);
-            }
-        }
-        let webhook = &config.channels.webhook;
-        if webhook.enabled != Some(false)
-            && let Some(url) = &webhook.url
-        {
-            self.add_account(
-                desk,
-                (ChannelKind::Webhook, DEFAULT, "channels.webhook"),
-                ("url", Some(url.as_str())),
-                webhook.allow_private_network,
-                ("secret", webhook.secret.as_ref()),
-                ("secretFile", webhook.secret_file.as_deref()),
-                None,
-            );
-        }
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the keys of an account, each with its name"
-    )]
-    fn add_account(
-        &mut self,
-        desk: &dyn ApprovalDesk,
-        (kind, name, key): (ChannelKind, &str, &str),
-        (url_key, url): (&str, Option<&str>),
-        allows_private: Option<bool>,
-        (token_key, token): (&str, Option<&ChatSecret>),
-        (file_key, file): (&str, Option<&str>),
-        own_id: Option<String>,
-    ) {
-        let Some(url) = url else {
-            return self.problem(&format!("{key}.{url_key}"), "is not set");
-        };
-        let address = match ServiceAddress::check(url, allows_private == Some(true)) {
-            Ok(address) => address,
-            Err(refused) => return self.problem(&format!("{key}.{url_key}"), &refused.to_string()),
-        };
-        let token = match read_secret(desk, token, file) {
-            Ok(Some(token)) => token,
-            Ok(None) => return self.problem(&format!("{key}.{token_key}"), "is not set"),
-            Err(why) => {
-                let at = if file.is_some() { file_key } else { token_key };
-                return self.problem(&format!("{key}.{at}"), &why);
-            }
-        };
-        self.accounts.push(AccountSetup {
-            kind,
-            name: name.to_owned(),
-            address,
-            own_id,
-            token,
-            topic: None,
-            allows: false,
-        });
-    }
-
     fn read_targets(&mut self, config: &Config) {
         let exec = &config.approvals.exec;
         // The only mode of this version; the check of the file refuses others.
@@ -324,7 +167,7 @@ impl ChatSetup {
                 self.add_target(kind, account, to, thread, after, filter.clone(), &key);
             }
         }
-        for kind in [ChannelKind::Matrix, ChannelKind::Telegram] {
+        for kind in ChannelKind::ALL {
             let Some(own) = chat_approvals(config, kind) else {
                 continue;
             };
@@ -340,6 +183,11 @@ impl ChatSetup {
             for approver in approvers(config, kind) {
                 let key = format!("channels.{}.execApprovals.approvers", kind.as_str());
                 let after = own.after_sec.unwrap_or(0);
+                // Ids of Discord do not say whether they are of a channel or of a user.
+                let approver = match kind {
+                    ChannelKind::Discord => format!("user:{approver}"),
+                    _ => approver,
+                };
                 self.add_target(kind, &account, approver, None, after, filter.clone(), &key);
             }
         }
@@ -377,19 +225,11 @@ impl ChatSetup {
             Some(topic) => topic.clone(),
             None => to,
         };
-        let account_part = if account == DEFAULT {
-            String::new()
-        } else {
-            format!("/{account}")
-        };
+        let front = account_prefix(kind, account);
         let thread_part = thread.as_ref().map(|thread| format!("#{thread}"));
-        let kind_name = kind.as_str();
         let name = match to.as_str() {
-            "" => format!("{kind_name}{account_part}"),
-            to => format!(
-                "{kind_name}{account_part}:{to}{}",
-                thread_part.unwrap_or_default()
-            ),
+            "" => front,
+            to => format!("{front}:{to}{}", thread_part.unwrap_or_default()),
         };
         let after_ms = after_sec * 1000;
         // Two ways to one chat are one message.
@@ -410,11 +250,21 @@ impl ChatSetup {
     }
 }
 
+/// With which the names of an account's targets begin.
+pub(crate) fn account_prefix(kind: ChannelKind, account: &str) -> String {
+    match account {
+        DEFAULT => kind.as_str().to_owned(),
+        name => format!("{}/{name}", kind.as_str()),
+    }
+}
+
 /// What the config says of decisions in a chat.
 pub(crate) fn chat_approvals(config: &Config, kind: ChannelKind) -> Option<&ChatApprovals> {
     match kind {
         ChannelKind::Matrix => Some(&config.channels.matrix.exec_approvals),
         ChannelKind::Telegram => Some(&config.channels.telegram.exec_approvals),
+        ChannelKind::Slack => Some(&config.channels.slack.exec_approvals),
+        ChannelKind::Discord => Some(&config.channels.discord.exec_approvals),
         ChannelKind::Ntfy | ChannelKind::Webhook => None,
     }
 }
@@ -424,7 +274,9 @@ pub(crate) fn machine_approvals(config: &Config, kind: ChannelKind) -> Option<&M
     match kind {
         ChannelKind::Ntfy => Some(&config.channels.ntfy.exec_approvals),
         ChannelKind::Webhook => Some(&config.channels.webhook.exec_approvals),
-        ChannelKind::Matrix | ChannelKind::Telegram => None,
+        ChannelKind::Matrix | ChannelKind::Telegram | ChannelKind::Slack | ChannelKind::Discord => {
+            None
+        }
     }
 }
 
@@ -456,84 +308,5 @@ pub(crate) fn taken_decisions(config: &Config, kind: ChannelKind) -> Option<&[St
     match chat_approvals(config, kind) {
         Some(own) => own.decisions.as_deref(),
         None => machine_approvals(config, kind)?.decisions.as_deref(),
-    }
-}
-
-/// The names of variables that hold secrets of channels. Runs do not inherit them.
-pub fn secret_variables(config: &Config) -> Vec<String> {
-    let channels = &config.channels;
-    let matrix = channels.matrix.accounts.values();
-    let telegram = channels.telegram.accounts.values();
-    let secrets = [
-        channels.matrix.access_token.as_ref(),
-        channels.telegram.bot_token.as_ref(),
-        channels.ntfy.access_token.as_ref(),
-        channels.webhook.secret.as_ref(),
-        channels.webhook.decision_secret.as_ref(),
-    ];
-    let secrets = secrets
-        .into_iter()
-        .chain(matrix.map(|account| account.access_token.as_ref()))
-        .chain(telegram.map(|account| account.bot_token.as_ref()));
-    let names = secrets.flatten().filter_map(|secret| match secret {
-        ChatSecret::Variable(name) => Some(name.clone()),
-        ChatSecret::Inline(_) => None,
-    });
-    names.collect()
-}
-
-/// A secret by the config: its file first, else its text or variable.
-pub(crate) fn read_secret(
-    desk: &dyn ApprovalDesk,
-    secret: Option<&ChatSecret>,
-    file: Option<&str>,
-) -> Result<Option<Secret>, String> {
-    if let Some(file) = file {
-        return read_file(&desk.path(file)).map(Some);
-    }
-    match secret {
-        None => Ok(None),
-        Some(ChatSecret::Inline(text)) => Ok(Some(Secret::new(text.as_str()))),
-        Some(ChatSecret::Variable(name)) => match desk.variable(name) {
-            Some(text) if !text.trim().is_empty() => Ok(Some(Secret::new(text.trim()))),
-            _ => Err(format!("the variable {name} is not set for the gateway")),
-        },
-    }
-}
-
-/// The secret of decisions by webhook. None where they are not switched on, and where it is the secret of
-/// Interlock's own calls: one of these could be sent back.
-pub fn webhook_secret(config: &Config, desk: &dyn ApprovalDesk) -> Option<Secret> {
-    let webhook = &config.channels.webhook;
-    if webhook.enabled == Some(false) {
-        return None;
-    }
-    let (secret, file) = (&webhook.decision_secret, &webhook.decision_secret_file);
-    let own = read_secret(desk, secret.as_ref(), file.as_deref());
-    let (secret, file) = (&webhook.secret, &webhook.secret_file);
-    let outgoing = read_secret(desk, secret.as_ref(), file.as_deref());
-    let own = own.ok().flatten().filter(|own| !own.is_empty())?;
-    (outgoing.ok().flatten().as_ref() != Some(&own)).then_some(own)
-}
-
-fn read_file(path: &Path) -> Result<Secret, String> {
-    const MOST: u64 = 16 * 1024;
-    let shown = path.display();
-    let cannot = |error: std::io::Error| format!("{shown} cannot be read: {error}");
-    let known = std::fs::metadata(path).map_err(cannot)?;
-    if !known.is_file() || known.len() > MOST {
-        return Err(format!("{shown} is no file of a token"));
-    }
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        if known.permissions().mode() & 0o077 != 0 {
-            return Err(format!("{shown} can be read by others: chmod 600 {shown}"));
-        }
-    }
-    let text = std::fs::read_to_string(path).map_err(cannot)?;
-    match text.trim() {
-        "" => Err(format!("{shown} is empty")),
-        text => Ok(Secret::new(text)),
     }
 }

@@ -46,6 +46,7 @@ impl TelegramBot {
                 headers: &[],
                 body: Some(body.to_string()),
                 time,
+                secret: &self.token,
             },
         )
         .await?;
@@ -86,14 +87,10 @@ fn text(message: &ChatMessage) -> (String, Value) {
 }
 
 fn keyboard(message: &ChatMessage) -> Value {
-    let buttons = message.buttons.iter().map(|button| {
-        let data = match button.tap {
-            ChatTap::AllowOnce => "allow-once",
-            ChatTap::AllowAlways => "allow-always",
-            ChatTap::Deny => "deny",
-        };
-        json!({ "text": button.label, "callback_data": data })
-    });
+    let buttons = message
+        .buttons
+        .iter()
+        .map(|button| json!({ "text": button.label, "callback_data": button.tap.word() }));
     let row: Vec<Value> = buttons.collect();
     if row.is_empty() {
         // Explicitly empty: a message that is edited without this keeps its buttons.
@@ -270,20 +267,17 @@ fn person(from: &Value) -> Option<String> {
 fn read_update(update: &Value) -> Option<ChatUpdate> {
     if let Some(query) = update.get("callback_query") {
         let message = &query["message"];
-        let tap = match query["data"].as_str()? {
-            "allow-once" => ChatTap::AllowOnce,
-            "allow-always" => ChatTap::AllowAlways,
-            "deny" => ChatTap::Deny,
-            _ => return None,
-        };
+        let tap = ChatTap::named(query["data"].as_str()?)?;
         return Some(ChatUpdate::Tapped {
             sender: person(&query["from"])?,
             place: ChatPlace {
                 chat: id_text(&message["chat"]["id"])?,
                 message: id_text(&message["message_id"])?,
                 interaction: Some(query["id"].as_str()?.to_owned()),
+                event: None,
             },
             tap,
+            names: None,
         });
     }
     let message = update.get("message")?;
@@ -318,6 +312,7 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
             chat: id_text(&message["chat"]["id"])?,
             message: id_text(&message["message_id"])?,
             interaction: None,
+            event: None,
         },
         text: message["text"].as_str()?.to_owned(),
         replies_to: id_text(&message["reply_to_message"]["message_id"]),

@@ -4,13 +4,12 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hyper::Method;
 use interlock_wire::Secret;
 use serde::Deserialize;
 
 use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
-use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::channel::{ChatChannel, ChatFailure, MessageRef};
+use crate::http::post;
 use crate::message::{ChatMessage, ChatSubject};
 use crate::settings::{AccountSetup, ChatTarget};
 use crate::signature::{ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign};
@@ -45,7 +44,7 @@ impl WebhookTarget {
         }
     }
 
-    async fn post(&self, message: &ChatMessage, key: &str) -> Result<(), ChatFailure> {
+    async fn send_signed(&self, message: &ChatMessage, key: &str) -> Result<(), ChatFailure> {
         let body = match &message.subject {
             Some(subject) => body(message, subject),
             None => serde_json::json!({ "type": "test", "title": message.title }).to_string(),
@@ -62,22 +61,8 @@ impl WebhookTarget {
         } else {
             ""
         };
-        let reply = call(
-            &self.address,
-            ServiceCall {
-                method: Method::POST,
-                path,
-                headers: &headers,
-                body: Some(body),
-                time: USUAL_TIME,
-            },
-        )
-        .await?;
-        if reply.is_success() {
-            Ok(())
-        } else {
-            Err(reply.failure(""))
-        }
+        post(&self.address, path, &headers, body, &self.secret).await?;
+        Ok(())
     }
 }
 
@@ -111,7 +96,7 @@ impl ChatChannel for WebhookTarget {
         key: &'a str,
     ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
         Box::pin(async move {
-            self.post(message, key).await?;
+            self.send_signed(message, key).await?;
             Ok(MessageRef {
                 chat: target.name.clone(),
                 message: key.to_owned(),
@@ -125,31 +110,7 @@ impl ChatChannel for WebhookTarget {
         message: &'a ChatMessage,
         key: &'a str,
     ) -> BoxFuture<'a, Result<(), ChatFailure>> {
-        Box::pin(self.post(message, key))
-    }
-
-    fn remove<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn updates<'a>(
-        &'a self,
-        _cursor: Option<&'a str>,
-        _approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn reply<'a>(
-        &'a self,
-        _to: &'a ChatPlace,
-        _text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
-        Box::pin(async { Ok(()) })
+        Box::pin(self.send_signed(message, key))
     }
 
     fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {

@@ -74,6 +74,8 @@ settings! {
     ChannelsConfig {
         matrix: MatrixChannel,
         telegram: TelegramChannel,
+        slack: SlackChannel,
+        discord: DiscordChannel,
         ntfy: NtfyChannel,
         webhook: WebhookChannel,
     }
@@ -112,6 +114,46 @@ settings! {
     TelegramAccount {
         enabled: Option<bool>,
         bot_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        api_root: Option<String>,
+        allow_private_network: Option<bool>,
+    }
+
+    SlackChannel {
+        enabled: Option<bool>,
+        bot_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        app_token: Option<ChatSecret>,
+        app_token_file: Option<String>,
+        api_root: Option<String>,
+        allow_private_network: Option<bool>,
+        accounts: BTreeMap<String, SlackAccount>,
+        exec_approvals: ChatApprovals,
+    }
+
+    SlackAccount {
+        enabled: Option<bool>,
+        bot_token: Option<ChatSecret>,
+        token_file: Option<String>,
+        app_token: Option<ChatSecret>,
+        app_token_file: Option<String>,
+        api_root: Option<String>,
+        allow_private_network: Option<bool>,
+    }
+
+    DiscordChannel {
+        enabled: Option<bool>,
+        token: Option<ChatSecret>,
+        token_file: Option<String>,
+        api_root: Option<String>,
+        allow_private_network: Option<bool>,
+        accounts: BTreeMap<String, DiscordAccount>,
+        exec_approvals: ChatApprovals,
+    }
+
+    DiscordAccount {
+        enabled: Option<bool>,
+        token: Option<ChatSecret>,
         token_file: Option<String>,
         api_root: Option<String>,
         allow_private_network: Option<bool>,

@@ -63,7 +63,7 @@ const NO_ATTEMPT: &[&str] = &[
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RefusedPlace {
     code: String,
-    /// `http`, `ws` or `push`.
+    /// `http`, `ws`, `push` or `hooks`.
     transport: &'static str,
     /// An address, or the client.
     from: String,
@@ -132,10 +132,21 @@ impl RefusedAttempts {
         }
     }
 
-    /// An answer to a notification that does not count. The device is as the answer names it.
-    pub(crate) fn note_push(&self, code: &str, address: &str, device: &str, approval: &str) {
-        let details = json!({ "device": cut(device), "approvalId": cut(approval) });
-        self.note("push", code, address, details);
+    /// A decision that does not count, of a phone, a program or a notification. What it names is repeated
+    /// as it names it.
+    pub(crate) fn note_decision(
+        &self,
+        transport: &'static str,
+        code: &str,
+        address: &str,
+        named: &Value,
+    ) {
+        let named = named.as_object().into_iter().flatten();
+        let details = named.map(|(key, value)| {
+            let text = value.as_str().unwrap_or_default();
+            (key.clone(), cut(text).into())
+        });
+        self.note(transport, code, address, Value::Object(details.collect()));
     }
 
     /// A client that may not do what it asked for. What it sent besides is not repeated.

@@ -13,6 +13,14 @@ use serde_json::{Value, json};
 use crate::Machine;
 use crate::tls::Certified;
 
+mod discord;
+mod slack;
+mod socket;
+
+pub use discord::{DISCORD_APPLICATION, DISCORD_BOT, DiscordStandIn};
+pub use slack::{SLACK_APP, SLACK_BOT, SLACK_TEAM, SlackStandIn};
+pub use socket::ChatSocket;
+
 /// The longest time that a stand-in waits for news.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
@@ -52,6 +60,15 @@ impl HttpsServer {
         machine: &Machine,
         answer: impl Fn(&ChatCall) -> (u16, Value) + Send + Sync + 'static,
     ) -> Self {
+        Self::start_with_sockets(machine, answer, |_, _| {})
+    }
+
+    /// The same with WebSockets, each of which a function serves until its end.
+    pub fn start_with_sockets(
+        machine: &Machine,
+        answer: impl Fn(&ChatCall) -> (u16, Value) + Send + Sync + 'static,
+        socket: impl Fn(&ChatCall, ChatSocket) + Send + Sync + 'static,
+    ) -> Self {
         let certified = Certified::for_names(&["localhost", "127.0.0.1"]);
         let path = machine.root().join("chat-ca.pem");
         let mut roots = std::fs::read_to_string(&path).unwrap_or_default();
@@ -65,7 +82,7 @@ impl HttpsServer {
             accepted: Arc::clone(&accepted),
             is_away: Arc::clone(&is_away),
         };
-        let (certified, answer) = (Arc::new(certified), Arc::new(answer));
+        let (certified, answer) = (Arc::new(certified), Arc::new((answer, socket)));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 accepted.fetch_add(1, Ordering::SeqCst);
@@ -73,7 +90,7 @@ impl HttpsServer {
                     continue;
                 }
                 let (certified, answer) = (Arc::clone(&certified), Arc::clone(&answer));
-                std::thread::spawn(move || serve(&certified, stream, answer.as_ref()));
+                std::thread::spawn(move || serve(&certified, stream, &answer.0, &answer.1));
             }
         });
         server
@@ -88,6 +105,7 @@ fn serve(
     certified: &Certified,
     stream: std::net::TcpStream,
     answer: &dyn Fn(&ChatCall) -> (u16, Value),
+    socket: &dyn Fn(&ChatCall, ChatSocket),
 ) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
     let mut stream = certified.accept(stream);
@@ -109,10 +127,17 @@ fn serve(
                     body: String::from_utf8_lossy(&all[at + 4..at + 4 + length]).into_owned(),
                     head,
                 };
+                if call.header("upgrade").eq_ignore_ascii_case("websocket") {
+                    if let Some(open) = ChatSocket::accept(&call, stream) {
+                        socket(&call, open);
+                    }
+                    return;
+                }
                 let (status, body) = answer(&call);
                 let body = body.to_string();
                 let location = match status {
                     301..=308 => "Location: https://127.0.0.1:1/\r\n",
+                    429 => "Retry-After: 1\r\n",
                     _ => "",
                 };
                 let reply = format!(
@@ -447,6 +472,8 @@ pub struct TelegramState {
     pub calls: Vec<(String, Value)>,
     /// When messages were sent to each chat.
     pub sent: Vec<(i64, Instant)>,
+    /// When messages were sent to a chat or edited there.
+    pub touched: Vec<(i64, Instant)>,
 }
 
 impl TelegramStandIn {
@@ -532,6 +559,7 @@ fn telegram_answer(shared: &Shared<TelegramState>, call: &ChatCall) -> (u16, Val
                     return (403, json!({ "ok": false, "description": description }));
                 }
                 state.sent.push((chat, Instant::now()));
+                state.touched.push((chat, Instant::now()));
                 if body.get("reply_parameters").is_none() {
                     let mut shown = body.clone();
                     shown["chat"] = json!(chat);
@@ -543,6 +571,8 @@ fn telegram_answer(shared: &Shared<TelegramState>, call: &ChatCall) -> (u16, Val
                 let id = body["message_id"].as_i64().unwrap();
                 let mut shown = body.clone();
                 shown["chat"] = body["chat_id"].clone();
+                let chat = body["chat_id"].as_i64().unwrap_or_default();
+                state.touched.push((chat, Instant::now()));
                 state.messages.insert(id, shown);
                 json!({ "message_id": id })
             }

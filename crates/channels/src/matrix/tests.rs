@@ -29,7 +29,9 @@ fn reactions_of_others_are_read_with_and_without_the_variation_selector() {
     let taps: Vec<ChatTap> = read(&events)
         .into_iter()
         .map(|update| match update {
-            ChatUpdate::Tapped { sender, place, tap } => {
+            ChatUpdate::Tapped {
+                sender, place, tap, ..
+            } => {
                 assert_eq!(
                     (sender.as_str(), place.message.as_str()),
                     ("@ada:x", "$prompt")

@@ -107,7 +107,11 @@ fn login(state: &StateArguments, arguments: &ChannelsLoginArguments) -> CommandO
         return Err(Failure::refused("TOKEN_MISSING", message)
             .with_hint(format!("interlock channels login {channel} < token.txt")));
     }
-    let path = host.state_dir().join(format!("channel-{channel}.token"));
+    let (file, key) = match channel {
+        "slack" => slack_token(token)?,
+        channel => (format!("channel-{channel}.token"), "tokenFile"),
+    };
+    let path = host.state_dir().join(file);
     write_token(&path, token).map_err(|error| {
         let message = format!("{} cannot be written: {error}", path.display());
         Failure::refused("TOKEN_UNWRITABLE", message)
@@ -119,9 +123,9 @@ fn login(state: &StateArguments, arguments: &ChannelsLoginArguments) -> CommandO
         set(state, "channels.matrix.userId", &json!(user_id))?;
     }
     let named = Value::String(path.display().to_string());
-    set(state, &format!("channels.{channel}.tokenFile"), &named)?;
+    set(state, &format!("channels.{channel}.{key}"), &named)?;
     if arguments.json {
-        output::print_json(&json!({ "channel": channel, "tokenFile": named }));
+        output::print_json(&json!({ "channel": channel, key: named }));
     } else {
         let next = state.in_command("interlock channels list");
         output::note(&format!(
@@ -130,6 +134,20 @@ fn login(state: &StateArguments, arguments: &ChannelsLoginArguments) -> CommandO
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a token of Slack is kept, and the key that names it. Its first letters say which of the two it is.
+fn slack_token(token: &str) -> Result<(String, &'static str), Failure> {
+    if token.starts_with("xoxb-") {
+        Ok(("channel-slack.token".to_owned(), "tokenFile"))
+    } else if token.starts_with("xapp-") {
+        Ok(("channel-slack-app.token".to_owned(), "appTokenFile"))
+    } else {
+        let message = "the token is neither a bot's (xoxb-) nor an app's (xapp-)";
+        let hint =
+            "OAuth & Permissions shows the bot's; Basic Information, App-Level Tokens, the app's";
+        Err(Failure::refused("TOKEN_UNKNOWN", message).with_hint(hint))
+    }
 }
 
 /// Written aside and moved, so that the gateway never reads half of it.

@@ -60,10 +60,6 @@ pub(super) static REVIEWER: MissingFeature =
 pub(super) static REVIEWER_MODE: MissingFeature =
     missing("use `ask`: it puts every miss to an approver");
 
-pub(super) static CHAT_CHANNEL: MissingFeature = missing(
-    "remove the key; `channels.matrix`, `channels.telegram`, `channels.ntfy` and `channels.webhook` are there",
-);
-
 pub(super) static SESSION_MODE: MissingFeature = missing(
     "use `targets`, and name the chats in `approvals.exec.targets`: a conversation has no chat of its own here",
 );

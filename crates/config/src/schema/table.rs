@@ -1,8 +1,8 @@
 //! The table of keys.
 
 use super::missing::{
-    ACCESS_GROUPS, CHAT_CHANNEL, CONTAINER_FIXED, CONTAINER_NETWORK, HOST_TREE, REVIEWER,
-    REVIEWER_MODE, SANDBOX, SANDBOX_BACKEND, SANDBOX_PODMAN, SESSION_MODE, SSH_FIXED,
+    ACCESS_GROUPS, CONTAINER_FIXED, CONTAINER_NETWORK, HOST_TREE, REVIEWER, REVIEWER_MODE, SANDBOX,
+    SANDBOX_BACKEND, SANDBOX_PODMAN, SESSION_MODE, SSH_FIXED,
 };
 use super::{ConfigField, ConfigKind, TextRule, field, not_available, required};
 use crate::choice::{
@@ -56,7 +56,7 @@ static APPROVALS_EXEC: &[ConfigField] = &[
 ];
 
 static CHAT_TARGET: &[ConfigField] = &[
-    required("channel", ConfigKind::Choice(&["matrix", "telegram", "ntfy", "webhook"]), "The kind of chat."),
+    required("channel", ConfigKind::Choice(&["matrix", "telegram", "slack", "discord", "ntfy", "webhook"]), "The kind of chat."),
     field("to", TEXT, "", "The room, chat or user, by the platform's own id. ntfy and webhook need none."),
     field("accountId", TEXT, "\"default\"", "The account that sends."),
     field("threadId", TEXT, "", "The thread of the room that it goes to."),
@@ -66,10 +66,10 @@ static CHAT_TARGET: &[ConfigField] = &[
 static CHANNELS: &[ConfigField] = &[
     field("matrix", ConfigKind::Object(MATRIX), "", "Matrix rooms. Encrypted ones are refused: Interlock has no end-to-end encryption."),
     field("telegram", ConfigKind::Object(TELEGRAM), "", "Telegram chats, by a bot."),
+    field("slack", ConfigKind::Object(SLACK), "", "Slack channels and direct messages, by an app with Socket Mode."),
+    field("discord", ConfigKind::Object(DISCORD), "", "Discord channels and direct messages, by a bot."),
     field("ntfy", ConfigKind::Object(NTFY), "", "Topics of an ntfy server."),
     field("webhook", ConfigKind::Object(WEBHOOK), "", "A program of the owner's: signed calls, both ways."),
-    not_available("slack", &CHAT_CHANNEL),
-    not_available("discord", &CHAT_CHANNEL),
 ];
 
 /// Where a secret lies, instead of the secret itself.
@@ -81,6 +81,7 @@ pub(super) static SECRET_SOURCE: &[ConfigField] = &[
 const HTTPS: ConfigKind = ConfigKind::Text(TextRule::HttpsUrl);
 const PRIVATE: ConfigField = field("allowPrivateNetwork", ConfigKind::Bool, "false", "The address may be one of this machine or its network.");
 const TOKEN_FILE: ConfigField = field("tokenFile", PATH, "", "The file that holds the token, of mode 0600. `interlock channels login` writes one into the state directory, where runs do not see it.");
+const APP_TOKEN_FILE: ConfigField = field("appTokenFile", PATH, "", "The file that holds the app's token, of mode 0600.");
 const CHANNEL_ENABLED: ConfigField = field("enabled", ConfigKind::Bool, "true", "Whether the channel is used.");
 const CHAT_APPROVALS: ConfigField = field("execApprovals", ConfigKind::Object(EXEC_APPROVALS), "", "Who decides there, and what.");
 
@@ -119,6 +120,46 @@ static TELEGRAM_ACCOUNT: &[ConfigField] = &[
     field("botToken", ConfigKind::SecretText, "", "The token of the bot; better in `tokenFile`."),
     TOKEN_FILE,
     field("apiRoot", HTTPS, "\"https://api.telegram.org\"", "Another server of the bot interface."),
+    PRIVATE,
+];
+
+static SLACK: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("botToken", ConfigKind::SecretText, "", "The token of the bot, `xoxb-…`; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("appToken", ConfigKind::SecretText, "", "The token of the app for Socket Mode, `xapp-…`; better in `appTokenFile`."),
+    APP_TOKEN_FILE,
+    field("apiRoot", HTTPS, "\"https://slack.com/api\"", "Another server of the web interface, such as `https://slack-gov.com/api`."),
+    PRIVATE,
+    field("accounts", ConfigKind::Map(TextRule::AgentId, &ConfigKind::Object(SLACK_ACCOUNT)), "", "Further apps or workspaces by name; the keys above are the account `default`."),
+    CHAT_APPROVALS,
+];
+
+static SLACK_ACCOUNT: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("botToken", ConfigKind::SecretText, "", "The token of the bot, `xoxb-…`; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("appToken", ConfigKind::SecretText, "", "The token of the app for Socket Mode, `xapp-…`; better in `appTokenFile`."),
+    APP_TOKEN_FILE,
+    field("apiRoot", HTTPS, "\"https://slack.com/api\"", "Another server of the web interface."),
+    PRIVATE,
+];
+
+static DISCORD: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("token", ConfigKind::SecretText, "", "The token of the bot; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("apiRoot", HTTPS, "\"https://discord.com/api\"", "Another server of the interface."),
+    PRIVATE,
+    field("accounts", ConfigKind::Map(TextRule::AgentId, &ConfigKind::Object(DISCORD_ACCOUNT)), "", "Further bots by name; the keys above are the account `default`."),
+    CHAT_APPROVALS,
+];
+
+static DISCORD_ACCOUNT: &[ConfigField] = &[
+    CHANNEL_ENABLED,
+    field("token", ConfigKind::SecretText, "", "The token of the bot; better in `tokenFile`."),
+    TOKEN_FILE,
+    field("apiRoot", HTTPS, "\"https://discord.com/api\"", "Another server of the interface."),
     PRIVATE,
 ];
 

@@ -399,13 +399,6 @@ fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
       |                                     ^^^^^^^^^^^^
     hint: use `native`, `bwrap`, `docker`, `podman` or `ssh`, or remove the key
     ");
-    assert_snapshot!(problems("{ channels: { slack: { enabled: true } } }"), @r"
-    interlock.json:1:15: `channels.slack` is not available in this version
-      |
-    1 | { channels: { slack: { enabled: true } } }
-      |               ^^^^^
-    hint: remove the key; `channels.matrix`, `channels.telegram`, `channels.ntfy` and `channels.webhook` are there
-    ");
     assert_snapshot!(problems("{ tools: { exec: { mode: 'auto' } } }"), @r"
     interlock.json:1:26: `tools.exec.mode` cannot be `auto`: it is not available in this version
       |

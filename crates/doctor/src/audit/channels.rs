@@ -1,44 +1,117 @@
 //! Checks of chats: where their secrets lie, and who decides there.
 
-use interlock_config::ChatSecret;
-use interlock_config::types::ChatApprovals;
+use std::path::Path;
 
+use interlock_config::types::ChatApprovals;
+use interlock_config::{ChatSecret, Config};
+use interlock_policy::AgentId;
+
+use super::files::quoted;
+use super::subject::expanded;
 use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 
+/// A secret of a channel: where it stands, the key and the text of it, the key and the path of its file.
+type ChannelSecret<'a> = (
+    String,
+    (&'static str, Option<&'a ChatSecret>),
+    (&'static str, Option<&'a str>),
+);
+
+/// Every secret that the config of chats can hold.
+fn secrets(config: &Config) -> Vec<ChannelSecret<'_>> {
+    let channels = &config.channels;
+    let (matrix, telegram) = (&channels.matrix, &channels.telegram);
+    let (slack, discord) = (&channels.slack, &channels.discord);
+    let (ntfy, webhook) = (&channels.ntfy, &channels.webhook);
+    let named = |channel: &str, name: &str| format!("channels.{channel}.accounts.{name}");
+    let mut all: Vec<ChannelSecret<'_>> = Vec::new();
+    let mut add = |at: String, text, file| all.push((at, text, file));
+    macro_rules! secret {
+        ($at:expr, $of:expr, $text:literal $text_field:ident, $file:literal $file_field:ident) => {
+            add(
+                $at,
+                ($text, $of.$text_field.as_ref()),
+                ($file, $of.$file_field.as_deref()),
+            )
+        };
+    }
+    secret!("channels.matrix".to_owned(), matrix, "accessToken" access_token, "tokenFile" token_file);
+    for (name, account) in &matrix.accounts {
+        secret!(named("matrix", name), account, "accessToken" access_token, "tokenFile" token_file);
+    }
+    secret!("channels.telegram".to_owned(), telegram, "botToken" bot_token, "tokenFile" token_file);
+    for (name, account) in &telegram.accounts {
+        secret!(named("telegram", name), account, "botToken" bot_token, "tokenFile" token_file);
+    }
+    secret!("channels.slack".to_owned(), slack, "botToken" bot_token, "tokenFile" token_file);
+    secret!("channels.slack".to_owned(), slack, "appToken" app_token, "appTokenFile" app_token_file);
+    for (name, account) in &slack.accounts {
+        secret!(named("slack", name), account, "botToken" bot_token, "tokenFile" token_file);
+        secret!(named("slack", name), account, "appToken" app_token, "appTokenFile" app_token_file);
+    }
+    secret!("channels.discord".to_owned(), discord, "token" token, "tokenFile" token_file);
+    for (name, account) in &discord.accounts {
+        secret!(named("discord", name), account, "token" token, "tokenFile" token_file);
+    }
+    secret!("channels.ntfy".to_owned(), ntfy, "accessToken" access_token, "tokenFile" token_file);
+    secret!("channels.webhook".to_owned(), webhook, "secret" secret, "secretFile" secret_file);
+    secret!("channels.webhook".to_owned(), webhook, "decisionSecret" decision_secret, "decisionSecretFile" decision_secret_file);
+    all
+}
+
+/// Files of secrets that runs can read: the shield hides the state directory, and no other file of the user.
+pub(super) fn check_files(
+    config: &Config,
+    state_dir: &Path,
+    home: Option<&str>,
+    findings: &mut Vec<SecurityFinding>,
+) {
+    // Another account cannot read what is of mode 0600.
+    let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
+    let mut agents = listed.chain([AgentId::MAIN]);
+    if agents.all(|agent| config.exec_for(agent).run_as.is_some()) {
+        return;
+    }
+    for (at, _, (key, file)) in secrets(config) {
+        let Some(path) = file.and_then(|file| expanded(file, home)) else {
+            continue;
+        };
+        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let hidden = std::fs::canonicalize(state_dir);
+        let hidden = hidden.unwrap_or_else(|_| state_dir.to_owned());
+        if real.starts_with(&hidden) {
+            continue;
+        }
+        let (key, name) = (
+            format!("{at}.{key}"),
+            at.replace("channels.", "").replace('.', "-"),
+        );
+        let inside = state_dir.join(format!(
+            "channel-{name}-{key}.secret",
+            key = &key[at.len() + 1..]
+        ));
+        findings.push(checks::CHANNEL_SECRET_FILE.finding(
+            FindingSeverity::Warn,
+            &key,
+            format!(
+                "{} lies outside the state directory, where runs of this user can read it",
+                path.display()
+            ),
+            format!(
+                "mv {} {} && interlock config set {key} {}",
+                quoted(&path),
+                quoted(&inside),
+                quoted(&inside)
+            ),
+        ));
+    }
+}
+
 pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
     let channels = &subject.config.channels;
-    let mut secrets: Vec<(String, Option<&ChatSecret>)> = vec![
-        (
-            "channels.matrix.accessToken".to_owned(),
-            channels.matrix.access_token.as_ref(),
-        ),
-        (
-            "channels.telegram.botToken".to_owned(),
-            channels.telegram.bot_token.as_ref(),
-        ),
-        (
-            "channels.ntfy.accessToken".to_owned(),
-            channels.ntfy.access_token.as_ref(),
-        ),
-        (
-            "channels.webhook.secret".to_owned(),
-            channels.webhook.secret.as_ref(),
-        ),
-        (
-            "channels.webhook.decisionSecret".to_owned(),
-            channels.webhook.decision_secret.as_ref(),
-        ),
-    ];
-    for (name, account) in &channels.matrix.accounts {
-        let key = format!("channels.matrix.accounts.{name}.accessToken");
-        secrets.push((key, account.access_token.as_ref()));
-    }
-    for (name, account) in &channels.telegram.accounts {
-        let key = format!("channels.telegram.accounts.{name}.botToken");
-        secrets.push((key, account.bot_token.as_ref()));
-    }
-    for (key, secret) in secrets {
+    for (at, (key, secret), _) in secrets(&subject.config) {
+        let key = format!("{at}.{key}");
         if matches!(secret, Some(ChatSecret::Inline(_))) {
             findings.push(checks::CHANNEL_INLINE_SECRET.finding(
                 FindingSeverity::Warn,
@@ -51,6 +124,8 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
     for (key, approvals) in [
         ("channels.matrix", &channels.matrix.exec_approvals),
         ("channels.telegram", &channels.telegram.exec_approvals),
+        ("channels.slack", &channels.slack.exec_approvals),
+        ("channels.discord", &channels.discord.exec_approvals),
     ] {
         check_approvers(key, approvals, findings);
     }

@@ -19,7 +19,7 @@ const MAX_FILES: usize = 4096;
 /// in directories that are closed themselves.
 const INNER_DIRECTORIES: &[&str] = &["identity", "tls"];
 
-fn quoted(path: &Path) -> String {
+pub(super) fn quoted(path: &Path) -> String {
     quote(&path.display().to_string())
 }
 

@@ -61,6 +61,8 @@ checks! {
         "a user who can read or replace the file can pass for the gateway or its operator";
     CHANNEL_INLINE_SECRET = "channels.inline_secret",
         "who reads the config can write as the bot, and edit what an approver reads";
+    CHANNEL_SECRET_FILE = "channels.secret_file_readable",
+        "a shielded run does not see the state directory, but other files of its user: with the token it writes as the bot";
     CHANNEL_WILDCARD = "channels.approver_wildcard",
         "an entry that names no account makes no account an approver, though its reader may think so";
     CHANNEL_NO_APPROVER = "channels.allow_without_approver",

@@ -2,30 +2,28 @@
 //! notification's button. There is no other method: a link that is merely opened decides nothing.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::routing::post;
-use axum::{Json, Router, middleware};
-use interlock_access::limiter::Tried;
-use interlock_access::tcp::{PeerStanding, TcpPeer};
-use interlock_access::{Peer, RefusedCaller};
+use axum::{Router, middleware};
+use interlock_access::Peer;
+use interlock_access::tcp::TcpPeer;
 use interlock_approvals::{ApprovalDecision, PendingApproval, StoredDecision};
 use interlock_channels::{
     ChannelKind, ChatDecision, NtfyTickets, SignedCall, WebhookAnswer, chat_offers, webhook_secret,
 };
 use interlock_command::display::Secrets;
-use interlock_dispatch::work::blocking;
 use interlock_host::now_ms;
-use interlock_store::{AuditKind, ChatMessageRow};
-use serde_json::json;
+use interlock_store::ChatMessageRow;
+use serde_json::{Value, json};
 
 use super::decide;
 use crate::gateway::Gateway;
-use crate::http::{Doors, body, refusal};
+use crate::http::decision::{DecisionCall, RefusedDecision};
+use crate::http::{Doors, body};
 
 /// The largest decision.
 const MOST_BYTES: usize = 16 * 1024;
@@ -37,33 +35,6 @@ pub(crate) fn routes(base: &str) -> Router<Doors> {
         .layer(middleware::from_fn(body::read))
 }
 
-/// Why nothing was decided.
-struct RefusedHook {
-    status: StatusCode,
-    code: &'static str,
-    message: String,
-    /// It may have been a guess.
-    is_suspect: bool,
-}
-
-fn suspect(code: &'static str, message: impl Into<String>) -> RefusedHook {
-    RefusedHook {
-        status: StatusCode::FORBIDDEN,
-        code,
-        message: message.into(),
-        is_suspect: true,
-    }
-}
-
-fn refused(status: StatusCode, code: &'static str, message: impl Into<String>) -> RefusedHook {
-    RefusedHook {
-        status,
-        code,
-        message: message.into(),
-        is_suspect: false,
-    }
-}
-
 async fn signed(
     State(doors): State<Doors>,
     Extension(peer): Extension<Peer>,
@@ -71,8 +42,17 @@ async fn signed(
     headers: HeaderMap,
     bytes: Bytes,
 ) -> Response {
-    answered(doors, peer, tcp, move |gateway| {
-        by_webhook(gateway, &headers, &bytes)
+    let answer = serde_json::from_slice::<WebhookAnswer>(&bytes).ok();
+    let approval = answer.map_or_else(String::new, |answer| answer.id);
+    let call = DecisionCall {
+        gateway: doors.gateway,
+        peer,
+        tcp,
+        transport: "hooks",
+        named: json!({ "approvalId": approval }),
+    };
+    call.answer(move |gateway| {
+        by_webhook(gateway, &headers, &bytes).map(|decided| stored(&decided))
     })
     .await
 }
@@ -83,90 +63,39 @@ async fn ticket(
     tcp: Option<Extension<Arc<TcpPeer>>>,
     Path(ticket): Path<String>,
 ) -> Response {
-    answered(doors, peer, tcp, move |gateway| by_ticket(gateway, &ticket)).await
+    // The seal of a ticket is not repeated.
+    let approval = NtfyTickets::read(&ticket).map_or("", |(id, _)| id);
+    let call = DecisionCall {
+        gateway: doors.gateway,
+        peer,
+        tcp,
+        transport: "hooks",
+        named: json!({ "approvalId": approval }),
+    };
+    call.answer(move |gateway| by_ticket(gateway, &ticket).map(|decided| stored(&decided)))
+        .await
 }
 
-/// Callers that guess wait, and runs decide nothing, whatever they can show.
-async fn answered(
-    doors: Doors,
-    peer: Peer,
-    tcp: Option<Extension<Arc<TcpPeer>>>,
-    decide: impl FnOnce(&Gateway) -> Result<StoredDecision, RefusedHook> + Send + 'static,
-) -> Response {
-    let gateway = doors.gateway;
-    let (who, now) = ((peer.address(), Tried::Device), Instant::now());
-    if gateway.access.limiter.wait(who, now).is_some() {
-        let message = "too many failed attempts";
-        return refusal(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message);
-    }
-    let standing = match tcp {
-        Some(Extension(tcp)) => tcp.standing().await,
-        None => PeerStanding::Trusted,
-    };
-    let decided = match standing {
-        PeerStanding::Trusted => {
-            let deciding = Arc::clone(&gateway);
-            match blocking(move || decide(&deciding)).await {
-                Ok(decided) => decided,
-                Err(error) => {
-                    let message = error.to_string();
-                    return refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &message);
-                }
-            }
-        }
-        PeerStanding::Run(_) | PeerStanding::Unidentified(_) => {
-            Err(suspect("PEER_IN_RUN", "a run decides nothing"))
-        }
-    };
-    match decided {
-        Ok(stored) => {
-            let ending = stored.ended.ending.as_str();
-            Json(json!({ "ok": true, "again": stored.again, "ending": ending })).into_response()
-        }
-        Err(refused) => {
-            if refused.is_suspect {
-                gateway.dispatcher.metrics.refused();
-                gateway.access.failed(&RefusedCaller::Wrong, who, now);
-            }
-            record_refusal(&gateway, &refused).await;
-            let error = json!({ "code": refused.code, "message": refused.message });
-            let body = json!({ "ok": false, "error": error });
-            (refused.status, Json(body)).into_response()
-        }
-    }
-}
-
-/// A decision that was refused is in the audit.
-async fn record_refusal(gateway: &Arc<Gateway>, refused: &RefusedHook) {
-    let record = json!({
-        "detail": format!("{}: {}", refused.code, refused.message),
-        "state": "refused",
-        "surface": "hooks",
-    });
-    let gateway = Arc::clone(gateway);
-    let recorded = blocking(move || {
-        let store = gateway.dispatcher.host.store();
-        let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
-        store.append(AuditKind::Delivery, &record, now)
-    });
-    if let Ok(Err(error)) = recorded.await {
-        tracing::warn!(%error, "a refused decision was not recorded");
-    }
+/// What the caller is told of a decision that counts.
+fn stored(stored: &StoredDecision) -> Value {
+    let ending = stored.ended.ending.as_str();
+    json!({ "ok": true, "again": stored.again, "ending": ending })
 }
 
 fn by_webhook(
     gateway: &Gateway,
     headers: &HeaderMap,
     bytes: &[u8],
-) -> Result<StoredDecision, RefusedHook> {
-    let invalid = |message: String| refused(StatusCode::BAD_REQUEST, "INVALID_REQUEST", message);
+) -> Result<StoredDecision, RefusedDecision> {
     if bytes.len() > MOST_BYTES {
-        return Err(invalid(format!("more than {MOST_BYTES} bytes")));
+        return Err(RefusedDecision::invalid(format!(
+            "more than {MOST_BYTES} bytes"
+        )));
     }
     let host = &gateway.dispatcher.host;
     let config = host.config();
     let config = config.map_err(|error| {
-        refused(
+        RefusedDecision::new(
             StatusCode::SERVICE_UNAVAILABLE,
             error.code(),
             error.to_string(),
@@ -175,7 +104,7 @@ fn by_webhook(
     let service = gateway.channels.service();
     let secret = service.and_then(|service| webhook_secret(config.config(), service.desk()));
     let Some(secret) = secret else {
-        return Err(refused(
+        return Err(RefusedDecision::new(
             StatusCode::NOT_FOUND,
             "HOOK_OFF",
             "decisions by webhook are not switched on: channels.webhook.decisionSecretFile",
@@ -192,18 +121,20 @@ fn by_webhook(
         body: bytes,
     };
     call.check(&secret, now_ms())
-        .map_err(|why| suspect(why.code(), why.to_string()))?;
-    let answer: WebhookAnswer =
-        serde_json::from_slice(bytes).map_err(|error| invalid(error.to_string()))?;
+        .map_err(|why| RefusedDecision::suspect(why.code(), why.to_string()))?;
+    let answer: WebhookAnswer = serde_json::from_slice(bytes)
+        .map_err(|error| RefusedDecision::invalid(error.to_string()))?;
     let decision = ApprovalDecision::from_word(&answer.decision, None);
     let decision = decision.ok_or_else(|| {
-        invalid("decision is not one of allow-once, allow-session, allow-always, deny".to_owned())
+        RefusedDecision::invalid(
+            "decision is not one of allow-once, allow-session, allow-always, deny".to_owned(),
+        )
     })?;
     let kind = ChannelKind::Webhook;
     let (approval, row) = sent(gateway, kind, &answer.id)?;
     if approval.plan_digest != answer.digest {
         let message = "digest is not that of the plan that was sent";
-        return Err(refused(
+        return Err(RefusedDecision::new(
             StatusCode::CONFLICT,
             "APPROVAL_REQUEST_MISMATCH",
             message,
@@ -215,9 +146,14 @@ fn by_webhook(
     );
     match used {
         Ok(true) => {}
-        Ok(false) => return Err(suspect("HOOK_REPLAYED", "this id was used before")),
+        Ok(false) => {
+            return Err(RefusedDecision::suspect(
+                "HOOK_REPLAYED",
+                "this id was used before",
+            ));
+        }
         Err(error) => {
-            return Err(refused(
+            return Err(RefusedDecision::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "UNAVAILABLE",
                 error.to_string(),
@@ -228,8 +164,8 @@ fn by_webhook(
     hand_over(gateway, kind, (&approval, &row), decision, reason)
 }
 
-fn by_ticket(gateway: &Gateway, ticket: &str) -> Result<StoredDecision, RefusedHook> {
-    let wrong = || suspect("TICKET_WRONG", "this gateway made no such ticket");
+fn by_ticket(gateway: &Gateway, ticket: &str) -> Result<StoredDecision, RefusedDecision> {
+    let wrong = || RefusedDecision::suspect("TICKET_WRONG", "this gateway made no such ticket");
     let (id, decision) = NtfyTickets::read(ticket).ok_or_else(wrong)?;
     let kind = ChannelKind::Ntfy;
     let (approval, row) = sent(gateway, kind, id).map_err(|_| wrong())?;
@@ -247,7 +183,11 @@ fn by_ticket(gateway: &Gateway, ticket: &str) -> Result<StoredDecision, RefusedH
         Ok(true)
     ) {
         let message = "this ticket was used before";
-        return Err(refused(StatusCode::CONFLICT, "TICKET_USED", message));
+        return Err(RefusedDecision::new(
+            StatusCode::CONFLICT,
+            "TICKET_USED",
+            message,
+        ));
     }
     hand_over(gateway, kind, (&approval, &row), decision, None)
 }
@@ -257,10 +197,10 @@ fn sent(
     gateway: &Gateway,
     kind: ChannelKind,
     id: &str,
-) -> Result<(PendingApproval, ChatMessageRow), RefusedHook> {
+) -> Result<(PendingApproval, ChatMessageRow), RefusedDecision> {
     let unknown = || {
         let message = "no such approval was sent there";
-        refused(StatusCode::NOT_FOUND, "APPROVAL_NOT_FOUND", message)
+        RefusedDecision::new(StatusCode::NOT_FOUND, "APPROVAL_NOT_FOUND", message)
     };
     let host = &gateway.dispatcher.host;
     let approval = host.approvals().approval(id, Secrets::Masked);
@@ -284,7 +224,7 @@ fn hand_over(
     (approval, row): (&PendingApproval, &ChatMessageRow),
     decision: ApprovalDecision,
     reason: Option<&str>,
-) -> Result<StoredDecision, RefusedHook> {
+) -> Result<StoredDecision, RefusedDecision> {
     let service = gateway.channels.service();
     let is_offered = service.is_some_and(|service| {
         let offered = chat_offers(service.desk(), kind, approval, row.offers_allow);
@@ -292,7 +232,7 @@ fn hand_over(
     });
     if approval.ended.is_none() && !is_offered {
         let message = format!("{} is not offered there", decision.as_str());
-        return Err(refused(
+        return Err(RefusedDecision::new(
             StatusCode::CONFLICT,
             "APPROVAL_NOT_OFFERED",
             message,
@@ -309,5 +249,7 @@ fn hand_over(
             reason,
         },
     );
-    decided.map_err(|error| refused(StatusCode::CONFLICT, error.code(), error.to_string()))
+    decided.map_err(|error| {
+        RefusedDecision::new(StatusCode::CONFLICT, error.code(), error.to_string())
+    })
 }

@@ -1,6 +1,7 @@
 //! HTTP: who calls is settled before anything else is looked at.
 
 pub(crate) mod body;
+pub(crate) mod decision;
 pub(crate) mod invoke;
 
 use std::sync::Arc;

@@ -1,0 +1,332 @@
+//! Discord: messages with buttons by its HTTP interface, and what happens by its gateway socket.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use interlock_wire::Secret;
+use serde_json::{Value, json};
+
+use crate::address::ServiceAddress;
+use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
+use crate::http::{ServiceCall, ServiceReply, USUAL_TIME, call, escaped};
+use crate::message::ChatMessage;
+use crate::settings::{AccountSetup, ChatTarget};
+use crate::socket::SocketFeed;
+
+mod gateway;
+mod read;
+
+/// A message has at most so many characters. Units of UTF-16 are at least as many.
+const MOST_UNITS: usize = 2_000;
+
+/// The version of the interface.
+const API: &str = "/v10";
+
+/// Discord wants programs to name themselves like this.
+const AGENT: &str = concat!(
+    "DiscordBot (https://interlock.invalid, ",
+    env!("CARGO_PKG_VERSION"),
+    ")"
+);
+
+/// Flags of messages: links are not looked into; only the person sees it.
+const SUPPRESS_EMBEDS: u64 = 1 << 2;
+const EPHEMERAL: u64 = 1 << 6;
+
+/// An answer that takes longer than this is too late: Discord waits three seconds.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2_500);
+
+/// One bot.
+#[derive(Debug)]
+pub(crate) struct DiscordBot {
+    account: Arc<DiscordAccount>,
+    feed: SocketFeed,
+    /// Channels for direct messages, by user.
+    direct: Mutex<HashMap<String, String>>,
+}
+
+#[derive(Debug)]
+struct DiscordAccount {
+    address: ServiceAddress,
+    token: Secret,
+}
+
+impl DiscordAccount {
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        time: Duration,
+    ) -> Result<Value, ChatFailure> {
+        let headers = [
+            ("authorization", format!("Bot {}", self.token.expose())),
+            ("user-agent", AGENT.to_owned()),
+        ];
+        let mut reply = call(
+            &self.address,
+            ServiceCall {
+                method,
+                path: &format!("{API}{path}"),
+                headers: &headers,
+                body: body.map(|body| body.to_string()),
+                time,
+                secret: &self.token,
+            },
+        )
+        .await?;
+        if reply.is_success() {
+            return Ok(reply.json);
+        }
+        if let Some(seconds) = reply.json["retry_after"].as_f64() {
+            let seconds = seconds.clamp(0.1, 600.0);
+            reply.retry_after = Some(Duration::from_secs_f64(seconds));
+        }
+        Err(failure(&reply))
+    }
+
+    /// Says that a button was seen, without a visible answer. The answer follows when there is one.
+    async fn acknowledge(&self, id: &str, token: &str) -> Result<(), ChatFailure> {
+        let path = format!("/interactions/{}/{}/callback", escaped(id), escaped(token));
+        // A deferred update of the message.
+        let body = json!({ "type": 6 });
+        let answered = self.ask(Method::POST, &path, Some(body), ACKNOWLEDGED_WITHIN);
+        answered.await.map(|_| ())
+    }
+}
+
+fn failure(reply: &ServiceReply) -> ChatFailure {
+    let words = reply.json["message"].as_str().unwrap_or_default();
+    match reply.json["code"].as_i64() {
+        Some(code) => reply.failure(&format!("{code} {words}")),
+        None => reply.failure(words),
+    }
+}
+
+impl DiscordBot {
+    pub(crate) fn new(setup: &AccountSetup) -> Self {
+        Self {
+            account: Arc::new(DiscordAccount {
+                address: setup.address.clone(),
+                token: setup.token.clone(),
+            }),
+            feed: SocketFeed::default(),
+            direct: Mutex::default(),
+        }
+    }
+
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, ChatFailure> {
+        self.account.ask(method, path, body, USUAL_TIME).await
+    }
+
+    /// The channel of a target. For a user it is the direct one.
+    async fn channel(&self, to: &str) -> Result<String, ChatFailure> {
+        let Some(user) = to.strip_prefix("user:") else {
+            return Ok(to.strip_prefix("channel:").unwrap_or(to).to_owned());
+        };
+        let known = {
+            let direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+            direct.get(user).cloned()
+        };
+        if let Some(channel) = known {
+            return Ok(channel);
+        }
+        let body = json!({ "recipient_id": user });
+        let made = self.ask(Method::POST, "/users/@me/channels", Some(body));
+        let made = made.await?;
+        let Some(channel) = made["id"].as_str() else {
+            return Err(ChatFailure::Passing("Discord named no channel".to_owned()));
+        };
+        let mut direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        direct.insert(user.to_owned(), channel.to_owned());
+        Ok(channel.to_owned())
+    }
+}
+
+/// The text: a block of code, in which nothing is markup, and the link.
+fn text(message: &ChatMessage) -> String {
+    let lines = [&message.title, &message.block, &message.note];
+    let lines: Vec<&str> = lines
+        .iter()
+        .map(|line| line.as_str())
+        .filter(|line| !line.is_empty())
+        .collect();
+    let text = code_block(&lines.join("\n"));
+    match &message.link {
+        Some(link) => format!("{text}\n<{link}>"),
+        None => text,
+    }
+}
+
+/// A block of code that its text cannot leave. What could is not shown as it is.
+fn code_block(text: &str) -> String {
+    let text = text.replace(FENCE, "ˋˋˋ");
+    format!("{FENCE}\n{text}\n{FENCE}")
+}
+
+/// What ends a block of code.
+const FENCE: &str = "```";
+
+fn content(message: &ChatMessage) -> Value {
+    let buttons = message.subject.as_ref().map(|subject| {
+        let buttons = message.buttons.iter().map(|button| {
+            json!({
+                "type": 2,
+                // Gray: no button asks to be pressed before the others.
+                "style": 2,
+                "label": button.label,
+                "custom_id": format!("{}:{}", button.tap.word(), subject.id),
+            })
+        });
+        buttons.collect::<Vec<Value>>()
+    });
+    let rows = match buttons {
+        Some(buttons) if !buttons.is_empty() => json!([{ "type": 1, "components": buttons }]),
+        // Explicitly empty: a message that is edited without this keeps its buttons.
+        _ => json!([]),
+    };
+    json!({
+        "content": text(message),
+        "components": rows,
+        "allowed_mentions": { "parse": [] },
+        "flags": SUPPRESS_EMBEDS,
+    })
+}
+
+impl ChatChannel for DiscordBot {
+    /// What would end the block of code is not shown unaltered.
+    fn fits(&self, message: &ChatMessage) -> bool {
+        let parts = [&message.title, &message.block, &message.note];
+        parts.iter().all(|part| !part.contains(FENCE))
+            && text(message).encode_utf16().count() <= MOST_UNITS
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    /// In channels of servers the bot reads no messages: that would take the right to read all of them.
+    fn takes_typed(&self, target: &ChatTarget) -> bool {
+        target.to.starts_with("user:")
+    }
+
+    fn send<'a>(
+        &'a self,
+        target: &'a ChatTarget,
+        message: &'a ChatMessage,
+        key: &'a str,
+    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+        Box::pin(async move {
+            let channel = target.thread.clone();
+            let channel = match channel {
+                // A thread is a channel.
+                Some(thread) => thread,
+                None => self.channel(&target.to).await?,
+            };
+            let mut body = content(message);
+            // The same key within some minutes is the same message.
+            body["nonce"] = json!(key.chars().take(25).collect::<String>());
+            body["enforce_nonce"] = json!(true);
+            let path = format!("/channels/{}/messages", escaped(&channel));
+            let sent = self.ask(Method::POST, &path, Some(body)).await?;
+            match (sent["channel_id"].as_str(), sent["id"].as_str()) {
+                (Some(chat), Some(message)) => Ok(MessageRef {
+                    chat: chat.to_owned(),
+                    message: message.to_owned(),
+                }),
+                _ => Err(ChatFailure::Passing("Discord named no message".to_owned())),
+            }
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let body = Some(content(message));
+            self.ask(Method::PATCH, &message_path(at), body)
+                .await
+                .map(|_| ())
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            self.ask(Method::DELETE, &message_path(at), None)
+                .await
+                .map(|_| ())
+        })
+    }
+
+    fn updates<'a>(
+        &'a self,
+        cursor: Option<&'a str>,
+        _approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+        Box::pin(self.feed.updates(cursor, |cursor| {
+            let account = Arc::clone(&self.account);
+            Box::pin(gateway::open(account, cursor))
+        }))
+    }
+
+    fn reply<'a>(
+        &'a self,
+        to: &'a ChatPlace,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            if text.is_empty() {
+                return Ok(());
+            }
+            let shown: String = text.chars().take(MOST_UNITS / 2).collect();
+            let mut body = json!({
+                "content": code_block(&shown),
+                "allowed_mentions": { "parse": [], "replied_user": false },
+                "flags": SUPPRESS_EMBEDS,
+            });
+            let path = match &to.interaction {
+                Some(interaction) => {
+                    body["flags"] = json!(SUPPRESS_EMBEDS | EPHEMERAL);
+                    format!("/webhooks/{interaction}")
+                }
+                None => {
+                    body["message_reference"] =
+                        json!({ "message_id": to.message, "fail_if_not_exists": false });
+                    format!("/channels/{}/messages", escaped(&to.chat))
+                }
+            };
+            self.ask(Method::POST, &path, Some(body)).await.map(|_| ())
+        })
+    }
+
+    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+        Box::pin(async move {
+            let known = self.ask(Method::GET, "/users/@me", None).await?;
+            let name = known["username"].as_str().unwrap_or("a bot");
+            Ok(format!("@{name}"))
+        })
+    }
+}
+
+fn message_path(at: &MessageRef) -> String {
+    let (chat, message) = (escaped(&at.chat), escaped(&at.message));
+    format!("/channels/{chat}/messages/{message}")
+}
+
+#[cfg(test)]
+mod tests;

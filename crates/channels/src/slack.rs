@@ -1,0 +1,354 @@
+//! Slack: messages with buttons by the web interface, and what happens by Socket Mode.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use hyper::Method;
+use interlock_wire::Secret;
+use serde_json::{Value, json};
+
+use crate::address::ServiceAddress;
+use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
+use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::message::ChatMessage;
+use crate::settings::{AccountSetup, ChatTarget};
+use crate::socket::{FeedSender, OpenSocket, ServiceSocket, SocketFeed, SocketRead, closed};
+
+mod read;
+
+use read::{SlackIdentity, read_envelope};
+
+/// The text of a message has at most so many units of UTF-16; Slack may cut longer ones.
+const MOST_UNITS: usize = 4_000;
+
+/// How often Slack is asked whether it is there, and how long it may be silent.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const LONGEST_SILENCE: Duration = Duration::from_secs(75);
+
+/// Socket Mode has no place to go on from: what Slack could not deliver, it sends again by itself.
+const CURSOR: &str = "socket";
+
+/// Errors after which the same call may work.
+const PASSING: [&str; 6] = [
+    "fatal_error",
+    "internal_error",
+    "request_timeout",
+    "service_unavailable",
+    "message_limit_exceeded",
+    "team_added_to_org",
+];
+
+/// One app in one workspace.
+#[derive(Debug)]
+pub(crate) struct SlackWorkspace {
+    account: Arc<SlackAccount>,
+    feed: SocketFeed,
+}
+
+#[derive(Debug)]
+struct SlackAccount {
+    address: ServiceAddress,
+    bot_token: Secret,
+    app_token: Secret,
+}
+
+impl SlackWorkspace {
+    pub(crate) fn new(setup: &AccountSetup) -> Self {
+        Self {
+            account: Arc::new(SlackAccount {
+                address: setup.address.clone(),
+                bot_token: setup.token.clone(),
+                app_token: setup.app_token.clone().unwrap_or_default(),
+            }),
+            feed: SocketFeed::default(),
+        }
+    }
+
+    async fn ask(&self, method: &str, body: Value) -> Result<Value, ChatFailure> {
+        let account = &self.account;
+        account.ask(&account.bot_token, method, body).await
+    }
+}
+
+impl SlackAccount {
+    async fn ask(&self, token: &Secret, method: &str, body: Value) -> Result<Value, ChatFailure> {
+        let headers = [("authorization", format!("Bearer {}", token.expose()))];
+        let reply = call(
+            &self.address,
+            ServiceCall {
+                method: Method::POST,
+                path: &format!("/{method}"),
+                headers: &headers,
+                body: Some(body.to_string()),
+                time: USUAL_TIME,
+                secret: token,
+            },
+        )
+        .await?;
+        if reply.is_success() && reply.json["ok"] == true {
+            return Ok(reply.json);
+        }
+        let word = reply.json["error"].as_str().unwrap_or_default();
+        if !reply.is_success() {
+            return Err(reply.failure(word));
+        }
+        Err(match word {
+            "" => ChatFailure::Passing("the answer is none of Slack's".to_owned()),
+            "ratelimited" | "rate_limited" => ChatFailure::Busy {
+                after: reply.retry_after.unwrap_or(Duration::from_secs(5)),
+            },
+            word => {
+                let shown = interlock_command::display::ShownLine::new(word);
+                let shown: String = shown.as_str().chars().take(120).collect();
+                let why = format!("Slack answers {shown}");
+                if PASSING.contains(&word) {
+                    ChatFailure::Passing(why)
+                } else {
+                    ChatFailure::Refused(why)
+                }
+            }
+        })
+    }
+
+    /// The address of a socket holds a ticket: it is used once and written nowhere.
+    async fn socket_address(&self) -> Result<(ServiceAddress, String), ChatFailure> {
+        let method = "apps.connections.open";
+        let opened = self.ask(&self.app_token, method, json!({})).await?;
+        let url = opened["url"].as_str().unwrap_or_default();
+        let socket = self.address.socket(url, self.address.host());
+        socket.map_err(ChatFailure::from)
+    }
+
+    async fn open(self: Arc<Self>) -> Result<OpenSocket, ChatFailure> {
+        let known = self.ask(&self.bot_token, "auth.test", json!({})).await?;
+        let (address, path) = self.socket_address().await?;
+        let mut socket = ServiceSocket::open(&address, &path).await?;
+        let hello = socket.first().await?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let app = text(&hello["connection_info"]["app_id"]).filter(|_| hello["type"] == "hello");
+        let own = app
+            .zip(text(&known["team_id"]))
+            .zip(text(&known["user_id"]));
+        let Some(((app, team), user)) = own else {
+            let why = "Slack does not say which app and workspace this is".to_owned();
+            return Err(ChatFailure::Passing(why));
+        };
+        let own = SlackIdentity { app, team, user };
+        Ok(OpenSocket {
+            cursor: CURSOR.to_owned(),
+            follow: Box::new(move |feed| {
+                Box::pin(async move {
+                    match follow(socket, &own, &feed).await {
+                        Ok(failure) | Err(failure) => failure,
+                    }
+                })
+            }),
+        })
+    }
+}
+
+/// Reads a socket until it ends. Every envelope is acknowledged as soon as it is read: Slack waits for
+/// three seconds, and a decision may take longer.
+async fn follow(
+    mut socket: ServiceSocket,
+    own: &SlackIdentity,
+    feed: &FeedSender,
+) -> Result<ChatFailure, ChatFailure> {
+    let mut heard = Instant::now();
+    loop {
+        let read = match tokio::time::timeout(PING_EVERY, socket.read()).await {
+            Ok(read) => read?,
+            Err(_) if heard.elapsed() >= LONGEST_SILENCE => {
+                return Ok(ChatFailure::Passing("Slack is silent".to_owned()));
+            }
+            Err(_) => {
+                socket.ping().await?;
+                continue;
+            }
+        };
+        heard = Instant::now();
+        let envelope = match read {
+            SocketRead::Json(envelope) => envelope,
+            SocketRead::Alive => continue,
+            SocketRead::Closed(code) => return Ok(closed(code)),
+        };
+        if envelope["type"] == "disconnect" {
+            return Ok(if envelope["reason"] == "link_disabled" {
+                ChatFailure::Refused("Socket Mode is switched off for the app".to_owned())
+            } else {
+                ChatFailure::Passing("Slack ends the connection for another one".to_owned())
+            });
+        }
+        let Some(id) = envelope["envelope_id"].as_str() else {
+            continue;
+        };
+        let is_taken = match read_envelope(&envelope, own) {
+            Some(update) => feed.feed(update, CURSOR),
+            None => true,
+        };
+        if is_taken {
+            socket.send(&json!({ "envelope_id": id })).await?;
+        }
+    }
+}
+
+/// The message as blocks, in which nothing is markup, and its text for notifications.
+fn content(message: &ChatMessage) -> Value {
+    let text = |text: &str, style: Value| {
+        let mut element = json!({ "type": "text", "text": text });
+        if !style.is_null() {
+            element["style"] = style;
+        }
+        element
+    };
+    let section = |element: Value| json!({ "type": "rich_text_section", "elements": [element] });
+    let code = json!({ "code": true });
+    let mut elements = vec![section(text(&message.title, code.clone()))];
+    if !message.block.is_empty() {
+        let element = text(&message.block, Value::Null);
+        elements.push(json!({ "type": "rich_text_preformatted", "elements": [element] }));
+    }
+    if !message.note.is_empty() {
+        elements.push(section(text(&message.note, code)));
+    }
+    if let Some(link) = &message.link {
+        elements.push(section(json!({ "type": "link", "url": link })));
+    }
+    let mut blocks = vec![json!({ "type": "rich_text", "elements": elements })];
+    if let (Some(subject), [_, ..]) = (&message.subject, message.buttons.as_slice()) {
+        let buttons = message.buttons.iter().map(|button| {
+            json!({
+                "type": "button",
+                "action_id": button.tap.word(),
+                "value": subject.id,
+                "text": { "type": "plain_text", "text": button.label, "emoji": false },
+            })
+        });
+        let buttons: Vec<Value> = buttons.collect();
+        blocks.push(json!({ "type": "actions", "elements": buttons }));
+    }
+    let mut short = message.title.replace('&', "&amp;");
+    short = short.replace('<', "&lt;").replace('>', "&gt;");
+    json!({
+        "text": short,
+        "blocks": blocks,
+        "parse": "none",
+        "link_names": false,
+    })
+}
+
+/// Where a target is: `C…`, `G…` or `D…`, or a user, to whom Slack opens a direct message.
+fn channel_of(to: &str) -> &str {
+    let bare = to.strip_prefix("channel:").or(to.strip_prefix("user:"));
+    bare.unwrap_or(to)
+}
+
+impl ChatChannel for SlackWorkspace {
+    fn fits(&self, message: &ChatMessage) -> bool {
+        let link = message.link.as_deref().unwrap_or_default();
+        let parts = [&message.title, &message.block, &message.note, link];
+        let units = parts.iter().map(|part| part.encode_utf16().count());
+        units.sum::<usize>() <= MOST_UNITS
+    }
+
+    fn pause(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn send<'a>(
+        &'a self,
+        target: &'a ChatTarget,
+        message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+        Box::pin(async move {
+            let mut body = content(message);
+            body["channel"] = json!(channel_of(&target.to));
+            body["unfurl_links"] = json!(false);
+            body["unfurl_media"] = json!(false);
+            if let Some(thread) = &target.thread {
+                body["thread_ts"] = json!(thread);
+            }
+            let sent = self.ask("chat.postMessage", body).await?;
+            match (sent["channel"].as_str(), sent["ts"].as_str()) {
+                (Some(chat), Some(message)) => Ok(MessageRef {
+                    chat: chat.to_owned(),
+                    message: message.to_owned(),
+                }),
+                _ => Err(ChatFailure::Passing("Slack named no message".to_owned())),
+            }
+        })
+    }
+
+    fn edit<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        message: &'a ChatMessage,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let mut body = content(message);
+            body["channel"] = json!(at.chat);
+            body["ts"] = json!(at.message);
+            self.ask("chat.update", body).await.map(|_| ())
+        })
+    }
+
+    fn remove<'a>(
+        &'a self,
+        at: &'a MessageRef,
+        _key: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let body = json!({ "channel": at.chat, "ts": at.message });
+            self.ask("chat.delete", body).await.map(|_| ())
+        })
+    }
+
+    fn updates<'a>(
+        &'a self,
+        cursor: Option<&'a str>,
+        _approvers: &'a [String],
+    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+        Box::pin(self.feed.updates(cursor, |_| {
+            let account = Arc::clone(&self.account);
+            Box::pin(account.open())
+        }))
+    }
+
+    /// Only the person sees it.
+    fn reply<'a>(
+        &'a self,
+        to: &'a ChatPlace,
+        text: &'a str,
+    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+        Box::pin(async move {
+            let Some(person) = to.interaction.as_ref().filter(|_| !text.is_empty()) else {
+                return Ok(());
+            };
+            let message = ChatMessage {
+                title: text.to_owned(),
+                ..ChatMessage::default()
+            };
+            let mut body = content(&message);
+            body["channel"] = json!(to.chat);
+            body["user"] = json!(person);
+            self.ask("chat.postEphemeral", body).await.map(|_| ())
+        })
+    }
+
+    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+        Box::pin(async move {
+            let known = self.ask("auth.test", json!({})).await?;
+            // The other token as well: without it nothing can be decided there.
+            self.account.socket_address().await?;
+            let (user, team) = (known["user"].as_str(), known["team"].as_str());
+            let name = format!("{} in {}", user.unwrap_or("a bot"), team.unwrap_or("Slack"));
+            Ok(name)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
