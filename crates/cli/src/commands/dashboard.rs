@@ -69,9 +69,10 @@ fn open_page(state: &StateArguments, host: &LocalHost, page: &str) -> Result<(),
     let opener = opener().ok_or_else(no_browser)?;
     let mut minted = mint(state, host)?;
     minted.url = format!("{}{page}", minted.url.trim_end_matches('/'));
-    match open_browser(&opener, host.state_dir(), &minted)? {
-        true => Ok(()),
-        false => Err(no_browser()),
+    if open_browser(&opener, host.state_dir(), &minted)? {
+        Ok(())
+    } else {
+        Err(no_browser())
     }
 }
 
