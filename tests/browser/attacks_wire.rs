@@ -253,13 +253,21 @@ fn a_ticket_is_good_for_one_device_one_plan_and_the_policy_of_the_moment() {
     // The owner forbids it between the view and the press: it is not run.
     machine.ok(&["deny", "add", "touch"]);
     let _ = page.call("exec.approval.resolve", &decide(&id, "allow-once", &ticket));
-    let denied = || {
-        let log = machine
-            .ok(&["audit", "log", "--json", "--limit", "50"])
-            .stdout;
-        log.contains("APPROVAL_DRIFT") || log.contains("policy")
+    // What became of it is recorded: a run that did not start.
+    let ended = || {
+        let log = machine.ok(&["audit", "log", "--kind", "run-ended", "--json"]);
+        let records = log.json()["records"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let of_it = records
+            .iter()
+            .find(|one| one["body"].to_string().contains(&id));
+        of_it.map(|record| record["body"].to_string())
     };
-    testkit::eventually("it is refused", denied);
+    testkit::eventually("it is refused", || ended().is_some());
+    let ended = ended().unwrap();
+    assert!(!ended.contains("\"exitCode\":0"), "{ended}");
     assert!(machine.pending().is_empty());
     assert!(!file.exists());
 }
