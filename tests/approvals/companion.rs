@@ -398,14 +398,14 @@ fn review_opens_the_page_of_the_approval() {
         return;
     };
     let opened = machine.root().join("opened");
-    let opener = machine.script(
+    let program = machine.script(
         "bin/xdg-open",
         &format!(
             "#!/bin/sh\nstat -c %a \"$1\" > {0}.mode\ncp \"$1\" {0}.new\nmv {0}.new {0}\n",
             opened.display()
         ),
     );
-    fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let _companion = desktop.bus.companion(&machine, &[]);
     let waiting = Waiting::new(&machine, &["--", "touch marker"]);
     let seen = desktop.shows("the approval", names(&waiting.id));
