@@ -25,7 +25,7 @@ const LONGEST: Duration = Duration::from_hours(1);
 
 /// A run that is followed.
 #[derive(Debug)]
-struct FollowedRun {
+struct WatchedAllowedRun {
     since: Instant,
     /// What the pages were told.
     said: String,
@@ -34,7 +34,7 @@ struct FollowedRun {
 /// Follows until the gateway ends.
 pub(crate) async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
-    let mut followed: HashMap<String, FollowedRun> = HashMap::new();
+    let mut followed: HashMap<String, WatchedAllowedRun> = HashMap::new();
     let mut record = RecordLook::default();
     loop {
         tokio::select! {
@@ -43,7 +43,7 @@ pub(crate) async fn follow(gateway: Arc<Gateway>) {
                     let ended = approval.ended.as_ref();
                     let is_allowed = ended.is_some_and(|ended| ended.ending.allows());
                     if is_allowed && has_pages(&gateway) && followed.len() < MOST_FOLLOWED {
-                        let run = FollowedRun { since: Instant::now(), said: String::new() };
+                        let run = WatchedAllowedRun { since: Instant::now(), said: String::new() };
                         followed.insert(approval.id.clone(), run);
                     }
                 }
@@ -63,7 +63,7 @@ fn has_pages(gateway: &Gateway) -> bool {
 }
 
 /// Tells pages of what changed, and forgets runs that are over.
-async fn look(gateway: &Arc<Gateway>, followed: &mut HashMap<String, FollowedRun>) {
+async fn look(gateway: &Arc<Gateway>, followed: &mut HashMap<String, WatchedAllowedRun>) {
     let (reader, ids) = (Arc::clone(gateway), followed.keys().cloned());
     let ids: Vec<String> = ids.collect();
     let read = blocking(move || {
