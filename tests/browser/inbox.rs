@@ -63,6 +63,56 @@ fn an_approval_arrives_without_reloading_and_is_allowed_once() {
     assert_eq!(browser.logs(), json!([]));
 }
 
+/// What the card says of the run, when it says this.
+fn run_says(browser: &Browser, id: &str, words: &str) -> String {
+    let line = format!("document.getElementById('run-{id}')?.innerText");
+    let said = browser.until(words, &format!("{line}?.includes('{words}') && {line}"));
+    said.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_card_shows_the_run_also_where_its_caller_waits() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
+        return;
+    };
+    browser.until_sees("Nothing is waiting.");
+    let allow = |command: &str, id: &str| {
+        open_card(&browser, id);
+        assert!(browser.sees(command), "{}", browser.text());
+        browser.click(&format!("#card-{id} [data-word=allow-once]"));
+    };
+    // The caller waits for the result itself.
+    let waiting = testkit::asking::Waiting::new(&machine, &["--", "/bin/ls /nowhere-at-all"]);
+    let id = machine.pending()[0]["id"].as_str().unwrap().to_owned();
+    allow("ls /nowhere-at-all", &id);
+    assert_eq!(waiting.end().code, 2);
+    let said = run_says(&browser, &id, "exit code 2");
+    assert!(said.starts_with("Started "), "{said}");
+    // One that goes on is said to be started; the link leads to its session.
+    let mut agent = Agent::new(&gateway);
+    let args = json!({ "command": "sleep 600", "background": true });
+    let id = agent.ask_with(&machine, &args);
+    allow("sleep 600", &id);
+    run_says(&browser, &id, "Started ");
+    let link = format!("document.querySelector('#run-{id} a')?.getAttribute('href')");
+    let link = browser.until("the link", &link);
+    let session = link
+        .as_str()
+        .unwrap()
+        .rsplit('/')
+        .next()
+        .unwrap()
+        .to_owned();
+    machine.ok(&["process", "kill", &session]);
+    run_says(&browser, &id, "signal");
+    // A page that is opened later says the same.
+    browser.go(&gateway.page(&format!("/approve/{id}")));
+    run_says(&browser, &id, "signal");
+    assert_eq!(browser.logs(), json!([]));
+}
+
 #[test]
 fn a_denial_carries_its_reason_to_the_agent() {
     let machine = Machine::new();

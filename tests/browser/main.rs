@@ -6,6 +6,7 @@ mod accessible;
 mod attacks;
 mod attacks_decide;
 mod attacks_text;
+mod attacks_wire;
 mod details;
 mod getting_in;
 mod inbox;

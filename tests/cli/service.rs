@@ -452,3 +452,45 @@ fn root_is_told_that_commands_would_run_as_root() {
         assert!(!said.contains(warning), "{said}");
     }
 }
+
+#[test]
+fn the_companion_is_installed_for_the_desktop_of_its_account() {
+    let services = Services::new();
+    let printed = services
+        .ok(&["companion", "install", "--allow", "--print"])
+        .stdout;
+    assert!(
+        printed.contains("WantedBy=graphical-session.target"),
+        "{printed}"
+    );
+    assert!(printed.contains("\"companion\" \"--allow\""), "{printed}");
+    assert!(!services.unit("companion").exists());
+    let done = services
+        .ok(&["companion", "install", "--no-start", "--json"])
+        .json();
+    assert_eq!(done["scope"], "user", "{done}");
+    let unit = fs::read_to_string(services.unit("companion")).unwrap();
+    assert!(!unit.contains("--allow"), "{unit}");
+    services.ok(&["companion", "uninstall"]);
+    assert!(!services.unit("companion").exists());
+}
+
+#[test]
+fn the_companion_may_be_an_entry_of_autostart() {
+    let services = Services::new();
+    let entry = services.directory().join("interlock-companion.desktop");
+    services.ok(&["companion", "install", "--autostart"]);
+    let text = fs::read_to_string(&entry).unwrap();
+    assert!(text.contains("\nExec=\""), "{text}");
+    assert!(!services.machine.root().join("calls").exists());
+    services.ok(&["companion", "uninstall"]);
+    assert!(!entry.exists());
+    // An entry of another program stays.
+    fs::write(&entry, "[Desktop Entry]\n").unwrap();
+    let refused = services.call(&["companion", "install", "--autostart"]);
+    refused.refused(1, "SERVICE_FILE_FOREIGN");
+    services.call(&["companion", "uninstall"]);
+    assert!(entry.exists());
+    let refused = services.call(&["companion", "install", "--autostart", "--no-start"]);
+    refused.refused(2, "FLAG_WITHOUT_EFFECT");
+}

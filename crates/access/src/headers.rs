@@ -99,7 +99,12 @@ fn host_name(host: &str) -> Option<&str> {
     let end = host
         .rfind(']')
         .map_or_else(|| host.find(':'), |end| Some(end + 1));
-    Some(&host[..end.unwrap_or(host.len())]).filter(|name| !name.is_empty())
+    let (name, rest) = host.split_at(end.unwrap_or(host.len()));
+    let port = rest.strip_prefix(':').unwrap_or_default();
+    let is_number = port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = port.is_empty() || is_number && port.parse::<u16>().is_ok();
+    let is_whole = rest.len() == port.len() + usize::from(rest.starts_with(':'));
+    (!name.is_empty() && is_port && is_whole).then_some(name)
 }
 
 fn is_address(name: &str) -> bool {
@@ -233,5 +238,22 @@ mod tests {
             ("host", "127.0.0.1:1"),
             ("origin", "http://127.0.0.1:1")
         ])));
+    }
+
+    #[test]
+    fn a_port_is_a_number_and_nothing_stands_behind_it() {
+        for (host, name) in [
+            ("127.0.0.1:18789", Some("127.0.0.1")),
+            ("127.0.0.1:", Some("127.0.0.1")),
+            ("[::1]:80", Some("[::1]")),
+            ("localhost", Some("localhost")),
+            ("127.0.0.1:80.evil.example", None),
+            ("127.0.0.1:99999", None),
+            ("127.0.0.1:000080", None),
+            ("[::1]evil", None),
+            ("[::1]:80:80", None),
+        ] {
+            assert_eq!(host_name(host), name, "{host}");
+        }
     }
 }

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Read `wire` (what a line says, and what makes it believed), `link` (lines over a socket, with
-//! bounds), `courier` (the host's side), `listener` (the companion's), `token`. Authors of other
+//! bounds), `courier` (the host's side), `listener` (the companion's), `desktop` (which process shows
+//! notifications), `token`. Authors of other
 //! companions find the protocol in `docs/approval-socket.md`.
 //!
 //! What holds: another user's process is turned away by its credentials, and a run by its descent,
@@ -21,12 +22,14 @@
 //! guard and not a wall.
 
 mod courier;
+mod desktop;
 mod link;
 mod listener;
 mod token;
 mod wire;
 
 pub use courier::{Courier, CourierWaits};
+pub use desktop::{DesktopLock, desktop_companion};
 pub use listener::{CompanionListener, ListenerError};
 pub use token::SocketToken;
 

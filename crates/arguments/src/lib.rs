@@ -9,6 +9,7 @@
 
 mod approvals;
 mod channels;
+mod companion;
 mod config;
 mod dashboard;
 mod decisions;
@@ -28,6 +29,7 @@ mod tools;
 
 pub use approvals::*;
 pub use channels::*;
+pub use companion::*;
 pub use config::*;
 pub use dashboard::*;
 pub use deny::*;
@@ -219,6 +221,8 @@ pub enum CliCommand {
     Status(StatusArguments),
     /// Open the pages of the gateway in a browser
     Dashboard(DashboardArguments),
+    /// Show approvals as notifications of the desktop
+    Companion(CompanionArguments),
     /// Print the completions of a shell
     Completion(CompletionArguments),
     /// Write the man pages into a directory
@@ -268,6 +272,7 @@ impl Arguments {
             CliCommand::Setup(setup) => setup.json,
             CliCommand::Status(status) => status.json,
             CliCommand::Dashboard(dashboard) => dashboard.json,
+            CliCommand::Companion(companion) => companion.wants_json(),
             CliCommand::Mcp(_)
             | CliCommand::Hook(_)
             | CliCommand::Completion(_)

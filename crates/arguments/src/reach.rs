@@ -188,6 +188,10 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("status"),
     // The code that lets a browser in is given to the owner of the machine only.
     refused("dashboard", "the gateway of this machine"),
+    // Notifications stand on the desktop of the machine whose approvals they are.
+    refused("companion", "the approval socket of this machine"),
+    machine("companion install"),
+    machine("companion uninstall"),
     refused("sandbox explain", "the sandbox of this machine"),
     refused("sandbox list", "the sandbox of this machine"),
     refused("sandbox recreate", "the sandbox of this machine"),
@@ -236,9 +240,10 @@ mod tests {
     fn leaves(command: &Command, path: &str, into: &mut Vec<String>) {
         for inner in command.get_subcommands() {
             let path = format!("{path} {}", inner.get_name());
-            if inner.has_subcommands() {
-                leaves(inner, &path, into);
-            } else {
+            let is_leaf = !inner.has_subcommands();
+            leaves(inner, &path, into);
+            // One that also works without the name of a command below it.
+            if is_leaf || !inner.is_subcommand_required_set() {
                 into.push(path.trim_start().to_owned());
             }
         }

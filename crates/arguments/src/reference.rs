@@ -52,11 +52,17 @@ fn section(page: &mut String, command: &Command, parent: &str) {
                 about.unwrap_or_default()
             );
         }
-        for inner in command.get_subcommands() {
-            section(page, inner, &name);
-        }
-        return;
     }
+    if !command.has_subcommands() || !command.is_subcommand_required_set() {
+        usage(page, command);
+    }
+    for inner in command.get_subcommands() {
+        section(page, inner, &name);
+    }
+}
+
+/// What a command takes by itself.
+fn usage(page: &mut String, command: &Command) {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     let _ = write!(page, "\n```\n{usage}\n```\n");

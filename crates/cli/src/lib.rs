@@ -60,6 +60,7 @@ pub fn main() -> ExitCode {
         CliCommand::Channels(channels) => commands::channels::run(&arguments.state, &channels),
         CliCommand::Status(status) => commands::status::run(&arguments.state, &status),
         CliCommand::Dashboard(dashboard) => commands::dashboard::run(&arguments.state, &dashboard),
+        CliCommand::Companion(companion) => commands::companion::run(&arguments.state, &companion),
         CliCommand::Completion(shell) => Ok(commands::generate::completion(&shell)),
         CliCommand::Man(man) => commands::generate::man(&man),
         CliCommand::Version => Ok(commands::version()),

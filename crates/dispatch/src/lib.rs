@@ -13,7 +13,7 @@ pub mod clients;
 mod dispatcher;
 pub mod events;
 pub mod limits;
-mod look;
+pub mod look;
 pub mod metrics;
 mod networks;
 pub mod nodes;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use interlock_approvals::companion::CompanionListener;
+use interlock_approvals::companion::{CompanionListener, ListenerError, desktop_companion};
 use interlock_approvals::{ApprovalSummary, OutsideRuns, PendingApproval};
 use interlock_arguments::{ApprovalsWatchArguments, StateArguments};
 use interlock_console::output::line;
@@ -54,9 +54,7 @@ pub fn run(
     let source = ApprovalSource::open(state, host)?;
     // The socket is for programs of this machine, and brings what waits on this machine.
     let listener = match (&source, arguments.no_listen) {
-        (ApprovalSource::Here(host), false) => {
-            Some((CompanionListener::bind(host.approvals(), outside)?, *host))
-        }
+        (ApprovalSource::Here(host), false) => listener(host, outside)?,
         _ => None,
     };
     let mut window = Window {
@@ -79,6 +77,20 @@ pub fn run(
         0 => ExitCode::SUCCESS,
         signal => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
     })
+}
+
+/// Listens, unless the companion of the desktop does: then what waits is read from the store alone.
+fn listener(
+    host: &LocalHost,
+    outside: OutsideRuns,
+) -> Result<Option<(CompanionListener, &LocalHost)>, Failure> {
+    match CompanionListener::bind(host.approvals(), outside) {
+        Ok(listener) => Ok(Some((listener, host))),
+        Err(ListenerError::Busy { .. }) if desktop_companion(host.state_dir()).is_some() => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The pending approvals as they are seen from here.

@@ -1,11 +1,13 @@
-//! The services of this machine: the gateway and the node host, in the foreground or installed.
+//! The services of this machine: the gateway, the node host and the companion of the desktop, in the foreground or
+//! installed.
 //!
 //! `gateway` and `node` run the two servers and say what is known of one that runs; `service` installs,
 //! starts and stops them through systemd or launchd; `role_tokens` mints the tokens that let clients in;
-//! `guard` becomes the guard of a supervisor. Start reading at [`gateway::run`].
+//! `companion` installs the companion; `guard` becomes the guard of a supervisor. Start reading at [`gateway::run`].
 
 #![forbid(unsafe_code)]
 
+pub mod companion;
 pub mod gateway;
 pub mod guard;
 pub mod node;

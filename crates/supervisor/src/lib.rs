@@ -46,7 +46,7 @@ pub use message::{
 };
 pub use paths::SupervisorPaths;
 use peer::descent;
-pub use peer::{PeerOrigin, check_peer, origin};
+pub use peer::{PeerOrigin, check_peer, origin, process_origin};
 pub use retention::{ListedSession, SessionState, list, served_by};
 pub use session_index::{IndexedSession, SessionIndex};
 

@@ -108,6 +108,24 @@ pub fn origin(
     Ok(origin)
 }
 
+/// Where a process comes from that another program named by its number, such as a message bus. The
+/// process must live while it is looked at.
+pub fn process_origin(pid: u32, place: &SupervisorPaths) -> Result<PeerOrigin, SupervisorRefusal> {
+    let unknown = || refuse("the process is not there");
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(unknown)?;
+    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|_| unknown())?;
+    let origin = match descent(pid, place)? {
+        PeerOrigin::Outside if belongs_to_run(pid.as_raw_pid())? => PeerOrigin::Run(None),
+        origin => origin,
+    };
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    match rustix::event::poll(&mut ended, Some(&Timespec::default())) {
+        Ok(0) => Ok(origin),
+        _ => Err(unknown()),
+    }
+}
+
 /// Whether a process without a supervisor above it belongs to a run all the same: by the mark that
 /// no process of a run can take off, or by its control group. A run that ends the processes above
 /// it leaves exactly this.

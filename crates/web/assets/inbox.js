@@ -362,6 +362,12 @@ export class Inbox {
         for (const part of Array.from(fragment(html).children)) document.getElementById(part.id)?.replaceWith(part);
         continue;
       }
+      if (id.startsWith("run-")) {
+        const line = fragment(html).firstElementChild;
+        if (target && line) target.replaceWith(line);
+        this.page.tick();
+        continue;
+      }
       if (!target) {
         if (id.startsWith("row-")) this.leave(id.slice(4));
         this.waiting = this.waiting.filter((row) => !row.includes(`id="${id}"`));
@@ -436,7 +442,7 @@ export class Inbox {
   /** What became of an allowed run. @param {any} event */
   event(event) {
     const place = document.getElementById(`run-${event.runId}`);
-    if (place) place.textContent = event.text;
+    if (place && !place.hasAttribute("data-run")) place.textContent = event.text;
   }
 
   pill() {
@@ -486,7 +492,13 @@ export class Inbox {
   /** @param {HTMLElement} button */
   async more(button) {
     /** @type {HTMLButtonElement} */ (button).disabled = true;
-    const opened = await this.page.live.call("ui.open", { view: "inbox", params: { offset: Number(button.dataset.offset), agent: this.filter || undefined, host: this.host || undefined } });
+    const params = { offset: Number(button.dataset.offset), agent: this.filter || undefined, host: this.host || undefined };
+    const opened = await this.page.live.call("ui.open", { view: "inbox", params }).catch((/** @type {any} */ error) => {
+      /** @type {HTMLButtonElement} */ (button).disabled = false;
+      this.page.fail(error, button.parentElement ?? undefined);
+      return null;
+    });
+    if (!opened) return;
     const content = fragment(opened.html);
     const rows = content.querySelectorAll(".row, .group");
     for (const row of rows) if (row.matches(".group") || !row.id) document.getElementById("rows")?.append(row);

@@ -6,7 +6,9 @@ use interlock_approvals::{
 };
 use interlock_command::display::ShownLine;
 use interlock_policy::{AlwaysForm, Entry};
-use interlock_store::{ApprovalDecision, ApprovalEnd, DeliveryState};
+use interlock_store::{
+    ApprovalClaim, ApprovalDecision, ApprovalEnd, ClaimState, DeliveryState, RecordedOutcome,
+};
 use maud::{Markup, html};
 
 use crate::inbox::{ending_word, place};
@@ -34,6 +36,16 @@ pub struct CardFacts<'a> {
     pub equal: usize,
     /// It expired, and may be asked again.
     pub may_ask_again: bool,
+    /// The run that it allowed, where it was claimed.
+    pub run: Option<AllowedRun>,
+}
+
+/// The run that an approval allowed.
+#[derive(Debug)]
+pub struct AllowedRun {
+    pub claim: ApprovalClaim,
+    /// The name of its background session, where it became one.
+    pub session: Option<String>,
 }
 
 /// The card.
@@ -104,7 +116,7 @@ pub fn approval_card(facts: &CardFacts<'_>) -> Markup {
             div class="decide" {
                 @match &approval.ended {
                     Some(ended) => {
-                        (outcome(&approval.id, ended))
+                        (outcome(&approval.id, ended, facts.run.as_ref()))
                         @if facts.may_ask_again { (ask_again(&approval.id)) }
                     }
                     None => { (decisions(approval, view, is_whole, facts.equal)) }
@@ -118,7 +130,7 @@ pub fn approval_card(facts: &CardFacts<'_>) -> Markup {
 pub fn ended_card(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again: bool) -> Markup {
     html! {
         div class="card" id=(format!("card-{}", approval.id)) {
-            (outcome(&approval.id, ended))
+            (outcome(&approval.id, ended, None))
             @if may_ask_again { (ask_again(&approval.id)) }
         }
     }
@@ -169,7 +181,7 @@ fn surface_name(surface: &str) -> String {
 }
 
 /// What became of an approval.
-pub(crate) fn outcome(id: &str, ended: &ApprovalEnd) -> Markup {
+pub(crate) fn outcome(id: &str, ended: &ApprovalEnd, run: Option<&AllowedRun>) -> Markup {
     let tone = if ended.ending.allows() { "good" } else { "bad" };
     html! {
         div class="outcome" {
@@ -179,9 +191,47 @@ pub(crate) fn outcome(id: &str, ended: &ApprovalEnd) -> Markup {
                 " " span class="muted" { (text::at(ended.at_ms)) }
             }
             @if let Some(reason) = &ended.reason { p class="muted" { "“" (text::line(reason)) "”" } }
-            p class="muted small" id=(format!("run-{id}")) {}
+            (run_line(id, run))
         }
     }
+}
+
+/// What became of a run, on one line: that it was started, how it ended, and where its output is.
+pub fn run_line(id: &str, run: Option<&AllowedRun>) -> Markup {
+    html! {
+        p class="muted small" id=(format!("run-{id}")) data-run[run.is_some()] {
+            @if let Some(AllowedRun { claim, session }) = run {
+                "Started " (text::at(claim.claimed_at_ms))
+                @match &claim.state {
+                    ClaimState::Unfinished => {}
+                    ClaimState::Unknown { .. } => " · what became of it is unknown; it is not run again",
+                    ClaimState::Finished { outcome, .. } => { " · " (ended_words(outcome)) }
+                }
+                @if let Some(session) = session {
+                    " · " a href=(format!("/sessions/{}", text::line(session))) { (text::line(session)) }
+                }
+            }
+        }
+    }
+}
+
+/// How a run ended, in words.
+fn ended_words(outcome: &RecordedOutcome) -> String {
+    let mut words = match (outcome.exit_code.value(), outcome.signal, &outcome.status) {
+        (Some(code), _, _) => format!("exit code {code}"),
+        (None, Some(signal), _) => format!("ended by signal {signal}"),
+        (None, None, Some(status)) => text::line(status.as_str()),
+        (None, None, None) => "ended".to_owned(),
+    };
+    if let Some(code) = &outcome.code {
+        words.push_str(&format!(" ({})", text::line(code)));
+    }
+    match outcome.duration_ms {
+        Some(ms) if ms < 1000 => words.push_str(&format!(" after {ms} ms")),
+        Some(ms) => words.push_str(&format!(" after {} s", ms / 1000)),
+        None => {}
+    }
+    words
 }
 
 fn command(view: &ApprovalView) -> Markup {

@@ -231,7 +231,7 @@ pub fn ended_row(approval: &PendingApproval, ended: &ApprovalEnd, may_ask_again:
     html! {
         li class="row ended" id=(format!("row-{}", approval.id)) {
             span class="status" { (ending_word(ended)) }
-            (outcome(&approval.id, ended))
+            (outcome(&approval.id, ended, None))
             @if may_ask_again { (ask_again(&approval.id)) }
         }
     }

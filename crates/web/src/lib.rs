@@ -26,7 +26,7 @@ mod shell;
 mod text;
 
 pub use audit::{AUDIT_KINDS, AuditFacts, audit_page};
-pub use card::{CardFacts, CardFrame, approval_card, ended_card, receipts};
+pub use card::{AllowedRun, CardFacts, CardFrame, approval_card, ended_card, receipts, run_line};
 pub use draft::replay_result;
 pub use health::{HealthFacts, HealthFinding, health_page};
 pub use inbox::{

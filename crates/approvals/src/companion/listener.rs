@@ -221,7 +221,7 @@ fn admit(stream: UnixStream, place: &SupervisorPaths) -> Option<HostConnection> 
 }
 
 /// `None` when another one holds it. It names who does.
-fn take_lock(path: &Path) -> io::Result<Option<File>> {
+pub(super) fn take_lock(path: &Path) -> io::Result<Option<File>> {
     let mut lock = File::options()
         .create(true)
         .truncate(false)

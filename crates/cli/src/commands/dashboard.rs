@@ -9,6 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use interlock_arguments::{DashboardArguments, StateArguments};
 use interlock_client::{GatewayClient, open, outside_runs};
 use interlock_console::{CommandOutcome, Failure, output};
+use interlock_host::LocalHost;
 use interlock_wire::params::{UiCode, UiPhone};
 use interlock_wire::results::{UiCodeMinted, UiPhoneInvited};
 use serde_json::json;
@@ -20,17 +21,13 @@ const REDIRECT: &str = "dashboard.html";
 pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOutcome {
     let host = open(state)?;
     outside_runs(host.state_dir())?;
-    let mut gateway = GatewayClient::connect(state, &host)?;
     if arguments.qr {
+        let mut gateway = GatewayClient::connect(state, &host)?;
         let invited = gateway.request(&UiPhone::default())?;
         invite(&invited, arguments.json);
         return Ok(ExitCode::SUCCESS);
     }
-    let minted = gateway.request(&UiCode::default())?;
-    if minted.url.is_empty() {
-        let message = "the gateway does not say where its pages are";
-        return Err(Failure::refused("DASHBOARD_UNAVAILABLE", message));
-    }
+    let minted = mint(state, &host)?;
     if arguments.json {
         output::print_json(
             &json!({ "url": address(&minted), "expiresAtMs": minted.expires_at_ms }),
@@ -51,6 +48,42 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens one approval in the user's browser, for the notifications of the desktop. The id is that of a
+/// stored approval.
+pub fn open_approval(state: &StateArguments, host: &LocalHost, id: &str) -> Result<(), Failure> {
+    open_page(state, host, &format!("/approve/{id}"))
+}
+
+/// Opens the list of what waits in the user's browser.
+pub fn open_inbox(state: &StateArguments, host: &LocalHost) -> Result<(), Failure> {
+    open_page(state, host, "/inbox")
+}
+
+fn open_page(state: &StateArguments, host: &LocalHost, page: &str) -> Result<(), Failure> {
+    let no_browser = || {
+        Failure::refused("BROWSER_UNAVAILABLE", "no browser can be opened here")
+            .with_hint("interlock dashboard --no-open")
+    };
+    let opener = opener().ok_or_else(no_browser)?;
+    let mut minted = mint(state, host)?;
+    minted.url = format!("{}{page}", minted.url.trim_end_matches('/'));
+    if open_browser(&opener, host.state_dir(), &minted)? {
+        Ok(())
+    } else {
+        Err(no_browser())
+    }
+}
+
+/// A code that lets a browser of this machine in once.
+fn mint(state: &StateArguments, host: &LocalHost) -> Result<UiCodeMinted, Failure> {
+    let minted = GatewayClient::connect(state, host)?.request(&UiCode::default())?;
+    if minted.url.is_empty() {
+        let message = "the gateway does not say where its pages are";
+        return Err(Failure::refused("DASHBOARD_UNAVAILABLE", message));
+    }
+    Ok(minted)
 }
 
 /// Shows a phone the way.

@@ -2,6 +2,7 @@ pub mod agents;
 pub mod approvals;
 pub mod audit;
 pub mod channels;
+pub mod companion;
 pub mod config;
 pub mod dashboard;
 pub mod deny;

@@ -119,6 +119,19 @@ async fn not_found() -> Response {
     refusal(StatusCode::NOT_FOUND, "not_found", "Not Found")
 }
 
+/// A target may name the host, too (`GET http://HOST/ HTTP/1.1`). It must be the one of the header.
+fn target_fits_host(request: &Request) -> Result<(), headers::Foreign> {
+    let Some(authority) = request.uri().authority() else {
+        return Ok(());
+    };
+    let host = request.headers().get(header::HOST);
+    let is_same = host.is_some_and(|host| {
+        host.as_bytes()
+            .eq_ignore_ascii_case(authority.as_str().as_bytes())
+    });
+    is_same.then_some(()).ok_or(headers::Foreign::Host)
+}
+
 /// Checks before anything else that no other site led the caller here.
 async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> Response {
     let is_local = matches!(request.extensions().get(), Some(Peer::Local(_)));
@@ -128,8 +141,9 @@ async fn own_site(State(doors): State<Doors>, request: Request, next: Next) -> R
             Some(_) => headers::Schemes::Https,
             None => headers::Schemes::Both,
         };
-        let foreign =
-            headers::check_host(request.headers(), is_own).and_then(
+        let foreign = headers::check_host(request.headers(), is_own)
+            .and_then(|()| target_fits_host(&request))
+            .and_then(
                 |()| match headers::check_origin(request.headers(), schemes) {
                     Err(_) if is_allowed_origin(&doors, request.headers()) => Ok(()),
                     checked => checked,

@@ -128,6 +128,7 @@ pub async fn serve_offering<S: ServerHandler>(
     let pushing = tokio::spawn(crate::push::follow(Arc::clone(&gateway)));
     let chatting = tokio::spawn(crate::channels::follow(Arc::clone(&gateway)));
     let receiving = tokio::spawn(crate::ui::receipts::follow(Arc::clone(&gateway)));
+    let running = tokio::spawn(crate::ui::allowed_runs::follow(Arc::clone(&gateway)));
     let recording = tokio::spawn(crate::refused_attempts::follow(Arc::clone(&gateway)));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
@@ -148,6 +149,7 @@ pub async fn serve_offering<S: ServerHandler>(
     pushing.abort();
     chatting.abort();
     receiving.abort();
+    running.abort();
     resting.abort();
     let _ = tokio::time::timeout(LAST_CALLS, recording).await;
     gateway.dispatcher.host.store().flush();

@@ -15,6 +15,7 @@ use interlock_wire::results::UiOpened;
 use interlock_wire::{OperatorScope, WireError, method};
 use serde_json::{Map, Value};
 
+use super::allowed_runs;
 use super::open::ViewParams;
 use super::patches::{may_be_asked_again, tell_receipts};
 use super::receipts::surface;
@@ -33,6 +34,9 @@ const MOST_EQUAL: usize = 99;
 
 /// Rows of one agent that stand together before the next agent's.
 const ROWS_IN_TURN: usize = 10;
+
+/// The latest decisions that are looked through for expired approvals.
+const MOST_ENDED: usize = 200;
 
 /// Expired approvals that the inbox offers to ask again.
 const MOST_EXPIRED: usize = 5;
@@ -57,9 +61,9 @@ pub(super) async fn inbox(
         }
         let agents: Vec<(String, u64)> = agents.into_iter().collect();
         let mut rows: Vec<ApprovalSummary> = all.approvals;
-        let mut hosts: Vec<String> = rows.iter().map(|row| place(row).to_owned()).collect();
-        hosts.sort();
-        hosts.dedup();
+        // Of further rows a page takes the rows alone.
+        let is_first = offset == 0;
+        let hosts = if is_first { hosts(&rows) } else { Vec::new() };
         if let Some(agent) = &agent {
             rows.retain(|row| row.agent == *agent);
         }
@@ -78,8 +82,13 @@ pub(super) async fn inbox(
             .min(rows.len());
         let until = from.saturating_add(ROWS).min(rows.len());
         let has_more = until < rows.len();
-        let grants = approvals.grants();
-        let grants = grants.map_err(|error| approvals_unavailable(&error))?;
+        let (grants, expired) = if is_first {
+            let grants = approvals.grants();
+            let grants = grants.map_err(|error| approvals_unavailable(&error))?;
+            (grants, expired(gateway))
+        } else {
+            (Vec::new(), Vec::new())
+        };
         let recent = if rows.is_empty() {
             recent(gateway)?
         } else {
@@ -96,7 +105,7 @@ pub(super) async fn inbox(
             host: host.as_deref(),
             grants: &grants,
             recent: &recent,
-            expired: &expired(gateway),
+            expired: &expired,
         })))
     })
     .await
@@ -133,6 +142,14 @@ fn grouped(gateway: &Gateway, all: Vec<ApprovalSummary>) -> Vec<InboxRow> {
     rows
 }
 
+/// The machines of these approvals, each once.
+fn hosts(rows: &[ApprovalSummary]) -> Vec<String> {
+    let mut names: Vec<&str> = rows.iter().map(place).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(str::to_owned).collect()
+}
+
 /// Where an approval's command would run.
 fn place(row: &ApprovalSummary) -> &str {
     row.node.as_deref().unwrap_or(&row.host)
@@ -165,6 +182,7 @@ fn expired(gateway: &Gateway) -> Vec<AskableApproval> {
     let records = approvals.audit_log(&AuditFilter {
         kind: Some(AuditKind::Decision),
         since_ms: Some(since),
+        limit: Some(MOST_ENDED),
         ..AuditFilter::default()
     });
     let records = records.unwrap_or_default().into_iter();
@@ -254,6 +272,7 @@ pub(super) async fn approval(
             frame,
             equal: others,
             may_ask_again: may_be_asked_again(&approval),
+            run: allowed_runs::read(gateway, &approval.id),
         });
         let mut opened = page(card);
         opened.tickets = tickets;

@@ -3,9 +3,10 @@
 //! HTTP serves one document without data (`http`). A page is an operator's client like any other: it
 //! connects with a key of its own, gets in by a code or a token (`codes`, `phones`), and calls the methods that all
 //! clients call. `ui.open` renders a view (`open`, with `approval_views`, `sandbox_view` and `views` for each page), and `patches` sends what
-//! changes in it. `receipts` records to which browsers an approval was sent. A page can allow only what it was shown whole, which a ticket
+//! changes in it, and `allowed_runs` what becomes of runs. `receipts` records to which browsers an approval was sent. A page can allow only what it was shown whole, which a ticket
 //! proves (`tickets`).
 
+pub(crate) mod allowed_runs;
 mod approval_views;
 mod codes;
 mod explain;

@@ -58,6 +58,16 @@ pub(crate) fn tell_end(pages: &[Arc<Client>], approval: &PendingApproval, ended:
     send(pages, APPROVALS, &ops, Some(-1));
 }
 
+/// Pages on which a card is open: what became of its run, rendered once.
+pub(super) fn tell_run(pages: &[Arc<Client>], id: &str, line: &str) {
+    let ops = [UiPatchOp {
+        op: "replace".to_owned(),
+        id: format!("run-{id}"),
+        html: line.to_owned(),
+    }];
+    send(pages, APPROVALS, &ops, None);
+}
+
 /// Pages on which a card is open: where it was shown by now.
 pub(super) fn tell_receipts(pages: &[Arc<Client>], approval: &PendingApproval) {
     let id = format!("receipts-{}", approval.id);

@@ -13,7 +13,7 @@ use interlock_web::{
     SettingsFacts,
 };
 use interlock_wire::params;
-use interlock_wire::results::{AuditEntry, ProcessEntry, UiOpened};
+use interlock_wire::results::{ProcessEntry, UiOpened};
 use interlock_wire::{OperatorScope, WireError, method};
 use serde_json::Value;
 
@@ -22,14 +22,13 @@ use super::screens::{self, SessionPicture};
 use super::{explain, screens::plain};
 use crate::gateway::Gateway;
 use crate::ws::methods::{
-    Context, approvals_unavailable, audit_head, audit_list, config_get, device_list, logs,
+    Context, approvals_unavailable, audit_head, audit_search, config_get, device_list, logs,
     node_explain, node_list, node_pair_list, presence, process_list, process_log, process_perform,
     status, unavailable, work,
 };
 
-/// Records on one page of the audit, and those that are looked through for a word.
+/// Records on one page of the audit.
 const RECORDS: u64 = 100;
-const SEARCHED_PAGES: usize = 20;
 
 /// Days in the picture of decisions.
 const DAYS: i64 = 30;
@@ -267,35 +266,21 @@ pub(super) async fn audit(
 ) -> Result<UiOpened, WireError> {
     let own = |name: &str| wanted.text(name).map(str::to_owned);
     let text = wanted.text("text").unwrap_or_default().to_lowercase();
-    let mut asked = params::AuditList {
+    let asked = params::AuditList {
         kind: own("kind"),
         agent_id: own("agent"),
         cursor: own("cursor"),
         limit: Some(RECORDS),
         ..params::AuditList::default()
     };
-    let mut records: Vec<AuditEntry> = Vec::new();
-    let mut total = None;
-    for _ in 0..SEARCHED_PAGES {
-        let found = audit_list(context, asked.clone()).await?;
-        asked.cursor = found.next_cursor;
-        if text.is_empty() {
-            (records, total) = (found.events, found.total);
-            break;
-        }
-        let fits = |record: &AuditEntry| record.body.to_string().to_lowercase().contains(&text);
-        records.extend(found.events.into_iter().filter(fits));
-        if asked.cursor.is_none() || records.len() as u64 >= RECORDS {
-            break;
-        }
-    }
+    let found = audit_search(context, asked, text).await?;
     let head = audit_head(context, params::AuditHead::default()).await?;
     let (agents, days) = work(context, |gateway| Ok((agents(gateway)?, days(gateway)?))).await?;
     let kinds = AuditKind::ALL.map(AuditKind::as_str);
     Ok(page(interlock_web::audit_page(&AuditFacts {
-        records: &records,
-        total,
-        next_cursor: asked.cursor.as_deref(),
+        records: &found.events,
+        total: found.total,
+        next_cursor: found.next_cursor.as_deref(),
         kinds: &kinds,
         kind: wanted.text("kind").unwrap_or_default(),
         agent: wanted.text("agent").unwrap_or_default(),

@@ -15,6 +15,8 @@ use sha2::{Digest as _, Sha256};
 pub enum ServiceKind {
     Gateway,
     Node,
+    /// Notifications on the desktop of one account.
+    Companion,
 }
 
 impl fmt::Display for ServiceKind {
@@ -22,6 +24,7 @@ impl fmt::Display for ServiceKind {
         formatter.write_str(match self {
             Self::Gateway => "gateway",
             Self::Node => "node",
+            Self::Companion => "companion",
         })
     }
 }
@@ -30,8 +33,18 @@ impl ServiceKind {
     /// What a command that starts it cannot do without, in a hint.
     pub(super) fn gateway(self) -> &'static str {
         match self {
-            Self::Gateway => "",
+            Self::Gateway | Self::Companion => "",
             Self::Node => " --host HOST",
+        }
+    }
+}
+
+impl ServiceKind {
+    /// The words that run it in the foreground.
+    pub(super) fn foreground(self) -> String {
+        match self {
+            Self::Gateway | Self::Node => format!("interlock {self} run{}", self.gateway()),
+            Self::Companion => "interlock companion".to_owned(),
         }
     }
 }

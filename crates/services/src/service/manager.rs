@@ -7,7 +7,7 @@ use interlock_console::{Failure, output};
 use interlock_policy::quote;
 use serde::Serialize;
 
-use super::{ServiceDefinition, Unwritable, launchd, systemd};
+use super::{ServiceDefinition, ServiceKind, Unwritable, launchd, systemd};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -105,10 +105,11 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// The manager of this machine: for root that of the system, else that of the user.
-    pub fn here(directory: Option<&Path>) -> Result<Self, Failure> {
+    /// The manager of this machine: for root that of the system, else that of the user. A desktop belongs to
+    /// a user, also where that is root.
+    pub fn here(service: ServiceKind, directory: Option<&Path>) -> Result<Self, Failure> {
         let user = rustix::process::geteuid().as_raw();
-        let scope = if user == 0 {
+        let scope = if user == 0 && service != ServiceKind::Companion {
             ServiceScope::System
         } else {
             ServiceScope::User

@@ -1,10 +1,11 @@
-//! `install`, `uninstall`, `start`, `stop` and `restart`: the gateway or the node host as a service
-//! of the system. Systemd on Linux, launchd on macOS: for root a service of the machine, for other
+//! `install`, `uninstall`, `start`, `stop` and `restart`: the gateway, the node host or the companion of the
+//! desktop as a service of the system. Systemd on Linux, launchd on macOS: for root a service of the machine, for other
 //! accounts one of the user.
 //!
 //! A file that interlock did not write is neither replaced nor removed. No secret stands in a unit:
 //! the token of a node's gateway lies in a file of the state directory that only its owner reads.
 
+mod autostart;
 mod definition;
 mod files;
 mod launchd;
@@ -22,6 +23,7 @@ use interlock_console::{CommandOutcome, Failure, output};
 use interlock_host::LocalHost;
 use serde_json::{Value, json};
 
+pub use autostart::{install_autostart, uninstall_autostart};
 pub use definition::{ServiceDefinition, ServiceKind};
 use definition::{Unwritable, marker, name, text};
 use files::{FoundUnit, remove, write};
@@ -97,7 +99,7 @@ pub fn install(
     secret: Option<(&Path, &str)>,
     arguments: &ServiceInstallArguments,
 ) -> CommandOutcome {
-    let manager = Manager::here(arguments.service.unit_dir.as_deref())?;
+    let manager = Manager::here(service.kind, arguments.service.unit_dir.as_deref())?;
     let (name, text) = (&service.name, manager.text(service)?);
     if arguments.print {
         output::print(&text);
@@ -148,6 +150,7 @@ pub fn install(
         }
     }
     if is_new
+        && service.kind != ServiceKind::Companion
         && (manager.kind, manager.scope) == (manager::ManagerKind::Systemd, ServiceScope::User)
     {
         let linger = "to keep it running when you are logged out: loginctl enable-linger";
@@ -159,7 +162,10 @@ pub fn install(
 
 /// A service outlives the build directory of its program: the next build replaces the file, `cargo
 /// clean` removes it, and every account that may build may change it.
-fn check_program(state: &StateArguments, service: &ServiceDefinition) -> Result<(), Failure> {
+pub(super) fn check_program(
+    state: &StateArguments,
+    service: &ServiceDefinition,
+) -> Result<(), Failure> {
     let is_build_directory = |directory: &Path| {
         directory.file_name().is_some_and(|name| name == "target")
             || directory.join(".rustc_info.json").exists()
@@ -204,7 +210,7 @@ pub fn uninstall(
     arguments: &ServiceArguments,
 ) -> CommandOutcome {
     interlock_client::outside_runs(host.state_dir())?;
-    let manager = Manager::here(arguments.unit_dir.as_deref())?;
+    let manager = Manager::here(kind, arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
     let file = manager.file(&name);
     let mut done = ServiceReport::default();
@@ -220,8 +226,11 @@ pub fn uninstall(
             if answers.is_ok() {
                 manager.work(ManagerWork::Unload, &name, &mut done.ran)?;
             } else {
-                let run = state.in_command(&format!("interlock {kind} stop"));
-                let note = format!("the service manager did not answer; if it still runs: {run}");
+                let end = match kind {
+                    ServiceKind::Companion => "end its process".to_owned(),
+                    _ => state.in_command(&format!("interlock {kind} stop")),
+                };
+                let note = format!("the service manager did not answer; if it still runs: {end}");
                 done.notes.push(note);
             }
             remove(&file)?;
@@ -267,7 +276,7 @@ fn control(
 ) -> CommandOutcome {
     interlock_client::outside_runs(host.state_dir())?;
     let kind = kept.kind();
-    let manager = Manager::here(arguments.unit_dir.as_deref())?;
+    let manager = Manager::here(kind, arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
     if !matches!(
         FoundUnit::at(&manager.file(&name), kind)?,
@@ -275,7 +284,7 @@ fn control(
     ) {
         let gateway = kind.gateway();
         let install = state.in_command(&format!("interlock {kind} install{gateway}"));
-        let run = state.in_command(&format!("interlock {kind} run{gateway}"));
+        let run = state.in_command(&kind.foreground());
         let message = format!("no service is installed for this state directory ({name})");
         return Err(Failure::refused("SERVICE_NOT_INSTALLED", message)
             .with_hint(format!("install it: {install}; or run it here: {run}")));
@@ -304,7 +313,7 @@ pub fn stop(
 ) -> CommandOutcome {
     interlock_client::outside_runs(host.state_dir())?;
     let kind = kept.kind();
-    let manager = Manager::here(arguments.unit_dir.as_deref())?;
+    let manager = Manager::here(kind, arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
     let is_ours = matches!(
         FoundUnit::at(&manager.file(&name), kind)?,
@@ -332,7 +341,7 @@ pub fn stop(
 
 /// What `status` says of the service.
 pub fn status(host: &LocalHost, kind: ServiceKind) -> Value {
-    let Ok(manager) = Manager::here(None) else {
+    let Ok(manager) = Manager::here(kind, None) else {
         return Value::Null;
     };
     let name = name(kind, host.state_dir());
@@ -382,11 +391,13 @@ fn available(
     name: &str,
 ) -> Result<(), Failure> {
     manager.answers(name).map_err(|said| {
-        let gateway = kind.gateway();
-        let run = state.in_command(&format!("interlock {kind} run{gateway}"));
+        let run = state.in_command(&kind.foreground());
         let message = format!("no service manager answers here: {said}");
-        Failure::refused("SERVICE_MANAGER_UNAVAILABLE", message).with_hint(format!(
-            "install --print gives the unit, for you to place; or run it in the foreground: {run}"
-        ))
+        let other = match kind {
+            ServiceKind::Companion => "install --autostart writes an entry of the desktop instead",
+            _ => "install --print gives the unit, for you to place",
+        };
+        Failure::refused("SERVICE_MANAGER_UNAVAILABLE", message)
+            .with_hint(format!("{other}; or run it in the foreground: {run}"))
     })
 }

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::manager::{ManagerStep, ManagerWork, ServiceScope};
-use super::{DO_NOT_RESTART, RESTART_SECONDS, ServiceDefinition, Unwritable, marker, text};
+use super::{
+    DO_NOT_RESTART, RESTART_SECONDS, ServiceDefinition, ServiceKind, Unwritable, marker, text,
+};
 
 /// Arguments may have these; the path of the program may not.
 const NO_PROGRAM: [char; 3] = ['"', '\'', '\\'];
@@ -36,6 +38,11 @@ pub fn unit(service: &ServiceDefinition, scope: ServiceScope) -> Result<String, 
         );
     }
     let (after, wanted_by) = match scope {
+        // It lives as long as the desktop does.
+        _ if service.kind == ServiceKind::Companion => (
+            "After=graphical-session.target\nPartOf=graphical-session.target\n",
+            "graphical-session.target",
+        ),
         ServiceScope::System => (
             "After=network-online.target\nWants=network-online.target\n",
             "multi-user.target",

@@ -236,3 +236,36 @@ fn every_state_directory_has_a_service_of_its_own() {
     assert!(one.starts_with("interlock-gateway-"), "{one}");
     assert!(name(ServiceKind::Node, Path::new("/srv/one")).starts_with("interlock-node-"));
 }
+
+fn companion(path: &str) -> ServiceDefinition {
+    ServiceDefinition {
+        kind: ServiceKind::Companion,
+        name: "interlock-companion".to_owned(),
+        arguments: vec!["--state-dir".into(), path.into(), "companion".into()],
+        ..service(path)
+    }
+}
+
+#[test]
+fn the_companion_starts_and_ends_with_the_desktop() {
+    let text = systemd::unit(&companion("/home/ada/.interlock"), ServiceScope::User).unwrap();
+    for line in [
+        "After=graphical-session.target",
+        "PartOf=graphical-session.target",
+        "WantedBy=graphical-session.target",
+        "Restart=on-failure",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+    assert!(!text.contains("default.target"), "{text}");
+}
+
+#[test]
+fn odd_paths_stand_in_an_autostart_entry_as_desktops_read_them() {
+    let text = super::autostart::entry(&companion(r#"/a b/50%/$x/"q"/`t`/b\s"#)).unwrap();
+    assert!(
+        text.contains(r#" "--state-dir" "/a b/50%%/\\$x/\\"q\\"/\\`t\\`/b\\\\s" "companion""#),
+        "{text}"
+    );
+    assert!(super::autostart::entry(&companion("/a\nExec=evil")).is_err());
+}

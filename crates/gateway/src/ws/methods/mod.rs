@@ -49,7 +49,7 @@ pub(crate) use policy::read_draft;
 pub(crate) use processes::{list as process_list, log as process_log, perform as process_perform};
 pub(crate) use sandbox::scopes as sandbox_scopes;
 pub(crate) use sessions::direct_session;
-pub(crate) use system::{audit_head, audit_list, logs, status};
+pub(crate) use system::{audit_head, audit_search, logs, status};
 
 /// Presence is published at most so often, however many clients come and go.
 const PRESENCE_PAUSE: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use interlock_wire::results::{
     GatewayStatus, LogTail, RunCounts, SkillPrograms, SystemEventReceipt,
 };
 use interlock_wire::{OperatorScope, WireError};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tools::{config, named};
 use super::{Context, approvals_unavailable, presence, unavailable, work};
@@ -124,6 +124,15 @@ pub(crate) async fn audit_list(
     context: Context<'_>,
     asked: params::AuditList,
 ) -> Result<AuditPage, WireError> {
+    audit_search(context, asked, String::new()).await
+}
+
+/// The same for a page that looks for a word, in lower case: it may stand anywhere in a record.
+pub(crate) async fn audit_search(
+    context: Context<'_>,
+    asked: params::AuditList,
+    word: String,
+) -> Result<AuditPage, WireError> {
     let kind = match &asked.kind {
         None => None,
         Some(word) => Some(AuditKind::from_word(word).ok_or_else(|| {
@@ -138,7 +147,10 @@ pub(crate) async fn audit_list(
         .map(str::parse)
         .transpose()
         .map_err(not_cursor)?;
-    work(context, move |gateway| list(gateway, &asked, kind, cursor)).await
+    work(context, move |gateway| {
+        list(gateway, &asked, kind, cursor, &word)
+    })
+    .await
 }
 
 fn list(
@@ -146,6 +158,7 @@ fn list(
     asked: &params::AuditList,
     kind: Option<AuditKind>,
     mut cursor: Option<u64>,
+    word: &str,
 ) -> Result<AuditPage, WireError> {
     take_connections(gateway);
     let limit = usize::try_from(asked.limit.unwrap_or(RECORDS)).unwrap_or(usize::MAX);
@@ -161,14 +174,19 @@ fn list(
             .is_none_or(|before| record.time_ms < time(before))
             && fits("sessionKey", &asked.session_key)
             && fits("runId", &asked.run_id)
+            && (word.is_empty() || holds_word(&record.body, word))
     };
     // The store cannot count records by what only their bodies say.
-    let is_narrowed =
-        asked.before.is_some() || asked.session_key.is_some() || asked.run_id.is_some();
+    let is_narrowed = asked.before.is_some()
+        || asked.session_key.is_some()
+        || asked.run_id.is_some()
+        || !word.is_empty();
     let mut filter = AuditFilter {
         kind,
         agent: asked.agent_id.clone(),
         since_ms: asked.after.map(|after| time(after).saturating_add(1)),
+        // One more than is shown says where to go on. Records that are looked through come in large pieces.
+        limit: (!is_narrowed).then(|| limit.saturating_add(1)),
         ..AuditFilter::default()
     };
     let mut events: Vec<AuditEntry> = Vec::new();
@@ -225,6 +243,30 @@ fn take_connections(gateway: &Gateway) {
     if let Err(error) = gateway.dispatcher.host.record_connections() {
         tracing::warn!(%error, "connections of sandboxed runs are not in the audit yet");
     }
+}
+
+/// Whether a word, in lower case, stands in a key, a text or a number of a record. Nothing is written to find
+/// out: a search goes through thousands of records.
+fn holds_word(value: &Value, word: &str) -> bool {
+    match value {
+        Value::String(text) => text_holds(text, word),
+        Value::Number(number) => text_holds(&number.to_string(), word),
+        Value::Bool(is) => text_holds(if *is { "true" } else { "false" }, word),
+        Value::Null => false,
+        Value::Array(all) => all.iter().any(|one| holds_word(one, word)),
+        Value::Object(fields) => {
+            let mut fields = fields.iter();
+            fields.any(|(key, value)| text_holds(key, word) || holds_word(value, word))
+        }
+    }
+}
+
+fn text_holds(text: &str, word: &str) -> bool {
+    if !text.is_ascii() || !word.is_ascii() {
+        return text.to_lowercase().contains(word);
+    }
+    let mut windows = text.as_bytes().windows(word.len());
+    windows.any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 fn view(record: &AuditRecord) -> AuditEntry {
