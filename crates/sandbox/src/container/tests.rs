@@ -30,6 +30,7 @@ fn order() -> ContainerOrder {
             milli_cpus: Some(500),
             output_bytes: None,
             tmp_bytes: 1,
+            disk_free_bytes: None,
         },
     }
 }
