@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::site::{USUAL, everywhere};
+use crate::site::everywhere;
 
 const ENFORCE: &str = "mode: 'all', workspaceAccess: 'rw', tree: 'enforce'";
 
@@ -115,14 +115,5 @@ fn the_level_is_shown_and_verified() {
             .json();
         let body = &log["records"].as_array().unwrap().last().unwrap()["body"];
         assert_eq!(body["sandbox"]["tree"], json!("enforce"), "{body:#}");
-        // What this version does not have.
-        site.machine.write_private(
-            &site.machine.config(),
-            &format!("{{ agents: {{ defaults: {{ sandbox: {{ {USUAL}, tree: 'log' }} }} }} }}"),
-        );
-        let run = site.inside("touch trace");
-        run.refused(1, "SANDBOX_UNAVAILABLE");
-        assert!(run.stderr.contains("tree"), "{run:#?}");
-        assert!(!site.work().join("trace").exists());
     });
 }

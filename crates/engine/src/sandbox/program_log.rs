@@ -234,11 +234,11 @@ impl LogThread {
             Some(_) => NotificationAnswer::Refuse(libc::EACCES),
             None => NotificationAnswer::GoOn,
         };
-        let Some(listener) = self.listeners.get(index) else {
-            return;
-        };
-        let _ = answer(listener.descriptor.as_fd(), asked.id, verdict);
+        // Before the answer: a run may end by it, and its result holds what was kept by then.
         self.keep(asked.pid, &path, &argv, refused);
+        if let Some(listener) = self.listeners.get(index) {
+            let _ = answer(listener.descriptor.as_fd(), asked.id, verdict);
+        }
     }
 
     fn refused(&self, program: &AskedProgram) -> Option<String> {
