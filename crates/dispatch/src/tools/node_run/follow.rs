@@ -297,7 +297,9 @@ impl NodeRunFollower<'_> {
                                 "the node was lost before the command was started; it has not run";
                             return self.not_started(WireError::unavailable(error));
                         }
-                        Some(Gone::Forgotten(outcome)) => return self.forgotten(outcome),
+                        Some(Gone::Forgotten(outcome)) => {
+                            return self.forgotten(outcome.map(|outcome| *outcome));
+                        }
                         None => tokio::time::sleep(BACK).await,
                     }
                 }
@@ -491,7 +493,8 @@ impl NodeRunFollower<'_> {
             GoneState::Over => Some(Gone::Forgotten(
                 gone.outcome
                     .as_ref()
-                    .and_then(remote_runs::reported_outcome),
+                    .and_then(remote_runs::reported_outcome)
+                    .map(Box::new),
             )),
             GoneState::Starting | GoneState::Done => None,
         }
@@ -519,5 +522,5 @@ impl NodeRunFollower<'_> {
 /// Why a run has no session.
 enum Gone {
     Never,
-    Forgotten(Option<RecordedOutcome>),
+    Forgotten(Option<Box<RecordedOutcome>>),
 }
