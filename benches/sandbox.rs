@@ -15,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use interlock_config::types::Sandbox;
 use interlock_engine::{AuthorizationKey, RunStatus};
 use interlock_plan::{
-    FsResolver, MountAccess, PlanShield, RunPlan, SandboxBackend, SandboxMount, SandboxPlan,
-    executable_closure,
+    FsResolver, MountAccess, PlanShield, RunPlan, SandboxBackend, SandboxEffects, SandboxMount,
+    SandboxPlan, executable_closure,
 };
 use interlock_sandbox::{SandboxRequest, prepare_sandbox};
 use interlock_supervisor::{Manner, SupervisorClient, SupervisorPaths, Waited};
@@ -89,6 +89,7 @@ impl Bench {
         let settings: Sandbox = serde_json::from_str(settings).unwrap();
         let home = self.root.path().join("home");
         let prepared = prepare_sandbox(&SandboxRequest {
+            effects: SandboxEffects::Direct,
             settings: &settings,
             backend: SandboxBackend::Native,
             agent: "main",
