@@ -34,6 +34,8 @@ const REFUSED: &[(&str, &[&str])] = &[
     ("audit export", &[]),
     // Without `--no-spawn` it would start a gateway here, which the commands after it would follow.
     ("dashboard", &["--no-open", "--no-spawn"]),
+    // Without a desktop it ends at once.
+    ("companion", &[]),
     ("events", &["--session", "agent:main:main"]),
     ("apply-patch", &["--dry-run", "empty.patch"]),
     ("agents list", &[]),
