@@ -47,14 +47,14 @@ impl NetworkPlan {
 
     /// What grants have in common with it: the name and the port, and nothing of the run.
     pub fn content_digest(&self) -> String {
-        sha256(format!("interlock network host v1\0{}\0{}", self.host, self.port).as_bytes())
+        sha256(format!("network host v1\0{}\0{}", self.host, self.port).as_bytes())
     }
 
     /// The id of its approval: there is one for each run, name and port, whichever process asks and however
     /// often it was restarted.
     pub fn approval_id(&self) -> String {
         let text = format!(
-            "interlock network approval v1\0{}\0{}\0{}",
+            "network approval v1\0{}\0{}\0{}",
             self.run_id, self.host, self.port
         );
         let hash = sha256(text.as_bytes());

@@ -76,7 +76,7 @@ pub struct Arguments {
 }
 
 /// Where the state lies.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct StateArguments {
     /// The state directory [default: $INTERLOCK_STATE_DIR, $XDG_STATE_HOME/interlock or ~/.interlock]
     #[arg(long, global = true, value_name = "DIR")]

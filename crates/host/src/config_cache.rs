@@ -136,11 +136,11 @@ mod tests {
             cache.unmet_sandbox()
         };
         assert_eq!(unmet_with("{ gateway: { port: 4000 } }"), None);
-        let unmet = unmet_with("{ agents: { defaults: { sandbox: { backend: 'docker' } } } }");
+        let unmet = unmet_with("{ agents: { defaults: { sandbox: { backend: 'kubernetes' } } } }");
         assert!(unmet.unwrap().contains("not available in this version"));
         // Another mistake says nothing of a sandbox; the last good config is in force.
         assert_eq!(unmet_with("{ gateway: { port: 0 } }"), None);
-        let unmet = unmet_with("{ agents: { list: [{ id: 'a', sandbox: { tree: 'log' } }] } }");
+        let unmet = unmet_with("{ agents: { list: [{ id: 'a', sandbox: { workspaceRoot: '/srv' } }] } }");
         assert!(unmet.is_some());
         let off = "{ agents: { defaults: { sandbox: { mode: 'off' } } } }";
         assert_eq!(unmet_with(off), None);

@@ -104,6 +104,12 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         &["interlock config set 'agents.list[0].id' main"],
     ),
     (
+        "interlock config set {key} {}",
+        &[
+            "interlock config set channels.telegram.accounts.main.tokenFile /srv/state/telegram.token",
+        ],
+    ),
+    (
         "interlock config set {key} VALUE",
         &[
             "interlock config set tools.exec.runAs VALUE",
@@ -257,7 +263,7 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "interlock {kind} run{gateway}",
+        "interlock {self} run{}",
         &["interlock gateway run", "interlock node run --host HOST"],
     ),
     (

@@ -15,8 +15,7 @@ use interlock_supervisor::SupervisorClient;
 struct WaitingCommand {
     host: LocalHost,
     supervisor: SupervisorClient,
-    /// The command that approves, without the approval.
-    approve: String,
+    state: StateArguments,
     is_read: bool,
 }
 
@@ -35,9 +34,12 @@ impl NetworkAsker for WaitingCommand {
     }
 
     fn has_asked(&self, plan: &NetworkPlan, short_id: &str) {
-        let approve = &self.approve;
+        let short = short_id;
+        let approve = self
+            .state
+            .in_command(&format!("interlock approvals approve {short}"));
         output::note(&format!(
-            "interlock: {} wants to {} and waits up to 30 seconds; allow it elsewhere: {approve} {short_id}",
+            "interlock: {} wants to {} and waits up to 30 seconds; allow it elsewhere: {approve}",
             output::line(&plan.session),
             output::line(&plan.title())
         ));
@@ -58,7 +60,7 @@ pub fn begin(
     let asker = Arc::new(WaitingCommand {
         host,
         supervisor: supervisor.clone(),
-        approve: state.in_command("interlock approvals approve"),
+        state: state.clone(),
         is_read: is_person && !json && !has_terminal,
     });
     Arc::<NetworkLinks>::default().link(&asker);

@@ -241,11 +241,11 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Gra
             EVERY_SESSION => "always".to_owned(),
             key => format!("in {}", output::line(key)),
         };
+        let id = &grant.id;
         text.push_str(&format!(
-            "           {} {where_to}, by {}; take it back: interlock approvals revoke {}\n",
+            "           {} {where_to}, by {}; take it back: interlock approvals revoke {id}\n",
             output::line(granted_host(grant)),
             output::line(&grant.decider),
-            grant.id
         ));
     }
     if let Some(container) = &plan.container {
