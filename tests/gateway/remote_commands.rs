@@ -342,8 +342,11 @@ fn an_mcp_client_of_another_machine_is_an_agent_of_the_gateway() {
             "{result:#}"
         );
     }
-    let runs = here.ok(&["audit", "log", "--kind", "run-ended", "--json"]);
-    assert_eq!(runs.json()["records"].as_array().unwrap().len(), 2);
+    // The end of a run is written a moment after its answer.
+    eventually("the ends of both runs to be recorded", || {
+        let runs = here.ok(&["audit", "log", "--kind", "run-ended", "--json"]);
+        runs.json()["records"].as_array().unwrap().len() == 2
+    });
     let own = agents.ok(&["--local", "audit", "log", "--kind", "run-ended", "--json"]);
     assert_eq!(own.json()["records"], json!([]));
     // Another agent than the token's is refused, and so is a switch that only the gateway's owner has.

@@ -301,6 +301,7 @@ mod tests {
         let second = ask("b.test", 200);
         let second_id = read(&mut one).await.id;
         assert_ne!(second_id, id);
+        assert_eq!(read(&mut two).await.id, second_id);
         answer(&mut one, &id, true, false).await;
         answer(&mut two, &id, true, false).await;
         let second = second.await.unwrap();

@@ -496,7 +496,6 @@ export class Inbox {
     const opened = await this.page.live.call("ui.open", { view: "inbox", params }).catch((/** @type {any} */ error) => {
       /** @type {HTMLButtonElement} */ (button).disabled = false;
       this.page.fail(error, button.parentElement ?? undefined);
-      return null;
     });
     if (!opened) return;
     const content = fragment(opened.html);

@@ -274,11 +274,10 @@ fn finish(
         Err(error) => ToolOutcome::Refused(RunRefusal::failed(error.code(), error.to_string())),
     };
     let listener = receiver.deliver(outcome);
-    let host = &dispatcher.host;
-    if listener == EndListener::Caller && ticket.is_allowed_by_policy() {
-        // The caller has its answer: the record shares the disk wait of the next change.
-        host.record_end_later(&ticket, name, waited.as_ref(), listener);
-    } else if let Err(error) = host.record_end(&ticket, name, waited.as_ref(), listener) {
+    let recorded = dispatcher
+        .host
+        .record_end(&ticket, name, waited.as_ref(), listener);
+    if let Err(error) = recorded {
         tracing::error!(run = ticket.run_id, %error, "the end of a run is not recorded");
     }
     // Otherwise the transcript is kept, so that it can be read.

@@ -37,11 +37,6 @@ pub struct RunTicket {
 }
 
 impl RunTicket {
-    /// Whether no approval is waiting for the outcome of the run.
-    pub fn is_allowed_by_policy(&self) -> bool {
-        !self.is_claimed
-    }
-
     /// Whether an event notifies the conversation of its end: of a run that was approved here.
     fn has_event(&self) -> bool {
         self.is_claimed && gateway_run_id(&self.run_id).is_none()
