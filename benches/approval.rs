@@ -140,7 +140,7 @@ impl Bench {
         let arguments = ["guard", "--state-dir", state.to_str().unwrap()];
         let version = ["--supervisor-version", "bench"];
         let supervisor = SupervisorClient::new(SupervisorPaths::new(&state), "bench").starting(
-            PathBuf::from(env!("CARGO_BIN_EXE_interlock")),
+            testkit::binary(),
             arguments.into_iter().chain(version),
         );
         supervisor.prepare();

@@ -23,8 +23,6 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tungstenite::{Message, WebSocket};
 
-const BINARY: &str = env!("CARGO_BIN_EXE_interlock");
-
 /// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
 const REST: Duration = Duration::from_secs(30);
 
@@ -68,7 +66,7 @@ struct Bench {
 }
 
 fn interlock(state: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(testkit::binary());
     command.arg("--state-dir").arg(state).args(arguments);
     command.stdin(Stdio::null()).stderr(Stdio::null());
     command

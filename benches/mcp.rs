@@ -19,8 +19,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_interlock");
 const PROGRAM: &str = "/usr/bin/true";
 const ROUNDS: usize = 400;
 const PROTOCOL: &str = "2025-06-18";
@@ -96,7 +94,7 @@ struct Bench {
 }
 
 fn interlock(state: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(BINARY);
+    let mut command = Command::new(testkit::binary());
     command.arg("--state-dir").arg(state).args(arguments);
     command.stdin(Stdio::null()).stderr(Stdio::null());
     command

@@ -44,7 +44,7 @@ fn list(bencher: Bencher, sessions: usize) {
 fn list_command(bencher: Bencher, sessions: usize) {
     let state = state_with(sessions);
     bencher.bench_local(|| {
-        let status = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        let status = Command::new(testkit::binary())
             .arg("--state-dir")
             .arg(state.path())
             .args(["process", "list", "--json"])

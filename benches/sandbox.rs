@@ -72,7 +72,7 @@ impl Bench {
             "--supervisor-version".into(),
             "bench".into(),
         ];
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_interlock"));
+        let program = testkit::binary();
         let client = SupervisorClient::new(place, "bench").starting(program, arguments);
         // As a gateway does: a process waits for its next order.
         client.prepare();

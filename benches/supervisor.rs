@@ -14,7 +14,7 @@
 use std::fs;
 use std::hint::black_box;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ impl Bench {
         };
         let place = SupervisorPaths::new(state.path());
         fs::write(place.run_key(), [7; 32]).unwrap();
-        let program = PathBuf::from(env!("CARGO_BIN_EXE_interlock"));
+        let program = testkit::binary();
         let arguments = [
             "guard".into(),
             "--state-dir".into(),

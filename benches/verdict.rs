@@ -138,7 +138,7 @@ mod process {
     use super::{Bencher, Command, EVERYDAY, Stdio};
 
     fn run(state: &std::path::Path, arguments: &[&str]) {
-        let status = Command::new(env!("CARGO_BIN_EXE_interlock"))
+        let status = Command::new(testkit::binary())
             .args(arguments)
             .env("INTERLOCK_STATE_DIR", state)
             .stdin(Stdio::null())

@@ -34,8 +34,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// The program under test, which Cargo builds beside the directory of the test programs.
+/// The program under test: the one that `INTERLOCK_BINARY` names, such as a release build to be measured,
+/// else the one that Cargo builds beside the directory of the test programs.
 pub fn binary() -> PathBuf {
+    if let Some(named) = std::env::var_os("INTERLOCK_BINARY") {
+        return named.into();
+    }
     let tests = std::env::current_exe().unwrap();
     let directory = tests.parent().and_then(Path::parent).unwrap();
     directory.join("interlock")
