@@ -1,6 +1,6 @@
 //! What calls through the gateway cost, next to the system's own way, in one run.
 //!
-//! `cargo bench -p interlock --bench gateway [-- start|exec|shell|parallel|approval|memory|commands]`
+//! `cargo bench -p interlock --bench gateway [-- start|exec|rested|shell|parallel|approval|memory|commands]`
 //!
 //! Each pair is measured in turns, so that a busy machine slows both down. The state directory lies
 //! in the build directory: on a real disk, since approvals wait for it. Measured calls start a real
@@ -26,6 +26,9 @@ use tungstenite::{Message, WebSocket};
 /// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
 const REST: Duration = Duration::from_secs(30);
 
+/// Longer than a finding about the other end of a connection counts.
+const PAUSE: Duration = Duration::from_millis(1_100);
+
 /// A part of the benchmark, by its name.
 type Part = (&'static str, fn(&Bench));
 
@@ -34,9 +37,10 @@ fn main() {
         .skip(1)
         .find(|word| !word.starts_with("--"));
     let bench = Bench::new();
-    let parts: [Part; 7] = [
+    let parts: [Part; 8] = [
         ("start", Bench::start_to_ready),
         ("exec", Bench::one_caller),
+        ("rested", Bench::rested_caller),
         ("shell", Bench::through_the_shell),
         ("parallel", Bench::eight_callers),
         ("approval", Bench::approval),
@@ -188,6 +192,25 @@ impl Bench {
             || drop(caller.call()),
             || spawn(&[PROGRAM]),
         );
+    }
+
+    /// A call after a pause, as agents make them: the gateway looks again who is at the other end.
+    fn rested_caller(&self) {
+        let mut caller = self.caller("main", PROGRAM);
+        caller.call();
+        let mut times = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            std::thread::sleep(PAUSE);
+            let began = Instant::now();
+            caller.call();
+            times.0.push(began.elapsed());
+            std::thread::sleep(PAUSE);
+            let began = Instant::now();
+            spawn(&[PROGRAM]);
+            times.1.push(began.elapsed());
+        }
+        let name = "exec of it after a pause (beside posix_spawn after a pause)";
+        report(name, &mut times.0, &mut times.1);
     }
 
     fn through_the_shell(&self) {

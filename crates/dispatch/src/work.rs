@@ -6,6 +6,7 @@ use interlock_host::HostError;
 use interlock_host::parameters::ParameterError;
 use interlock_rules::RulesError;
 use interlock_wire::WireError;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::dispatcher::Dispatcher;
 
@@ -45,6 +46,11 @@ pub async fn waiting<T: Send + 'static>(
         work()
     })
     .await
+}
+
+/// The right to wait for a run on the calling thread; none while as many do as may.
+pub fn waiting_place(dispatcher: &Dispatcher) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(&dispatcher.waiting).try_acquire_owned().ok()
 }
 
 /// Does work that waits for a process or the disk for a moment.

@@ -39,6 +39,7 @@ mod start;
 mod streams;
 mod time_report;
 pub mod tree;
+mod unsafe_limit;
 mod unsafe_spawn;
 mod usage;
 mod warm;

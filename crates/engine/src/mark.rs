@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit};
 
+use crate::unsafe_limit::hard_limit_of_locks;
+
 /// No program sets so many file locks as a limit, and everything that a run sets is lower.
 const MARK: u64 = 0x494e_5445_524c_4b00;
 
@@ -56,7 +58,12 @@ pub fn is_marked(pid: i32) -> io::Result<bool> {
     if born_in_run() {
         return Ok(false);
     }
-    // Some 1,400 characters. The kernel gives all of them to one read.
+    // A system call instead of a file of 1,400 characters that the kernel has to write. Processes of
+    // other users show the file only.
+    if let Ok(limit) = hard_limit_of_locks(pid) {
+        return Ok(is_mark(limit));
+    }
+    // The kernel gives all of it to one read.
     let mut buffer = [0; 4096];
     let length = fs::File::open(format!("/proc/{pid}/limits"))?.read(&mut buffer)?;
     let limits = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());

@@ -70,7 +70,7 @@ pub(super) async fn call(
         approval: None,
         approval_wait: None,
         audience,
-        cancelled: cancellation.token.clone(),
+        cancellation: Some(cancellation.token.clone()),
     };
     let mut held = None;
     if let Some(sealed) = &request.request_state {

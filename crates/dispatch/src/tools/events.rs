@@ -9,6 +9,15 @@ use super::result::{EventDetails, ToolResult};
 use super::{CallError, ToolCall, blocking};
 use crate::dispatcher::Dispatcher;
 
+/// Whether no event waits for a conversation. A thread that has an outcome looks for itself: a result without
+/// events then needs no further work on another thread.
+pub(super) fn has_none(dispatcher: &Dispatcher, session_key: &str) -> bool {
+    let waiting = dispatcher
+        .host
+        .waiting_events(session_key, 1, &dispatcher.supervisor);
+    waiting.is_ok_and(|events| events.is_empty())
+}
+
 /// Events in one answer.
 const MOST: usize = 20;
 
@@ -17,6 +26,9 @@ pub(super) async fn with_events(
     call: &ToolCall,
     mut result: ToolResult,
 ) -> Result<ToolResult, CallError> {
+    if result.has_no_events {
+        return Ok(result);
+    }
     let (reader, key) = (Arc::clone(dispatcher), call.session_key.clone());
     let taken = blocking(move || reader.host.take_events(&key, MOST, &reader.supervisor)).await?;
     match taken {

@@ -12,14 +12,16 @@ use interlock_host::{
     RoutedCall, SessionValues, Yield, route_call,
 };
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::local_run::LocalRun;
 use super::node_run::NodeRun;
+use super::pipeline::{OutcomeReceiver, RunStart};
 use super::result::ToolResult;
-use super::run_outcome::RunRefusal;
+use super::run_outcome::{RunRefusal, ToolOutcome};
 use super::{CallError, ToolCall, no_workspace, pipeline, start_directory};
 use crate::dispatcher::Dispatcher;
-use crate::work::blocking;
+use crate::work::waiting_place;
 
 const RETRY_ON_NODE: &str = "retryOf repeats a run of this machine, and the call goes to a node";
 
@@ -36,13 +38,12 @@ pub(super) async fn exec(
         let refusal = RunRefusal::denied(error.code(), error.to_string());
         return Ok(refusal.with_remedy(error.remedy()).into());
     }
-    let routed = {
-        let (dispatcher, config) = (Arc::clone(dispatcher), Arc::clone(config));
-        let call = call.clone();
-        blocking(move || RoutedExec::of(&dispatcher, &config, call, parameters)).await??
-    };
-    match routed {
-        RoutedExec::Here(run) => pipeline::run(dispatcher, Arc::new(*run), call, patience).await,
+    match route_and_start(dispatcher, config, call, parameters).await? {
+        RoutedExec::Here(run) => pipeline::run(dispatcher, run, call, patience).await,
+        RoutedExec::Started(run, outcome) => {
+            let outcome = outcome.await.map_err(|_| CallError::Stopping)?;
+            pipeline::finish(dispatcher, run, call, outcome, patience).await
+        }
         RoutedExec::Node(session, parameters, elevation) => {
             let asked = (&*parameters, elevation);
             let chosen = NodeRun::choose(dispatcher, config, &session, call, asked);
@@ -55,9 +56,48 @@ pub(super) async fn exec(
     }
 }
 
+/// Finds out where the call goes. One that stays here is started by the same piece of work, so that it is
+/// handed from thread to thread once only.
+async fn route_and_start(
+    dispatcher: &Arc<Dispatcher>,
+    config: &Arc<ConfigFile>,
+    call: &ToolCall,
+    parameters: ExecParameters,
+) -> Result<RoutedExec, CallError> {
+    let (sender, routed) = oneshot::channel();
+    let work = {
+        let (dispatcher, config) = (Arc::clone(dispatcher), Arc::clone(config));
+        let call = call.clone();
+        move || {
+            // A caller that came back goes on with its approval: nothing is judged for it.
+            let is_new = call.approval.is_none();
+            let routed = RoutedExec::of(&dispatcher, &config, call, parameters);
+            let place = waiting_place(&dispatcher).filter(|_| is_new);
+            let (run, _place) = match (routed, place) {
+                (Ok(RoutedExec::Here(run)), Some(place)) => (run, place),
+                (routed, _) => {
+                    let _ = sender.send(routed);
+                    return;
+                }
+            };
+            let (receiver, outcome) = OutcomeReceiver::waiting();
+            let started = RoutedExec::Started(Arc::clone(&run), outcome);
+            // Nothing is started for a caller that left meanwhile.
+            if sender.send(Ok(started)).is_ok() {
+                run.carry_out_here(RunStart::Judged, receiver);
+            }
+        }
+    };
+    // What is started goes on when its caller leaves.
+    drop(tokio::task::spawn_blocking(work));
+    routed.await.map_err(|_| CallError::Stopping)?
+}
+
 /// A call, and where it goes.
 enum RoutedExec {
-    Here(Box<LocalRun>),
+    Here(Arc<LocalRun>),
+    /// It is being carried out here, and this is where the outcome comes.
+    Started(Arc<LocalRun>, oneshot::Receiver<ToolOutcome>),
     Node(SessionValues, Box<ExecParameters>, Elevation),
     Nowhere(Box<ToolResult>),
 }
@@ -148,7 +188,7 @@ impl RoutedExec {
             (false, None) => scope.exec().background_after(),
         });
         drop(scope);
-        Ok(Self::Here(Box::new(LocalRun {
+        Ok(Self::Here(Arc::new(LocalRun {
             dispatcher: Arc::clone(dispatcher),
             config: Arc::clone(config),
             call,

@@ -23,7 +23,7 @@ use super::pipeline::{ApprovedStart, OutcomeReceiver, RunHost, RunStart, deliver
 use super::run_outcome::{
     InsideReport, RunEndReport, RunLocation, RunRefusal, RunningReport, ToolOutcome,
 };
-use super::{Progress, ToolCall};
+use super::{Progress, ToolCall, events};
 use crate::dispatcher::Dispatcher;
 use crate::work::{blocking, waiting};
 
@@ -121,7 +121,7 @@ impl LocalRun {
     }
 
     /// Judges, starts and waits on the calling thread.
-    fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
+    pub(super) fn carry_out_here(&self, start: RunStart, receiver: OutcomeReceiver) {
         let dispatcher = &self.dispatcher;
         match start {
             RunStart::Judged => {
@@ -177,13 +177,12 @@ impl LocalRun {
             if let Some(progress) = self.call.progress.clone() {
                 follow(&self.dispatcher, &started.session.name, progress);
             }
-            cancelling = Some(AbortOnDropHandle::new(Handle::current().spawn(
-                end_when_cancelled(
-                    Arc::clone(&self.dispatcher),
-                    self.call.cancelled.clone(),
-                    started.session.name.clone(),
-                ),
-            )));
+            cancelling = self.call.cancellation.clone().map(|cancelled| {
+                let dispatcher = Arc::clone(&self.dispatcher);
+                let name = started.session.name.clone();
+                let ending = end_when_cancelled(dispatcher, cancelled, name);
+                AbortOnDropHandle::new(Handle::current().spawn(ending))
+            });
         }
         let waited = running.conversation.wait();
         // Before the caller has its result: a client that leaves with it cancels nothing any more.
@@ -196,7 +195,14 @@ impl LocalRun {
             requester: &self.call.requester,
         };
         let receiver = (receiver, Some(waiting));
-        finish(&self.dispatcher, running, &waited, &self.cwd, receiver);
+        let conversation = &*self.call.session_key;
+        finish(
+            &self.dispatcher,
+            running,
+            &waited,
+            (conversation, &self.cwd),
+            receiver,
+        );
     }
 }
 
@@ -216,7 +222,8 @@ pub(super) fn resume(
         Ok(running) => {
             let cwd = running.conversation.started().session.cwd.clone();
             let waited = running.conversation.wait();
-            finish(dispatcher, running, &waited, &cwd, (receiver, None));
+            let place = (conversation.1, &*cwd);
+            finish(dispatcher, running, &waited, place, (receiver, None));
         }
         Err(error) => {
             let refusal = refusal(dispatcher, &error);
@@ -231,7 +238,7 @@ fn finish(
     dispatcher: &Dispatcher,
     running: Running,
     waited: &Result<Waited, ClientError>,
-    cwd: &str,
+    (session_key, cwd): (&str, &str),
     (receiver, waiting): (OutcomeReceiver, Option<EffectWait<'_>>),
 ) {
     let Running {
@@ -268,6 +275,8 @@ fn finish(
                 let waiting = waiting.filter(|_| !receiver.is_absent());
                 report.effect = settle_effect(dispatcher, &ticket.run_id, (name, ended), waiting);
             }
+            report.has_no_events =
+                !receiver.is_absent() && events::has_none(dispatcher, session_key);
             ToolOutcome::Ended(Box::new(report))
         }
         Ok(Waited::Yielded) => ToolOutcome::Running(running_report(dispatcher, started, cwd)),

@@ -93,11 +93,19 @@ pub struct ToolCall {
     pub approval_wait: Option<Duration>,
     /// Who reads the result.
     pub audience: Audience,
-    /// The caller wants no result any more.
-    pub cancelled: CancellationToken,
+    /// Cancelled when the caller wants no result any more. None where its transport has no way to say so.
+    pub cancellation: Option<CancellationToken>,
 }
 
 impl ToolCall {
+    /// Returns when the caller wants no result any more.
+    async fn cancelled(&self) {
+        match &self.cancellation {
+            Some(token) => token.cancelled().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// How long it waits for a decision.
     fn patience(&self, exec: &ExecConfig) -> Duration {
         let configured = exec.approval_wait_ms.map(Duration::from_millis);

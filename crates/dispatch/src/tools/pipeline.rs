@@ -71,7 +71,7 @@ impl OutcomeReceiver {
         Self(None)
     }
 
-    fn waiting() -> (Self, oneshot::Receiver<ToolOutcome>) {
+    pub(super) fn waiting() -> (Self, oneshot::Receiver<ToolOutcome>) {
         let (sender, outcome) = oneshot::channel();
         (Self(Some(sender)), outcome)
     }
@@ -127,17 +127,30 @@ pub(super) async fn run(
     call: &ToolCall,
     patience: Duration,
 ) -> Result<ToolResult, CallError> {
-    let approval = match &call.approval {
-        Some(id) => match read_approval(dispatcher, id).await? {
-            Ok(approval) => approval,
-            Err(error) => return Ok(RunRefusal::of_exec(&error.into()).into()),
-        },
-        None => match start(&host, RunStart::Judged).await? {
-            ToolOutcome::Pending { approval, .. } => *approval,
-            outcome => return Ok(outcome.into()),
-        },
+    let Some(id) = &call.approval else {
+        let outcome = start(&host, RunStart::Judged).await?;
+        return finish(dispatcher, host, call, outcome, patience).await;
     };
-    approve(dispatcher, host, call, approval, patience).await
+    match read_approval(dispatcher, id).await? {
+        Ok(approval) => approve(dispatcher, host, call, approval, patience).await,
+        Err(error) => Ok(RunRefusal::of_exec(&error.into()).into()),
+    }
+}
+
+/// Goes on with a call that was judged: it is over, or an approver has to decide.
+pub(super) async fn finish(
+    dispatcher: &Arc<Dispatcher>,
+    host: Arc<dyn RunHost>,
+    call: &ToolCall,
+    outcome: ToolOutcome,
+    patience: Duration,
+) -> Result<ToolResult, CallError> {
+    match outcome {
+        ToolOutcome::Pending { approval, .. } => {
+            approve(dispatcher, host, call, *approval, patience).await
+        }
+        outcome => Ok(outcome.into()),
+    }
 }
 
 /// Starts the call in a task of its own, which outlives its caller, and waits for the outcome.
@@ -189,7 +202,7 @@ async fn approve(
     tokio::select! {
         biased;
         () = decision.wait() => {}
-        () = call.cancelled.cancelled() => {
+        () = call.cancelled() => {
             let dispatcher = Arc::clone(dispatcher);
             blocking(move || {
                 // An approval that is decided by now is not used: no caller waits for its run.

@@ -24,7 +24,10 @@ const WAITING_CHARS: usize = 200;
 impl From<ToolOutcome> for ToolResult {
     fn from(outcome: ToolOutcome) -> Self {
         match outcome {
-            ToolOutcome::Ended(report) => ended(&report),
+            ToolOutcome::Ended(report) => ToolResult {
+                has_no_events: report.has_no_events,
+                ..ended(&report)
+            },
             ToolOutcome::Running(report) => running(&report),
             ToolOutcome::Pending { approval, location } => pending(&approval, &location),
             ToolOutcome::Patched(summary) => patched(&summary),

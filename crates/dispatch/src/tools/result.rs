@@ -26,6 +26,8 @@ pub struct ToolResult {
     pub events: Vec<String>,
     /// The same as data.
     pub(super) event_details: Vec<EventDetails>,
+    /// No event waits for the conversation, so none has to be looked for.
+    pub(super) has_no_events: bool,
 }
 
 /// What kind of refusal a result is.
@@ -73,6 +75,7 @@ impl ToolResult {
             model: None,
             events: Vec::new(),
             event_details: Vec::new(),
+            has_no_events: false,
         }
     }
 

@@ -143,6 +143,8 @@ pub struct RunEndReport {
     pub dropped_variables: Vec<String>,
     /// What became of its changes, where they were made in a layer.
     pub effect: Option<EffectReport>,
+    /// No event waits for the conversation: the thread that has the outcome has looked.
+    pub has_no_events: bool,
 }
 
 /// What a sandbox denied to a run.
@@ -193,6 +195,7 @@ impl RunEndReport {
             counts_output: true,
             dropped_variables: Vec::new(),
             effect: None,
+            has_no_events: false,
         }
     }
 
@@ -234,6 +237,7 @@ impl RunEndReport {
             counts_output: true,
             dropped_variables: Vec::new(),
             effect: None,
+            has_no_events: false,
         }
     }
 
@@ -290,6 +294,7 @@ impl RunEndReport {
             counts_output: false,
             dropped_variables: Vec::new(),
             effect: None,
+            has_no_events: false,
         }
     }
 }

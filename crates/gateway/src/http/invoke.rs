@@ -15,7 +15,6 @@ use interlock_dispatch::work::CallError;
 use interlock_host::CallerContext;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::{Doors, refusal};
 
@@ -162,7 +161,7 @@ fn call(
         approval: None,
         approval_wait: None,
         audience: tools::Audience::Programs,
-        cancelled: CancellationToken::new(),
+        cancellation: None,
     })
 }
 

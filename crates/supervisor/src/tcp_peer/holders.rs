@@ -3,14 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
 use interlock_engine::{mark, process_table};
+use rustix::fs::{Mode, OFlags, RawDir};
 
 use crate::SUPERVISOR_NAME;
 
 /// Longer chains of parents do not occur; a walk through a changing table must end.
 const MAX_ANCESTORS: usize = 4096;
+
+/// Space for entries of a directory that are read at once.
+const ENTRY_BYTES: usize = 4096;
+
+/// Longer than the link of any socket.
+const LINK_BYTES: usize = 64;
 
 /// What one look found.
 #[derive(Debug, Default)]
@@ -129,21 +137,29 @@ fn tables_of_threads(pid: i32) -> Vec<PathBuf> {
     threads.map(|thread| thread.path().join("fd")).collect()
 }
 
+/// Reads links relative to the table, and into one buffer: a machine has thousands of descriptors, and each look
+/// goes through all of them.
 fn sockets_in(table: &Path, wanted: &BTreeSet<u32>) -> io::Result<Vec<u32>> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let table = rustix::fs::open(table, flags, Mode::empty())?;
+    let mut entries = [MaybeUninit::uninit(); ENTRY_BYTES];
+    let mut entries = RawDir::new(&table, &mut entries);
+    let mut link = [0; LINK_BYTES];
     let mut held = Vec::new();
-    for entry in fs::read_dir(table)?.flatten() {
-        let Ok(link) = fs::read_link(entry.path()) else {
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let Ok(length) = rustix::fs::readlinkat_raw(&table, entry.file_name(), &mut link) else {
             continue;
         };
-        let number = link.to_str().and_then(socket_number);
+        let number = link.get(..length).and_then(socket_number);
         held.extend(number.filter(|number| wanted.contains(number)));
     }
     Ok(held)
 }
 
-fn socket_number(link: &str) -> Option<u32> {
-    let number = link.strip_prefix("socket:[")?.strip_suffix(']')?;
-    number.parse().ok()
+fn socket_number(link: &[u8]) -> Option<u32> {
+    let number = link.strip_prefix(b"socket:[")?.strip_suffix(b"]")?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn holds_others(table: &Path) -> io::Result<bool> {

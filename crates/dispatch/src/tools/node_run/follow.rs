@@ -238,7 +238,7 @@ enum NodeRunLook {
 
 impl NodeRunFollower<'_> {
     async fn until_outcome(mut self, receiver: &mut OutcomeReceiver) -> NodeRunReport {
-        let cancelled = self.work.call.cancelled.clone();
+        let call = &self.work.call;
         let mut is_cancelled = false;
         let deadline = self.yields.map(|time| self.began + time);
         // Where nothing goes to the background, a node that stays away is not waited for for ever.
@@ -256,7 +256,7 @@ impl NodeRunFollower<'_> {
             let look = tokio::select! {
                 look = self.look(offset, wait) => look,
                 () = receiver.gone() => return self.background().await,
-                () = cancelled.cancelled(), if !is_cancelled => {
+                () = call.cancelled(), if !is_cancelled => {
                     is_cancelled = true;
                     if !self.cancel().await {
                         return self.cancelled_later().await;

@@ -51,7 +51,7 @@ pub(super) async fn run_unapproved(
     tokio::pin!(running);
     let (attempt, event) = tokio::select! {
         ended = &mut running => ended,
-        () = work.call.cancelled.cancelled() => {
+        () = work.call.cancelled() => {
             // Such a node cannot end a run. The conversation is notified of its end.
             receiver.deliver(ToolOutcome::Refused(refusals::left_running(&work.node)));
             if let (_, Some(event)) = running.await {

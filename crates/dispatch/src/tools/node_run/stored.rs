@@ -14,7 +14,6 @@ use interlock_wire::approval::ApprovalDetails;
 use interlock_wire::node::extension::PlanNotes;
 use interlock_wire::node::{SystemRun, SystemRunPlan};
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 
 use super::approval::{able, give_up};
 use super::{ApprovedStart, GatewayLevels, NodeRun, NodeRunManner, shown_chars};
@@ -221,7 +220,7 @@ impl StoredNodeRun {
                 approval: None,
                 approval_wait: None,
                 audience: Audience::Programs,
-                cancelled: CancellationToken::new(),
+                cancellation: None,
             },
             run: self.replay.run.clone(),
             // All three are looked up when it runs.

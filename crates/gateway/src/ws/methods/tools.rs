@@ -16,7 +16,6 @@ use interlock_wire::results::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::{Context, unavailable, work};
 use crate::gateway::Gateway;
@@ -113,7 +112,7 @@ pub(super) async fn invoke(
         requester: context.client.surface(),
         sender: Some(CallSender::new("ws", context.client.sender_id())),
         progress: None,
-        cancelled: CancellationToken::new(),
+        cancellation: None,
         asking: interlock_dispatch::tools::Asking::Elsewhere,
         approval: None,
         approval_wait: asked.approval_wait_ms.map(Duration::from_millis),
