@@ -2,6 +2,7 @@
 
 mod error;
 mod key;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use interlock_command::display::Secrets;
 use interlock_config::types::ExecConfig;
 use interlock_config::{ConfigFile, Host};
 use interlock_engine::Leftovers;
+use interlock_local::{AgentScope, CallerContext, RouteRefusal, plan_shield, tool_levels};
 use interlock_plan::{
     Elevation, PlanRetry, PlanShield, PlanStdin, PtySize, RunPlan, SandboxEffects,
 };
@@ -31,10 +33,8 @@ use interlock_store::{Change, CreatedApproval, StoreError};
 use interlock_supervisor::cgroup::{Cpus, RunLimits};
 use interlock_supervisor::{Announced, ClientError, Manner, RunConversation, SupervisorClient};
 
-use crate::caller_context::CallerContext;
 use crate::executables::{list_denied_programs, list_executables};
 use crate::local::{HostError, LocalHost, now_ms};
-use crate::patch::tool_levels;
 use crate::permission::Permission;
 use crate::pipeline::{
     RecordedConfinement, RunTicket, record_closed, record_verdict, resume_facts, started_record,
@@ -43,10 +43,7 @@ use crate::pipeline::{
 use crate::prepare::{PreparedRun, RunSettings};
 use crate::preview::{CallEffects, is_for_real};
 use crate::retry::{RanInside, RetryRefusal, RetryRequest};
-use crate::route::RouteRefusal;
 use crate::sandbox::{RunPlace, check_sandbox_tool, confine_manner, judged_env};
-use crate::scope::AgentScope;
-use crate::shield::plan_shield;
 
 pub use error::ExecError;
 
@@ -207,7 +204,7 @@ impl LocalHost {
         earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
         // A run sees what earlier ones changed, also those that ended in the background a moment ago.
-        self.settle_layers()?;
+        self.effects().settle_layers()?;
         let judged = match self.judge(request) {
             Err(ExecError::Tool(refusal)) => {
                 let recorded = self.store().change(|change| record_closed(change, request));
@@ -535,10 +532,12 @@ impl JudgedRequest<'_> {
         let settings = RunSettings {
             elevated: self.elevation,
             retry: self.retry.clone(),
-            ..self.scope.run_settings(request, &self.path)
+            ..request.run_settings(&self.scope, &self.path)
         };
         match &self.sandbox {
-            Some(sandbox) => settings.inside(sandbox, self.scope.sandbox_timeout(request)),
+            Some(sandbox) => {
+                settings.inside(sandbox, self.scope.sandbox_timeout(request.timeout_seconds))
+            }
             None => settings,
         }
     }

@@ -1,43 +1,35 @@
 //! apply_patch on this host: tool policy and config first, then the files, then the patch as a whole.
 //!
-//! Read `guard` (which files are executed or obeyed later), `named` and `git` (how it finds them), then
-//! `plan` (what an approver is shown and an approval binds).
-
-pub(crate) mod guard;
-mod named;
+//! Which files are executed or obeyed later says `interlock_effects`.
 
 use std::ops::ControlFlow::{self, Break, Continue};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use guard::{GuardedPlace, PatchGuard};
 use interlock_approvals::clock::now;
 use interlock_approvals::{
     ApprovalRefusal, PatchPlan, PatchSource, PendingApproval, ProtectedFile, usual_session_key,
 };
 use interlock_command::display::Secrets;
-use interlock_config::Config;
+use interlock_effects::{GuardedPlace, PatchGuard, shorten_list};
+use interlock_local::{AgentScope, CallerContext, Route, RouteFacts, route, tool_levels};
 use interlock_patch::{
     ApplyError, ApplyOptions, FileSummary, MoveSummary, ParseError, Patch, PatchSummary, Preview,
     ReservedPaths, sha256,
 };
 use interlock_plan::{SandboxBackend, WorkspaceAccess};
-use interlock_policy::{AgentId, Ask, Levels, Security, ToolLevel, ToolRefusal, check_tool};
+use interlock_policy::{AgentId, Ask, Levels, Security, ToolRefusal, check_tool};
 use interlock_sandbox::SandboxStanding;
 use interlock_store::{
-    AuditKind, MAX_AUDIT_BODY_BYTES, NullableField, RecordedFile, RecordedFileChange,
-    RecordedOutcome, RecordedStatus,
+    AuditKind, NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
 use serde::Serialize;
 use serde_json::json;
 
-use crate::caller_context::CallerContext;
 use crate::exec::ExecError;
 use crate::local::{HostError, LocalHost};
 use crate::pipeline::{EndListener, PatchApproval};
-use crate::route::{Route, RouteFacts, route};
 use crate::sandbox::{SandboxCaller, check_sandbox_tool};
-use crate::scope::AgentScope;
 
 /// The whole of it in one line, for a caller who wrote something else.
 const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
@@ -498,15 +490,11 @@ impl LocalHost {
     }
 
     fn record_patch(&self, mut record: PatchRecord<'_>) -> Result<(), HostError> {
-        record.files_left_out = record.files.as_mut().and_then(shorten);
-        record.paths_left_out = record.paths.as_mut().and_then(shorten);
+        record.files_left_out = record.files.as_mut().and_then(shorten_list);
+        record.paths_left_out = record.paths.as_mut().and_then(shorten_list);
         self.store()
             .append(AuditKind::Patch, &json!(record), now())?;
         Ok(())
-    }
-
-    pub(crate) fn patch_journal(&self) -> PathBuf {
-        Path::new(self.state_dir()).join("patches")
     }
 }
 
@@ -524,7 +512,7 @@ pub(crate) fn summary_outcome(summary: &PatchSummary) -> RecordedOutcome {
     let mut files = files(summary);
     RecordedOutcome {
         exit_code: NullableField::Value(0),
-        files_left_out: shorten(&mut files),
+        files_left_out: shorten_list(&mut files),
         files: Some(files),
         ..RecordedOutcome::new(RecordedStatus::Applied)
     }
@@ -619,31 +607,4 @@ fn files(summary: &PatchSummary) -> Vec<RecordedFile> {
     let deleted = summary.deleted.iter().map(|one| file(Deleted, one));
     let moved = summary.moved.iter().map(moved);
     added.chain(updated).chain(deleted).chain(moved).collect()
-}
-
-/// A record has a most that it may hold: of a patch of very many files the first ones are in it, and
-/// how many are not. The digest names the whole patch. Returns how many are left out, if any.
-pub(crate) fn shorten<T: Serialize>(list: &mut Vec<T>) -> Option<usize> {
-    let mut bytes = 0;
-    let fitting = list.iter().take_while(|one| {
-        bytes += json!(one).to_string().len() + 1;
-        bytes <= MAX_AUDIT_BODY_BYTES / 4
-    });
-    let (kept, total) = (fitting.count(), list.len());
-    list.truncate(kept);
-    (kept < total).then_some(total - kept)
-}
-
-/// The global level and the agent's own; each can only restrict.
-pub fn tool_levels<'a>(config: &'a Config, agent: &AgentId) -> Vec<ToolLevel<'a>> {
-    let level = |tools: &'a interlock_config::types::Tools, path| ToolLevel {
-        allow: tools.allow.as_deref(),
-        deny: tools.deny.as_deref().unwrap_or_default(),
-        path,
-    };
-    let mut levels = vec![level(&config.tools, "tools")];
-    if let Some(own) = config.agent(agent.as_str()) {
-        levels.push(level(&own.tools, "the agent's tools"));
-    }
-    levels
 }

@@ -8,12 +8,12 @@ use interlock_patch::{EffectKind, EffectPath, FileAfter, FileBefore, FileChange,
 use interlock_plan::LayerRecord;
 use interlock_policy::{AgentId, ProtectedPath, RepositoryPath};
 
-use crate::caller_context::NO_CALLER_CONTEXT;
-use crate::local::{HostError, LocalHost};
-use crate::patch::guard::{GuardedPlace, PatchGuard};
+use crate::patch_guard::{GuardedPlace, PatchGuard};
+use interlock_local::NO_CALLER_CONTEXT;
+use interlock_local::{HostError, LocalState};
 
 /// What protects paths of one workspace from the runs of one agent.
-pub(super) struct EffectGuard {
+pub(crate) struct EffectGuard {
     patch: PatchGuard,
     root: PathBuf,
     /// The owner's own table, relative to the workspace.
@@ -23,7 +23,7 @@ pub(super) struct EffectGuard {
 }
 
 impl EffectGuard {
-    pub(super) fn load(host: &LocalHost, record: &LayerRecord) -> Result<Self, HostError> {
+    pub(crate) fn load(local: &LocalState, record: &LayerRecord) -> Result<Self, HostError> {
         let root = PathBuf::from(&record.workspace);
         let agent = AgentId::new(&record.agent_id).map_err(|error| HostError::Setup {
             code: "LAYER_UNUSABLE",
@@ -36,7 +36,7 @@ impl EffectGuard {
             root: &root,
         };
         Ok(Self {
-            patch: PatchGuard::load(host, place)?,
+            patch: PatchGuard::load(local, place)?,
             protect: record.protect.iter().map(PathBuf::from).collect(),
             binary: std::env::current_exe().ok(),
             root,
@@ -44,7 +44,7 @@ impl EffectGuard {
     }
 
     /// The paths that need an approver.
-    pub(super) fn protected(&self, effect: &RunEffect) -> Vec<ProtectedFile> {
+    pub(crate) fn protected(&self, effect: &RunEffect) -> Vec<ProtectedFile> {
         let protected = effect.paths.iter().filter_map(|path| {
             let reason = self.reason(path)?;
             Some(ProtectedFile {

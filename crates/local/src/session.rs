@@ -7,7 +7,7 @@ use interlock_policy::{Ask, Security};
 use interlock_rules::{SessionLevels, now_ms};
 use interlock_store::{Author, KnownSession, SessionSettings};
 
-use crate::local::{HostError, LocalHost};
+use crate::state::{HostError, LocalState};
 
 /// The values of one session. What is absent is as config and document say.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -70,7 +70,7 @@ pub fn host_named(word: &str) -> Option<Host> {
     all.into_iter().find(|host| host.as_str() == word)
 }
 
-impl LocalHost {
+impl LocalState {
     pub fn session(&self, session_key: &str) -> Result<SessionValues, HostError> {
         let settings = self.store().session_settings(session_key)?;
         Ok(SessionValues::of(&settings))

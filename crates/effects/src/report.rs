@@ -5,10 +5,10 @@ use interlock_patch::{EffectChange, EffectError, RunEffect};
 use interlock_sandbox::RunLayerState;
 use serde::Serialize;
 
-use crate::local::HostError;
+use interlock_local::HostError;
 
 /// Names that one list of a report has; the counts are complete.
-pub(super) const MAX_LISTED: usize = 50;
+pub(crate) const MAX_LISTED: usize = 50;
 
 /// What became of the changes of one run, as results and records say it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,7 +55,7 @@ pub enum EffectState {
 }
 
 impl EffectReport {
-    pub(super) fn new(run_id: &str, state: EffectState) -> Self {
+    pub(crate) fn new(run_id: &str, state: EffectState) -> Self {
         Self {
             run_id: run_id.to_owned(),
             state,
@@ -73,7 +73,7 @@ impl EffectReport {
         }
     }
 
-    pub(super) fn of_effect(run_id: &str, state: EffectState, effect: &RunEffect) -> Self {
+    pub(crate) fn of_effect(run_id: &str, state: EffectState, effect: &RunEffect) -> Self {
         Self {
             created: effect.count(EffectChange::Created),
             changed: effect.count(EffectChange::Changed) + effect.count(EffectChange::Mode),
@@ -83,7 +83,7 @@ impl EffectReport {
         }
     }
 
-    pub(super) fn with_protected(mut self, protected: &[ProtectedFile]) -> Self {
+    pub(crate) fn with_protected(mut self, protected: &[ProtectedFile]) -> Self {
         let paths = protected.iter().take(MAX_LISTED);
         self.protected = paths.map(|file| file.path.clone()).collect();
         self

@@ -11,12 +11,13 @@ use interlock_patch::FileChange;
 use interlock_plan::{ObeyedKind, ObeyedPath, git_obeys, repositories_below};
 use interlock_policy::{AgentId, PROTECTED_PATHS, ProtectedPath};
 
-use super::named::{NamedFiles, is_executable};
-use crate::caller_context::CallerContext;
-use crate::local::{HostError, LocalHost};
+use crate::named::{NamedFiles, is_executable};
+use interlock_local::CallerContext;
+use interlock_local::{HostError, LocalState};
 
 /// Everything that protects files from the patches of one agent in one workspace.
-pub(crate) struct PatchGuard {
+#[derive(Debug)]
+pub struct PatchGuard {
     home: Option<PathBuf>,
     root: PathBuf,
     /// Real paths.
@@ -32,16 +33,16 @@ pub(crate) struct PatchGuard {
 
 /// Whose changes are judged, and where.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GuardedPlace<'a> {
+pub struct GuardedPlace<'a> {
     pub agent: &'a AgentId,
     pub caller: &'a CallerContext,
     pub root: &'a Path,
 }
 
 impl PatchGuard {
-    pub(crate) fn load(host: &LocalHost, place: GuardedPlace<'_>) -> Result<Self, HostError> {
+    pub fn load(local: &LocalState, place: GuardedPlace<'_>) -> Result<Self, HostError> {
         let root = place.root;
-        let path = host.scope(place.agent)?.path(place.caller);
+        let path = local.scope(place.agent)?.path(place.caller);
         let directories = path.split(':').map(|directory| root.join(directory));
         let mut path_directories: Vec<PathBuf> = directories
             .flat_map(|directory| [fs::canonicalize(&directory).ok(), Some(directory)])
@@ -49,10 +50,10 @@ impl PatchGuard {
             .collect();
         path_directories.dedup();
         Ok(Self {
-            home: host.home().map(PathBuf::from),
+            home: local.home().map(PathBuf::from),
             root: fs::canonicalize(root).unwrap_or_else(|_| root.to_owned()),
             path_directories,
-            named: NamedFiles::load(host)?,
+            named: NamedFiles::load(local)?,
             linked_programs: OnceCell::new(),
             repositories: OnceCell::new(),
             obeyed: RefCell::default(),
@@ -60,7 +61,7 @@ impl PatchGuard {
     }
 
     /// Why a change of this file needs an approver, if it does.
-    pub(crate) fn reason(&self, change: &FileChange) -> Option<String> {
+    pub fn reason(&self, change: &FileChange) -> Option<String> {
         let path = &change.path;
         if let Some(row) = ProtectedPath::find(path) {
             return Some(row.reason.to_owned());

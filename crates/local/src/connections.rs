@@ -7,9 +7,9 @@ use interlock_network::ConnectionJournalReader;
 use interlock_store::{AuditFilter, AuditKind, AuditOrder};
 use serde_json::json;
 
-use crate::local::LocalHost;
+use crate::state::LocalState;
 
-impl LocalHost {
+impl LocalState {
     /// Puts what was recorded since the last time into the audit. For every process that reads the audit or
     /// sees the end of a run: whichever comes first does it.
     pub fn record_connections(&self) -> io::Result<()> {
@@ -23,7 +23,7 @@ impl LocalHost {
                         Ok(record) => json!(record),
                         Err(text) => json!({ "unreadable": text }),
                     };
-                    let now = i64::try_from(crate::now_ms()).unwrap_or(i64::MAX);
+                    let now = i64::try_from(crate::state::now_ms()).unwrap_or(i64::MAX);
                     change.append(AuditKind::Connection, &body, now)?;
                 }
                 Ok::<(), interlock_store::StoreError>(())
@@ -33,7 +33,7 @@ impl LocalHost {
     }
 
     /// The hosts that runs of a scope asked for since a time, as `HOST` or `HOST:PORT`, the oldest first.
-    pub(crate) fn connections_since(&self, scope_id: &str, since_ms: i64) -> Vec<String> {
+    pub fn connections_since(&self, scope_id: &str, since_ms: i64) -> Vec<String> {
         let filter = AuditFilter {
             kind: Some(AuditKind::Connection),
             since_ms: Some(since_ms),

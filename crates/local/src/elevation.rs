@@ -8,7 +8,7 @@ use interlock_config::types::Elevated;
 use interlock_plan::Elevation;
 use interlock_policy::{AgentId, check_tool};
 
-use crate::patch::tool_levels;
+use crate::tool_levels::tool_levels;
 
 /// What a call, its conversation and the config say of leaving the sandbox.
 #[derive(Debug, Clone, Copy)]

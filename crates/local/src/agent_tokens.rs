@@ -3,8 +3,8 @@
 use interlock_policy::AgentId;
 use interlock_store::AgentToken;
 
-use crate::local::{HostError, LocalHost, now_ms};
 use crate::role_tokens::{hash, new_token};
+use crate::state::{HostError, LocalState, now_ms};
 
 /// Tells people what they are looking at.
 const PREFIX: &str = "interlock-agent-";
@@ -17,7 +17,7 @@ pub struct AgentRights {
     pub elicitation: bool,
 }
 
-impl LocalHost {
+impl LocalState {
     /// Makes a token. Its text is returned once and stored nowhere.
     pub fn mint_agent_token(
         &self,

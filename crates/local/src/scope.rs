@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use interlock_config::ConfigFile;
 use interlock_config::types::ExecConfig;
-use interlock_plan::{Elevation, FsResolver, PlanShield, RunAccount};
+use interlock_plan::{FsResolver, RunAccount};
 use interlock_policy::{AgentId, Ask, HostIdentity, Levels, Policy, take_entries};
 use interlock_rules::{
     GatewayLayer, SessionLevels, layers_in, layers_without_config_prompts, policy_parts,
@@ -18,12 +18,10 @@ use interlock_rules::{
 };
 
 use crate::caller_context::CallerContext;
-use crate::exec::ExecRequest;
-use crate::local::{HostError, LocalHost};
 use crate::login_path;
 use crate::policy_cache::{CachedPolicyParts, PolicyPlace};
-use crate::prepare::RunSettings;
 use crate::shield::host_identity;
+use crate::state::{HostError, LocalState};
 use crate::workspace::{WorkspaceError, contains, default_workspaces, make, path_in_home};
 
 /// Where neither call nor config says anything.
@@ -32,14 +30,14 @@ const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
 /// An agent on this host, under one config.
 #[derive(Debug)]
 pub struct AgentScope<'a> {
-    host: &'a LocalHost,
+    host: &'a LocalState,
     agent: &'a AgentId,
     config: Arc<ConfigFile>,
     exec: ExecConfig,
     account: Option<RunAccount>,
 }
 
-impl LocalHost {
+impl LocalState {
     /// An agent under the config in force.
     pub fn scope<'a>(&'a self, agent: &'a AgentId) -> Result<AgentScope<'a>, HostError> {
         self.scope_under(agent, self.config()?)
@@ -140,7 +138,7 @@ impl AgentScope<'_> {
     }
 
     /// The same with a PATH that is known.
-    pub(crate) fn resolver_on(&self, path: &str) -> FsResolver {
+    pub fn resolver_on(&self, path: &str) -> FsResolver {
         FsResolver::from_path_value(path, self.home().map(str::to_owned))
     }
 
@@ -153,9 +151,9 @@ impl AgentScope<'_> {
     }
 
     /// The smaller one of the sandbox's own limit and what else holds for a run.
-    pub(crate) fn sandbox_timeout(&self, request: &ExecRequest<'_>) -> Option<Duration> {
+    pub fn sandbox_timeout(&self, call_seconds: Option<u64>) -> Option<Duration> {
         let own = interlock_sandbox::time_limit(self.config.config(), self.agent.as_str());
-        let usual = self.time_limit(request.timeout_seconds);
+        let usual = self.time_limit(call_seconds);
         match (own, usual) {
             (Some(own), Some(usual)) => Some(own.min(usual)),
             (own, usual) => own.or(usual),
@@ -206,7 +204,7 @@ impl AgentScope<'_> {
     }
 
     /// The workspace that the config names, where it is there.
-    pub(crate) fn existing_configured_workspace(&self) -> Option<PathBuf> {
+    pub fn existing_configured_workspace(&self) -> Option<PathBuf> {
         let path = path_in_home(self.configured_workspace()?, self.home())?;
         std::fs::canonicalize(path).ok()
     }
@@ -227,7 +225,7 @@ impl AgentScope<'_> {
     }
 
     /// The same for runs on the host, or for those in its sandbox.
-    pub(crate) fn policy_in(
+    pub fn policy_in(
         &self,
         place: PolicyPlace,
         session: SessionLevels,
@@ -280,31 +278,5 @@ impl AgentScope<'_> {
             }));
             Ok(policy.assemble(self.home())?)
         })
-    }
-
-    /// What a plan takes from a request and from this agent's config.
-    pub(crate) fn run_settings<'a>(
-        &'a self,
-        request: &'a ExecRequest<'_>,
-        path: &'a str,
-    ) -> RunSettings<'a> {
-        let time_limit = self.time_limit(request.timeout_seconds);
-        RunSettings {
-            agent: request.agent,
-            session_key: request.session_key,
-            account: self.account.clone(),
-            base_env: request.base_env,
-            env: &request.env,
-            path,
-            path_prepend: self.exec.path_prepend.as_deref().unwrap_or_default(),
-            pty: request.pty,
-            stdin: request.stdin,
-            timeout_ms: time_limit
-                .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
-            shield: PlanShield::default(),
-            sandbox: None,
-            elevated: Elevation::Off,
-            retry: None,
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use interlock_config::Config;
 use interlock_policy::AgentId;
 
-use crate::local::{HostError, LocalHost};
+use crate::state::{HostError, LocalState};
 
 /// Links followed one after the other before a path counts as endless.
 const MAX_LINKS: usize = 40;
@@ -67,7 +67,7 @@ impl ConfigInWorkspace {
     }
 }
 
-impl LocalHost {
+impl LocalState {
     /// Whether `gateway.wake.command` of this config may be obeyed: only where no agent's workspace
     /// contains the config file, a link on the way to it, or another name of it.
     pub fn check_wake_command(&self, config: &Config) -> Result<(), ConfigInWorkspace> {
@@ -160,7 +160,7 @@ fn places_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 }
 
 /// By name where the workspace is not there yet, else by device and inode of the directories above.
-pub(crate) fn contains(workspace: &Path, place: &Path) -> bool {
+pub fn contains(workspace: &Path, place: &Path) -> bool {
     if std::path::absolute(workspace).is_ok_and(|workspace| place.starts_with(workspace)) {
         return true;
     }

@@ -5,23 +5,18 @@
 //! Everything about a layer is in its directory, so that whichever process looks next goes on with it: the
 //! caller that waited, the gateway that comes back, the owner's command.
 
-mod facts;
-mod guard;
-mod owner;
-mod report;
-
 use std::collections::HashSet;
 use std::ops::ControlFlow::{Break, Continue};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use guard::EffectGuard;
 use interlock_approvals::clock::now;
 use interlock_approvals::{
     ApprovalRefusal, ApprovalSettings, EFFECT_BINDING, EXPIRES_AFTER_MS, EffectOrigin, EffectPlan,
-    ProtectedFile, THIS_HOST, check_allowed, check_claim, process_name, stored_effect_plan,
-    usual_session_key,
+    ProtectedFile, THIS_HOST, check_allowed, check_claim, is_unattended, process_name,
+    stored_effect_plan, usual_session_key,
 };
+use interlock_local::{HostError, LocalState};
 use interlock_patch::{
     EffectHashes, EffectSource, EffectTarget, ReservedPaths, RunEffect, commit_effect,
     describe_effect,
@@ -34,14 +29,11 @@ use interlock_store::{
     CreatedApproval, NullableField, RecordedOutcome, RecordedStatus, StoreError,
 };
 use interlock_supervisor::EndedRun;
-use report::MAX_LISTED;
 use serde_json::json;
 
-use crate::local::{HostError, LocalHost};
-use crate::patch::shorten;
-use crate::pipeline::is_unattended;
-
-pub use report::{EffectReport, EffectState, LayerDescription, LayerError};
+use crate::audit_list::shorten_list;
+use crate::effect_guard::EffectGuard;
+use crate::report::{EffectReport, EffectState, MAX_LISTED};
 
 /// Why the layer of a preview is kept until it is decided about.
 const EFFECT_PREVIEW: &str = "EFFECT_PREVIEW";
@@ -49,8 +41,14 @@ const EFFECT_PREVIEW: &str = "EFFECT_PREVIEW";
 /// How long the end of a run waits for everything inside to be gone.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The changes of runs on one host.
+#[derive(Debug, Clone, Copy)]
+pub struct RunEffects<'a> {
+    pub(crate) local: &'a LocalState,
+}
+
 /// Who lets protected paths pass.
-enum CommittedBy<'a> {
+pub(crate) enum CommittedBy<'a> {
     /// The run ended: they need an approver.
     RunEnd,
     /// An approver allowed exactly this effect.
@@ -67,7 +65,11 @@ enum CommitStop {
     Refused(ApprovalRefusal),
 }
 
-impl LocalHost {
+impl<'a> RunEffects<'a> {
+    pub fn new(local: &'a LocalState) -> Self {
+        Self { local }
+    }
+
     /// Commits what a run changed under `cow`, once everything of the run is gone; asks where protected
     /// paths are among it, or where the run was a preview, and then says how that ended. `None` for a run
     /// without a layer.
@@ -102,7 +104,7 @@ impl LocalHost {
             scopes.sweep_layers();
             return Ok(());
         }
-        let runs = self.store().open_runs()?;
+        let runs = self.local.store().open_runs()?;
         let attended = runs.iter().filter(|run| !is_unattended(run));
         let attended: HashSet<&str> = attended.map(|run| run.id.as_str()).collect();
         for layer in layers {
@@ -137,6 +139,7 @@ impl LocalHost {
         let text = format!("Changes of run {}: {}", report.run_id, report.words());
         let payload = json!({ "approvalId": report.approval_id, "effect": report });
         let noted = self
+            .local
             .approvals()
             .note(&key, &record.agent_id, &text, &payload);
         if let Err(error) = noted {
@@ -161,7 +164,7 @@ impl LocalHost {
     }
 
     fn carry_out_decision(&self, layer: &RunLayerState, approval: &str) -> Option<EffectReport> {
-        let ended = self.approvals().ended(approval).ok()??;
+        let ended = self.local.approvals().ended(approval).ok()??;
         let mut held = layer.hold(PATIENCE).ok()??;
         let run_id = held.layer.record.run_id.clone();
         if ended.ending == ApprovalEnding::Decision(ApprovalDecision::Deny) {
@@ -186,7 +189,7 @@ impl LocalHost {
             let reason = "no approver allowed it in time";
             return Some(self.keep(&mut held, ("EFFECT_NOT_APPROVED", reason), None));
         }
-        let approval = self.store().approval(approval).ok()?;
+        let approval = self.local.store().approval(approval).ok()?;
         let plan = match stored_effect_plan(&approval) {
             Ok(plan) => Box::new(plan),
             Err(error) => {
@@ -205,7 +208,12 @@ impl LocalHost {
     }
 
     /// The one way into the workspace.
-    fn commit(&self, mut held: HeldLayer, by: &CommittedBy<'_>, requester: &str) -> EffectReport {
+    pub(crate) fn commit(
+        &self,
+        mut held: HeldLayer,
+        by: &CommittedBy<'_>,
+        requester: &str,
+    ) -> EffectReport {
         let run_id = held.layer.record.run_id.clone();
         let (source, guard) = match self.effect_source(&held.layer) {
             Ok(found) => found,
@@ -375,8 +383,8 @@ impl LocalHost {
         };
         let key = record.session_key.clone();
         let key = key.unwrap_or_else(|| usual_session_key(agent.as_str()));
-        let session = self.session(&key)?.levels();
-        let scope = self.scope(&agent)?;
+        let session = self.local.session(&key)?.levels();
+        let scope = self.local.scope(&agent)?;
         let levels = scope.policy(session, None, None)?.levels.clone();
         Ok(if levels.security.value() == Security::Deny {
             Some(format!(
@@ -398,10 +406,10 @@ impl LocalHost {
         let digest = plan.digest().ok_or_else(|| ApprovalRefusal::Drift {
             what: "a path of the changes is not valid UTF-8".to_owned(),
         })?;
-        let config = ApprovalSettings::config(self)?;
+        let config = ApprovalSettings::config(self.local)?;
         let most = config.config().exec_for(&plan.agent_id).most_pending();
         let now = now();
-        Ok(self.store().change(|change| {
+        Ok(self.local.store().change(|change| {
             change.check_pending(&plan.agent_id, most, now)?;
             change.create_approval(&ApprovalRequest {
                 plan: serde_json::to_string(plan).unwrap_or_default(),
@@ -437,6 +445,7 @@ impl LocalHost {
         }
         let Approval { id, request, .. } = approval;
         let claiming: Result<Claiming, StoreError> = self
+            .local
             .store()
             .change(|change| change.claim(id, &request.plan_digest, process_name(), now()));
         check_claim(claiming?, &approval.short_id)
@@ -454,6 +463,7 @@ impl LocalHost {
                 .with_message(report.words())
         };
         let finished = self
+            .local
             .store()
             .change(|change| change.finish_claim(&approval.id, &outcome, now()));
         if let Err(error) = finished {
@@ -486,7 +496,7 @@ impl LocalHost {
         }
     }
 
-    fn record_effect(
+    pub(crate) fn record_effect(
         &self,
         layer: &RunLayerState,
         outcome: &str,
@@ -495,7 +505,7 @@ impl LocalHost {
         why: Option<(&str, &str)>,
     ) {
         let mut files = files;
-        let left_out = files.as_mut().and_then(shorten);
+        let left_out = files.as_mut().and_then(shorten_list);
         let record = json!({
             "agent": layer.record.agent_id,
             "approvalId": approval_id,
@@ -508,17 +518,17 @@ impl LocalHost {
             "root": layer.record.workspace,
             "runId": layer.record.run_id,
         });
-        let appended = self.store().append(AuditKind::Effect, &record, now());
+        let appended = self.local.store().append(AuditKind::Effect, &record, now());
         if let Err(error) = appended {
             tracing::error!(run = layer.record.run_id, %error, "an effect is not recorded");
         }
     }
 
-    fn scopes(&self) -> ScopeStore {
-        ScopeStore::new(self.state_dir())
+    pub(crate) fn scopes(&self) -> ScopeStore {
+        ScopeStore::new(self.local.state_dir())
     }
 
-    fn effect_source(
+    pub(crate) fn effect_source(
         &self,
         layer: &RunLayerState,
     ) -> Result<(EffectSource, EffectGuard), HostError> {
@@ -533,17 +543,17 @@ impl LocalHost {
             clock_ahead_ns: record.clock_ahead_ns,
             owner: record.owner.map(|owner| (owner.uid, owner.gid)),
         };
-        let guard = EffectGuard::load(self, record)?;
+        let guard = EffectGuard::load(self.local, record)?;
         Ok((source, guard))
     }
 
     /// Interlock's own files are never part of an effect; its program is a protected path.
-    fn effect_target(&self) -> EffectTarget {
+    pub(crate) fn effect_target(&self) -> EffectTarget {
         EffectTarget {
-            journal_dir: self.patch_journal(),
+            journal_dir: self.local.patch_journal(),
             reserved: ReservedPaths {
-                directories: vec![self.state_dir().to_owned()],
-                files: vec![self.config_path().to_owned()],
+                directories: vec![self.local.state_dir().to_owned()],
+                files: vec![self.local.config_path().to_owned()],
             },
         }
     }

@@ -7,7 +7,8 @@ use interlock_plan::StartedProgram;
 use interlock_sandbox::{HeldLayer, RunLayerState};
 use interlock_supervisor::EndedRun;
 
-use crate::local::LocalHost;
+use crate::last_output::last_output;
+use crate::run_effects::RunEffects;
 
 /// So much of the end of the output is shown.
 const MOST_OUTPUT: usize = 16 * 1024;
@@ -15,10 +16,10 @@ const MOST_OUTPUT: usize = 16 * 1024;
 /// So many hosts are named.
 const MOST_HOSTS: usize = 50;
 
-impl LocalHost {
+impl RunEffects<'_> {
     /// Notes the facts in the layer, so that whichever process asks the approver has them.
-    pub(super) fn note_preview(&self, held: &HeldLayer, session: &str, ended: &EndedRun) {
-        let output = self.last_output(session, ended);
+    pub(crate) fn note_preview(&self, held: &HeldLayer, session: &str, ended: &EndedRun) {
+        let output = last_output(self.local.state_dir(), session, ended);
         let mut from = output.len().saturating_sub(MOST_OUTPUT);
         while !output.is_char_boundary(from) {
             from += 1;
@@ -43,7 +44,7 @@ impl LocalHost {
     }
 
     /// What was noted of a preview.
-    pub(super) fn preview_facts(layer: &RunLayerState) -> PreviewFacts {
+    pub(crate) fn preview_facts(layer: &RunLayerState) -> PreviewFacts {
         let noted = layer.run_facts();
         let noted = noted.and_then(|text| serde_json::from_slice(&text).ok());
         noted.unwrap_or_else(|| PreviewFacts {
@@ -54,11 +55,11 @@ impl LocalHost {
 
     /// The hosts that runs of the scope of a preview asked for since it started.
     fn wanted_hosts(&self, layer: &RunLayerState) -> Vec<String> {
-        let _ = self.record_connections();
+        let _ = self.local.record_connections();
         let record = &layer.record;
         let since = record.started_ns / 1_000_000;
         let mut hosts = Vec::new();
-        for found in self.connections_since(&record.scope_id, since) {
+        for found in self.local.connections_since(&record.scope_id, since) {
             if !hosts.contains(&found) && hosts.len() < MOST_HOSTS {
                 hosts.push(found);
             }

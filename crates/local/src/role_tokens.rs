@@ -5,7 +5,7 @@ use interlock_plan::hex;
 use interlock_store::{RoleToken, TokenRole};
 use sha2::{Digest as _, Sha256};
 
-use crate::local::{HostError, LocalHost, now_ms};
+use crate::state::{HostError, LocalState, now_ms};
 
 /// Begins the tokens of operators.
 pub const OPERATOR_TOKEN_PREFIX: &str = "interlock-operator-";
@@ -13,7 +13,7 @@ pub const OPERATOR_TOKEN_PREFIX: &str = "interlock-operator-";
 /// No token is longer; a longer text is not even hashed.
 const LONGEST: usize = 4096;
 
-impl LocalHost {
+impl LocalState {
     /// Makes a token of this role, and gives its text.
     pub fn mint_role_token(&self, role: TokenRole) -> Result<(String, RoleToken), HostError> {
         let text = new_token(prefix(role))?;

@@ -9,13 +9,13 @@ use interlock_patch::FileChange;
 use interlock_policy::safe_bin::is_interpreter_like;
 use interlock_policy::{ArgumentRule, Entry, path_matches};
 
-use crate::local::{HostError, LocalHost};
+use interlock_local::{HostError, LocalState};
 
 /// No path: a rule that it fits names no file.
 const NO_PATH: &str = "\u{1}";
 
 #[derive(Debug, Default)]
-pub(super) struct NamedFiles {
+pub(crate) struct NamedFiles {
     files: Vec<NamedFile>,
     /// Path patterns of entries, with where each entry is written.
     patterns: Vec<(String, String)>,
@@ -35,10 +35,10 @@ struct NamedFile {
 impl NamedFiles {
     /// Loads the names of all agents: what one may not run by itself it may not write for another
     /// one.
-    pub(super) fn load(host: &LocalHost) -> Result<Self, HostError> {
-        let (document, _) = host.document()?;
+    pub(crate) fn load(local: &LocalState) -> Result<Self, HostError> {
+        let (document, _) = local.document()?;
         let mut named = Self::default();
-        let home = host.home();
+        let home = local.home();
         for (agent, scope) in &document.agents {
             for (index, entry) in scope.allowlist.iter().enumerate() {
                 let origin =
@@ -46,7 +46,7 @@ impl NamedFiles {
                 named.add_entry(entry, &origin, home);
             }
         }
-        for path in host.approvals().granted_files()? {
+        for path in local.approvals().granted_files()? {
             named.add_file(&path, "a grant holds it");
         }
         Ok(named)
@@ -123,7 +123,7 @@ impl NamedFiles {
         }
     }
 
-    pub(super) fn reason(
+    pub(crate) fn reason(
         &self,
         change: &FileChange,
         root: &Path,
@@ -172,7 +172,7 @@ fn is_for_all(pattern: &str) -> bool {
 }
 
 /// Whether the file is, was or becomes a program.
-pub(super) fn is_executable(change: &FileChange) -> bool {
+pub(crate) fn is_executable(change: &FileChange) -> bool {
     let before = change.before.as_ref().map(|before| before.mode);
     let after = change.after.as_ref().and_then(|after| after.mode);
     [before, after]

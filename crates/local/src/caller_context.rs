@@ -66,7 +66,7 @@ impl CallerContext {
     }
 
     /// The form in which an approval keeps it, for a run that starts when its caller is gone.
-    pub(crate) fn to_stored(&self) -> StoredCaller {
+    pub fn to_stored(&self) -> StoredCaller {
         StoredCaller {
             path: self.path.clone(),
             workspace: self.workspace.clone(),

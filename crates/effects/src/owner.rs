@@ -6,11 +6,10 @@ use interlock_approvals::{EffectDiff, OutsideRuns, process_name};
 use interlock_patch::{EffectHashes, describe_effect};
 use interlock_sandbox::{HeldLayer, RunLayerState};
 
-use super::CommittedBy;
-use super::report::{EffectReport, EffectState, LayerDescription, LayerError};
-use crate::local::LocalHost;
+use crate::report::{EffectReport, EffectState, LayerDescription, LayerError};
+use crate::run_effects::{CommittedBy, RunEffects};
 
-impl LocalHost {
+impl RunEffects<'_> {
     /// The layers that wait for their owner or an approver.
     pub fn kept_layers(&self) -> Vec<RunLayerState> {
         self.scopes().layers()
@@ -67,7 +66,7 @@ impl LocalHost {
             .as_ref()
             .and_then(|kept| kept.approval_id.as_deref());
         if let Some(approval) = approval {
-            let _ = self.approvals().withdraw(approval);
+            let _ = self.local.approvals().withdraw(approval);
         }
     }
 

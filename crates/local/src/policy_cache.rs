@@ -7,7 +7,7 @@ use interlock_config::ConfigFile;
 use interlock_policy::{AgentId, Ask, Policy};
 use interlock_rules::{GatewayLayer, SessionLevels};
 
-use crate::local::HostError;
+use crate::state::HostError;
 
 /// Agents, and sessions that were set to something, that are remembered at once.
 const MOST: usize = 16;
@@ -17,7 +17,7 @@ pub(crate) struct PolicyCache(Mutex<Vec<(CachedPolicyParts, Arc<Policy>)>>);
 
 /// Runs on the host and runs in its sandbox are judged by different levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PolicyPlace {
+pub enum PolicyPlace {
     Host,
     /// A run that leaves its sandbox without the config's prompts.
     HostWithoutPrompts,
