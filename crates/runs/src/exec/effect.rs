@@ -22,10 +22,10 @@ pub(super) struct SettledEffect<'a> {
 impl SettledEffect<'_> {
     /// `None` for a run without a layer.
     pub fn settle(&self) -> Option<EffectReport> {
-        let report = self
-            .host
-            .effects()
-            .settle_effect(self.run_id, process_name(), Some(self.ended))?;
+        let report =
+            self.host
+                .effects()
+                .settle_effect(self.run_id, process_name(), Some(self.ended))?;
         if report.state != EffectState::ApprovalPending || self.all.no_wait {
             return Some(report);
         }
