@@ -39,6 +39,7 @@ mod pending;
 mod process;
 mod remote;
 mod sender;
+mod shown_plan;
 mod stored_verdict;
 mod view;
 
