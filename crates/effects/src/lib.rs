@@ -1,13 +1,15 @@
 //! What becomes of the files that runs and patches change: which changes need an approver, and how those of
 //! a run under `cow` get into the workspace.
 //!
-//! Read `run_effects` ([`RunEffects`]: a run's changes, committed all or nothing), `effect_guard` with
+//! Read `run_effects` ([`RunEffects`]: a run's changes, committed all or nothing), `effect_approval` (those
+//! that an approver decides about), `effect_guard` with
 //! `patch_guard` and `named` (which files are executed or obeyed later), `facts` (what an approver reads of a
 //! preview), then `owner` (what the owner does with changes that are kept) and `report`.
 
 #![forbid(unsafe_code)]
 
 mod audit_list;
+mod effect_approval;
 mod effect_guard;
 mod facts;
 mod last_output;
