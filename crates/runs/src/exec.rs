@@ -1,13 +1,15 @@
 //! `interlock exec`: judged by the policy of this host, then run, output as it comes.
 //!
 //! Read [`run`] (where the command goes, and its request), `call` (verdict, approval, run and end), then
-//! `result` and `hint` (what the caller is answered). A command for a node is `node`.
+//! `result` and `hint` (what the caller is answered). A command for a node is `node`, with
+//! `followed`.
 
 mod attended;
 mod call;
 mod effect;
 mod events;
 mod follow;
+mod followed;
 mod hint;
 mod input;
 mod interrupt;

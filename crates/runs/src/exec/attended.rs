@@ -1,4 +1,4 @@
-//! A run with a terminal of its own, at the terminal of the person who asked for it.
+//! A run with a terminal of its own, shown at the terminal of its caller.
 
 use std::io::IsTerminal as _;
 
