@@ -21,6 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use testkit::parts::measure_parts;
 use tungstenite::{Message, WebSocket};
 
 /// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
@@ -29,29 +30,20 @@ const REST: Duration = Duration::from_secs(30);
 /// Longer than a finding about the other end of a connection counts.
 const PAUSE: Duration = Duration::from_millis(1_100);
 
-/// A part of the benchmark, by its name.
-type Part = (&'static str, fn(&Bench));
-
 fn main() {
-    let only = std::env::args()
-        .skip(1)
-        .find(|word| !word.starts_with("--"));
-    let bench = Bench::new();
-    let parts: [Part; 8] = [
-        ("start", Bench::start_to_ready),
-        ("exec", Bench::one_caller),
-        ("rested", Bench::rested_caller),
-        ("shell", Bench::through_the_shell),
-        ("parallel", Bench::eight_callers),
-        ("approval", Bench::approval),
-        ("memory", Bench::idle_memory),
-        ("commands", Bench::commands),
-    ];
-    for (name, measure) in parts {
-        if only.as_deref().is_none_or(|only| only == name) {
-            measure(&bench);
-        }
-    }
+    measure_parts(
+        &Bench::new(),
+        &[
+            ("start", Bench::start_to_ready),
+            ("exec", Bench::one_caller),
+            ("rested", Bench::rested_caller),
+            ("shell", Bench::through_the_shell),
+            ("parallel", Bench::eight_callers),
+            ("approval", Bench::approval),
+            ("memory", Bench::idle_memory),
+            ("commands", Bench::commands),
+        ],
+    );
 }
 
 /// The program of the measured calls.

@@ -19,22 +19,24 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use testkit::parts::measure_parts;
+
 const PROGRAM: &str = "/usr/bin/true";
 const ROUNDS: usize = 400;
 const PROTOCOL: &str = "2025-06-18";
 
 fn main() {
-    let only = std::env::args()
-        .skip(1)
-        .find(|word| !word.starts_with("--"));
-    let wants = |name: &str| only.as_deref().is_none_or(|only| only == name);
-    let bench = Bench::new();
-    if wants("stdio") {
-        measure("exec by MCP over stdio", &mut StdioClient::new(&bench));
-    }
-    if wants("http") {
-        measure("exec by MCP over HTTP", &mut HttpClient::new(&bench));
-    }
+    measure_parts(
+        &Bench::new(),
+        &[
+            ("stdio", |bench| {
+                measure("exec by MCP over stdio", &mut StdioClient::new(bench));
+            }),
+            ("http", |bench| {
+                measure("exec by MCP over HTTP", &mut HttpClient::new(bench));
+            }),
+        ],
+    );
 }
 
 /// A way to send a request and get its answer.

@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use testkit::parts::measure_parts;
 use testkit::ws::{EVERYTHING, Gateway, WsClient};
 use testkit::{Machine, eventually, memory};
 
@@ -29,25 +30,16 @@ const ROUNDS: usize = 300;
 /// Longer than a server takes to find that it rests, and a supervisor that fewer shims will do.
 const REST: Duration = Duration::from_secs(30);
 
-/// A part of the benchmark, by its name.
-type Part = (&'static str, fn(&Bench));
-
 fn main() {
-    let only = std::env::args()
-        .skip(1)
-        .find(|word| !word.starts_with("--"));
-    let bench = Bench::new(0);
-    let parts: [Part; 4] = [
-        ("exec", Bench::one_caller),
-        ("fleet", Bench::one_of_many),
-        ("parallel", Bench::eight_callers),
-        ("memory", Bench::idle_memory),
-    ];
-    for (name, measure) in parts {
-        if only.as_deref().is_none_or(|only| only == name) {
-            measure(&bench);
-        }
-    }
+    measure_parts(
+        &Bench::new(0),
+        &[
+            ("exec", Bench::one_caller),
+            ("fleet", Bench::one_of_many),
+            ("parallel", Bench::eight_callers),
+            ("memory", Bench::idle_memory),
+        ],
+    );
 }
 
 /// Two machines that let everything run.

@@ -20,32 +20,24 @@ use interlock_plan::{
 };
 use interlock_sandbox::{SandboxRequest, prepare_sandbox};
 use interlock_supervisor::{Manner, SupervisorClient, SupervisorPaths, Waited};
+use testkit::parts::measure_parts;
 
 const TRUE: &str = "/usr/bin/true";
 
 /// As many mounts as a machine with many containers has.
 const HOST_MOUNTS: usize = 500;
 
-/// A part of the benchmark, by its name.
-type Part = (&'static str, fn(&Bench));
-
 fn main() {
-    let only = std::env::args()
-        .skip(1)
-        .find(|word| !word.starts_with("--"));
-    let bench = Bench::new();
-    let parts: [Part; 5] = [
-        ("warm", Bench::warm),
-        ("first", Bench::first),
-        ("mounts", Bench::many_mounts),
-        ("tree", Bench::tree),
-        ("end", Bench::end),
-    ];
-    for (name, measure) in parts {
-        if only.as_deref().is_none_or(|only| only == name) {
-            measure(&bench);
-        }
-    }
+    measure_parts(
+        &Bench::new(),
+        &[
+            ("warm", Bench::warm),
+            ("first", Bench::first),
+            ("mounts", Bench::many_mounts),
+            ("tree", Bench::tree),
+            ("end", Bench::end),
+        ],
+    );
 }
 
 /// A state directory and a workspace, with their supervisor.

@@ -25,30 +25,22 @@ use interlock_supervisor::cgroup::RunLimits;
 use interlock_supervisor::{
     ClientError, Manner, RunConversation, SupervisorClient, SupervisorPaths, Waited,
 };
+use testkit::parts::measure_parts;
 
 const HUNDRED_MEGABYTES: u64 = 100_000_000;
 
-/// A part of the benchmark, by its name.
-type Part = (&'static str, fn(&Bench));
-
 fn main() {
-    let only = std::env::args()
-        .skip(1)
-        .find(|word| !word.starts_with("--"));
-    let bench = Bench::new();
-    let parts: [Part; 6] = [
-        ("short", Bench::short_runs),
-        ("reuse", Bench::reused_process),
-        ("shielded", Bench::shielded_run),
-        ("limited", Bench::limited_run),
-        ("output", Bench::much_output),
-        ("memory", Bench::idle_memory),
-    ];
-    for (name, measure) in parts {
-        if only.as_deref().is_none_or(|only| only == name) {
-            measure(&bench);
-        }
-    }
+    measure_parts(
+        &Bench::new(),
+        &[
+            ("short", Bench::short_runs),
+            ("reuse", Bench::reused_process),
+            ("shielded", Bench::shielded_run),
+            ("limited", Bench::limited_run),
+            ("output", Bench::much_output),
+            ("memory", Bench::idle_memory),
+        ],
+    );
 }
 
 /// A run that is started again and again.

@@ -5,15 +5,16 @@ use std::path::PathBuf;
 
 use interlock_command::display::{Secrets, ShownLine, ShownText, visible};
 use interlock_patch::{EffectChange, EffectKind, EffectPath, EffectSource, RunEffect, sha256};
-use interlock_policy::AlwaysForm;
-use interlock_store::{Approval, ApprovalDecision};
+use interlock_store::Approval;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-use crate::content::ScriptDiff;
 use crate::error::ApprovalRefusal;
 use crate::patch_plan::{PatchDiff, ProtectedFile};
 use crate::pending::{PendingApproval, add_binding, add_reasons, add_session, shown_command};
+use crate::shown_plan::{
+    ShownPlan, check_binding, once_or_deny, stored_plan, visible_line, whole_diff,
+};
 use crate::stored_verdict::StoredVerdict;
 use crate::view::{ApprovalView, ViewBlock, ViewLabel};
 
@@ -297,36 +298,16 @@ impl EffectDiff {
     }
 }
 
-/// A path on one line.
-fn visible_line(text: &str) -> String {
-    visible(text).replace('\n', "\\n")
-}
-
 /// The stored plan, if it is still the one whose digest was approved.
 pub fn stored_effect_plan(approval: &Approval) -> Result<EffectPlan, ApprovalRefusal> {
-    let short_id = || approval.short_id.clone();
-    if approval.request.binding != EFFECT_BINDING {
-        return Err(ApprovalRefusal::Mismatch {
-            short_id: short_id(),
-            what: "the tool",
-        });
-    }
-    let damaged = |problem: &str| ApprovalRefusal::Damaged {
-        short_id: short_id(),
-        problem: problem.to_owned(),
-    };
-    let plan: EffectPlan = serde_json::from_str(&approval.request.plan)
-        .map_err(|error| damaged(&format!("its plan cannot be read: {error}")))?;
-    if plan.digest().as_deref() != Some(approval.request.plan_digest.as_str()) {
-        return Err(damaged("its plan does not match its digest"));
-    }
-    Ok(plan)
+    check_binding(approval, EFFECT_BINDING)?;
+    stored_plan(approval, EffectPlan::digest)
 }
 
 /// The approval of an effect as an approver is shown it.
 pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
     let plan = stored_effect_plan(&approval)?;
-    let request = approval.request;
+    let request = &approval.request;
     let binding_reason = format!(
         "{} created, {} changed, {} deleted, each bound by what stands there now and by its new content",
         plan.created, plan.changed, plan.deleted
@@ -367,39 +348,17 @@ pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, Approva
     add_session(&mut view, &request.session_key);
     add_reasons(&mut view, &reasons);
     add_binding(&mut view, EFFECT_BINDING, &binding_reason);
-    Ok(PendingApproval {
+    let shown = ShownPlan {
         view,
         command,
         cwd: plan.root.display().to_string(),
         binding_reason,
         reasons,
-        diff: Some(ScriptDiff {
-            text: plan.diff.text,
-            added: plan.diff.added,
-            removed: plan.diff.removed,
-            left_out: 0,
-        }),
-        id: approval.id,
-        short_id: approval.short_id,
-        plan_digest: request.plan_digest,
-        agent: request.agent,
-        session_key: request.session_key,
-        host: request.host,
-        binding: request.binding,
-        always: Vec::new(),
-        always_form: AlwaysForm::Exact,
-        wider: Vec::new(),
-        not_wider: Vec::new(),
+        diff: Some(whole_diff(plan.diff)),
         no_always: Some(ONCE.to_owned()),
-        offered: vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny],
-        requester: request.requester,
-        created_at_ms: request.created_at_ms,
-        expires_at_ms: request.expires_at_ms,
-        ended: approval.ended,
-        node: None,
-        remote: None,
-        deliveries: approval.deliveries,
-    })
+        offered: once_or_deny(),
+    };
+    Ok(shown.of_approval(approval))
 }
 
 /// What an approver reads of a preview besides the difference.

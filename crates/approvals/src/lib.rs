@@ -39,6 +39,7 @@ mod pending;
 mod process;
 mod remote;
 mod sender;
+mod shown_plan;
 mod stored_verdict;
 mod view;
 
@@ -67,7 +68,9 @@ pub use patch_plan::{
     PATCH_BINDING, PatchDiff, PatchPlan, PatchSource, ProtectedFile, stored_patch_plan,
 };
 pub use pending::{PendingApproval, shown_command, stored_plan};
-pub use process::{process_lives, process_name, requester_at_home, requester_has_ended};
+pub use process::{
+    is_unattended, process_lives, process_name, requester_at_home, requester_has_ended,
+};
 pub use remote::RemoteApproval;
 pub use sender::CallSender;
 pub use stored_verdict::{ResumeFacts, RunManner, StoredCaller, StoredVerdict, verdict_reasons};

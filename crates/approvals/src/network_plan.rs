@@ -4,13 +4,13 @@
 use interlock_command::display::{Secrets, ShownText};
 use interlock_patch::sha256;
 use interlock_plan::{HostName, TargetHost};
-use interlock_policy::AlwaysForm;
 use interlock_store::{Approval, ApprovalDecision, GrantKey, Lease};
 use serde::{Deserialize, Serialize};
 
 use crate::approvals::THIS_HOST;
 use crate::error::ApprovalRefusal;
 use crate::pending::{PendingApproval, add_binding, add_reasons, add_session, shown_command};
+use crate::shown_plan::{ShownPlan, stored_plan};
 use crate::stored_verdict::StoredVerdict;
 use crate::view::{ApprovalView, ViewLabel};
 
@@ -97,30 +97,18 @@ impl NetworkPlan {
     }
 }
 
-/// The stored plan, if it is still the one whose digest was approved.
-fn stored_network_plan(approval: &Approval) -> Result<NetworkPlan, ApprovalRefusal> {
-    let damaged = |problem: &str| ApprovalRefusal::Damaged {
-        short_id: approval.short_id.clone(),
-        problem: problem.to_owned(),
-    };
-    let plan: NetworkPlan = serde_json::from_str(&approval.request.plan)
-        .map_err(|error| damaged(&format!("its plan cannot be read: {error}")))?;
-    if plan.digest().as_deref() != Some(approval.request.plan_digest.as_str()) {
-        return Err(damaged("its plan does not match its digest"));
-    }
-    Ok(plan)
-}
-
 /// The plan of an approval of a host; `None` of another kind, or one that cannot be read.
 pub fn network_plan_of(approval: &Approval) -> Option<NetworkPlan> {
     let is_network = approval.request.binding == NETWORK_BINDING;
-    stored_network_plan(approval).ok().filter(|_| is_network)
+    stored_plan(approval, NetworkPlan::digest)
+        .ok()
+        .filter(|_| is_network)
 }
 
 /// The approval of a host as an approver is shown it.
 pub(crate) fn read_network(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
-    let plan = stored_network_plan(&approval)?;
-    let request = approval.request;
+    let plan = stored_plan(&approval, NetworkPlan::digest)?;
+    let request = &approval.request;
     let binding_reason = format!(
         "exactly {} on port {}, on addresses of the internet",
         plan.host, plan.port
@@ -154,24 +142,13 @@ pub(crate) fn read_network(approval: Approval) -> Result<PendingApproval, Approv
         ViewLabel::Note,
         "once is for this run; session, a lease and always are for runs of this agent; a host that is reached can be sent data",
     );
-    Ok(PendingApproval {
+    let shown = ShownPlan {
         view,
         command,
         cwd: plan.cwd,
         binding_reason,
         reasons,
         diff: None,
-        id: approval.id,
-        short_id: approval.short_id,
-        plan_digest: request.plan_digest,
-        agent: request.agent,
-        session_key: request.session_key,
-        host: request.host,
-        binding: request.binding,
-        always: Vec::new(),
-        always_form: AlwaysForm::Exact,
-        wider: Vec::new(),
-        not_wider: Vec::new(),
         no_always: None,
         offered: vec![
             ApprovalDecision::AllowOnce,
@@ -180,14 +157,8 @@ pub(crate) fn read_network(approval: Approval) -> Result<PendingApproval, Approv
             ApprovalDecision::AllowAlways,
             ApprovalDecision::Deny,
         ],
-        requester: request.requester,
-        created_at_ms: request.created_at_ms,
-        expires_at_ms: request.expires_at_ms,
-        ended: approval.ended,
-        node: None,
-        remote: None,
-        deliveries: approval.deliveries,
-    })
+    };
+    Ok(shown.of_approval(approval))
 }
 
 fn add_warnings(view: &mut ApprovalView, name: &HostName) {

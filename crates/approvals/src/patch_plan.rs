@@ -5,14 +5,15 @@ use std::path::PathBuf;
 
 use interlock_command::display::{Secrets, ShownLine, ShownText, visible};
 use interlock_patch::{ApplyError, FileChange, Patch, Preview, sha256};
-use interlock_policy::AlwaysForm;
-use interlock_store::{Approval, ApprovalDecision};
+use interlock_store::Approval;
 use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 
-use crate::content::ScriptDiff;
 use crate::error::ApprovalRefusal;
 use crate::pending::{PendingApproval, add_binding, add_reasons, add_session, shown_command};
+use crate::shown_plan::{
+    ShownPlan, check_binding, once_or_deny, stored_plan, visible_line, whole_diff,
+};
 use crate::stored_verdict::{ResumeFacts, StoredVerdict};
 use crate::view::{ApprovalView, ViewBlock, ViewLabel};
 
@@ -222,37 +223,21 @@ impl PatchDiff {
     }
 }
 
-/// A path on one line.
-fn visible_line(text: &str) -> String {
-    visible(text).replace('\n', "\\n")
-}
-
 /// The stored plan, if it is still the one whose digest was approved.
 pub fn stored_patch_plan(approval: &Approval) -> Result<PatchPlan, ApprovalRefusal> {
-    let short_id = || approval.short_id.clone();
-    if approval.request.binding != PATCH_BINDING {
-        return Err(ApprovalRefusal::Mismatch {
-            short_id: short_id(),
-            what: "the tool",
-        });
-    }
-    let damaged = |problem: &str| ApprovalRefusal::Damaged {
-        short_id: short_id(),
-        problem: problem.to_owned(),
+    check_binding(approval, PATCH_BINDING)?;
+    // A patch that cannot be read has no digest that fits.
+    let digest = |plan: &PatchPlan| {
+        let is_readable = Patch::parse(&plan.input).is_ok();
+        plan.digest().filter(|_| is_readable)
     };
-    let plan: PatchPlan = serde_json::from_str(&approval.request.plan)
-        .map_err(|error| damaged(&format!("its plan cannot be read: {error}")))?;
-    let is_whole = plan.digest().as_deref() == Some(approval.request.plan_digest.as_str());
-    if !is_whole || Patch::parse(&plan.input).is_err() {
-        return Err(damaged("its plan does not match its digest"));
-    }
-    Ok(plan)
+    stored_plan(approval, digest)
 }
 
 /// The approval of a patch as an approver is shown it.
 pub(crate) fn read_patch(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
     let plan = stored_patch_plan(&approval)?;
-    let request = approval.request;
+    let request = &approval.request;
     let files = plan.changes.len();
     let binding_reason = format!(
         "{files} {}, each bound by what stands there now and by its new content",
@@ -268,39 +253,17 @@ pub(crate) fn read_patch(approval: Approval) -> Result<PendingApproval, Approval
     add_session(&mut view, &request.session_key);
     add_reasons(&mut view, &reasons);
     add_binding(&mut view, PATCH_BINDING, &binding_reason);
-    Ok(PendingApproval {
+    let shown = ShownPlan {
         view,
         command,
         cwd: plan.root.display().to_string(),
         binding_reason,
         reasons,
-        diff: Some(ScriptDiff {
-            text: plan.diff.text,
-            added: plan.diff.added,
-            removed: plan.diff.removed,
-            left_out: 0,
-        }),
-        id: approval.id,
-        short_id: approval.short_id,
-        plan_digest: request.plan_digest,
-        agent: request.agent,
-        session_key: request.session_key,
-        host: request.host,
-        binding: request.binding,
-        always: Vec::new(),
-        always_form: AlwaysForm::Exact,
-        wider: Vec::new(),
-        not_wider: Vec::new(),
+        diff: Some(whole_diff(plan.diff)),
         no_always: Some(ONCE.to_owned()),
-        offered: vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny],
-        requester: request.requester,
-        created_at_ms: request.created_at_ms,
-        expires_at_ms: request.expires_at_ms,
-        ended: approval.ended,
-        node: None,
-        remote: None,
-        deliveries: approval.deliveries,
-    })
+        offered: once_or_deny(),
+    };
+    Ok(shown.of_approval(approval))
 }
 
 /// All of it: no approval is stored for a patch that cannot be shown as a whole.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::sync::OnceLock;
 
+use interlock_store::OpenRun;
+
 /// The kernel's number, unique for each start of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -70,6 +72,11 @@ pub fn process_lives(name: &str) -> bool {
         return true;
     };
     boot_of == boot() && began(pid).is_some_and(|began| began == began_at)
+}
+
+/// Whether no process waits for a run: it is in the background, or its waiter is gone.
+pub fn is_unattended(run: &OpenRun) -> bool {
+    run.session.is_some() || !process_lives(&run.waiter)
 }
 
 fn boot() -> &'static str {

@@ -16,11 +16,11 @@ use interlock_store::{ApprovalEnd, ApprovalEnding};
 use serde::Deserialize;
 use tokio::sync::{Notify, broadcast, oneshot};
 
-use crate::clients::Hub;
 use crate::dispatcher::Dispatcher;
 use crate::look::RecordLook;
 use crate::networks;
 use crate::work::blocking;
+use interlock_connections::Hub;
 
 /// How often other processes' changes are looked for.
 const LOOK: Duration = Duration::from_millis(100);

@@ -14,7 +14,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::{ApprovalFeed, ShowApproval};
-use crate::clients::Hub;
 use crate::events::Events;
 use crate::limits::GatewayLimits;
 use crate::metrics::Metrics;
@@ -22,6 +21,7 @@ use crate::nodes::Nodes;
 use crate::once::Once;
 use crate::sessions::SeenSessions;
 use crate::work::MAX_WAITING;
+use interlock_connections::Hub;
 
 /// Carries out the calls of one gateway.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use interlock_wire::event::SESSION_EVENT;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use crate::clients::broadcast;
+use crate::broadcast::broadcast;
 use crate::dispatcher::Dispatcher;
 use crate::look::RecordLook;
 use crate::work::blocking;

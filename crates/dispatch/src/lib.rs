@@ -3,13 +3,13 @@
 //! Read [`Dispatcher`] (what all calls share), [`tools`] (what agents call, and the pipeline of a run),
 //! [`nodes`] (machines that run commands for this one), [`approvals`] (approvals and their decisions,
 //! as the record has them), [`events`] and [`wake`] (events of sessions), [`sessions`] (their
-//! settings), [`clients`] (connections that hear of all this), then [`once`] (calls that are sent
-//! again). Nothing in here knows HTTP, WebSockets or MCP.
+//! settings), then [`once`] (calls that are sent again). The clients that hear of all this are in
+//! `interlock_connections`. Nothing in here knows HTTP, WebSockets or MCP.
 
 #![forbid(unsafe_code)]
 
 pub mod approvals;
-pub mod clients;
+mod broadcast;
 mod dispatcher;
 pub mod events;
 pub mod limits;
@@ -24,4 +24,5 @@ pub mod tools;
 pub mod wake;
 pub mod work;
 
+pub use broadcast::broadcast;
 pub use dispatcher::{Dispatcher, DispatcherParts, UnknownAgent};

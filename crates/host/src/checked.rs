@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use interlock_checks::PolicyHost;
 use interlock_config::ConfigFile;
+use interlock_local::{LocalState, NO_CALLER_CONTEXT};
 use interlock_plan::FsResolver;
 use interlock_policy::{AgentId, Ask, Document, Policy};
 use interlock_rules::{Template, TemplateCaseResult};
 use interlock_store::Store;
 
-use crate::caller_context::NO_CALLER_CONTEXT;
 use crate::local::{HostError, LocalHost, policy};
 
 impl PolicyHost for LocalHost {
     type Error = HostError;
 
     fn store(&self) -> &Store {
-        self.store()
+        LocalState::store(self)
     }
 
     fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
-        self.config()
+        LocalState::config(self)
     }
 
     fn home(&self) -> Option<&str> {
-        self.home()
+        LocalState::home(self)
     }
 
     fn policy_in_force(&self, agent: &AgentId) -> Result<Arc<Policy>, HostError> {
@@ -38,7 +38,7 @@ impl PolicyHost for LocalHost {
         call_ask: Option<Ask>,
         home: Option<&str>,
     ) -> Result<Policy, HostError> {
-        let config = self.config()?;
+        let config = LocalState::config(self)?;
         Ok(policy(config.config(), document, agent, call_ask, home)?)
     }
 

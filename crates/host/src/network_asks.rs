@@ -291,7 +291,7 @@ impl LocalHost {
         let digest = plan.digest().ok_or_else(|| ApprovalRefusal::Drift {
             what: "the run cannot be named".to_owned(),
         })?;
-        let config = ApprovalSettings::config(self)?;
+        let config = ApprovalSettings::config(&**self)?;
         let most = config.config().exec_for(&plan.agent_id).most_pending();
         let now = now();
         let asked = self.store().change(|change| {

@@ -30,6 +30,5 @@ pub use run_records::{EndListener, RunTicket, record_outcome};
 
 pub(crate) use approved_patch::PatchApproval;
 pub(crate) use approved_run::use_grant;
-pub(crate) use recovery::is_unattended;
 pub(crate) use resume::resume_facts;
 pub(crate) use run_records::{RecordedConfinement, record_closed, record_verdict, started_record};

@@ -6,25 +6,21 @@ use std::path::Path;
 
 use interlock_approvals::usual_session_key;
 use interlock_command::Source;
+use interlock_effects::last_output;
 use interlock_engine::RunStatus;
+use interlock_local::NO_CALLER_CONTEXT;
 use interlock_plan::{PlanRetry, RunPlan, SandboxPlan, hex};
 use interlock_policy::AgentId;
 use interlock_programs::{Lookup, Resolver as _};
 use interlock_sandbox::{DenialPlace, EndedInside, SandboxDenial, denials_of};
 use interlock_store::{Author, DeniedRun};
-use interlock_supervisor::{EndedRun, SupervisorPaths};
-use interlock_transcript::{LineRange, TranscriptReader};
+use interlock_supervisor::EndedRun;
 use sha2::{Digest as _, Sha256};
 
-use crate::caller_context::NO_CALLER_CONTEXT;
 use crate::exec::{ExecError, ExecRequest};
 use crate::local::{HostError, LocalHost, now_ms};
 use crate::pipeline::RunTicket;
 use crate::prepare::command_text;
-
-/// What is looked at of the end of a run's output.
-const TAIL_LINES: u64 = 400;
-const TAIL_BYTES: usize = 64 * 1024;
 
 /// A call that repeats a run of its conversation outside of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +142,7 @@ impl LocalHost {
             return Ok(Vec::new());
         };
         let scope = self.scope(&agent)?;
-        let output = self.last_output(session, ended);
+        let output = last_output(self.state_dir(), session, ended);
         let resolver = scope.resolver(&NO_CALLER_CONTEXT);
         let find_program = |name: &str| match resolver.executable(name, "/") {
             Lookup::Found(found) => Some(found.canonical),
@@ -170,21 +166,6 @@ impl LocalHost {
             find_program: &find_program,
         };
         Ok(denials_of(&inside.sandbox, ended, place))
-    }
-
-    /// The end of what a run wrote: from the result, or from the transcript where the result is shorter.
-    pub(crate) fn last_output(&self, session: &str, ended: &EndedRun) -> String {
-        if ended.shown.omitted_bytes == 0 && ended.shown.total_bytes == ended.totals.bytes {
-            return ended.shown.text.clone();
-        }
-        let directory = SupervisorPaths::new(self.state_dir()).session(session);
-        let last = LineRange {
-            offset: None,
-            limit: Some(TAIL_LINES),
-        };
-        TranscriptReader::open(&directory)
-            .and_then(|transcript| transcript.by_lines(last, TAIL_BYTES))
-            .map_or_else(|_| ended.shown.text.clone(), |page| page.text)
     }
 
     /// What an approver reads of a call that repeats a run outside. The run must be one of the same agent

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 
 use interlock_config::Config;
 use interlock_config::types::Sandbox;
+use interlock_local::{
+    AgentScope, CallerContext, ElevationFacts, PolicyPlace, Route, RouteFacts, SessionValues,
+    contains, route_call,
+};
 use interlock_plan::{Elevation, SandboxEffects, SandboxPlan, WorkspaceAccess};
 use interlock_policy::{AgentId, Levels, Security, ToolLevel, ToolRefusal, check_tool};
 use interlock_sandbox::{
@@ -14,16 +18,9 @@ use interlock_sandbox::{
 use interlock_supervisor::Manner;
 use interlock_supervisor::cgroup::{Cpus, RunLimits};
 
-use crate::caller_context::CallerContext;
-use crate::elevation::ElevationFacts;
 use crate::exec::{ExecError, ExecRequest};
 use crate::local::{HostError, LocalHost};
-use crate::policy_cache::PolicyPlace;
-use crate::route::{Route, RouteFacts, route_call};
 use crate::sandbox_backend::usual_backend;
-use crate::scope::AgentScope;
-use crate::session::SessionValues;
-use crate::workspace::contains;
 
 /// Where a request of this host runs.
 #[derive(Debug)]

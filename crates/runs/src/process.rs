@@ -119,7 +119,7 @@ fn list(state: &StateArguments, arguments: &ProcessListArguments) -> Result<Sess
     }
 }
 
-/// The tool, for whom the arguments name.
+/// The `process` tool, for the caller that the arguments name.
 fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, Failure> {
     if let Some(agent) = &caller.agent {
         agent_id(agent)?;

@@ -18,6 +18,7 @@ pub mod fleet;
 pub mod gateway_stand_in;
 pub mod mcp;
 pub mod node_pair;
+pub mod parts;
 pub mod plans;
 pub mod sessions;
 pub mod supervised;

@@ -65,7 +65,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
     let host = open(state)?;
     let store = ScopeStore::new(host.state_dir());
     let (scopes, unusable) = store.list();
-    let layers = host.kept_layers();
+    let layers = host.effects().kept_layers();
     let used_ms = |scope: &ScopeRecord| {
         let used = store.last_used(&scope.id)?;
         let since = used.duration_since(UNIX_EPOCH).ok()?;

@@ -9,8 +9,8 @@ use interlock_wire::node::{SystemRun, SystemRunPlan};
 use interlock_wire::{WireError, refusal};
 use serde_json::{Value, json};
 
-use crate::clients::Client;
 use crate::dispatcher::Dispatcher;
+use interlock_connections::Client;
 
 /// The property of a stored question that holds the device which asked it. No surface shows it.
 pub const ASKED_BY_DEVICE: &str = "requestedByDeviceId";

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::registry::{Node, Nodes, NodesState};
-use crate::clients::Client;
+use interlock_connections::Client;
 
 /// Invocations of one connection that wait for their answers.
 const MAX_WAITING: usize = 1024;

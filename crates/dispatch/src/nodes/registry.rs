@@ -17,8 +17,8 @@ use super::Platform;
 use super::invoke::InvocationWaiter;
 use super::known::{KnownNodes, refresh};
 use super::system_run::ForwardedRunFacts;
-use crate::clients::Client;
 use crate::dispatcher::Dispatcher;
+use interlock_connections::Client;
 
 /// A node that can be called.
 #[derive(Debug)]
@@ -199,7 +199,7 @@ pub fn welcome(dispatcher: &Dispatcher, client: &Arc<Client>) -> Result<(), Wire
     }
     if let Some(request) = &seen.request {
         if seen.is_new {
-            crate::clients::broadcast(dispatcher, event::NODE_PAIR_REQUESTED, request);
+            crate::broadcast::broadcast(dispatcher, event::NODE_PAIR_REQUESTED, request);
         }
         // So that the owner of the node's machine sees what it waits for.
         if node.is_interlock()
@@ -385,7 +385,7 @@ pub fn resolved(dispatcher: &Dispatcher, request_id: &str, node_id: &str, decisi
         decision: decision.to_owned(),
         ts: now_ms(),
     };
-    crate::clients::broadcast(dispatcher, event::NODE_PAIR_RESOLVED, &payload);
+    crate::broadcast::broadcast(dispatcher, event::NODE_PAIR_RESOLVED, &payload);
     if let (Some(node), Ok(event)) = (
         dispatcher.nodes.get(node_id),
         Event::new(event::NODE_PAIR_RESOLVED, &payload),

@@ -316,6 +316,7 @@ fn settle_effect(
         .map_or(NO_REQUESTER, |waiting| waiting.requester);
     let report = dispatcher
         .host
+        .effects()
         .settle_effect(run_id, requester, Some(ended))?;
     let (EffectState::ApprovalPending, Some(id)) = (report.state, &report.approval_id) else {
         return Some(report);
@@ -340,6 +341,7 @@ fn settle_effect(
     }
     dispatcher
         .host
+        .effects()
         .settle_decided_effect(run_id)
         .or(Some(report))
 }

@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 use super::bwrap::enter_bubblewrap_namespaces;
 use super::caches::{CacheLayers, KeptCache, open_caches};
 use super::far_side::{OpenConnection, SshOrder, keep_connection};
-use super::filter::MemoryFiles;
 use super::image::{
     ContainerNamespaces, ContainerOrder, HeldContainer, ImageEntry, ReadyContainer,
 };
@@ -41,7 +40,8 @@ use super::unsafe_confine::{
     self, SeparatedPart, enter, exit, give_up_capabilities, install_filter, set_host_name,
     switch_loopback_on,
 };
-use super::{filter, link, mounts};
+use super::{link, mounts};
+use interlock_syscalls::MemoryFiles;
 
 /// The argument by which the binary becomes the keeper of a scope.
 pub const KEEPER_COMMAND: &str = "sandbox-keeper";
@@ -423,7 +423,7 @@ fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFail
     give_up_capabilities().step(|| "giving up capabilities".to_owned())?;
     let closed = DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(closed).step(|| "closing itself".to_owned())?;
-    let filter = filter::program(UnixSockets::None, MemoryFiles::NeverExecuted)
+    let filter = interlock_syscalls::program(UnixSockets::None, MemoryFiles::NeverExecuted)
         .ok_or(io::ErrorKind::Unsupported)
         .step(|| "the table of system calls".to_owned())?;
     install_filter(&filter).step(|| "filtering its system calls".to_owned())?;

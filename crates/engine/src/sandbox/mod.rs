@@ -2,14 +2,13 @@
 //! network, without capabilities, and with a filter of system calls.
 //!
 //! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), [`init`] (who makes the rest and in which order), `mounts`
-//! (what a run sees), `filter` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
+//! (what a run sees), `interlock_syscalls` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod ahead;
 mod bwrap;
 mod caches;
 mod executables;
 mod far_side;
-mod filter;
 mod image;
 mod init;
 mod keeper;
@@ -47,7 +46,7 @@ use rustix::process::{
 use crate::error::StartError;
 use crate::streams::{Null, Streams, above_standard};
 use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
-use filter::{FilterInstruction, MemoryFiles};
+use interlock_syscalls::{FilterInstruction, MemoryFiles};
 use overlay::RunLayer;
 use program_log::ProgramLog;
 use unsafe_confine::{
@@ -166,14 +165,14 @@ impl RunSandbox {
             Some(_) => MemoryFiles::NeverExecuted,
             None => MemoryFiles::Executable,
         };
-        let filter = filter::program(sandbox.unix_sockets, files)
+        let filter = interlock_syscalls::program(sandbox.unix_sockets, files)
             .ok_or("there is no table of system calls for this architecture")?;
         let words = |error: io::Error| error.to_string();
         let program_log = match &sandbox.program_log {
             Some(rules) => {
                 let log = ProgramLog::start(rules)
                     .map_err(|error| format!("starting the log of programs: {error}"))?;
-                let filter = filter::program_about_execution();
+                let filter = interlock_syscalls::program_about_execution();
                 Some((log, filter.ok_or("there is no table of system calls")?))
             }
             None => None,
@@ -440,5 +439,5 @@ fn order_file(order: &impl serde::Serialize) -> io::Result<OwnedFd> {
 
 /// Why system calls are refused inside, one reason for each group of them.
 pub fn filter_reasons() -> Vec<&'static str> {
-    filter::refusal_reasons()
+    interlock_syscalls::refusal_reasons()
 }

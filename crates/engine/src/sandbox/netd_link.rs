@@ -11,11 +11,11 @@ use rustix::process::{DumpableBehavior, Gid, Pid, Resource, Rlimit, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use serde::{Deserialize, Serialize};
 
-use super::filter::MemoryFiles;
 use super::netd_files::confine_to_name_files;
 use super::network::ScopeSockets;
 use super::unsafe_confine::install_filter;
-use super::{filter, init, link};
+use super::{init, link};
+use interlock_syscalls::MemoryFiles;
 
 /// The argument by which the binary becomes the server of the networks of sandboxes.
 pub const NETD_COMMAND: &str = "netd";
@@ -175,7 +175,7 @@ pub fn begin_netd<T>(open: impl FnOnce(&NetdOrder) -> io::Result<T>) -> Result<T
         rustix::thread::set_no_new_privs(true)?;
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         confine_to_name_files()?;
-        let filter = filter::program(UnixSockets::Own, MemoryFiles::NeverExecuted)
+        let filter = interlock_syscalls::program(UnixSockets::Own, MemoryFiles::NeverExecuted)
             .ok_or(io::ErrorKind::Unsupported)?;
         install_filter(&filter)?;
         Ok(opened)

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
 
-use super::filter::FilterInstruction;
 use super::unsafe_confine::attach_filter;
+use interlock_syscalls::FilterInstruction;
 
 /// Where programs that know a proxy find one, on the scope's loopback.
 pub const CONNECT_PORT: u16 = 3_128;

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use rustix::process::Pid;
 use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
 
-use super::filter::FilterInstruction;
+use interlock_syscalls::FilterInstruction;
 
 /// What a namespace separates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

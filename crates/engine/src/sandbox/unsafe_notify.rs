@@ -8,8 +8,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-use super::filter::FilterInstruction;
 use crate::unsafe_spawn::CStrings;
+use interlock_syscalls::FilterInstruction;
 
 /// Interrupted only by what ends the process. Kernels before 5.19 do not have it.
 const WAIT_KILLABLE: libc::c_ulong = 1 << 5;

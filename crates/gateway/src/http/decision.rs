@@ -15,7 +15,7 @@ use interlock_dispatch::work::blocking;
 use serde_json::{Value, json};
 
 use super::refusal;
-use crate::gateway::Gateway;
+use interlock_methods::Gateway;
 
 /// Why nothing was decided.
 #[derive(Debug)]

@@ -9,11 +9,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use interlock_access::ProvenCaller;
 use interlock_config::ConfigFile;
-use interlock_dispatch::once::{KeyReused, OnceAnswer};
 use interlock_dispatch::tools::{self, Asking, CallerError, ToolCall};
-use interlock_dispatch::work::CallError;
 use interlock_host::CallerContext;
-use serde::{Deserialize, Serialize};
+use interlock_methods::tool_answer;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Doors, refusal};
@@ -107,11 +106,13 @@ pub(super) async fn invoke(
         .map(|key| tools::once_key(&call, &key, &name, &arguments));
     let gateway = Arc::clone(&doors.gateway);
     let work = async move {
-        answer(tools::call(&gateway.dispatcher, &config, &name, &call, &arguments).await)
+        tool_answer::answer(
+            tools::call(&gateway.dispatcher, &config, &name, &call, &arguments).await,
+        )
     };
     let once = &doors.gateway.dispatcher.once;
     let answer = once.run(key, tools::had_effect, work).await;
-    let (status, body) = answer.unwrap_or_else(|reused| key_reused(&reused));
+    let (status, body) = answer.unwrap_or_else(|reused| tool_answer::key_reused(&reused));
     (status, Json(body)).into_response()
 }
 
@@ -167,84 +168,4 @@ fn call(
 
 fn bad(message: &str) -> Response {
     refusal(StatusCode::BAD_REQUEST, "invalid_request", message)
-}
-
-/// The same for a key that belongs to another call.
-pub(crate) fn key_reused(reused: &KeyReused) -> OnceAnswer {
-    let error = json!({
-        "type": "invalid_request",
-        "code": KeyReused::CODE,
-        "field": "idempotencyKey",
-        "message": reused.to_string(),
-    });
-    (
-        StatusCode::BAD_REQUEST,
-        json!({ "ok": false, "error": error }),
-    )
-}
-
-/// Why a call was not made.
-#[derive(Serialize)]
-struct InvokeError<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    message: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'a str>,
-}
-
-impl<'a> InvokeError<'a> {
-    fn new(kind: &'static str, message: &'a str) -> Self {
-        Self {
-            kind,
-            message,
-            code: None,
-            field: None,
-            hint: None,
-        }
-    }
-}
-
-/// A status and a body; callers at other transports make theirs of it.
-pub(crate) fn answer(result: Result<tools::ToolResult, CallError>) -> OnceAnswer {
-    let refused = |status, kind: &'static str, message: String| {
-        let error = InvokeError::new(kind, &message);
-        (status, json!({ "ok": false, "error": error }))
-    };
-    match result {
-        Ok(result) => (
-            StatusCode::OK,
-            json!({ "ok": true, "result": result.to_json() }),
-        ),
-        Err(CallError::Parameters(error)) => {
-            let message = error.to_string();
-            let error = InvokeError {
-                code: Some(error.code()),
-                field: Some(error.field()),
-                hint: error.hint(),
-                ..InvokeError::new("invalid_request", &message)
-            };
-            (
-                StatusCode::BAD_REQUEST,
-                json!({ "ok": false, "error": error }),
-            )
-        }
-        Err(error @ CallError::NotAvailable(_)) => {
-            refused(StatusCode::NOT_FOUND, "not_found", error.to_string())
-        }
-        Err(error @ CallError::Host(_)) => refused(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "tool_error",
-            error.to_string(),
-        ),
-        Err(error @ CallError::Stopping) => refused(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "unavailable",
-            error.to_string(),
-        ),
-    }
 }

@@ -1,8 +1,11 @@
 //! HTTP: who calls is settled before anything else is looked at.
 
-pub(crate) mod body;
-pub(crate) mod decision;
-pub(crate) mod invoke;
+mod body;
+mod chat_hooks;
+mod decision;
+mod invoke;
+pub(crate) mod pages;
+mod push_answer;
 
 use std::sync::Arc;
 
@@ -24,11 +27,8 @@ use rmcp::ServerHandler;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::channels;
-use crate::gateway::Gateway;
-use crate::push;
-use crate::ui;
 use crate::ws;
+use interlock_methods::{Gateway, host_of};
 
 /// Every path that the gateway answers.
 pub(crate) fn router<S: ServerHandler>(
@@ -45,9 +45,9 @@ pub(crate) fn router<S: ServerHandler>(
         stop: stop.clone(),
     };
     let mcp = interlock_mcp::routes(mcp, offer)?;
-    let pages = ui::http::routes(gateway.ui.base())
-        .merge(push::routes(gateway.ui.base()))
-        .merge(channels::routes(gateway.ui.base()));
+    let pages = pages::routes(gateway.ui.base())
+        .merge(push_answer::routes(gateway.ui.base()))
+        .merge(chat_hooks::routes(gateway.ui.base()));
     let doors = Doors { gateway, identity };
     let guarded = Router::new()
         .route(
@@ -210,13 +210,6 @@ fn is_own_name(doors: &Doors, name: &str) -> bool {
     let remote = config.config().gateway.remote.url.as_deref();
     let host = remote.and_then(host_of);
     host.is_some_and(|host| host.eq_ignore_ascii_case(name))
-}
-
-/// The host of an address, without its port.
-pub(crate) fn host_of(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());
-    Some(&rest[..end])
 }
 
 /// Settles who calls; handlers find it in the request.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::gateway::GatewayError;
 use interlock_access::token::OperatorAccess;
+use interlock_methods::GatewayError;
 
 const LOCK: &str = "gateway.lock";
 

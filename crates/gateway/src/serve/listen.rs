@@ -8,7 +8,7 @@ use std::path::Path;
 use interlock_config::{Config, GatewayBind};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::gateway::GatewayError;
+use interlock_methods::GatewayError;
 
 const PORT: u16 = 18_789;
 

@@ -36,11 +36,11 @@ use tokio_util::task::TaskTracker;
 
 use self::info::{GatewayInfo, GatewayLock};
 use self::shared::SharedStream;
-use crate::gateway::{Gateway, GatewayError, GatewayOptions};
 use crate::http;
-use crate::ws::methods;
 use interlock_access::tcp::{PeerLooks, TcpPeer};
 use interlock_access::{Peer, record_of};
+use interlock_methods::handlers;
+use interlock_methods::{Gateway, GatewayError, GatewayOptions};
 
 /// How long a caller may take to say what it wants.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -114,7 +114,7 @@ pub async fn serve_offering<S: ServerHandler>(
         gateway: Arc::clone(&gateway),
     };
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway.dispatcher)));
-    let beating = tokio::spawn(methods::beat(Arc::clone(&gateway)));
+    let beating = tokio::spawn(handlers::beat(Arc::clone(&gateway)));
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway.dispatcher)));
     let waking = tokio::spawn(wake::follow(Arc::clone(&gateway.dispatcher)));
     let expiring = tokio::spawn(approvals::expire(Arc::clone(&gateway.dispatcher)));
@@ -124,12 +124,20 @@ pub async fn serve_offering<S: ServerHandler>(
     tokio::spawn(interlock_dispatch::session_pages::prepare(Arc::clone(
         &gateway.dispatcher,
     )));
-    tokio::spawn(crate::audit_retention::follow(Arc::clone(&gateway)));
-    let pushing = tokio::spawn(crate::push::follow(Arc::clone(&gateway)));
-    let chatting = tokio::spawn(crate::channels::follow(Arc::clone(&gateway)));
-    let receiving = tokio::spawn(crate::ui::receipts::follow(Arc::clone(&gateway)));
-    let running = tokio::spawn(crate::ui::allowed_runs::follow(Arc::clone(&gateway)));
-    let recording = tokio::spawn(crate::refused_attempts::follow(Arc::clone(&gateway)));
+    tokio::spawn(interlock_methods::audit_retention::follow(Arc::clone(
+        &gateway,
+    )));
+    let pushing = tokio::spawn(interlock_methods::push::follow(Arc::clone(&gateway)));
+    let chatting = tokio::spawn(interlock_methods::channels::follow(Arc::clone(&gateway)));
+    let receiving = tokio::spawn(interlock_methods::ui::receipts::follow(Arc::clone(
+        &gateway,
+    )));
+    let running = tokio::spawn(interlock_methods::ui::allowed_runs::follow(Arc::clone(
+        &gateway,
+    )));
+    let recording = tokio::spawn(interlock_methods::refused_attempts::follow(Arc::clone(
+        &gateway,
+    )));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
     tokio::select! {

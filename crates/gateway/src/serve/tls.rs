@@ -9,9 +9,9 @@ use interlock_tls::{Identity, TlsAcceptor, TlsStream, Validity};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::gateway::{Gateway, GatewayError};
-use crate::http::host_of;
-use crate::ui::phones::lan_address;
+use interlock_methods::host_of;
+use interlock_methods::ui::phones::lan_address;
+use interlock_methods::{Gateway, GatewayError};
 
 /// How long a caller may take until both sides have keys. Its request has a time of its own.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);

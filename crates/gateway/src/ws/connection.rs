@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use interlock_dispatch::clients::{Client, KnownClient, Outbox};
+use interlock_connections::{Client, KnownClient, Outbox};
 use interlock_dispatch::work::blocking;
 use interlock_host::now_ms;
 use interlock_wire::close::MAX_UNAUTHORIZED_CALLS;
 use interlock_wire::hello::{
     Challenge, ConnectionLimits, Features, HANDSHAKE_TIMEOUT_MS, HelloAuth, HelloKind, HelloOk,
-    HelloSnapshot, PING_INTERVAL_MS, ServerInfo, SessionDefaults,
+    HelloSnapshot, ServerInfo, SessionDefaults,
 };
 use interlock_wire::node::extension::INTERLOCK;
 use interlock_wire::{
@@ -20,13 +20,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::Arrival;
 use super::handshake::{self, Turned, Welcome};
 use super::socket::{self, Received, SocketReader, SocketWriter};
-use super::{Arrival, methods};
-use crate::gateway::Gateway;
-use crate::refused_attempts::{is_deciding, named_approval};
 use interlock_access::Peer;
 use interlock_access::tcp::PeerStanding;
+use interlock_methods::refused_attempts::{is_deciding, named_approval};
+use interlock_methods::{Gateway, handlers};
 
 /// Requests of one client that are worked on at once; then it is not read on.
 const MAX_AT_WORK: usize = 128;
@@ -83,7 +83,7 @@ where
     client.answer(&hello(&gateway, &client, &welcome, &id));
     gateway.dispatcher.hub.add(&client);
     gateway.dispatcher.metrics.clients.inc();
-    methods::connected(&gateway, &client).await;
+    handlers::connected(&gateway, &client).await;
     let closed = CancellationToken::new();
     let when_closed = closed.clone().drop_guard();
     let sending = Arc::clone(&out);
@@ -94,7 +94,7 @@ where
     read(&gateway, &client, &arrival, &mut reader, &closed).await;
     gateway.dispatcher.hub.remove(&client);
     gateway.dispatcher.metrics.clients.dec();
-    methods::disconnected(&gateway, &client).await;
+    handlers::disconnected(&gateway, &client).await;
     // All pending messages are sent, a last close frame too, unless the client does not read.
     out.finish();
     let abort = writing.abort_handle();
@@ -226,13 +226,13 @@ fn hello(gateway: &Gateway, client: &Client, welcome: &Welcome, id: &str) -> Res
         snapshot: HelloSnapshot {
             // Nodes have no use for it, and no right to know who else is there.
             presence: match client.role {
-                Role::Operator => methods::presence(gateway)
+                Role::Operator => handlers::presence(gateway)
                     .iter()
                     .map(|one| serde_json::json!(one))
                     .collect(),
                 Role::Node => Vec::new(),
             },
-            health: serde_json::json!(methods::health(gateway)),
+            health: serde_json::json!(handlers::health(gateway)),
             state_version: gateway.dispatcher.state_version(),
             uptime_ms: now_ms().saturating_sub(gateway.dispatcher.started_at_ms),
             session_defaults: Some(SessionDefaults {
@@ -277,7 +277,7 @@ async fn read<S>(
         let next = tokio::select! {
             next = next(gateway, client, reader, &places) => next,
             () = gateway.dispatcher.stop.cancelled() => {
-                methods::say_goodbye(gateway, client);
+                handlers::say_goodbye(gateway, client);
                 Err(Close::restart())
             }
             () = closed.cancelled() => return,
@@ -319,7 +319,7 @@ async fn read<S>(
         }
         unauthorized = 0;
         // What mostly waits keeps nothing else from being read.
-        let place = if text.len() <= MAX_WAITING_BYTES && methods::waits(&request.method) {
+        let place = if text.len() <= MAX_WAITING_BYTES && handlers::waits(&request.method) {
             match Arc::clone(&waits).try_acquire_owned() {
                 Ok(wait) => wait,
                 Err(_) => {
@@ -340,7 +340,7 @@ async fn read<S>(
                     .note_call(&client, &request.method, &error, None);
                 return client.answer(&Response::failed(&request.id, error));
             }
-            if let Some(response) = methods::call(&gateway, &client, &request).await {
+            if let Some(response) = handlers::call(&gateway, &client, &request).await {
                 client.answer(&response);
             }
         });
@@ -380,14 +380,14 @@ where
 {
     let place = Arc::clone(places).acquire_owned().await;
     let place = place.map_err(|_| Close::restart())?;
-    let patience = ping_interval(gateway).saturating_add(SILENCE);
+    let patience = gateway.ping_interval().saturating_add(SILENCE);
     let room = tokio::time::timeout(patience, async {
         while client.buffered_bytes() > MAX_UNREAD {
             tokio::time::sleep(LOOK).await;
         }
     });
     room.await.map_err(|_| Close::slow_consumer())?;
-    let look = ping_interval(gateway) / 2;
+    let look = gateway.ping_interval() / 2;
     loop {
         // What has come is read first: a client is not given up because this gateway was busy.
         if let Ok(received) = tokio::time::timeout(look, reader.next()).await {
@@ -397,11 +397,6 @@ where
             return Err(Close::tick_timeout());
         }
     }
-}
-
-/// How often each client is asked for a sign of life.
-pub(super) fn ping_interval(gateway: &Gateway) -> Duration {
-    Duration::from_millis(PING_INTERVAL_MS.min(gateway.tick_ms))
 }
 
 /// Sends what waits, until the connection is to close or the client does not read.

@@ -14,15 +14,15 @@ use interlock_wire::{Close, Connect, Event, OperatorScope, Role, Scopes, Secret,
 use serde_json::json;
 
 use super::Arrival;
-use crate::gateway::Gateway;
-use crate::pairing::{self, Admission, DeviceRequest, DeviceTrust};
-use crate::ui::phones::within_phone_scopes;
 use interlock_access::limiter::Tried;
 use interlock_access::tcp::PeerStanding;
 use interlock_access::{
     IN_RUN, PEER_IN_RUN, PEER_UNIDENTIFIED, Peer, Presented, RefusedCaller, TOKEN_ROLE,
     unidentified,
 };
+use interlock_methods::Gateway;
+use interlock_methods::pairing::{self, Admission, DeviceRequest, DeviceTrust};
+use interlock_methods::ui::phones::within_phone_scopes;
 
 /// A client that may connect.
 #[derive(Debug)]

@@ -1,14 +1,11 @@
 //! The WebSocket protocol: one connection of an operator or a node.
 //!
-//! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), `client` (a
-//! connection that was welcomed), `hub` (all of them), `read_approvals` (what a program has read), `connection` (its life), `methods`, then `subscriptions`
-//! (output that is sent as it comes).
+//! Read `socket` (messages on a stream), `handshake` (who is this, and may it come in), then `connection` (the
+//! life of a connection). Clients are in `interlock_connections`, methods in `interlock_methods`.
 
 mod connection;
 mod handshake;
-pub(crate) mod methods;
 mod socket;
-pub(crate) mod subscriptions;
 
 use std::sync::Arc;
 
@@ -60,7 +57,7 @@ pub(crate) async fn upgrade(
 ) -> Response {
     let Some(accept) = accept_key(request.headers()) else {
         // A browser that wants the page, and no connection.
-        return crate::ui::http::first_page(&doors, request.uri().path());
+        return crate::http::pages::first_page(&doors, request.uri().path());
     };
     let is_local = match peer {
         Peer::Local(_) => true,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use interlock_dispatch::clients::{OutboxSocket, SENT_TOGETHER, close_frame};
+use interlock_connections::{OutboxSocket, SENT_TOGETHER, close_frame};
 use interlock_wire::Close;
 use interlock_wire::frame::{MAX_FRAME_BYTES, MAX_HANDSHAKE_BYTES};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};

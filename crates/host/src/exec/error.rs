@@ -3,6 +3,7 @@
 use interlock_approvals::{ApprovalRefusal, DENIAL_TEXT, UnboundRefusal};
 use interlock_checks::{Mistake, Refusal};
 use interlock_command::InputError;
+use interlock_local::{RouteRefusal, ShieldMissing, WorkspaceError};
 use interlock_policy::{ToolRefusal, Verdict};
 use interlock_sandbox::SandboxError;
 use interlock_supervisor::ClientError;
@@ -12,9 +13,6 @@ use crate::local::HostError;
 use crate::prepare::PrepareError;
 use crate::preview::PreviewRefusal;
 use crate::retry::RetryRefusal;
-use crate::route::RouteRefusal;
-use crate::shield::ShieldMissing;
-use crate::workspace::WorkspaceError;
 
 /// The judge's code for a call that sets a blocked variable.
 const ENV_REJECTED: &str = "env-rejected";

@@ -8,6 +8,7 @@ use interlock_approvals::{
     ApprovalRefusal, ApprovalSettings, EXPIRES_AFTER_MS, PATCH_BINDING, PatchPlan, SessionRunEnd,
     THIS_HOST, check_allowed, check_claim, clipped_command, process_name, stored_patch_plan,
 };
+use interlock_local::NO_CALLER_CONTEXT;
 use interlock_patch::PatchSummary;
 use interlock_policy::{AgentId, Ask};
 use interlock_store::{
@@ -18,7 +19,6 @@ use interlock_store::{
 use super::approved_run::stricter;
 use super::resume::is_too_late;
 use super::run_records::{EndListener, end_run};
-use crate::caller_context::NO_CALLER_CONTEXT;
 use crate::local::{HostError, LocalHost};
 use crate::patch::{PatchError, PatchRequest, Permitted, summary_outcome};
 
@@ -50,7 +50,7 @@ impl LocalHost {
             node: None,
         };
         let now = now();
-        let config = ApprovalSettings::config(self)?;
+        let config = ApprovalSettings::config(&**self)?;
         let most = config.config().exec_for(&plan.agent_id).most_pending();
         self.store().change(|change| {
             if let Some(is_free) = is_free {

@@ -6,6 +6,7 @@ use interlock_approvals::{
     PATCH_BINDING, check_allowed, check_bound, check_claim, process_name, queue_denial,
     stored_plan,
 };
+use interlock_local::plan_shield;
 use interlock_plan::{Drift, PinnedFile, PlanProgram, RunPlan};
 use interlock_policy::{Outcome, Transport, Verdict};
 use interlock_sandbox::PreparedSandbox;
@@ -21,7 +22,6 @@ use crate::local::LocalHost;
 use crate::permission::Permission;
 use crate::prepare::{PrepareError, command_text, environment, look_up};
 use crate::sandbox::RunPlace;
-use crate::shield::plan_shield;
 
 /// Longer than a tick of any file system's clock.
 const YOUNG_MS: i64 = 3000;
@@ -127,9 +127,9 @@ impl LocalHost {
         let path = scope.path(request.caller);
         let session = self.session(&request.session_key())?;
         let RunPlace { sandbox, elevation } = self.place_of(request, &scope, &session)?;
-        let mut settings = scope.run_settings(request, &path);
+        let mut settings = request.run_settings(&scope, &path);
         if let Some(sandbox) = &sandbox {
-            settings = settings.inside(sandbox, scope.sandbox_timeout(request));
+            settings = settings.inside(sandbox, scope.sandbox_timeout(request.timeout_seconds));
         }
         let cwd = sandbox
             .as_ref()

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use interlock_approvals::clock::now;
-use interlock_approvals::{NotifySettings, SessionRunEnd, gateway_run_id, process_lives};
+use interlock_approvals::{NotifySettings, SessionRunEnd, gateway_run_id, is_unattended};
 use interlock_store::{OpenRun, RecordedOutcome, Store, StoreError};
 use interlock_supervisor::{ListedSession, SessionState, SupervisorClient, SupervisorPaths};
 use interlock_transcript::{SessionOutcome, TranscriptStatus};
@@ -44,7 +44,7 @@ impl LocalHost {
     /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
     /// alone. Each end is recorded once, even if several processes look at the same time.
     pub fn recover(&self, supervisor: &SupervisorClient) -> Result<Vec<RecoveredRun>, HostError> {
-        self.settle_layers()?;
+        self.effects().settle_layers()?;
         let store = self.store();
         let mut runs = store.open_runs()?;
         self.approvals().announce_due(&runs)?;
@@ -213,11 +213,6 @@ fn close(
 /// Others are looked after by the host that makes them.
 fn is_here(run: &OpenRun) -> bool {
     run.node.is_none()
-}
-
-/// In the background, or left behind by its waiter.
-pub(crate) fn is_unattended(run: &OpenRun) -> bool {
-    run.session.is_some() || !process_lives(&run.waiter)
 }
 
 fn is_session_of(run: &OpenRun, listed: &ListedSession) -> bool {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use interlock_approvals::clock::now;
 use interlock_approvals::{ApprovalRefusal, PATCH_BINDING, ResumeFacts, StoredVerdict, THIS_HOST};
 use interlock_command::Source;
+use interlock_local::CallerContext;
 use interlock_policy::AgentId;
 use interlock_supervisor::SupervisorClient;
 
-use crate::caller_context::CallerContext;
 use crate::exec::{ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use crate::local::{HostError, LocalHost};
 use crate::retry::RetryRequest;

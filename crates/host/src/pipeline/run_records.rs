@@ -10,6 +10,7 @@ use interlock_approvals::{
 use interlock_command::Source;
 use interlock_command::display::{self, Secrets};
 use interlock_engine::RunStatus;
+use interlock_local::ElevationRefusal;
 use interlock_plan::{Elevation, RunPlan};
 use interlock_policy::{AgentId, Verdict, quote};
 use interlock_sandbox::PreparedSandbox;
@@ -20,7 +21,6 @@ use interlock_supervisor::{ClientError, SupervisorPaths, Waited};
 use serde_json::{Value, json};
 
 use super::events::ended_tail;
-use crate::elevation::ElevationRefusal;
 use crate::exec::ExecRequest;
 use crate::local::{HostError, LocalHost};
 use crate::prepare::command_text;

@@ -72,7 +72,7 @@ fn permissions_are_made_where_the_verdict_or_the_store_is_asked() {
             "PreparedRun::forwarded(",
             "crates/host/src/pipeline/node_run.rs",
         ),
-        ("PreparedRun::of(", "crates/host/src/exec.rs"),
+        ("PreparedRun::of(", "crates/host/src/exec/judged.rs"),
     ] {
         let places = places_of(made);
         assert!(!places.is_empty(), "{made}");

@@ -22,9 +22,10 @@ pub(super) struct SettledEffect<'a> {
 impl SettledEffect<'_> {
     /// `None` for a run without a layer.
     pub fn settle(&self) -> Option<EffectReport> {
-        let report = self
-            .host
-            .settle_effect(self.run_id, process_name(), Some(self.ended))?;
+        let report =
+            self.host
+                .effects()
+                .settle_effect(self.run_id, process_name(), Some(self.ended))?;
         if report.state != EffectState::ApprovalPending || self.all.no_wait {
             return Some(report);
         }
@@ -47,7 +48,7 @@ impl SettledEffect<'_> {
         };
         match approval_wait::settle(self.host, self.state, asked, &mut signals) {
             Ok(Settled::Decided | Settled::Left { .. }) => {
-                self.host.settle_decided_effect(self.run_id)
+                self.host.effects().settle_decided_effect(self.run_id)
             }
             Err(_) => None,
         }

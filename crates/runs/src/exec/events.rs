@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 /// Delivered with one call; more wait for the next.
 const AT_ONCE: usize = 20;
 
-/// The events that this call tells: people at once, on stderr; programs within the result. Until then
-/// they wait, so that a call which fails loses none.
+/// The events that this call delivers: to people at once, on stderr; to programs within the result. Until
+/// then they wait, so that a call that fails loses none.
 pub struct UndeliveredEvents<'a> {
     host: &'a LocalHost,
     session_key: String,
@@ -29,16 +29,16 @@ impl<'a> UndeliveredEvents<'a> {
     ) -> Self {
         let session_key = usual_session_key(agent.as_str());
         let waiting = host.waiting_events(&session_key, AT_ONCE, client);
-        let told = Self {
+        let undelivered = Self {
             host,
             session_key,
             events: waiting.unwrap_or_default(),
         };
-        if !json && !told.is_nothing() {
-            told.show();
-            told.delivered();
+        if !json && !undelivered.is_nothing() {
+            undelivered.show();
+            undelivered.delivered();
         }
-        told
+        undelivered
     }
 
     fn is_nothing(&self) -> bool {

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use interlock_approvals::{PendingApproval, usual_session_key};
@@ -18,28 +18,18 @@ use interlock_host::LocalHost;
 use interlock_inbox::approval_wait::{self, AwaitedApproval, Settled};
 use interlock_policy::{AgentId, Ask, quote};
 use interlock_sessions::signal_named;
-use interlock_wire::event::{PROCESS_ENDED, PROCESS_OUTPUT};
-use interlock_wire::params::{ProcessKill, ProcessPerform, ProcessSubscribe, ToolsInvoke};
-use interlock_wire::results::{
-    DeliveredEvent, ExecDetails, ProcessEnded, ProcessOutput, Relayed, ToolError, ToolInvoked,
-};
-use serde::de::DeserializeOwned;
+use interlock_wire::params::ToolsInvoke;
+use interlock_wire::results::{ExecDetails, Relayed, ToolError, ToolInvoked};
 use serde_json::{Map, Value, json};
-use signal_hook::iterator::Signals;
 
+use super::followed::{FollowedRun, note_events};
 use super::input;
 use super::remote_wait::RemoteWait;
 
-/// Between two looks for an answer, a question and a signal.
-const LOOK: Duration = Duration::from_millis(100);
+/// The time between two looks for an answer, an approval and a signal.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// Pieces of output that wait here to be printed, of 64 KiB at most.
-const PIECES: usize = 256;
-
-/// How much output a result for programs holds.
-const SHOWN_BYTES: usize = 200_000;
-
-/// A person takes as long as the question lives.
+/// How long the call waits for an approver: as long as an approval can be pending.
 const PATIENT_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Sends the call. `asked_host` is where it has to run; a gateway elsewhere decides where that is not said.
@@ -104,7 +94,7 @@ pub(super) fn run(
         if let Some(remote) = remote.as_mut().filter(|_| !all.no_wait) {
             remote.look();
         } else if !all.no_wait
-            && let Some(approval) = call.question()
+            && let Some(approval) = call.own_approval()
         {
             let reason = approval.reasons.first().map_or("", String::as_str);
             let asked = AwaitedApproval {
@@ -127,11 +117,11 @@ pub(super) fn run(
     };
     let run = GatewayExec::read(answer?)?;
     if !all.request.json {
-        tell_events(&run.details.events, None);
+        note_events(&run.details.events, None);
     }
     let is_json = all.request.json;
     let is_followed = !all.background && all.yield_ms.is_none();
-    // It ended at once, and there is more of it than a result shows.
+    // The run ended at once, and wrote more than a result shows.
     let has_more = run.details.session_id.is_some() && run.details.omitted_bytes.is_some();
     let follow = |run: GatewayExec| {
         let mut followed = FollowedRun::of(&run.details, agent)?;
@@ -222,11 +212,11 @@ struct PendingNodeCall<'a> {
     requester: String,
     answer: Receiver<NodeCallAnswer>,
     is_asked: bool,
-    /// Questions of others.
+    /// Pending approvals of other calls.
     others: HashSet<String>,
 }
 
-/// On a thread of its own: the gateway cuts off a client that does not read its connection.
+/// Sends the call on a thread of its own: the gateway cuts off a client that does not read its connection.
 fn begin(mut gateway: GatewayClient, params: ToolsInvoke) -> Receiver<NodeCallAnswer> {
     let (tell, answer) = channel();
     std::thread::spawn(move || {
@@ -237,18 +227,18 @@ fn begin(mut gateway: GatewayClient, params: ToolsInvoke) -> Receiver<NodeCallAn
 }
 
 impl PendingNodeCall<'_> {
-    /// The question that the call waits for, once.
-    fn question(&mut self) -> Option<PendingApproval> {
+    /// The approval that the call waits for; returned once.
+    fn own_approval(&mut self) -> Option<PendingApproval> {
         if self.is_asked {
             return None;
         }
         let approvals = self.host.approvals();
         let new = approvals.all_pending().ok()?.into_iter().map(|one| one.id);
         let new: Vec<String> = new.filter(|id| !self.others.contains(id)).collect();
-        let mut questions = new
+        let mut pending = new
             .iter()
             .filter_map(|id| approvals.approval(id, Secrets::Masked).ok());
-        let own = questions
+        let own = pending
             .find(|one| one.requester == self.requester && one.session_key == self.session_key);
         let Some(own) = own else {
             self.others.extend(new);
@@ -261,9 +251,9 @@ impl PendingNodeCall<'_> {
 
 /// What the tool returned.
 struct GatewayExec {
-    /// What is known of it.
+    /// The fields that this version knows.
     details: ExecDetails,
-    /// All of it, for programs.
+    /// The whole result, for programs.
     whole: Relayed<ExecDetails>,
 }
 
@@ -315,179 +305,6 @@ fn pending(state: &StateArguments, all: &ExecArguments, run: GatewayExec) -> Com
     Err(Failure::pending(message).with_hint(text(details.message.as_deref())))
 }
 
-/// What is heard of a run.
-enum FollowedEvent {
-    Output(ProcessOutput),
-    Ended(ProcessEnded),
-}
-
-/// A run on its node, which is followed.
-struct FollowedRun {
-    session: String,
-    agent: String,
-    /// What is shown at the end, for programs.
-    shown: String,
-    not_shown: u64,
-    /// How it ended, as the event says it; nothing is known before.
-    ended: ProcessEnded,
-    signal: Option<i32>,
-}
-
-impl FollowedRun {
-    fn of(details: &ExecDetails, agent: &AgentId) -> Result<Self, Failure> {
-        let session = details.session_id.clone().ok_or_else(gone)?;
-        Ok(Self {
-            session,
-            agent: agent.to_string(),
-            shown: String::new(),
-            not_shown: 0,
-            ended: ProcessEnded::default(),
-            signal: None,
-        })
-    }
-
-    /// Shows output until it has ended. A signal that ends this process ends the run first. Gives the
-    /// connection back, unless it is still in use.
-    fn follow(
-        &mut self,
-        mut gateway: GatewayClient,
-        other_way: impl Fn() -> Result<GatewayClient, Failure>,
-        is_json: bool,
-        signals: &mut Signals,
-    ) -> Result<Option<GatewayClient>, Failure> {
-        // A slow reader slows down this process, then the gateway, and then the node.
-        let (tell, followed) = sync_channel(PIECES);
-        let params = ProcessSubscribe {
-            session_id: self.session.clone(),
-            ..ProcessSubscribe::default()
-        };
-        let reader = std::thread::spawn(move || {
-            let heard = gateway.subscribe(&params, |name, payload| {
-                let event = match name {
-                    PROCESS_OUTPUT => FollowedEvent::Output(read_event(payload)),
-                    PROCESS_ENDED => FollowedEvent::Ended(read_event(payload)),
-                    _ => return true,
-                };
-                let is_last = matches!(event, FollowedEvent::Ended(_));
-                tell.send(event).is_ok() && !is_last
-            });
-            heard.map(|()| gateway)
-        });
-        loop {
-            match followed.recv_timeout(LOOK) {
-                Ok(FollowedEvent::Output(piece)) => self.show(&piece, is_json),
-                Ok(FollowedEvent::Ended(ended)) => self.ended = ended,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    let heard = reader.join().map_err(|_| gone())?;
-                    return Ok(Some(heard?));
-                }
-            }
-            if let Some(signal) = signals.pending().next() {
-                if self.signal.is_some() {
-                    output::note("interlock: the command may go on running there");
-                    return Ok(None);
-                }
-                self.signal = Some(signal);
-                let kill = ProcessKill {
-                    session_id: self.session.clone(),
-                    ..ProcessKill::default()
-                };
-                let way = other_way();
-                let killed = way.is_ok_and(|mut way| way.request(&kill).is_ok());
-                if !killed {
-                    output::note("interlock: the command could not be ended there");
-                }
-            }
-        }
-    }
-
-    fn show(&mut self, piece: &ProcessOutput, is_json: bool) {
-        self.not_shown += piece.missed_bytes;
-        let text = &piece.text;
-        if !is_json {
-            output::print_bytes(text.as_bytes());
-        } else if self.shown.len() + text.len() <= SHOWN_BYTES {
-            self.shown.push_str(text);
-        } else {
-            self.not_shown += u64::try_from(text.len()).unwrap_or(u64::MAX);
-        }
-    }
-
-    /// Says how it ended. A session of which all was shown is forgotten.
-    fn end(
-        self,
-        gateway: Option<GatewayClient>,
-        is_json: bool,
-        mut whole: Relayed<ExecDetails>,
-    ) -> u8 {
-        let mut events = Vec::new();
-        let ended = &self.ended;
-        // What was lost sight of may still run.
-        let is_lost = ended.status.as_deref() == Some("lost");
-        if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0 && !is_lost) {
-            let remove = ProcessPerform::on_session("remove", &self.session);
-            let remove = ToolsInvoke {
-                name: "process".to_owned(),
-                args: Some(remove.args),
-                agent_id: Some(self.agent.clone()),
-                ..ToolsInvoke::default()
-            };
-            if let Ok(answer) = gateway.request(&remove) {
-                let removed: Relayed<ExecDetails> = answer.into_details();
-                events = removed.read().unwrap_or_default().events;
-            }
-        }
-        let code = match (self.signal, ended.exit_code.map(u64::try_from)) {
-            (Some(signal), _) => u64::try_from(128 + signal).unwrap_or(1),
-            (None, Some(Ok(code))) => code,
-            (None, _) => 1,
-        };
-        if is_json {
-            let is_completed = ended.status.as_deref() == Some("completed");
-            let shown = self.shown.len();
-            let total = u64::try_from(shown).unwrap_or(u64::MAX) + self.not_shown;
-            let output = json!({
-                "text": self.shown,
-                "totalBytes": total,
-                "shownBytes": shown,
-                "omittedBytes": self.not_shown,
-            });
-            whole = whole
-                .with("status", if is_completed { "completed" } else { "failed" })
-                .with("exitCode", ended.exit_code)
-                .with("signal", ended.signal)
-                .with("timedOut", ended.timed_out)
-                .with("output", output);
-            whole.remove("tail");
-            whole.remove("message");
-            if self.not_shown == 0 && !is_lost {
-                whole.remove("sessionId");
-            }
-            output::print_json(&whole.into_json());
-        } else {
-            if ended.timed_out == Some(true) {
-                output::note("interlock: the time is over; the command was ended");
-            }
-            if is_lost {
-                let why = ended.reason.as_deref().unwrap_or("its output ended");
-                output::note(&format!(
-                    "interlock: the command was lost sight of ({why}); it may go on as {}",
-                    self.session
-                ));
-            }
-            if self.not_shown > 0 {
-                output::note(&format!(
-                    "interlock: {} bytes of output are not shown; they are kept there as {}",
-                    self.not_shown, self.session
-                ));
-            }
-            tell_events(&events, Some(&self.session));
-        }
-        u8::try_from(code & 0xff).unwrap_or(u8::MAX)
-    }
-}
-
 /// A run that had ended when the answer came.
 fn ended(all: &ExecArguments, run: GatewayExec) -> u8 {
     let GatewayExec { details, mut whole } = run;
@@ -523,31 +340,14 @@ fn ended(all: &ExecArguments, run: GatewayExec) -> u8 {
     code
 }
 
-/// Undelivered events of the session; it knows of the run that was just followed.
-fn tell_events(events: &[DeliveredEvent], but: Option<&str>) {
-    let own = but.map(|session| format!("session={session}"));
-    for event in events {
-        let said = text(event.text.as_deref());
-        let is_own = own.as_ref().is_some_and(|own| said.contains(own.as_str()));
-        if !is_own && !said.is_empty() {
-            output::note(&format!("interlock: {said}"));
-        }
-    }
-}
-
-fn text(text: Option<&str>) -> String {
+pub(super) fn text(text: Option<&str>) -> String {
     text.map(visible).unwrap_or_default()
-}
-
-/// The payload of an event. One of another shape says nothing.
-fn read_event<T: DeserializeOwned + Default>(payload: &Value) -> T {
-    T::deserialize(payload).unwrap_or_default()
 }
 
 fn signalled(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }
 
-fn gone() -> Failure {
+pub(super) fn gone() -> Failure {
     Failure::refused("GATEWAY_UNREACHABLE", "the gateway gave no answer")
 }

@@ -355,7 +355,9 @@ fn verify(
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
     // The probe changes nothing that stays.
-    let _ = host.settle_effect(&ticket.run_id, process_name(), None);
+    let _ = host
+        .effects()
+        .settle_effect(&ticket.run_id, process_name(), None);
     let recorded = host.record_end(&ticket, &session, waited.as_ref(), EndListener::Caller);
     recorded?;
     let ended = match waited {

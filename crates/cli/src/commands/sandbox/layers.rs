@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 pub(super) fn diff(state: &StateArguments, arguments: &SandboxLayerArguments) -> CommandOutcome {
     let host = open(state)?;
     let described = host
+        .effects()
         .describe_layer(&arguments.id)
         .map_err(|error| refused(&error))?;
     let (report, diff) = (&described.report, &described.diff);
@@ -67,6 +68,7 @@ pub(super) fn commit(state: &StateArguments, arguments: &SandboxLayerArguments) 
     let host = open(state)?;
     let outside = outside_runs(host.state_dir())?;
     let report = host
+        .effects()
         .commit_layer(&arguments.id, outside)
         .map_err(|error| refused(&error))?;
     if report.state != EffectState::Committed {
@@ -81,6 +83,7 @@ pub(super) fn discard(state: &StateArguments, arguments: &SandboxLayerArguments)
     let host = open(state)?;
     let outside = outside_runs(host.state_dir())?;
     let report = host
+        .effects()
         .discard_layer(&arguments.id, outside)
         .map_err(|error| refused(&error))?;
     print(&report, arguments.json);

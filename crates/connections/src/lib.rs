@@ -1,0 +1,18 @@
+//! Which clients are connected to the gateway, and what is sent to them.
+//!
+//! Read `client` ([`Client`]: who it is, and what it was shown), `hub` ([`Hub`]: all of them), `outbox` (what
+//! waits to be sent, and which thread sends it), `page_topics` (the pages that a browser has open), then
+//! `read_approvals` (what a program has read lately). What a connection is made of is the gateway's.
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod hub;
+mod outbox;
+mod page_topics;
+mod read_approvals;
+
+pub use client::{Client, KnownClient, remote_ip};
+pub use hub::Hub;
+pub use outbox::{Outbox, OutboxSocket, Outgoing, SENT_TOGETHER, close_frame};
+pub use page_topics::{APPROVALS, PageTopics, send_patch};

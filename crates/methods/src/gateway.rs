@@ -1,0 +1,218 @@
+//! What all connections share.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use interlock_approvals::{ApprovalRefusal, OutsideRuns};
+use interlock_config::Config;
+use interlock_dispatch::{Dispatcher, DispatcherParts};
+use interlock_host::{ConfigInWorkspace, HostError, LocalHost, OpenOptions};
+use interlock_supervisor::SupervisorClient;
+use interlock_tls::IdentityError;
+use interlock_wire::Secret;
+use interlock_wire::hello::{PING_INTERVAL_MS, TICK_INTERVAL_MS};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::channels::ChannelHub;
+use crate::handlers::show_approval;
+use crate::limit::Writes;
+use crate::logs::LogLines;
+use crate::push::PushService;
+use crate::refused_attempts::RefusedAttempts;
+use crate::subscriptions::Subscriptions;
+use crate::ui::ControlUi;
+use interlock_access::SecretAccess;
+use interlock_access::token::{self, SecretFile, TokenError};
+
+/// What a gateway is started with.
+#[derive(Debug)]
+pub struct GatewayOptions {
+    pub host: OpenOptions,
+    /// Reaches the supervisor, and starts it when it is needed.
+    pub supervisor: SupervisorClient,
+    /// Instead of the config's; 0 is any free one.
+    pub port: Option<u16>,
+    /// Between two ticks, instead of the usual time.
+    pub tick_ms: Option<u64>,
+    /// The environment that runs inherit.
+    pub environment: BTreeMap<String, String>,
+    pub version: &'static str,
+    /// Where the log goes, for operators who read it from afar.
+    pub logs: LogLines,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Approval(#[from] ApprovalRefusal),
+    #[error(transparent)]
+    ConfigInWorkspace(#[from] ConfigInWorkspace),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("a gateway runs for this state directory already{}", .0.map_or(String::new(), |pid| format!(" (pid {pid})")))]
+    AlreadyRuns(Option<u32>),
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        address: String,
+        source: std::io::Error,
+    },
+    #[error("{path}: {source}")]
+    File {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("{0}")]
+    Tls(#[from] IdentityError),
+    #[error("gateway.tls.{set} is set, and gateway.tls.{missing} is not")]
+    HalfOfTls {
+        set: &'static str,
+        missing: &'static str,
+    },
+    #[error("gateway.tls is enabled, names no certificate, and forbids to make one")]
+    NoCertificate,
+    #[error("gateway.bind goes beyond this machine, and gateway.auth.mode is `none`")]
+    Open,
+    #[error("{0}")]
+    Config(String),
+}
+
+impl GatewayError {
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Host(error) => error.code(),
+            Self::Approval(error) => error.code(),
+            Self::ConfigInWorkspace(_) => ConfigInWorkspace::CODE,
+            Self::Token(_) => "TOKEN_UNUSABLE",
+            Self::AlreadyRuns(_) => "GATEWAY_ALREADY_RUNS",
+            Self::Listen { .. } => "LISTEN_FAILED",
+            Self::File { .. } => "STATE_UNUSABLE",
+            Self::Tls(_) | Self::HalfOfTls { .. } | Self::NoCertificate => "TLS_UNUSABLE",
+            Self::Open => "BIND_WITHOUT_AUTH",
+            Self::Config(_) => "CONFIG_INVALID",
+        }
+    }
+
+    pub fn remedy(&self) -> Option<String> {
+        match self {
+            Self::Host(error) => error.remedy(),
+            Self::Approval(error) => error.remedy(),
+            Self::ConfigInWorkspace(_) => Some(ConfigInWorkspace::remedy().to_owned()),
+            Self::Token(error) => Some(error.remedy()),
+            Self::AlreadyRuns(_) => {
+                Some("see it: interlock gateway status; end it: interlock gateway stop".to_owned())
+            }
+            Self::Listen { .. } => Some(
+                "choose another port: interlock gateway run --port 0, or gateway.port".to_owned(),
+            ),
+            Self::File { .. } => None,
+            Self::Tls(error) => Some(error.remedy()),
+            Self::HalfOfTls { missing, .. } => {
+                Some(format!("interlock config set gateway.tls.{missing} FILE"))
+            }
+            Self::NoCertificate => Some(
+                "name gateway.tls.certPath and gateway.tls.keyPath, or interlock config unset gateway.tls.autoGenerate"
+                    .to_owned(),
+            ),
+            Self::Open => Some("interlock config set gateway.auth.mode token".to_owned()),
+            Self::Config(_) => Some("interlock config validate".to_owned()),
+        }
+    }
+}
+
+/// One gateway: a dispatcher, and what its transports need besides.
+#[derive(Debug)]
+pub struct Gateway {
+    pub dispatcher: Arc<Dispatcher>,
+    pub access: Arc<SecretAccess>,
+    pub logs: LogLines,
+    pub(crate) subscriptions: Subscriptions,
+    pub ui: ControlUi,
+    pub push: PushService,
+    pub channels: ChannelHub,
+    /// Who was turned away, for the audit.
+    pub refused: RefusedAttempts,
+    /// Changes of the config, by who makes them.
+    pub(crate) writes: Writes,
+    /// This process is no run; its peers are looked at one by one.
+    pub outside: OutsideRuns,
+    /// Connections that were upgraded: they outlive their HTTP request.
+    pub connections: TaskTracker,
+    pub tick_ms: u64,
+    pub version: &'static str,
+}
+
+impl Gateway {
+    pub fn open(
+        options: GatewayOptions,
+        stop: CancellationToken,
+    ) -> Result<(Arc<Self>, Config), GatewayError> {
+        let (host, _) = LocalHost::open(options.host)?;
+        let config = host.config()?.config().clone();
+        token::take_over_plain_token(&host, &config)?;
+        host.check_wake_command(&config)?;
+        let device_key = SecretFile::named(host.state_dir(), "devices.key").read_or_create()?;
+        let device_key = Secret::new(device_key);
+        let access = SecretAccess::open(host.state_dir(), &config, &options.environment)?;
+        let outside = OutsideRuns::this_process(&options.supervisor)?;
+        let parts = DispatcherParts {
+            host,
+            supervisor: options.supervisor,
+            device_key: device_key.clone(),
+            wake_key: access.wake_key.clone(),
+            stop,
+            environment: without_secrets(options.environment, &config),
+            show_approval,
+        };
+        let gateway = Self {
+            dispatcher: Arc::new(Dispatcher::new(parts, &config)),
+            ui: ControlUi::new(&device_key)?,
+            push: PushService::default(),
+            channels: ChannelHub::new(&device_key),
+            refused: RefusedAttempts::default(),
+            access: Arc::new(access),
+            logs: options.logs,
+            subscriptions: Subscriptions::default(),
+            writes: Writes::default(),
+            outside,
+            connections: TaskTracker::new(),
+            tick_ms: options.tick_ms.unwrap_or(TICK_INTERVAL_MS),
+            version: options.version,
+        };
+        Ok((Arc::new(gateway), config))
+    }
+
+    /// How often each client is asked for a sign of life.
+    pub fn ping_interval(&self) -> Duration {
+        Duration::from_millis(PING_INTERVAL_MS.min(self.tick_ms))
+    }
+
+    /// A path of the config, where `~` is the user's home directory.
+    pub fn path(&self, text: &str) -> PathBuf {
+        let home = self.dispatcher.host.home().unwrap_or("/");
+        match text.strip_prefix("~/") {
+            _ if text == "~" => PathBuf::from(home),
+            Some(rest) => PathBuf::from(home).join(rest),
+            None => PathBuf::from(text),
+        }
+    }
+}
+
+/// Runs get the environment of the service, without the variables that prove an operator or hold a token
+/// of a chat.
+fn without_secrets(
+    mut environment: BTreeMap<String, String>,
+    config: &Config,
+) -> BTreeMap<String, String> {
+    for name in token::VARIABLES {
+        environment.remove(*name);
+    }
+    for name in interlock_channels::secret_variables(config) {
+        environment.remove(&name);
+    }
+    environment
+}

@@ -1,0 +1,33 @@
+//! What the methods of the gateway's protocol do, and the pages that call them. Nothing in here knows a socket.
+//!
+//! Read [`Gateway`] (what all connections share), [`handlers`] (one function for each method of
+//! `interlock_wire::method`), [`subscriptions`] (output that is sent as it comes), [`ui`] (the views of the
+//! pages), then [`push`] and [`channels`] (approvals elsewhere). `pairing`, `directives` and `config_secrets`
+//! are what the handlers need, `refused_attempts` what they turned away.
+
+#![forbid(unsafe_code)]
+
+pub mod audit_retention;
+pub mod channels;
+mod config_secrets;
+mod directives;
+mod gateway;
+pub mod handlers;
+mod limit;
+mod logs;
+pub mod pairing;
+pub mod push;
+pub mod refused_attempts;
+pub mod subscriptions;
+pub mod tool_answer;
+pub mod ui;
+
+pub use gateway::{Gateway, GatewayError, GatewayOptions};
+pub use logs::{LogLines, LogWriter};
+
+/// The host of an address, without its port.
+pub fn host_of(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());
+    Some(&rest[..end])
+}

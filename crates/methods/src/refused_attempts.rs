@@ -1,0 +1,337 @@
+//! Attempts that were turned away, in the audit: pages of other sites, wrong names of this machine, wrong
+//! secrets, decisions that do not count.
+//!
+//! A flood must neither fill the audit nor hide in it. The first attempt of its kind from one place is
+//! recorded at once. Those that follow within a minute are counted, and one record says how many there
+//! were. Places and kinds beyond [`MOST_PLACES`] are counted together.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, HeaderName, header};
+use interlock_access::{PEER_IN_RUN, PEER_UNIDENTIFIED, RefusedCaller, TOKEN_ROLE};
+use interlock_connections::Client;
+use interlock_dispatch::work::blocking;
+use interlock_host::now_ms;
+use interlock_store::{AuditKind, StoreError};
+use interlock_wire::{Request, WireError};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+
+use crate::gateway::Gateway;
+
+/// How long attempts of one kind from one place are counted together.
+const WINDOW: Duration = Duration::from_mins(1);
+
+/// Between two looks for counts whose time is over.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Kinds and places that are told apart in one window.
+const MOST_PLACES: usize = 64;
+
+/// The longest text that a record repeats from an attempt.
+const MOST_CHARACTERS: usize = 200;
+
+/// Methods that decide or change what is decided by: a client without the scope is recorded.
+const DECIDING: &[&str] = &[
+    "exec.approval.resolve",
+    "exec.approval.resolveMany",
+    "approval.resolve",
+    "exec.approval.askAgain",
+    "exec.approvals.set",
+    "exec.approvals.node.set",
+    "config.set",
+    "config.patch",
+    "device.pair.approve",
+    "node.pair.approve",
+    "sandbox.recreate",
+    "sandbox.prune",
+];
+
+/// The decisions: whatever refuses one of them is recorded.
+const DECISIONS: &[&str] = &["exec.approval.resolve", "approval.resolve"];
+
+/// A caller without a proof, or one that waits to be let in, has tried nothing.
+const NO_ATTEMPT: &[&str] = &[
+    "AUTH_TOKEN_MISSING",
+    "AUTH_PASSWORD_MISSING",
+    "PAIRING_REQUIRED",
+];
+
+/// Why and where an attempt was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct RefusedPlace {
+    code: String,
+    /// `http`, `ws`, `push` or `hooks`.
+    transport: &'static str,
+    /// An address, or the client.
+    from: String,
+}
+
+/// Attempts of one kind from one place.
+#[derive(Debug)]
+struct CountedAttempts {
+    begun: Instant,
+    begun_ms: u64,
+    /// Those after the first, which has a record of its own.
+    repeated: u64,
+}
+
+/// What waits to be recorded, and what is counted.
+#[derive(Debug, Default)]
+struct AttemptLog {
+    counted: HashMap<RefusedPlace, CountedAttempts>,
+    /// Attempts beyond the places that are told apart, since a time.
+    others: Option<CountedAttempts>,
+    records: Vec<Value>,
+}
+
+/// All attempts that were refused.
+#[derive(Debug, Default)]
+pub struct RefusedAttempts {
+    log: Mutex<AttemptLog>,
+    added: Notify,
+}
+
+impl RefusedAttempts {
+    /// A request that another site led here, or that names another machine. Its query is never repeated:
+    /// it may hold a secret.
+    pub fn note_foreign(&self, code: &str, address: &str, headers: &HeaderMap, path: &str) {
+        let text = |name: HeaderName| {
+            let values = headers.get_all(name).iter();
+            let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+            cut(&values.collect::<Vec<_>>().join(", "))
+        };
+        let details = json!({
+            "path": cut(path),
+            "host": text(header::HOST),
+            "origin": text(header::ORIGIN),
+        });
+        self.note("http", code, address, details);
+    }
+
+    /// An HTTP caller that could not prove who it is. One that showed nothing has tried nothing.
+    pub fn note_caller(&self, refused: &RefusedCaller, address: &str) {
+        let code = match refused {
+            RefusedCaller::Missing => return,
+            RefusedCaller::Wrong => "AUTH_WRONG",
+            RefusedCaller::UnknownRun | RefusedCaller::InRun => PEER_IN_RUN,
+            RefusedCaller::Unidentified(_) => PEER_UNIDENTIFIED,
+            RefusedCaller::NodeToken => TOKEN_ROLE,
+            RefusedCaller::Limited(_) => "AUTH_RATE_LIMITED",
+        };
+        self.note("http", code, address, json!({}));
+    }
+
+    /// A WebSocket client that was not welcomed.
+    pub fn note_connect(&self, error: &WireError, address: &str) {
+        let code = error.detail_code();
+        if let Some(code) = code.filter(|code| !NO_ATTEMPT.contains(code)) {
+            self.note("ws", code, address, json!({}));
+        }
+    }
+
+    /// A decision that does not count, of a phone, a program or a notification. What it names is repeated
+    /// as it names it.
+    pub fn note_decision(&self, transport: &'static str, code: &str, address: &str, named: &Value) {
+        let named = named.as_object().into_iter().flatten();
+        let details = named.map(|(key, value)| {
+            let text = value.as_str().unwrap_or_default();
+            (key.clone(), cut(text).into())
+        });
+        self.note(transport, code, address, Value::Object(details.collect()));
+    }
+
+    /// A client that may not do what it asked for. What it sent besides is not repeated.
+    pub fn note_call(
+        &self,
+        client: &Client,
+        method: &str,
+        error: &WireError,
+        approval: Option<&str>,
+    ) {
+        let code = error.detail_code().unwrap_or(error.code.as_str());
+        let mut details = json!({ "method": cut(method), "client": cut(client.name()) });
+        if let Some(approval) = approval {
+            details["approvalId"] = cut(approval).into();
+        }
+        let from = match (&client.device, client.address) {
+            (Some(device), _) => format!("device {device}"),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => "unix socket".to_owned(),
+        };
+        self.note("ws", code, &from, details);
+    }
+
+    fn note(&self, transport: &'static str, code: &str, from: &str, details: Value) {
+        let place = RefusedPlace {
+            code: cut(code),
+            transport,
+            from: cut(from),
+        };
+        if self.lock().add(place, details, Instant::now()) {
+            self.added.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, AttemptLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a client without the scope of this method is recorded.
+pub fn is_deciding(method: &str) -> bool {
+    DECIDING.contains(&method)
+}
+
+/// Whether every refusal of this method is recorded.
+pub fn is_decision(method: &str) -> bool {
+    DECISIONS.contains(&method)
+}
+
+/// The approval that a request names.
+pub fn named_approval(request: &Request) -> Option<String> {
+    let params = request.params.as_ref()?.get();
+    let params: Value = serde_json::from_str(params).ok()?;
+    Some(params.get("id")?.as_str()?.to_owned())
+}
+
+impl AttemptLog {
+    /// Whether there is a record to be written now.
+    fn add(&mut self, place: RefusedPlace, details: Value, now: Instant) -> bool {
+        let one = || CountedAttempts {
+            begun: now,
+            begun_ms: now_ms(),
+            repeated: 0,
+        };
+        if let Some(counted) = self.counted.get_mut(&place) {
+            counted.repeated += 1;
+            return false;
+        }
+        if self.counted.len() >= MOST_PLACES {
+            self.others.get_or_insert_with(one).repeated += 1;
+            return false;
+        }
+        self.records.push(record(&place, details));
+        self.counted.insert(place, one());
+        true
+    }
+
+    /// The records to be written: new ones, and the counts whose time is over, or all.
+    fn take(&mut self, now: Instant, is_last: bool) -> Vec<Value> {
+        let is_over = |counted: &CountedAttempts| {
+            is_last || now.saturating_duration_since(counted.begun) >= WINDOW
+        };
+        let mut records = std::mem::take(&mut self.records);
+        for (place, counted) in self.counted.extract_if(|_, counted| is_over(counted)) {
+            if counted.repeated > 0 {
+                let more = json!({ "repeated": counted.repeated, "sinceMs": counted.begun_ms });
+                records.push(record(&place, more));
+            }
+        }
+        if let Some(others) = self.others.take_if(|others| is_over(others)) {
+            records.push(json!({
+                "code": "MANY",
+                "from": "further places",
+                "repeated": others.repeated,
+                "sinceMs": others.begun_ms,
+            }));
+        }
+        records
+    }
+}
+
+fn record(place: &RefusedPlace, details: Value) -> Value {
+    let mut body = match details {
+        Value::Object(details) => details,
+        _ => Map::new(),
+    };
+    body.insert("code".to_owned(), place.code.as_str().into());
+    body.insert("transport".to_owned(), place.transport.into());
+    body.insert("from".to_owned(), place.from.as_str().into());
+    Value::Object(body)
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(MOST_CHARACTERS).collect()
+}
+
+/// Writes what was refused until the gateway ends, and then what is still counted.
+pub async fn follow(gateway: Arc<Gateway>) {
+    let stop = gateway.dispatcher.stop.clone();
+    loop {
+        let is_last = tokio::select! {
+            () = gateway.refused.added.notified() => false,
+            () = tokio::time::sleep(LOOK) => false,
+            () = stop.cancelled() => true,
+        };
+        let writer = Arc::clone(&gateway);
+        let written = blocking(move || write(&writer, is_last)).await;
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "refused attempts were not recorded"),
+            // The gateway stops: its last thread has gone.
+            Err(_) => return,
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+fn write(gateway: &Gateway, is_last: bool) -> Result<(), StoreError> {
+    let records = gateway.refused.lock().take(Instant::now(), is_last);
+    if records.is_empty() {
+        return Ok(());
+    }
+    let at = i64::try_from(now_ms()).unwrap_or(i64::MAX);
+    gateway.dispatcher.host.store().change(|change| {
+        for record in &records {
+            change.append(AuditKind::Refusal, record, at)?;
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(code: &str, from: &str) -> RefusedPlace {
+        RefusedPlace {
+            code: code.to_owned(),
+            transport: "http",
+            from: from.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_flood_is_two_records_and_its_number() {
+        let (mut log, now) = (AttemptLog::default(), Instant::now());
+        assert!(log.add(place("A", "1"), json!({ "path": "/x" }), now));
+        for _ in 0..1_000 {
+            assert!(!log.add(place("A", "1"), json!({ "path": "/y" }), now));
+        }
+        let first = json!({ "code": "A", "transport": "http", "from": "1", "path": "/x" });
+        assert_eq!(log.take(now, false), [first]);
+        assert_eq!(log.take(now + WINDOW / 2, false), Vec::<Value>::new());
+        let counted = log.take(now + WINDOW, false);
+        assert_eq!(counted.len(), 1);
+        assert_eq!(counted[0]["repeated"], 1_000);
+        // A new window begins with a record of its own.
+        assert!(log.add(place("A", "1"), json!({}), now + WINDOW));
+    }
+
+    #[test]
+    fn many_places_are_bounded_and_none_is_lost() {
+        let (mut log, now) = (AttemptLog::default(), Instant::now());
+        for number in 0..10_000 {
+            log.add(place("A", &number.to_string()), json!({}), now);
+        }
+        let records = log.take(now, true);
+        assert_eq!(records.len(), MOST_PLACES + 1);
+        let others = u64::try_from(10_000 - MOST_PLACES).unwrap();
+        assert_eq!(records[MOST_PLACES]["repeated"], others);
+    }
+}

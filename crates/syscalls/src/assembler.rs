@@ -1,0 +1,223 @@
+//! A small assembler for seccomp programs. It is Interlock's own because the libraries at hand have no
+//! guard against the x32 calls of an x86-64 kernel and no user notification.
+//!
+//! A program is a list of blocks, one per system call. A block looks at the call's number and returns
+//! an action by itself, so that no block depends on another one.
+
+/// One instruction of classic BPF, laid out as the kernel reads it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterInstruction {
+    pub code: u16,
+    pub jump_true: u8,
+    pub jump_false: u8,
+    pub value: u32,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilterAction {
+    Allow,
+    /// The call is not made, and fails with this error.
+    Refuse(u16),
+    /// The call is not made, and the caller is told that it was.
+    Ignore,
+    /// The process waits until the listener of the filter has answered.
+    Ask,
+    /// The process is ended.
+    Kill,
+}
+
+impl FilterAction {
+    pub(super) fn encoded(self) -> u32 {
+        match self {
+            Self::Allow => 0x7fff_0000,
+            Self::Refuse(error) => 0x0005_0000 | u32::from(error),
+            Self::Ignore => 0x0005_0000,
+            Self::Ask => 0x7fc0_0000,
+            Self::Kill => 0x8000_0000,
+        }
+    }
+}
+
+/// What is asked about one argument. Of numbers only the low 32 bits count: the kernel takes no more of
+/// those that are looked at here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ArgumentTest {
+    /// The argument is this value.
+    Is(usize, u32),
+    /// The argument has at least one of these bits.
+    HasAny(usize, u32),
+    /// The upper half of the argument, which is an address, has at least one of these bits.
+    UpperHasAny(usize, u32),
+}
+
+/// Tests that lead to an action if all of them hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FilterRule {
+    pub tests: Vec<ArgumentTest>,
+    pub action: FilterAction,
+}
+
+/// What becomes of one system call: the first rule that fits, else the last action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallBlock {
+    pub number: u32,
+    pub rules: Vec<FilterRule>,
+    pub otherwise: FilterAction,
+}
+
+const LOAD: u16 = 0x20;
+const JUMP_EQUAL: u16 = 0x15;
+const JUMP_AT_LEAST: u16 = 0x35;
+const JUMP_ANY_BIT: u16 = 0x45;
+const JUMP: u16 = 0x05;
+const RETURN: u16 = 0x06;
+
+const OFFSET_NUMBER: u32 = 0;
+const OFFSET_ARCHITECTURE: u32 = 4;
+const OFFSET_ARGUMENTS: u32 = 16;
+
+/// From the low half of an argument to the upper one.
+const UPPER_HALF: u32 = 4;
+
+/// The bit that marks the x32 calls of an x86-64 kernel, which are others under the same numbers.
+const X32: u32 = 0x4000_0000;
+
+/// The architecture that a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilterTarget {
+    pub architecture: u32,
+    pub has_x32: bool,
+}
+
+/// The whole program: other architectures are killed, listed calls go by their block, and every other
+/// call does not exist (`ENOSYS`).
+pub(crate) fn assemble(target: FilterTarget, blocks: &[CallBlock]) -> Vec<FilterInstruction> {
+    let mut program = vec![
+        load(OFFSET_ARCHITECTURE),
+        jump(JUMP_EQUAL, target.architecture, 1, 0),
+        give(FilterAction::Kill),
+        load(OFFSET_NUMBER),
+    ];
+    if target.has_x32 {
+        program.push(jump(JUMP_AT_LEAST, X32, 0, 1));
+        program.push(give(FilterAction::Kill));
+    }
+    for block in blocks {
+        let body = body(block);
+        // A block can be longer than a conditional jump reaches.
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        program.push(jump(JUMP_EQUAL, block.number, 1, 0));
+        program.push(jump(JUMP, length, 0, 0));
+        program.extend(body);
+    }
+    program.push(give(FilterAction::Refuse(ENOSYS)));
+    program
+}
+
+/// A program that asks about these calls and lets all others pass. It stands beside the whole one, which
+/// kills what comes from another architecture.
+pub(crate) fn assemble_asking(target: FilterTarget, numbers: &[u32]) -> Vec<FilterInstruction> {
+    let mut program = vec![
+        load(OFFSET_ARCHITECTURE),
+        jump(JUMP_EQUAL, target.architecture, 1, 0),
+        give(FilterAction::Allow),
+        load(OFFSET_NUMBER),
+    ];
+    for number in numbers {
+        program.push(jump(JUMP_EQUAL, *number, 0, 1));
+        program.push(give(FilterAction::Ask));
+    }
+    program.push(give(FilterAction::Allow));
+    program
+}
+
+const ENOSYS: u16 = 38;
+
+fn body(block: &CallBlock) -> Vec<FilterInstruction> {
+    let mut body = Vec::new();
+    for rule in &block.rules {
+        for (index, test) in rule.tests.iter().enumerate() {
+            // Past the remaining tests, two instructions each, and the action.
+            let rest = (rule.tests.len() - index - 1) * 2 + 1;
+            let past = u8::try_from(rest).unwrap_or(u8::MAX);
+            let (offset, code, value) = match *test {
+                ArgumentTest::Is(argument, value) => (offset(argument), JUMP_EQUAL, value),
+                ArgumentTest::HasAny(argument, bits) => (offset(argument), JUMP_ANY_BIT, bits),
+                ArgumentTest::UpperHasAny(argument, bits) => {
+                    (offset(argument) + UPPER_HALF, JUMP_ANY_BIT, bits)
+                }
+            };
+            body.push(load(offset));
+            body.push(jump(code, value, 0, past));
+        }
+        body.push(give(rule.action));
+    }
+    body.push(give(block.otherwise));
+    body
+}
+
+/// Where the low half of an argument lies. Both architectures that have a table are little-endian.
+fn offset(argument: usize) -> u32 {
+    OFFSET_ARGUMENTS + u32::try_from(argument).unwrap_or(0) * 8
+}
+
+fn load(offset: u32) -> FilterInstruction {
+    jump(LOAD, offset, 0, 0)
+}
+
+fn give(action: FilterAction) -> FilterInstruction {
+    jump(RETURN, action.encoded(), 0, 0)
+}
+
+fn jump(code: u16, value: u32, jump_true: u8, jump_false: u8) -> FilterInstruction {
+    FilterInstruction {
+        code,
+        jump_true,
+        jump_false,
+        value,
+    }
+}
+
+/// Runs a program over one call, as the kernel does. For tests.
+#[cfg(test)]
+pub(super) fn interpret(
+    program: &[FilterInstruction],
+    architecture: u32,
+    number: u32,
+    arguments: [u64; 6],
+) -> u32 {
+    let mut data = Vec::new();
+    data.extend(number.to_le_bytes());
+    data.extend(architecture.to_le_bytes());
+    data.extend(0_u64.to_le_bytes());
+    for argument in arguments {
+        data.extend(argument.to_le_bytes());
+    }
+    let (mut accumulator, mut at) = (0_u32, 0_usize);
+    loop {
+        let instruction = program[at];
+        at += 1;
+        let choose = |holds: bool| {
+            usize::from(if holds {
+                instruction.jump_true
+            } else {
+                instruction.jump_false
+            })
+        };
+        match instruction.code {
+            LOAD => {
+                let offset = instruction.value as usize;
+                let word = data[offset..offset + 4].try_into().unwrap();
+                accumulator = u32::from_le_bytes(word);
+            }
+            JUMP_EQUAL => at += choose(accumulator == instruction.value),
+            JUMP_AT_LEAST => at += choose(accumulator >= instruction.value),
+            JUMP_ANY_BIT => at += choose(accumulator & instruction.value != 0),
+            JUMP => at += instruction.value as usize,
+            RETURN => return instruction.value,
+            other => panic!("unknown instruction {other:#x}"),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Which system calls the processes of a sandbox may make: the filter that each carries, from its first
+//! instruction to its end.
+//!
+//! Read `table` (what becomes of each call, and why), then `assembler` (how a program for the kernel is made
+//! of it). Nothing in here asks the kernel: [`program`] is a value, which `interlock_engine` installs.
+
+#![forbid(unsafe_code)]
+
+mod assembler;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use interlock_plan::UnixSockets;
+
+pub use assembler::FilterInstruction;
+use assembler::{FilterTarget, assemble, assemble_asking};
+
+#[cfg(target_arch = "x86_64")]
+const TARGET: Option<FilterTarget> = Some(FilterTarget {
+    architecture: 0xc000_003e,
+    has_x32: true,
+});
+#[cfg(target_arch = "aarch64")]
+const TARGET: Option<FilterTarget> = Some(FilterTarget {
+    architecture: 0xc000_00b7,
+    has_x32: false,
+});
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const TARGET: Option<FilterTarget> = None;
+
+/// Why calls are refused, one reason for each group of them; for `interlock sandbox explain`.
+pub fn refusal_reasons() -> Vec<&'static str> {
+    let mut reasons: Vec<&str> = table::REFUSED.iter().map(|row| row.reason).collect();
+    reasons.dedup();
+    reasons
+}
+
+/// The program, ready for the kernel. `None` on an architecture without a table: then there is no
+/// sandbox.
+pub fn program(sockets: UnixSockets, files: MemoryFiles) -> Option<Vec<FilterInstruction>> {
+    Some(assemble(TARGET?, &table::blocks(sockets, files)))
+}
+
+/// The program by which the kernel asks before a process starts another program.
+pub fn program_about_execution() -> Option<Vec<FilterInstruction>> {
+    let numbers = [libc::SYS_execve, libc::SYS_execveat];
+    let numbers = numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    Some(assemble_asking(TARGET?, &numbers))
+}
+
+/// What becomes of files in memory, which have no path that a rule of execution could name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryFiles {
+    Executable,
+    /// Only those are made that are sealed against execution.
+    NeverExecuted,
+}

@@ -1,0 +1,17 @@
+//! Benchmarks that have parts: all of them are measured, or the one that the command line names.
+
+/// A part of a benchmark, by its name.
+pub type BenchPart<B> = (&'static str, fn(&B));
+
+/// Measures the parts in their order; with a name on the command line, that part alone.
+pub fn measure_parts<B>(bench: &B, parts: &[BenchPart<B>]) {
+    // Cargo adds flags of its own.
+    let only = std::env::args()
+        .skip(1)
+        .find(|word| !word.starts_with("--"));
+    for (name, measure) in parts {
+        if only.as_deref().is_none_or(|only| only == *name) {
+            measure(bench);
+        }
+    }
+}
