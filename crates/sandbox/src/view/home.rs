@@ -91,12 +91,12 @@ impl Builder<'_> {
     }
 
     /// Directories with tools, as they lie on the host.
-    fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
+    pub(super) fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let listed = self.request.settings.home.tools.clone();
         let usual: &[&str] = match self.request.backend {
             // Programs of the host need not work with the libraries of an image.
             SandboxBackend::Docker | SandboxBackend::Podman | SandboxBackend::Ssh => &[],
-            SandboxBackend::Native | SandboxBackend::Bwrap => &TOOLS,
+            SandboxBackend::Native | SandboxBackend::Bwrap | SandboxBackend::Landlock => &TOOLS,
         };
         let listed = listed.unwrap_or_else(|| usual.iter().map(|&name| name.to_owned()).collect());
         let mut tools = Vec::new();
@@ -187,7 +187,7 @@ impl Builder<'_> {
         Ok((is_real && source.is_dir()).then_some(source))
     }
 
-    fn push_tools(&mut self, source: &Path) -> Result<Vec<String>, SandboxError> {
+    pub(super) fn push_tools(&mut self, source: &Path) -> Result<Vec<String>, SandboxError> {
         let target = text(source)?;
         self.bind(&target, &target, MountAccess::Ro, "tools of the owner")?;
         let mut paths = Vec::new();

@@ -31,7 +31,7 @@ use interlock_engine::sandbox::{ScopeNamespaces, SpareSandbox};
 use interlock_engine::{
     AuthorizationKey, Leftovers, OpenedPlan, Settings, Signal, StartError, tree,
 };
-use interlock_plan::{PlanStdin, RunPlan, SandboxPlan};
+use interlock_plan::{PlanStdin, RunPlan, SandboxBackend, SandboxPlan};
 use interlock_transcript::{
     SessionRecord, TranscriptError, TranscriptLimits, TranscriptWriter, screen,
 };
@@ -413,7 +413,10 @@ fn is_limited_otherwise(plan: &RunPlan, limits: RunLimits) -> bool {
         pids: limits.pids,
         ..RunLimits::default()
     };
-    let own = plan.sandbox.as_ref().and_then(|own| own.limits.pids);
+    // Without a namespace of its own, all processes of the user would count.
+    let is_separate = |own: &&SandboxPlan| own.backend != SandboxBackend::Landlock;
+    let own = plan.sandbox.as_ref().filter(is_separate);
+    let own = own.and_then(|own| own.limits.pids);
     own.is_some() && own == limits.pids && limits == only_processes
 }
 

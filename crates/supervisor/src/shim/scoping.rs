@@ -4,7 +4,7 @@
 use std::os::unix::net::UnixStream;
 
 use interlock_engine::sandbox::{KeeperOrder, ScopeNamespaces};
-use interlock_plan::RunPlan;
+use interlock_plan::{RunPlan, SandboxBackend, SandboxPlan};
 
 use super::Birth;
 use crate::frame;
@@ -17,7 +17,7 @@ pub(super) fn join_scope(
     birth: &Birth,
     plan: &RunPlan,
 ) -> Result<Option<ScopeNamespaces>, SupervisorRefusal> {
-    let Some(sandbox) = &plan.sandbox else {
+    let Some(sandbox) = plan.sandbox.as_ref().filter(|own| has_keeper(own)) else {
         return Ok(None);
     };
     let failed = |why: &str| {
@@ -50,4 +50,9 @@ pub(super) fn join_scope(
             }
         }
     }
+}
+
+/// Runs without namespaces share directories alone.
+fn has_keeper(sandbox: &SandboxPlan) -> bool {
+    sandbox.backend != SandboxBackend::Landlock
 }
