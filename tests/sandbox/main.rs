@@ -14,6 +14,7 @@ mod crash;
 mod denials;
 mod holes;
 mod kernel;
+mod landlock;
 mod leave;
 mod limits;
 mod network;

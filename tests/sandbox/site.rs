@@ -93,6 +93,21 @@ impl Site {
     }
 }
 
+/// Runs a test without namespaces, on a machine of an ordinary user and, where this is root, on one of root,
+/// who has to permit it.
+pub fn with_landlock(settings: &str, test: impl Fn(&Site)) {
+    let landlock = Some("landlock");
+    if testkit::is_root() {
+        let settings = format!("{settings}, allowHostRoot: true");
+        test(&Site::with_backend(Machine::new(), &settings, landlock));
+        if let Some(machine) = Machine::of_ordinary_user() {
+            test(&Site::with_backend(machine, &settings, landlock));
+        }
+    } else {
+        test(&Site::with_backend(Machine::new(), settings, landlock));
+    }
+}
+
 /// Runs a test on a machine of this user and, where this is root, on one of an ordinary user.
 pub fn everywhere(settings: &str, test: impl Fn(&Site)) {
     test(&Site::started(Machine::new(), settings));

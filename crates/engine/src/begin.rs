@@ -39,6 +39,8 @@ pub(super) fn begin(
     let sandbox = confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own));
     let made = sandbox.as_ref().and_then(|sandbox| sandbox.take_terminal());
     let space = sandbox.as_ref().map(|sandbox| sandbox.space());
+    let restricted = confinement.restricted.as_ref();
+    let space = space.or_else(|| restricted.map(|restricted| restricted.space()));
     let ends = Ends::open(plan, made).map_err(&descriptors)?;
     drop(as_the_run);
     let slave = ends

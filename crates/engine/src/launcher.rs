@@ -18,7 +18,7 @@ use super::error::{StartError, words};
 use super::registry::{NotSpawned, Registry, StartedProcess};
 use super::streams::Streams;
 use super::unsafe_spawn::{CStrings, ChildPlace, ChildProgram, Launch, LaunchAccount};
-use crate::sandbox::{FarSide, RunSandbox};
+use crate::sandbox::{FarSide, RestrictedRun, RunSandbox};
 use crate::shield::RunShield;
 
 /// What runs a script that does not say so itself.
@@ -41,6 +41,8 @@ pub(super) struct Launcher {
 pub(super) struct RunConfinement {
     pub shield: Option<Arc<RunShield>>,
     pub sandbox: Option<(Arc<RunSandbox>, SandboxPlan)>,
+    /// The run has no namespaces: what it starts puts rules on itself.
+    pub restricted: Option<Arc<RestrictedRun>>,
     /// The run is carried out on another machine; what starts here is the client.
     pub far: Option<Arc<FarSide>>,
 }
@@ -303,6 +305,7 @@ impl PreparedLaunch<'_> {
             view: checked.view().map(Arc::clone),
             shield: confinement.shield.clone(),
             sandbox: confinement.sandbox.as_ref().map(|(own, _)| Arc::clone(own)),
+            restricted: confinement.restricted.clone(),
             account: self.launcher.account.clone(),
             directory: self.directory.clone(),
             streams: self.streams.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use interlock_plan::{PlanShield, RaceFreedom, RunPlan};
+use interlock_plan::{PlanShield, RaceFreedom, RunPlan, SandboxBackend};
 
 use crate::authorization::{Authorization, AuthorizationKey};
 use crate::begin;
@@ -13,7 +13,7 @@ use crate::output_sink::OutputSink;
 #[cfg(feature = "race-hook")]
 use crate::race_hook;
 use crate::run::Run;
-use crate::sandbox::{FarSide, RunSandbox, ScopeNamespaces, SpareSandbox};
+use crate::sandbox::{FarSide, RestrictedRun, RunSandbox, ScopeNamespaces, SpareSandbox};
 use crate::settings::Settings;
 use crate::shield::RunShield;
 use crate::tree;
@@ -107,6 +107,12 @@ fn confine(
     if !dedicated {
         let why = "a sandboxed run needs a process of its own".to_owned();
         return Err(StartError::Sandbox(why));
+    }
+    if value.backend == SandboxBackend::Landlock {
+        return Ok(RunConfinement {
+            restricted: Some(RestrictedRun::make(value)?),
+            ..RunConfinement::default()
+        });
     }
     let Some(scope) = scope else {
         let why = "the process of the run has no namespaces of its scope".to_owned();

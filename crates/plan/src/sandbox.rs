@@ -24,6 +24,8 @@ choice! {
         Docker = "docker",
         /// As native, with the root file system of a container that Podman made.
         Podman = "podman",
+        /// Rules of Landlock and a filter, without namespaces: for hosts that cannot make those.
+        Landlock = "landlock",
         /// Another machine, by the system's ssh client.
         Ssh = "ssh",
     }

@@ -33,4 +33,4 @@ pub use scope::{ScopeRecord, ScopeStore, UnusableScope};
 pub use ssh::open_connection;
 pub use standing::{SandboxCoverage, SandboxStanding, standing_of, time_limit};
 pub use upkeep::{RemovedScopes, ScopeRemovalError, ScopeSelection};
-pub use view::{PreparedSandbox, SandboxRequest, prepare_sandbox};
+pub use view::{LANDLOCK_LACKS, PreparedSandbox, SandboxRequest, prepare_sandbox};

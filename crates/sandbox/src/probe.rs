@@ -1,7 +1,7 @@
 //! A probe that runs inside a sandbox and says whether its promises hold: a script for `sh`, made of the
 //! value that the sandbox was set up by.
 
-use interlock_plan::{MountAccess, SandboxMount, SandboxPlan};
+use interlock_plan::{MountAccess, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::quote;
 
 /// Tests with a name. Each prints one line, and the exit code is that of the worst.
@@ -42,6 +42,9 @@ pub fn probe_script(plan: &SandboxPlan, state_dir: &str) -> String {
         return format!(
             "{HEAD}t 'the workspace of the far side can be written to' writable .\nexit $f\n"
         );
+    }
+    if plan.backend == SandboxBackend::Landlock {
+        return restricted_script(plan, state_dir);
     }
     let mut script = HEAD.to_owned();
     let mut test = |name: &str, words: &[&str]| {
@@ -98,6 +101,86 @@ pub fn probe_script(plan: &SandboxPlan, state_dir: &str) -> String {
                 ..
             } if reason != "the system" => {
                 test(&format!("{target} is read-only"), &["fixed", target]);
+            }
+            _ => {}
+        }
+    }
+    script.push_str("exit $f\n");
+    script
+}
+
+/// What can be looked at where no namespaces confine a run, and `/proc` says nothing about it.
+const RESTRICTED_HEAD: &str = r#"closed() { [ ! -e "$1" ] || { if [ -d "$1" ]; then ! ls "$1"; else ! cat "$1"; fi; }; }
+unowned() { ! chmod "$(stat -c %a "$1")" "$1"; }
+no_socket() { ! bash -c ': </dev/tcp/127.0.0.1/9' 2>"$TMPDIR/.interlock-probe"; grep -qE 'not supported|denied' "$TMPDIR/.interlock-probe"; r=$?; rm -f "$TMPDIR/.interlock-probe"; return $r; }
+alone() { ! kill -0 "$PPID" && ! kill -0 1; }
+dumped() { [ ! -x /usr/bin/setpriv ] || setpriv --dump | grep -qE "$1"; }
+"#;
+
+/// The script for the backend `landlock`.
+fn restricted_script(plan: &SandboxPlan, state_dir: &str) -> String {
+    let mut script = format!("{HEAD}{RESTRICTED_HEAD}");
+    let mut test = |name: &str, words: &[&str]| {
+        let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+        script.push_str(&format!("t {} {}\n", quote(name), words.join(" ")));
+    };
+    test(
+        "programs gain no privileges",
+        &["dumped", "no_new_privs: 1"],
+    );
+    // An ordinary user has none, and cannot give up what programs could gain.
+    if plan.user.host_uid == 0 {
+        test(
+            "no capability is left",
+            &["dumped", "bounding set: \\[none\\]"],
+        );
+    }
+    test("no process outside can be signalled", &["alone"]);
+    test("no process can be looked at", &["closed", "/proc"]);
+    test("no process can be traced", &["closed", "/proc/1/environ"]);
+    test(
+        "no namespace can be made",
+        &["sh", "-c", "! unshare -U true"],
+    );
+    if std::path::Path::new("/bin/bash").exists() {
+        test("there is no network", &["no_socket"]);
+    }
+    test("the state directory is hidden", &["closed", state_dir]);
+    let record = format!("{}/scope.json", plan.scope_directory);
+    test("the record of the scope is hidden", &["closed", &record]);
+    test("its mode cannot be changed", &["unowned", &record]);
+    for path in [
+        "/etc/shadow",
+        "/etc/sudoers",
+        "/root",
+        "/home",
+        "/var",
+        "/tmp",
+    ] {
+        test(&format!("{path} is hidden"), &["closed", path]);
+    }
+    for path in ["/", "/usr", "/etc", "/tmp", "/dev"] {
+        test(&format!("{path} cannot be written to"), &["fixed", path]);
+    }
+    for mount in &plan.mounts {
+        match mount {
+            SandboxMount::Bind {
+                target,
+                access: MountAccess::Ro,
+                reason,
+                ..
+            } if reason != "the system" => {
+                test(&format!("{target} is read-only"), &["fixed", target]);
+            }
+            SandboxMount::Bind {
+                target,
+                access: MountAccess::Rw,
+                ..
+            } if std::path::Path::new(target).is_dir() => {
+                test(
+                    &format!("{target} can be written to"),
+                    &["writable", target],
+                );
             }
             _ => {}
         }

@@ -347,6 +347,26 @@ fn milliseconds(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Makes a further directory of a scope, if it is not there.
+pub(crate) fn make_private(directory: &Path) -> Result<(), SandboxError> {
+    let made = match private().create(directory) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = std::fs::symlink_metadata(directory);
+            match found {
+                Ok(found) if found.is_dir() => Ok(()),
+                Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+                Err(error) => Err(error),
+            }
+        }
+        made => made,
+    };
+    made.map_err(|source| SandboxError::File {
+        what: "cannot make the directory of the scope",
+        path: directory.to_owned(),
+        source,
+    })
+}
+
 /// Gives a directory of a scope to the user that its runs have on the host.
 pub(crate) fn give_to(directory: &Path, uid: u32, gid: u32) -> Result<(), SandboxError> {
     let failed = |source: io::Error| SandboxError::File {

@@ -155,6 +155,7 @@ pub(crate) fn prepare_far_sandbox(
         plan,
         host_cwd: workspace,
         home: String::new(),
+        temporary: None,
         tool_paths: Vec::new(),
     })
 }

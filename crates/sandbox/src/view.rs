@@ -2,6 +2,7 @@
 
 mod guards;
 mod home;
+mod restricted;
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,6 +14,8 @@ use interlock_plan::{
     SandboxEffects, SandboxLimits, SandboxMount, SandboxNetworkRules, SandboxPlan, SandboxTree,
     SandboxUser, SandboxView, UnixSockets, WorkspaceAccess,
 };
+
+pub use restricted::LANDLOCK_LACKS;
 
 use crate::binds::{BindRules, CheckedBind, check_workspace, check_workspace_in_view};
 use crate::container::plan_container;
@@ -48,6 +51,8 @@ pub struct PreparedSandbox {
     pub host_cwd: String,
     /// The home directory as the run sees it.
     pub home: String,
+    /// The directory for temporary files, where that is not `/tmp`.
+    pub temporary: Option<String>,
     /// Directories of tools in the home directory that the run finds in its PATH.
     pub tool_paths: Vec<String>,
 }
@@ -86,14 +91,20 @@ pub fn prepare_sandbox(request: &SandboxRequest<'_>) -> Result<PreparedSandbox, 
         return prepare_far_sandbox(request);
     }
     let builder = Builder::new(request)?;
-    builder.build()
+    match request.backend {
+        SandboxBackend::Landlock => builder.build_restricted(),
+        _ => builder.build(),
+    }
 }
 
 /// Whether runs of a backend see the root of a container.
 fn is_container(backend: SandboxBackend) -> bool {
     match backend {
         SandboxBackend::Docker | SandboxBackend::Podman => true,
-        SandboxBackend::Native | SandboxBackend::Bwrap | SandboxBackend::Ssh => false,
+        SandboxBackend::Native
+        | SandboxBackend::Bwrap
+        | SandboxBackend::Landlock
+        | SandboxBackend::Ssh => false,
     }
 }
 
@@ -280,6 +291,7 @@ impl<'a> Builder<'a> {
             },
             host_cwd: cwd,
             home: text(&self.home)?,
+            temporary: None,
             tool_paths,
         })
     }
@@ -553,6 +565,10 @@ fn user_of(
     let Some(number) = scope.record.host_id else {
         return Ok(same);
     };
+    if request.backend == SandboxBackend::Landlock {
+        // Ids are mapped by mounts, which it does not make. What is not permitted is refused there.
+        return Ok(same);
+    }
     let mut sources = Vec::new();
     if access != WorkspaceAccess::None {
         sources.push(workspace.to_owned());

@@ -39,6 +39,8 @@ pub(super) enum Note {
     /// What the runs of a scope share, in the order of
     /// [`ScopeNamespaces::from_descriptors`](interlock_engine::sandbox::ScopeNamespaces).
     Scope(Vec<OwnedFd>),
+    /// It is not there, and nothing was made.
+    ScopeAbsent,
     /// Why that is not to be had.
     ScopeFailed(String),
     /// The keeper of the run's scope is gone.
@@ -50,6 +52,7 @@ const SHIELD_FAILED: u8 = b'f';
 const SCOPE: u8 = b'k';
 const SCOPE_FAILED: u8 = b'x';
 const SCOPE_GONE: u8 = b'g';
+const SCOPE_ABSENT: u8 = b'a';
 const START: u8 = b's';
 const CONNECTION: u8 = b'c';
 const QUOTA: u8 = b'q';
@@ -77,6 +80,7 @@ pub(super) fn send_note(control: &OwnedFd, note: &Note) -> io::Result<()> {
         Note::Scope(namespaces) => (SCOPE, 0, namespaces, ""),
         Note::ScopeFailed(why) => (SCOPE_FAILED, 0, &[], why),
         Note::ScopeGone => (SCOPE_GONE, 0, &[], ""),
+        Note::ScopeAbsent => (SCOPE_ABSENT, 0, &[], ""),
     };
     let mut message = vec![kind];
     message.extend(number.to_le_bytes());
@@ -136,6 +140,7 @@ pub(super) fn receive_note(control: &OwnedFd) -> io::Result<Option<Note>> {
         (SCOPE, 3..) => return Ok(Some(Note::Scope(descriptors))),
         (SCOPE_FAILED, 0) => return Ok(Some(Note::ScopeFailed(text()))),
         (SCOPE_GONE, 0) => return Ok(Some(Note::ScopeGone)),
+        (SCOPE_ABSENT, 0) => return Ok(Some(Note::ScopeAbsent)),
         _ => {}
     }
     match (kind, descriptors.pop()) {

@@ -344,9 +344,11 @@ pub(super) enum ShimReport {
     Shield {
         agent: String,
     },
-    /// The process waits for what the runs of this scope share.
+    /// The process waits for what the runs of this scope share. Nothing is made for it unless its run was
+    /// authorized: until then it gets what is there already.
     Scope {
         order: Box<KeeperOrder>,
+        is_authorized: bool,
     },
     /// The run was the last in its scope as far as this process is concerned, which may have another one.
     ScopeLeft,

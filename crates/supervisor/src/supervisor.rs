@@ -283,7 +283,10 @@ impl Supervisor {
                 Ok(None) => return,
                 Ok(Some(ShimReport::Limits { limits })) => self.parent.limits = limits,
                 Ok(Some(ShimReport::Shield { agent })) => self.shield_shim(token, agent),
-                Ok(Some(ShimReport::Scope { order })) => self.join_scope(token, *order),
+                Ok(Some(ShimReport::Scope {
+                    order,
+                    is_authorized,
+                })) => self.join_scope(token, *order, is_authorized),
                 Ok(Some(ShimReport::ScopeLeft)) => self.keepers.leave_scope(token),
                 Ok(Some(ShimReport::Begun { name })) => {
                     shim.name = Some(name.clone());

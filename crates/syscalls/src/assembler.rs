@@ -133,6 +133,17 @@ pub(crate) fn assemble_asking(target: FilterTarget, numbers: &[u32]) -> Vec<Filt
     program
 }
 
+/// A program that narrows these calls and lets all others pass. It stands beside the whole one, as above.
+pub(crate) fn assemble_beside(
+    target: FilterTarget,
+    blocks: &[CallBlock],
+) -> Vec<FilterInstruction> {
+    let mut program = assemble(target, blocks);
+    program.pop();
+    program.push(give(FilterAction::Allow));
+    program
+}
+
 const ENOSYS: u16 = 38;
 
 fn body(block: &CallBlock) -> Vec<FilterInstruction> {

@@ -10,11 +10,12 @@ mod assembler;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unseparated;
 
 use interlock_plan::UnixSockets;
 
 pub use assembler::FilterInstruction;
-use assembler::{FilterTarget, assemble, assemble_asking};
+use assembler::{FilterTarget, assemble, assemble_asking, assemble_beside};
 
 #[cfg(target_arch = "x86_64")]
 const TARGET: Option<FilterTarget> = Some(FilterTarget {
@@ -47,6 +48,17 @@ pub fn program_about_execution() -> Option<Vec<FilterInstruction>> {
     let numbers = [libc::SYS_execve, libc::SYS_execveat];
     let numbers = numbers.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
     Some(assemble_asking(TARGET?, &numbers))
+}
+
+/// The program that stands beside the whole one where no namespace confines a run: it refuses what would
+/// reach the host's network, memory and processes.
+pub fn program_without_namespaces() -> Option<Vec<FilterInstruction>> {
+    Some(assemble_beside(TARGET?, &unseparated::blocks()))
+}
+
+/// The program by which the kernel asks before a process changes what a file is, but not its content.
+pub fn program_about_attributes() -> Option<Vec<FilterInstruction>> {
+    Some(assemble_asking(TARGET?, &unseparated::attribute_calls()))
 }
 
 /// What becomes of files in memory, which have no path that a rule of execution could name.

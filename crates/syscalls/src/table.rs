@@ -9,11 +9,11 @@ use libc::c_long;
 use super::MemoryFiles;
 use super::assembler::{ArgumentTest, CallBlock, FilterAction, FilterRule};
 
-const EPERM: u16 = 1;
-const EACCES: u16 = 13;
+pub(super) const EPERM: u16 = 1;
+pub(super) const EACCES: u16 = 13;
 const EINVAL: u16 = 22;
 const EPROTONOSUPPORT: u16 = 93;
-const EAFNOSUPPORT: u16 = 97;
+pub(super) const EAFNOSUPPORT: u16 = 97;
 
 /// Calls that share a reason.
 pub(super) struct CallRow {
@@ -220,11 +220,11 @@ pub(super) fn calls<'a>(
     named.chain(by_number.iter().map(|(number, _)| *number))
 }
 
-fn number(call: c_long) -> u32 {
+pub(super) fn number(call: c_long) -> u32 {
     u32::try_from(call).unwrap_or(u32::MAX)
 }
 
-const REFUSE: FilterAction = FilterAction::Refuse(EPERM);
+pub(super) const REFUSE: FilterAction = FilterAction::Refuse(EPERM);
 
 /// The calls whose arguments decide. `clone3` and `openat2` are not among them: their flags lie in
 /// memory that a filter cannot see, so that they do not exist.
@@ -341,7 +341,7 @@ fn core_limit(call: c_long, cases: &[&[ArgumentTest]]) -> CallBlock {
 }
 
 /// Since Linux 6.6; the same number everywhere.
-const SYS_FCHMODAT2: c_long = 452;
+pub(super) const SYS_FCHMODAT2: c_long = 452;
 
 #[cfg(target_arch = "x86_64")]
 fn old_modes() -> Vec<CallBlock> {
@@ -426,7 +426,7 @@ fn socket_pair(sockets: UnixSockets) -> CallBlock {
 }
 
 /// Allowed unless all tests hold.
-fn refusing(call: c_long, tests: &[ArgumentTest]) -> CallBlock {
+pub(super) fn refusing(call: c_long, tests: &[ArgumentTest]) -> CallBlock {
     CallBlock {
         number: number(call),
         rules: vec![rule(tests, REFUSE)],
@@ -434,7 +434,7 @@ fn refusing(call: c_long, tests: &[ArgumentTest]) -> CallBlock {
     }
 }
 
-fn rule(tests: &[ArgumentTest], action: FilterAction) -> FilterRule {
+pub(super) fn rule(tests: &[ArgumentTest], action: FilterAction) -> FilterRule {
     FilterRule {
         tests: tests.to_vec(),
         action,

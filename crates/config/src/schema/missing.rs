@@ -33,7 +33,7 @@ pub(super) static SANDBOX: MissingFeature =
     without("remove the key: the sandbox of this version does not have what it asks for");
 
 pub(super) static SANDBOX_BACKEND: MissingFeature =
-    without("use `native`, `bwrap`, `docker`, `podman` or `ssh`, or remove the key");
+    without("use `native`, `bwrap`, `docker`, `podman`, `landlock` or `ssh`, or remove the key");
 
 pub(super) static SANDBOX_PODMAN: MissingFeature =
     without("use `sandbox.docker`: its keys hold for `backend: \"podman\"` too");

@@ -328,7 +328,7 @@ static AGENT: &[ConfigField] = &[
 static AGENT_SANDBOX: &[ConfigField] = &[
     field("mode", ConfigKind::Choice(SandboxMode::WORDS), "\"off\"", "Which conversations are sandboxed; `non-main`: every one but `agent:ID:main`."),
     field("scope", ConfigKind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox, with its home and scratch directories."),
-    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["landlock", "kubernetes"], &SANDBOX_BACKEND), "", "What sets the sandbox up: `native`; `bwrap`, where the program bubblewrap makes its namespaces; `docker` or `podman`, where runs see the root of a container; `ssh`, where they are carried out on another machine. Unset: `native`, or `bwrap` where only that works."),
+    field("backend", ConfigKind::ChoiceWithout(SandboxBackend::WORDS, &["kubernetes"], &SANDBOX_BACKEND), "", "What sets the sandbox up: `native`; `bwrap`, where the program bubblewrap makes its namespaces; `docker` or `podman`, where runs see the root of a container; `landlock`, without namespaces and with fewer promises, for hosts that cannot make those; `ssh`, where they are carried out on another machine. Unset: `native`, or `bwrap` where only that works."),
     field("required", ConfigKind::Bool, "false", "No run leaves the sandbox, not even by a configured `tools.exec.host`."),
     field("allowHostRoot", ConfigKind::Bool, "false", "Where Interlock runs as root and ids cannot be mapped, runs may be root on the host, without capabilities."),
     field("workspaceAccess", ConfigKind::Choice(WorkspaceAccess::WORDS), "\"none\"", "What a run may do with the workspace; `none` and `ro` give it a scratch workspace at `/workspace`, `cow` commits its changes when it ends."),

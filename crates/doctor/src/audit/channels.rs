@@ -4,9 +4,8 @@ use std::path::Path;
 
 use interlock_config::types::ChatApprovals;
 use interlock_config::{ChatSecret, Config};
-use interlock_policy::AgentId;
 
-use super::files::quoted;
+use super::files::{is_readable_by_runs, quoted};
 use super::subject::expanded;
 use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
@@ -67,20 +66,11 @@ pub(super) fn check_files(
     home: Option<&str>,
     findings: &mut Vec<SecurityFinding>,
 ) {
-    // Another account cannot read what is of mode 0600.
-    let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
-    let mut agents = listed.chain([AgentId::MAIN]);
-    if agents.all(|agent| config.exec_for(agent).run_as.is_some()) {
-        return;
-    }
     for (at, _, (key, file)) in secrets(config) {
         let Some(path) = file.and_then(|file| expanded(file, home)) else {
             continue;
         };
-        let real = std::fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        let hidden = std::fs::canonicalize(state_dir);
-        let hidden = hidden.unwrap_or_else(|_| state_dir.to_owned());
-        if real.starts_with(&hidden) {
+        if !is_readable_by_runs(config, state_dir, &path) {
             continue;
         }
         let (key, name) = (

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use interlock_config::types::Config;
-use interlock_policy::quote;
+use interlock_policy::{AgentId, quote};
 
 use super::subject::expanded;
 use super::table::checks;
@@ -154,13 +154,44 @@ pub(crate) fn secret_files(config: &Config, home: Option<&str>) -> Vec<(&'static
     named.collect()
 }
 
+/// Whether runs can read a file of this user: the shield hides the state directory, and no other file. Another
+/// account cannot read what is of mode 0600.
+pub(super) fn is_readable_by_runs(config: &Config, state_dir: &Path, path: &Path) -> bool {
+    let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
+    let mut agents = listed.chain([AgentId::MAIN]);
+    if agents.all(|agent| config.exec_for(agent).run_as.is_some()) {
+        return false;
+    }
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    !real(path).starts_with(real(state_dir))
+}
+
 /// Files with secrets that the config names.
 pub(super) fn check_secrets(
     config: &Config,
+    state_dir: &Path,
     home: Option<&str>,
     findings: &mut Vec<SecurityFinding>,
 ) {
     for (key, path) in secret_files(config, home) {
+        if path.exists() && is_readable_by_runs(config, state_dir, &path) {
+            let name = key.rsplit('.').next().unwrap_or(key);
+            let inside = state_dir.join(format!("gateway-{name}.secret"));
+            findings.push(checks::SECRET_FILE_READABLE.finding(
+                FindingSeverity::Warn,
+                key,
+                format!(
+                    "{} lies outside the state directory, where runs of this user can read it",
+                    path.display()
+                ),
+                format!(
+                    "mv {} {} && interlock config set {key} {}",
+                    quoted(&path),
+                    quoted(&inside),
+                    quoted(&inside)
+                ),
+            ));
+        }
         let Ok(metadata) = fs::metadata(&path) else {
             findings.push(checks::SECRET_FILE.finding(
                 FindingSeverity::Warn,

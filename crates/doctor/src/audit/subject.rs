@@ -99,7 +99,7 @@ fn check_host(host: &LocalHost, findings: &mut Vec<SecurityFinding>) {
         }
     };
     let config = config.config().clone();
-    files::check_secrets(&config, host.home(), findings);
+    files::check_secrets(&config, host.state_dir(), host.home(), findings);
     channels::check_files(&config, host.state_dir(), host.home(), findings);
     let document = match read_document(host) {
         Ok(document) => document,

@@ -59,6 +59,8 @@ checks! {
         "the gateway that runs listens elsewhere than the config says";
     SECRET_FILE = "gateway.secret_file_permissions",
         "a user who can read or replace the file can pass for the gateway or its operator";
+    SECRET_FILE_READABLE = "gateway.secret_file_readable",
+        "a shielded run does not see the state directory, but other files of its user: with the secret it passes for the owner's gateway or node";
     CHANNEL_INLINE_SECRET = "channels.inline_secret",
         "who reads the config can write as the bot, and edit what an approver reads";
     CHANNEL_SECRET_FILE = "channels.secret_file_readable",

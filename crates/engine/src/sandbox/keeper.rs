@@ -387,8 +387,8 @@ fn keep(link: BorrowedFd<'static>, drivers: ScopeDrivers) -> Result<(), InitFail
             separate_mounts(UnshareFlags::NEWNS | shared)?;
         }
         SandboxBackend::Bwrap => enter_bubblewrap_namespaces(order.user)?,
-        SandboxBackend::Ssh => {
-            let why = "the plan names no machine".to_owned();
+        SandboxBackend::Ssh | SandboxBackend::Landlock => {
+            let why = "the plan names no machine, and no namespaces".to_owned();
             return Err(InitFailure::new(why));
         }
     }

@@ -1,10 +1,11 @@
 //! The sandbox of a run: namespaces of its own, in which only what the plan lists exists, without a
 //! network, without capabilities, and with a filter of system calls.
 //!
-//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), [`init`] (who makes the rest and in which order), `mounts`
+//! `ahead` makes one before the run that it is for. Read [`keeper`] (what runs of a scope share), `bwrap` (another maker of that), `image` (what a container shows), `far_side` (a run on another machine), `restricted` (a run without namespaces), [`init`] (who makes the rest and in which order), `mounts`
 //! (what a run sees), `interlock_syscalls` (what a run may ask of the kernel), `network` and `netd_link` (what it reaches, and who serves that). Here the sandbox is started, entered and ended.
 
 mod ahead;
+mod attributes;
 mod bwrap;
 mod caches;
 mod executables;
@@ -20,6 +21,7 @@ mod network;
 mod network_question;
 mod overlay;
 mod program_log;
+mod restricted;
 mod sockets;
 mod space;
 #[cfg(debug_assertions)]
@@ -49,9 +51,7 @@ use crate::unsafe_spawn::{self, CStrings, ChildPlace, ChildProgram, Launch, Laun
 use interlock_syscalls::{FilterInstruction, MemoryFiles};
 use overlay::RunLayer;
 use program_log::ProgramLog;
-use unsafe_confine::{
-    SeparatedPart, enter, give_up_capabilities, install_filter, restrict_execution,
-};
+use unsafe_confine::{SeparatedPart, enter, give_up_capabilities, install_filter, restrict_self};
 use unsafe_notify::install_listener;
 
 pub use ahead::SpareSandbox;
@@ -68,6 +68,7 @@ pub use netd_link::{
 };
 pub use network::{CONNECT_PORT, MOST_PORTS, SOCKS_PORT, ScopeSockets};
 pub use network_question::{MOST_QUESTION_BYTES, NetworkAnswer, NetworkQuestion};
+pub use restricted::RestrictedRun;
 pub use space::{RunSpace, SpaceLook};
 pub use trial::{try_backend, try_sandbox};
 
@@ -315,7 +316,7 @@ impl RunSandbox {
         }
         give_up_capabilities()?;
         if let Some(rules) = &self.execution_rules {
-            restrict_execution(rules.as_fd())?;
+            restrict_self(rules.as_fd())?;
         }
         if let Some((log, filter)) = &self.program_log {
             install_listener(filter, log.to_thread(), path, argv)?;
@@ -414,6 +415,7 @@ fn start_program(
         view: None,
         shield: None,
         sandbox: None,
+        restricted: None,
         account,
         directory: c"/".to_owned(),
         streams,

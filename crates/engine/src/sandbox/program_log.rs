@@ -484,7 +484,7 @@ fn read_words(
 }
 
 /// A text that ends in a null byte.
-fn read_bytes(memory: &File, address: u64, limit: usize) -> io::Result<Vec<u8>> {
+pub(super) fn read_bytes(memory: &File, address: u64, limit: usize) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut piece = [0; 512];
     loop {

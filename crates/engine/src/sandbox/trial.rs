@@ -9,6 +9,7 @@ use rustix::process::WaitOptions;
 use super::RunSandbox;
 use super::keeper::{KeeperOrder, ScopeNamespaces, StartedKeeper};
 use super::overlay::RunLayer;
+use super::restricted::try_restricted;
 
 /// A root process tries with this id, which no scope has: theirs begin one above.
 const TRIAL_HOST_ID: u32 = 2_000_000_000;
@@ -27,6 +28,9 @@ pub fn try_sandbox(sandbox: &SandboxPlan) -> Result<(), String> {
             ssh.plan.control.push_str("-t");
         }
         return try_keeper(&order, |_| Ok(()));
+    }
+    if sandbox.backend == SandboxBackend::Landlock {
+        return try_restricted(sandbox);
     }
     let layer = RunLayer::make_for_trial(sandbox)
         .map_err(|error| format!("making the layer of the run: {error}"))?;

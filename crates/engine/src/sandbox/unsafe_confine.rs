@@ -174,6 +174,13 @@ pub(super) fn give_up_capabilities() -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
+    give_up_held_capabilities()
+}
+
+/// The same for an ordinary user in no namespace, who cannot empty the set of what programs could gain:
+/// `no_new_privs` keeps them from gaining any of it. Allocates nothing.
+pub(super) fn give_up_held_capabilities() -> io::Result<()> {
+    const ZERO: libc::c_ulong = 0;
     let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
     // SAFETY: as above.
     if unsafe { libc::prctl(libc::PR_CAP_AMBIENT, clear, ZERO, ZERO, ZERO) } != 0 {
@@ -191,7 +198,7 @@ pub(super) fn give_up_capabilities() -> io::Result<()> {
 
 /// From here on the calling thread, and all that it starts, is held by these rules of Landlock. Needs
 /// `no_new_privs`. Allocates nothing.
-pub(super) fn restrict_execution(rules: BorrowedFd<'_>) -> io::Result<()> {
+pub(super) fn restrict_self(rules: BorrowedFd<'_>) -> io::Result<()> {
     const NO_FLAGS: libc::c_uint = 0;
     // SAFETY: takes a descriptor and a number, and touches no memory.
     let result = unsafe {

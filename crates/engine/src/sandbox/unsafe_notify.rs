@@ -20,7 +20,17 @@ const MOST_PARTS: usize = 17;
 /// As much as is handed over of each.
 const MOST_PART_BYTES: usize = 100;
 
-/// One process that waits.
+/// One process that waits, and the call that it wants to make.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallNotification {
+    pub id: u64,
+    /// As the receiver knows it.
+    pub pid: u32,
+    pub number: i64,
+    pub arguments: [u64; 6],
+}
+
+/// One process that waits to start a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExecNotification {
     pub id: u64,
@@ -37,6 +47,8 @@ pub(super) struct ExecNotification {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotificationAnswer {
     GoOn,
+    /// The call is not made: the listener has made it.
+    Done,
     /// The call is not made, and fails with this error.
     Refuse(i32),
 }
@@ -139,8 +151,31 @@ fn hand_over(
     Ok(())
 }
 
-/// The next process that waits.
+/// The next process that waits to start a program.
 pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<ExecNotification> {
+    let CallNotification {
+        id,
+        pid,
+        number,
+        arguments,
+    } = receive_call(listener)?;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // as the kernel reads it
+    let (directory, path, argv) = if number == libc::SYS_execveat {
+        (arguments[0] as i32, arguments[1], arguments[2])
+    } else {
+        (libc::AT_FDCWD, arguments[0], arguments[1])
+    };
+    Ok(ExecNotification {
+        id,
+        pid,
+        directory,
+        path,
+        argv,
+    })
+}
+
+/// The next process that waits.
+pub(super) fn receive_call(listener: BorrowedFd<'_>) -> io::Result<CallNotification> {
     // SAFETY: all fields are numbers, for which zero is valid.
     let mut notification: libc::seccomp_notif = unsafe { zeroed() };
     // SAFETY: the kernel writes one notification, which outlives the call.
@@ -148,20 +183,11 @@ pub(super) fn receive_notification(listener: BorrowedFd<'_>) -> io::Result<ExecN
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let arguments = notification.data.args;
-    let is_at = i64::from(notification.data.nr) == libc::SYS_execveat;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // as the kernel reads it
-    let (directory, path, argv) = if is_at {
-        (arguments[0] as i32, arguments[1], arguments[2])
-    } else {
-        (libc::AT_FDCWD, arguments[0], arguments[1])
-    };
-    Ok(ExecNotification {
+    Ok(CallNotification {
         id: notification.id,
         pid: notification.pid,
-        directory,
-        path,
-        argv,
+        number: i64::from(notification.data.nr),
+        arguments: notification.data.args,
     })
 }
 
@@ -183,6 +209,7 @@ pub(super) fn answer(
     response.id = id;
     match answer {
         NotificationAnswer::GoOn => response.flags = GO_ON,
+        NotificationAnswer::Done => {}
         NotificationAnswer::Refuse(error) => response.error = -error,
     }
     // SAFETY: the kernel reads one response, which outlives the call.

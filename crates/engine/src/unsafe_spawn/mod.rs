@@ -23,7 +23,7 @@ use rustix::process::{Gid, Pid, Resource, Rlimit, Uid};
 
 use super::streams::Streams;
 use super::{Exit, Usage};
-use crate::sandbox::RunSandbox;
+use crate::sandbox::{RestrictedRun, RunSandbox};
 use crate::shield::RunShield;
 use namespace::Namespace;
 
@@ -47,6 +47,8 @@ pub(super) struct Launch {
     pub view: Option<Arc<Namespace>>,
     pub shield: Option<Arc<RunShield>>,
     pub sandbox: Option<Arc<RunSandbox>>,
+    /// What the program puts on itself where no namespaces confine it.
+    pub restricted: Option<Arc<RestrictedRun>>,
     /// The user that the program has, if not the user of this process.
     pub account: Option<Arc<LaunchAccount>>,
     /// The path of the working directory, for a child that sees another view of the file system.
@@ -235,7 +237,9 @@ impl Borrowed<'_> {
             0 => io::ErrorKind::Interrupted.into(),
             number => io::Error::from_raw_os_error(number),
         };
-        if self.is_shields.load(Ordering::Relaxed) && self.launch.sandbox.is_some() {
+        let launch = self.launch;
+        let is_sandbox = launch.sandbox.is_some() || launch.restricted.is_some();
+        if self.is_shields.load(Ordering::Relaxed) && is_sandbox {
             SpawnError::Sandbox(error)
         } else if self.is_shields.load(Ordering::Relaxed) {
             SpawnError::Shield(error)
@@ -429,6 +433,9 @@ fn become_program(borrowed: &Borrowed<'_>) -> io::Result<()> {
             ChildProgram::Descriptor(_) => c"",
         };
         borrowed.shielding(sandbox.become_run(path, &launch.argv))?;
+    }
+    if let Some(restricted) = &launch.restricted {
+        borrowed.shielding(restricted.become_run(c"", &launch.argv))?;
     }
 
     let (descriptor, path, flags) = match (&launch.program, program) {

@@ -117,6 +117,9 @@ pub(super) fn environment_inside(
     }
     environment.extend(own.allowed);
     environment.insert("HOME".to_owned(), sandbox.home.clone());
+    if let Some(directory) = &sandbox.temporary {
+        environment.insert("TMPDIR".to_owned(), directory.clone());
+    }
     environment.insert("SHELL".to_owned(), SANDBOX_SHELL.to_owned());
     environment.insert("PATH".to_owned(), SANDBOX_PATH.to_owned());
     let prepended = prepended(settings, sandbox);

@@ -78,7 +78,7 @@ impl Builder<'_> {
         self.mounts.iter().rposition(is_fitting)
     }
 
-    fn hidden(&self) -> Vec<(PathBuf, String)> {
+    pub(super) fn hidden(&self) -> Vec<(PathBuf, String)> {
         let mut hidden: Vec<(PathBuf, String)> = hidden_paths(Some(&self.home))
             .into_iter()
             .map(|(path, reason)| (path, reason.to_owned()))
@@ -129,7 +129,7 @@ impl Builder<'_> {
     }
 
     /// The protected paths that exist at the root of the workspace.
-    fn protected(&self) -> Vec<(PathBuf, String)> {
+    pub(super) fn protected(&self) -> Vec<(PathBuf, String)> {
         if self.access != WorkspaceAccess::Rw {
             return Vec::new();
         }

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use interlock_plan::{MountAccess, SandboxBackend, SandboxMount, SandboxView};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
 use super::{Builder, MAPS_IDS, cannot_map_ids, is_plain_path, text};
@@ -80,6 +82,13 @@ impl Builder<'_> {
                 parts.insert(tools, HomePart::Tools);
             }
         }
+        if is_private {
+            for source in parts.keys() {
+                if let Ok(rest) = source.strip_prefix(&self.home) {
+                    clear_way(&self.scope.home, rest)?;
+                }
+            }
+        }
         let mut paths = Vec::new();
         for (source, part) in parts {
             match part {
@@ -91,12 +100,12 @@ impl Builder<'_> {
     }
 
     /// Directories with tools, as they lie on the host.
-    fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
+    pub(super) fn tools(&self) -> Result<Vec<PathBuf>, SandboxError> {
         let listed = self.request.settings.home.tools.clone();
         let usual: &[&str] = match self.request.backend {
             // Programs of the host need not work with the libraries of an image.
             SandboxBackend::Docker | SandboxBackend::Podman | SandboxBackend::Ssh => &[],
-            SandboxBackend::Native | SandboxBackend::Bwrap => &TOOLS,
+            SandboxBackend::Native | SandboxBackend::Bwrap | SandboxBackend::Landlock => &TOOLS,
         };
         let listed = listed.unwrap_or_else(|| usual.iter().map(|&name| name.to_owned()).collect());
         let mut tools = Vec::new();
@@ -187,7 +196,7 @@ impl Builder<'_> {
         Ok((is_real && source.is_dir()).then_some(source))
     }
 
-    fn push_tools(&mut self, source: &Path) -> Result<Vec<String>, SandboxError> {
+    pub(super) fn push_tools(&mut self, source: &Path) -> Result<Vec<String>, SandboxError> {
         let target = text(source)?;
         self.bind(&target, &target, MountAccess::Ro, "tools of the owner")?;
         let mut paths = Vec::new();
@@ -220,6 +229,31 @@ impl Builder<'_> {
         });
         Ok(())
     }
+}
+
+/// Removes what stands in the way of a directory in the private home. A run can put a link or a file there, and
+/// no later run of the scope could be set up. No link is followed: what is removed lies in the private home.
+fn clear_way(home: &Path, rest: &Path) -> Result<(), SandboxError> {
+    let failed = |error: Errno| SandboxError::File {
+        what: "cannot clear the way in the private home:",
+        path: home.join(rest),
+        source: error.into(),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut place = rustix::fs::open(home, flags, Mode::empty()).map_err(failed)?;
+    for name in rest {
+        match rustix::fs::openat(&place, name, flags, Mode::empty()) {
+            Ok(next) => place = next,
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let removed = rustix::fs::unlinkat(&place, name, AtFlags::empty());
+                return removed.map_err(failed);
+            }
+            // What is not there is made.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
 }
 
 /// A name of one length, whatever the path is.

@@ -31,7 +31,7 @@ use interlock_engine::sandbox::{ScopeNamespaces, SpareSandbox};
 use interlock_engine::{
     AuthorizationKey, Leftovers, OpenedPlan, Settings, Signal, StartError, tree,
 };
-use interlock_plan::{PlanStdin, RunPlan, SandboxPlan};
+use interlock_plan::{PlanStdin, RunPlan, SandboxBackend, SandboxPlan};
 use interlock_transcript::{
     SessionRecord, TranscriptError, TranscriptLimits, TranscriptWriter, screen,
 };
@@ -50,6 +50,7 @@ use confinement::Confinement;
 use inherited::Inherited;
 use live::{Live, RunBounds};
 use protected_paths::WrittenWorkspace;
+use scoping::ScopeAsker;
 use shielding::AgentShield;
 
 /// How long clients that are being answered may take when all else is over. Longer than any of them
@@ -311,11 +312,8 @@ fn carry_out(
     let plan = runs::read_plan(birth, connection)?;
     served.bind_to(&plan)?;
     let shield = AgentShield::of(&mut served.shield, birth, &plan)?;
-    let scope = scoping::join_scope(birth, &plan)?;
-    served.remember_scope(&plan, scope.as_ref());
-    let opened = OpenedPlan::open_in(plan, shield)
-        .in_scope(scope)
-        .with_spare(served.spare.take());
+    let scope = scoping::join_scope(birth, &plan, ScopeAsker::Announced)?;
+    let opened = OpenedPlan::open_in(plan, shield).with_spare(served.spare.take());
     let plan = opened.plan().clone();
     let Go {
         authorization,
@@ -327,6 +325,18 @@ fn carry_out(
             format!("the key of the state directory: {error}"),
         )
     })?;
+    // Nothing is made for a run before it is known that it may start.
+    key.verify(&authorization, &plan.digest())
+        .map_err(StartError::from)
+        .map_err(|error| SupervisorRefusal::new(error.code(), error.to_string()))?;
+    let is_complete = scope.is_some() || !plan.sandbox.as_ref().is_some_and(scoping::has_keeper);
+    let scope = if is_complete {
+        scope
+    } else {
+        scoping::join_scope(birth, &plan, ScopeAsker::Authorized)?
+    };
+    served.remember_scope(&plan, scope.as_ref());
+    let opened = opened.in_scope(scope);
     transcript.set_limits(TranscriptLimits {
         max_spool_bytes: manner.max_spool_bytes,
     });
@@ -413,7 +423,10 @@ fn is_limited_otherwise(plan: &RunPlan, limits: RunLimits) -> bool {
         pids: limits.pids,
         ..RunLimits::default()
     };
-    let own = plan.sandbox.as_ref().and_then(|own| own.limits.pids);
+    // Without a namespace of its own, all processes of the user would count.
+    let is_separate = |own: &&SandboxPlan| own.backend != SandboxBackend::Landlock;
+    let own = plan.sandbox.as_ref().filter(is_separate);
+    let own = own.and_then(|own| own.limits.pids);
     own.is_some() && own == limits.pids && limits == only_processes
 }
 
@@ -580,6 +593,7 @@ fn take_note(birth: &Birth, live: &Arc<Live>) -> bool {
             | Note::Shield(..)
             | Note::ShieldFailed(_)
             | Note::Scope(_)
+            | Note::ScopeAbsent
             | Note::ScopeFailed(_),
         )) => true,
         Ok(None) | Err(_) => false,

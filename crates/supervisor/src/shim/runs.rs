@@ -120,6 +120,7 @@ fn take_note(birth: &Birth) -> IdleMessage {
             | Note::ShieldFailed(_)
             | Note::Scope(_)
             | Note::ScopeFailed(_)
+            | Note::ScopeAbsent
             | Note::ScopeGone,
         )) => IdleMessage::Nothing,
         Ok(Some(Note::Drain) | None) | Err(_) => IdleMessage::End,

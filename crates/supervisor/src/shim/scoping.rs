@@ -4,20 +4,29 @@
 use std::os::unix::net::UnixStream;
 
 use interlock_engine::sandbox::{KeeperOrder, ScopeNamespaces};
-use interlock_plan::RunPlan;
+use interlock_plan::{RunPlan, SandboxBackend, SandboxPlan};
 
 use super::Birth;
 use crate::frame;
 use crate::handover::{self, Note};
 use crate::message::{ShimReport, SupervisorRefusal};
 
-/// What the run of a plan shares with others: `None` for one without a sandbox. A scope that the plan
-/// says and that is not to be had is a refusal.
+/// Whether the run may start is decided already, or not yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScopeAsker {
+    /// It gets what is there, and nothing is made for it.
+    Announced,
+    Authorized,
+}
+
+/// What the run of a plan shares with others: `None` for one without a sandbox, and before the authorization
+/// also where it is not there yet. A scope that the plan says and that is not to be had is a refusal.
 pub(super) fn join_scope(
     birth: &Birth,
     plan: &RunPlan,
+    asker: ScopeAsker,
 ) -> Result<Option<ScopeNamespaces>, SupervisorRefusal> {
-    let Some(sandbox) = &plan.sandbox else {
+    let Some(sandbox) = plan.sandbox.as_ref().filter(|own| has_keeper(own)) else {
         return Ok(None);
     };
     let failed = |why: &str| {
@@ -25,14 +34,18 @@ pub(super) fn join_scope(
         SupervisorRefusal::new("SANDBOX_UNAVAILABLE", message)
     };
     let order = Box::new(KeeperOrder::of(sandbox));
-    handover::send_report(&birth.control, &ShimReport::Scope { order })
-        .map_err(|error| failed(&error.to_string()))?;
+    let report = ShimReport::Scope {
+        order,
+        is_authorized: asker == ScopeAsker::Authorized,
+    };
+    handover::send_report(&birth.control, &report).map_err(|error| failed(&error.to_string()))?;
     loop {
         match handover::receive_note(&birth.control) {
             Ok(Some(Note::Scope(descriptors))) => {
                 let scope = ScopeNamespaces::from_descriptors(descriptors);
                 return scope.map(Some).map_err(|error| failed(&error.to_string()));
             }
+            Ok(Some(Note::ScopeAbsent)) => return Ok(None),
             Ok(Some(Note::ScopeFailed(why))) => return Err(failed(&why)),
             Ok(Some(Note::ScopeGone)) => return Err(failed("the keeper of its scope has ended")),
             // It comes too late for the last run.
@@ -50,4 +63,9 @@ pub(super) fn join_scope(
             }
         }
     }
+}
+
+/// Runs without namespaces share directories alone.
+pub(super) fn has_keeper(sandbox: &SandboxPlan) -> bool {
+    sandbox.backend != SandboxBackend::Landlock
 }

@@ -63,6 +63,7 @@ fn ask(birth: &Birth, agent: &str) -> Result<RunShield, SupervisorRefusal> {
                 | Note::Start(_)
                 | Note::Scope(_)
                 | Note::ScopeFailed(_)
+                | Note::ScopeAbsent
                 | Note::ScopeGone,
             )) => {}
             Ok(Some(Note::Drain) | None) | Err(_) => {

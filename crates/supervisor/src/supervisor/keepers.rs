@@ -72,9 +72,13 @@ impl Keeper {
 }
 
 impl Supervisor {
-    /// Gives a shim what the runs of a scope share, now or as soon as its keeper is there.
-    pub(super) fn join_scope(&mut self, token: u64, order: KeeperOrder) {
+    /// Gives a shim what the runs of a scope share, now or as soon as its keeper is there. A keeper is made
+    /// for an authorized run alone: making one can start a container, or a connection to another machine.
+    pub(super) fn join_scope(&mut self, token: u64, order: KeeperOrder, is_authorized: bool) {
         let known = self.keepers.of_order(&order);
+        if known.is_none() && !is_authorized {
+            return self.answer_shim(token, &Note::ScopeAbsent);
+        }
         let keeper = match known.map_or_else(|| self.start_keeper(order), Ok) {
             Ok(keeper) => keeper,
             Err(error) => {

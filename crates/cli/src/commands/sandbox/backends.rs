@@ -62,6 +62,7 @@ pub(in crate::commands) fn try_backends(host: &LocalHost) -> Result<Vec<BackendH
             let named = Sandbox {
                 docker: settings.docker,
                 ssh: settings.ssh,
+                allow_host_root: settings.allow_host_root,
                 ..Sandbox::default()
             };
             all.push((backend, named));

@@ -18,7 +18,7 @@ use interlock_host::{
 };
 use interlock_plan::{PlanStdin, SandboxBackend, SandboxMount, SandboxPlan};
 use interlock_policy::{AgentId, check_tool};
-use interlock_sandbox::{PreparedSandbox, probe_script};
+use interlock_sandbox::{LANDLOCK_LACKS, PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
 use serde_json::json;
 
@@ -116,6 +116,9 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
                 "gates": gates.iter().map(|gate| json!({ "key": gate.key, "closed": gate.closed })).collect::<Vec<_>>(),
             },
         });
+        if prepared.plan.backend == SandboxBackend::Landlock {
+            value["lacks"] = json!(LANDLOCK_LACKS);
+        }
         if let Some(verified) = &verified {
             value["verified"] = json!({ "holds": verified.holds, "tests": verified.lines });
         }
@@ -220,7 +223,7 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Gra
     };
     let user = plan.user;
     let mut text = format!(
-        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    {}; unix sockets: {}\n           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
+        "{} is sandboxed; {leave}\n\nscope      {} ({})\nbackend    {}\nview       {}\nworkspace  {} ({})\nuser       {} inside, {} on the host\nnetwork    {}; unix sockets: {}\n{}",
         output::line(session_key),
         output::line(&plan.scope),
         plan.scope_id,
@@ -230,11 +233,17 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Gra
         plan.workspace_access,
         user.uid,
         user.host_uid,
-        plan.network.as_ref().map_or_else(
-            || "none but a loopback".to_owned(),
-            |rules| format!("a loopback, and {rules}")
-        ),
+        match &plan.network {
+            Some(rules) => format!("a loopback, and {rules}"),
+            None if plan.backend == SandboxBackend::Landlock => "none".to_owned(),
+            None => "none but a loopback".to_owned(),
+        },
         plan.unix_sockets,
+        match plan.backend {
+            SandboxBackend::Landlock => "",
+            _ =>
+                "           sockets of the host that a mount shows are covered when a run starts; later ones are not\n",
+        },
     );
     for grant in granted {
         let where_to = match grant.session_key.as_str() {
@@ -265,6 +274,12 @@ fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Gra
             output::line(&ssh.client.canonical),
             output::line(&ssh.workspace()),
         ));
+    }
+    if plan.backend == SandboxBackend::Landlock {
+        text.push_str("lacks      what the other backends promise:\n");
+        for lack in LANDLOCK_LACKS {
+            text.push_str(&format!("           {lack}\n"));
+        }
     }
     if plan.executables.is_some() {
         text.push_str("programs   only programs that a command names, their interpreters and helpers, and those of allowlist entries; none that can be written to\n");
