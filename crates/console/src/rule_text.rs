@@ -12,7 +12,8 @@ fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
         let quoted: Vec<String> = args.iter().map(|argument| quote(argument)).collect();
         return Some(format!("args {}", quoted.join(" ")).trim_end().to_owned());
     }
-    pattern.map(|pattern| format!("argPattern {pattern}"))
+    // As a regular expression writes the end of an argument, not as an escape of Rust.
+    pattern.map(|pattern| format!("argPattern {}", pattern.replace('\0', "\\x00")))
 }
 
 /// Which arguments a deny rule is for.

@@ -45,6 +45,7 @@ pub use effective::{
 };
 pub use entry::{
     ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
+    TEMPLATE_SOURCE,
 };
 pub use entry_warning::EntryWarning;
 pub use evaluate::{Evaluation, RunRequest, evaluate};

@@ -25,6 +25,15 @@ pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOu
         }
         tell(&records, arguments.json, last == 0 && !arguments.follow);
         if !arguments.follow {
+            if records.len() >= arguments.limit {
+                let more = arguments.limit.saturating_mul(10);
+                let command = format!("interlock sandbox net --limit {more}");
+                output::note(&format!(
+                    "the newest {} connections; for more: {}",
+                    records.len(),
+                    state.in_command(&command)
+                ));
+            }
             return Ok(ExitCode::SUCCESS);
         }
         most = None;
@@ -62,7 +71,7 @@ fn tell(records: &[AuditRecord], json: bool, is_all: bool) {
         return;
     }
     if records.is_empty() && is_all {
-        output::print("no sandboxed run has connected with a host\n");
+        output::note("no sandboxed run has connected with a host");
     }
     let rows: Vec<Vec<String>> = records.iter().map(row).collect();
     output::print(&output::table(&rows, ""));
