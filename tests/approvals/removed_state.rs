@@ -50,6 +50,8 @@ fn the_inbox_ends_with_the_reason() {
     let mut first = [0; 1];
     std::io::Read::read_exact(watch.stdout.as_mut().unwrap(), &mut first).unwrap();
     fs::remove_dir_all(machine.state()).unwrap();
-    ended(watch).refused(1, "STORE_REMOVED");
+    let run = ended(watch);
+    assert_eq!(run.code, 1, "{run:#?}");
+    assert!(run.stderr.starts_with("error[STORE_REMOVED]: "), "{run:#?}");
     ended(waiting.child).refused(1, "STORE_REMOVED");
 }

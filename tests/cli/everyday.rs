@@ -135,7 +135,7 @@ fn removing_by_pattern_leaves_the_base_and_templates() {
     machine.ok(&["approvals", "allowlist", "add", "--arg=fetch", "git"]);
     let run = machine.ok(&["approvals", "allowlist", "remove", "git"]);
     assert_eq!(run.stdout.lines().count(), 1, "{run:#?}");
-    assert!(run.stderr.contains("left: 1 entries"), "{run:#?}");
+    assert!(run.stderr.contains("left: 1 of the base"), "{run:#?}");
     let of_base = |machine: &Machine| {
         let (document, _) = machine.document();
         let list = document["agents"]["*"]["allowlist"]
@@ -205,6 +205,20 @@ fn one_long_pattern_does_not_pad_every_row() {
     let listed = machine.ok(&["approvals", "allowlist", "list"]).stdout;
     let row = listed.lines().find(|line| line.contains("tac")).unwrap();
     assert!(row.len() < 160, "{row}");
+}
+
+#[test]
+fn an_entry_for_one_command_is_told_in_words() {
+    let machine = started();
+    let id = machine.run(&["exec", "--no-wait", "--json", "--", "touch marker"]);
+    let id = id.json()["shortId"].as_str().unwrap().to_owned();
+    let shown = machine.ok(&["approvals", "pending", &id]);
+    let words = "exactly the approved arguments, in the directory of the approval";
+    assert!(shown.stdout.contains(words), "{shown:#?}");
+    assert!(!shown.stdout.contains("sha256:cwd-argv"), "{shown:#?}");
+    machine.ok(&["approvals", "approve", &id, "--always"]);
+    let listed = machine.ok(&["approvals", "allowlist", "list"]);
+    assert!(listed.stdout.contains(words), "{listed:#?}");
 }
 
 #[test]

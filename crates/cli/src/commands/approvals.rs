@@ -386,7 +386,7 @@ fn remove(
     }
     if kept > 0 {
         output::note(&format!(
-            "left: {kept} entries of the base or of templates for {}; to remove one, name its id: {}",
+            "left: {kept} of the base or of templates for {}; to remove one, name its id: {}",
             line(pattern),
             state.in_command("interlock approvals allowlist list --json")
         ));

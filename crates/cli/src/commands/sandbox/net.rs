@@ -27,11 +27,9 @@ pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOu
         if !arguments.follow {
             if records.len() >= arguments.limit {
                 let more = arguments.limit.saturating_mul(10);
-                let command = format!("interlock sandbox net --limit {more}");
                 output::note(&format!(
-                    "the newest {} connections; for more: {}",
-                    records.len(),
-                    state.in_command(&command)
+                    "only the newest {} connections; for more: --limit {more}",
+                    records.len()
                 ));
             }
             return Ok(ExitCode::SUCCESS);
