@@ -37,6 +37,49 @@ fn a_replaced_database_ends_the_wait_too() {
 }
 
 #[test]
+fn followers_and_servers_end_too() {
+    let machine = Machine::new();
+    machine.start();
+    let mut children = Vec::new();
+    for arguments in [
+        &["events", "--session", "agent:main:main", "--follow"][..],
+        &["sandbox", "net", "--follow"],
+        &["gateway", "run", "--port", "0"],
+        &["node", "run", "--host", "127.0.0.1", "--port", "1"],
+    ] {
+        let mut command = machine.command(arguments);
+        command.env("INTERLOCK_GATEWAY_TOKEN", "x");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        children.push((arguments, command.spawn().unwrap()));
+    }
+    // Each of them has the database open by then.
+    for (arguments, child) in &children {
+        let open = || {
+            let files = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+            let mut targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+            targets.any(|target| target.ends_with("interlock.db"))
+        };
+        eventually(&format!("{arguments:?} is there"), open);
+    }
+    // The servers open it a second time before they serve.
+    eventually("both servers serve", || {
+        machine.run(&["gateway", "status"]).code == 0 && machine.run(&["node", "status"]).code == 0
+    });
+    fs::remove_dir_all(machine.state()).unwrap();
+    for (arguments, child) in children {
+        let run = ended(child);
+        assert_eq!(run.code, 1, "{arguments:?}: {run:#?}");
+        assert!(
+            run.stderr.contains("removed or replaced"),
+            "{arguments:?}: {run:#?}"
+        );
+    }
+}
+
+#[test]
 fn the_inbox_ends_with_the_reason() {
     let machine = Machine::new();
     machine.start();

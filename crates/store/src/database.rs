@@ -40,8 +40,8 @@ pub struct Store {
     /// A second connection for reads during a write. Most processes never need it.
     reader: Mutex<Option<Connection>>,
     state_dir: PathBuf,
-    /// Which file was opened: device and inode. `None` where it could not be looked at.
-    opened_file: Option<(u64, u64)>,
+    /// Which file was opened, by its inode. `None` where it could not be looked at.
+    opened_file: Option<u64>,
     key: SealKey,
     /// The document that was found to be recorded: the same one need not be looked into again.
     pub(crate) known_document: Mutex<Option<KnownDocument>>,
@@ -184,10 +184,10 @@ impl Store {
     }
 }
 
-/// Never opens the file: closing any descriptor of it would drop SQLite's locks.
-fn file_identity(path: &Path) -> Option<(u64, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.dev(), metadata.ino()))
+/// By the inode alone, as SQLite itself tells a file that was moved. Never opens the file: closing any
+/// descriptor of it would drop SQLite's locks.
+fn file_identity(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().map(|metadata| metadata.ino())
 }
 
 fn connect(path: &Path, failure: StoreFailure<'_>) -> Result<Connection, StoreError> {

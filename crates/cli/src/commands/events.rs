@@ -9,6 +9,7 @@ use interlock_arguments::{EventsArguments, StateArguments};
 use interlock_client::{open, supervisor};
 use interlock_console::output::{self, visible};
 use interlock_console::{CommandOutcome, Failure, time};
+use interlock_host::HostError;
 use serde_json::{Value, json};
 
 /// Events that are read at once.
@@ -43,6 +44,7 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
             break;
         }
         std::thread::sleep(LOOK);
+        host.store().check_in_place().map_err(HostError::from)?;
     }
     if arguments.json && !arguments.follow {
         output::print_json(&json!({ "total": all.len(), "events": all }));

@@ -7,7 +7,7 @@ use interlock_approvals::{AuditFilter, AuditKind, AuditRecord};
 use interlock_arguments::{SandboxNetArguments, StateArguments};
 use interlock_client::open;
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_host::LocalHost;
+use interlock_host::{HostError, LocalHost};
 use interlock_network::{ConnectionRecord, ConnectionVerdict};
 
 /// How often a reader that follows looks for more.
@@ -36,6 +36,7 @@ pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOu
         }
         most = None;
         std::thread::sleep(PAUSE);
+        host.store().check_in_place().map_err(HostError::from)?;
     }
 }
 
