@@ -23,6 +23,7 @@ mod grants;
 mod inbox;
 mod pending_bounds;
 mod recorded;
+mod removed_state;
 mod shown;
 mod view;
 mod watch;

@@ -45,7 +45,38 @@ fn the_owner_lists_and_tries_chats() {
     );
     assert!(matrix.seeds(&event).is_empty());
     let unknown = chat.machine.run(&["channels", "test", "matrix:!none:test"]);
-    assert!(unknown.stderr.contains("TARGET_NOT_FOUND"), "{unknown:#?}");
+    unknown.refused(1, "TARGET_NOT_FOUND");
+    assert!(
+        unknown.stderr.contains("interlock channels list"),
+        "{unknown:#?}"
+    );
+}
+
+#[test]
+fn what_was_configured_a_moment_ago_is_listed_and_tried() {
+    let machine = Machine::new();
+    machine.start();
+    let none = machine.ok(&["channels", "list"]);
+    assert!(
+        none.stderr.contains("interlock channels login"),
+        "{none:#?}"
+    );
+    let token = machine.root().join("token");
+    machine.write_private(&token, "syt_secret");
+    let account = json!({ "homeserver": "https://127.0.0.1:9", "userId": "@interlock:test",
+        "tokenFile": token, "allowPrivateNetwork": true });
+    machine.ok(&["config", "set", "channels.matrix", &account.to_string()]);
+    let listed = machine.ok(&["channels", "list"]);
+    assert!(listed.stderr.contains("no approver"), "{listed:#?}");
+    let approvers = "channels.matrix.execApprovals.approvers";
+    machine.ok(&["config", "set", approvers, r#"["@ada:test"]"#]);
+    let listed = machine.ok(&["channels", "list"]);
+    assert!(listed.stdout.contains("matrix:@ada:test"), "{listed:#?}");
+    // The homeserver does not answer: that is said of this target.
+    let tested = machine.run(&["channels", "test"]);
+    assert_eq!(tested.code, 1, "{tested:#?}");
+    assert!(tested.stdout.contains("matrix:@ada:test"), "{tested:#?}");
+    machine.ok(&["gateway", "stop"]);
 }
 
 #[test]

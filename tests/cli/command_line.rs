@@ -292,8 +292,8 @@ fn the_status_is_one_screen_and_starts_nothing() {
         "main, ops (1 token)",
         "1 wait for a decision",
         "main: touch marker",
-        "security allowlist, ask on-miss, askFallback deny; 1 entries",
-        "1 deny rules",
+        "security allowlist, ask on-miss, askFallback deny; 1 entry",
+        "1 deny rule;",
         "interlock gateway run",
         "interlock approvals watch",
     ] {

@@ -11,6 +11,7 @@ mod command_line;
 mod config;
 mod config_keys;
 mod doctor;
+mod everyday;
 mod first_start;
 mod hook;
 mod import_openclaw;

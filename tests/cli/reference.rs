@@ -1,6 +1,6 @@
 //! The committed reference pages are what the program says of itself.
 //!
-//! `UPDATE_REFERENCE=1 cargo test -p interlock --test reference` writes them anew.
+//! `UPDATE_REFERENCE=1 cargo test -p interlock --test cli reference` writes them anew.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -24,7 +24,7 @@ fn compare(name: &str, generated: &str) {
     assert!(
         committed == generated,
         "docs/reference/{name} is out of date (first difference: {differs:?}).\n\
-         Update it: UPDATE_REFERENCE=1 cargo test -p interlock --test reference"
+         Update it: UPDATE_REFERENCE=1 cargo test -p interlock --test cli reference"
     );
 }
 

@@ -258,6 +258,31 @@ fn grants_are_listed_and_taken_back() {
         "{listed:#}"
     );
     assert_eq!(grant["mintedByApprovalId"], id.as_str());
+    assert_eq!(listed.get("total"), None);
+    // A list that leaves something out says how many there are, and goes on.
+    let second = machine.put_down(&["--", "touch another"]);
+    machine.ok(&["approvals", "approve", "--session", &second]);
+    let mut minted = Vec::new();
+    for offset in 0..2 {
+        let asked = json!({ "limit": 1, "offset": offset });
+        let page = client.ok("exec.approval.grants.list", &asked);
+        assert_eq!(page["total"], 2, "{page:#}");
+        assert_eq!(page["grants"].as_array().unwrap().len(), 1, "{page:#}");
+        minted.push(page["grants"][0]["mintedByApprovalId"].clone());
+    }
+    minted.sort_by_key(ToString::to_string);
+    let mut both = vec![json!(id), json!(second)];
+    both.sort_by_key(ToString::to_string);
+    assert_eq!(minted, both);
+    let other = client.ok("exec.approval.grants.list", &json!({}))["grants"].clone();
+    let other = other.as_array().unwrap().iter();
+    let other = other.filter(|one| one["mintedByApprovalId"] == second.as_str());
+    for one in other {
+        client.ok(
+            "exec.approval.grants.revoke",
+            &json!({ "grantId": one["grantId"] }),
+        );
+    }
     assert_eq!(
         (&grant["agentId"], &grant["command"]),
         (&json!("main"), &json!("touch marker"))

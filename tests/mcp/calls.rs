@@ -486,3 +486,38 @@ fn the_description_says_which_commands_need_no_prompt() {
     }
     assert!(described.len() < 1_200, "{}", described.len());
 }
+
+#[test]
+fn hints_for_an_agent_name_the_tools_and_no_command_line() {
+    let machine = Machine::unguarded();
+    let _gateway = Gateway::start(&machine);
+    let mut client = StdioClient::begin(&machine, &["--no-spawn"], &json!({}));
+    let started = client.call(
+        "exec",
+        &json!({ "command": "sleep 30", "background": true }),
+    );
+    let id = &started["structuredContent"]["sessionId"];
+    for (call, hint) in [
+        (
+            json!({ "action": "log", "sessionId": "no-such" }),
+            "process, action list",
+        ),
+        (
+            json!({ "action": "screen", "sessionId": id }),
+            "exec with pty true",
+        ),
+        (
+            json!({ "action": "write", "sessionId": id, "data": "x" }),
+            "exec with stdin pipe",
+        ),
+        (
+            json!({ "action": "clear", "sessionId": id }),
+            "process, action remove",
+        ),
+    ] {
+        let result = client.call("process", &call);
+        assert!(text(&result).contains(hint), "{result:#}");
+        assert!(!text(&result).contains("interlock "), "{result:#}");
+    }
+    client.call("process", &json!({ "action": "kill", "sessionId": id }));
+}

@@ -218,3 +218,37 @@ fn a_client_on_stdio_that_writes_nonsense_is_answered_or_left_alone() {
     let result = client.call("exec", &json!({ "command": "echo still" }));
     assert_eq!(output(&result), "still");
 }
+
+/// A connection as `interlock mcp` makes it, and the first line of the answer.
+fn stdio_connection(machine: &Machine) -> (std::os::unix::net::UnixStream, String) {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let path = machine.state().join("gateway.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    let request = "GET /mcp/stdio HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: interlock-mcp\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut status = String::new();
+    BufReader::new(&stream).read_line(&mut status).unwrap();
+    (stream, status)
+}
+
+#[test]
+fn so_many_clients_by_stdio_are_served_at_once_and_the_next_one_is_told() {
+    let machine = Machine::unguarded();
+    let _gateway = Gateway::start(&machine);
+    let mut open = Vec::new();
+    for number in 0..256 {
+        let (stream, status) = stdio_connection(&machine);
+        assert!(status.starts_with("HTTP/1.1 101"), "{number}: {status}");
+        open.push(stream);
+    }
+    let (_, status) = stdio_connection(&machine);
+    assert!(status.starts_with("HTTP/1.1 503"), "{status}");
+    let run = machine.run(&["--no-spawn", "mcp"]);
+    assert_eq!(run.code, 1, "{run:#?}");
+    assert!(run.stderr.contains("too many MCP clients"), "{run:#?}");
+    // A place is free again when one of them has left.
+    drop(open.pop());
+    testkit::eventually("a place is free", || {
+        stdio_connection(&machine).1.starts_with("HTTP/1.1 101")
+    });
+}

@@ -104,7 +104,7 @@ fn the_program_itself_is_out_of_reach() {
 }
 
 #[test]
-fn a_config_elsewhere_is_as_far_out_of_reach_as_one_that_is_not_there_yet() {
+fn a_config_elsewhere_is_out_of_reach_and_so_is_one_that_is_not_there_yet() {
     for machine in machines() {
         machine.start();
         let work = machine.work();
@@ -114,10 +114,12 @@ fn a_config_elsewhere_is_as_far_out_of_reach_as_one_that_is_not_there_yet() {
             let arguments = ["--config", flag, "apply-patch", "-"];
             machine.run_with_input(&arguments, patch(operations).as_bytes())
         };
-        run("*** Add File: interlock.json5\n+{}").refused(1, "PATCH_RESERVED");
-        run("*** Add File: INTERLOCK.json5\n+{}").refused(1, "PATCH_RESERVED");
+        // A config that was named and is missing stops every command, so that no patch can begin it.
+        run("*** Add File: interlock.json5\n+{}").refused(1, "CONFIG_MISSING");
+        assert!(!path.exists());
         fs::write(&path, "{}\n").unwrap();
         run("*** Update File: interlock.json5\n@@\n-{}\n+{ }").refused(1, "PATCH_RESERVED");
+        run("*** Add File: INTERLOCK.json5\n+{}").refused(1, "PATCH_RESERVED");
         run("*** Update File: interlock.json5\n*** Move to: b").refused(1, "PATCH_RESERVED");
         assert_eq!(run("*** Add File: c\n+x").code, 0);
         assert_eq!(fs::read_to_string(&path).unwrap(), "{}\n");

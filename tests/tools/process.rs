@@ -34,7 +34,11 @@ fn the_list_is_aligned_and_says_how_each_session_stands() {
     let none = machine.process(&["list"]);
     assert_eq!(
         (none.code, none.stdout.as_str(), none.stderr.as_str()),
-        (0, "", "interlock: no sessions\n")
+        (
+            0,
+            "",
+            "interlock: no sessions; start one: interlock exec --background -- COMMAND\n"
+        )
     );
     for (name, seconds, change) in [
         ("calm-river", 3 * 86_400, json!({})),

@@ -43,6 +43,7 @@ impl<'a> Approvals<'a> {
     /// A page of pending approvals, the one that expires first in front.
     pub fn pending(self, offset: usize, limit: usize) -> Result<PendingPage, RulesError> {
         let now = now();
+        self.store.check_in_place()?;
         self.expire(now)?;
         Ok(self.store.pending_approvals(now, offset, limit)?)
     }
@@ -54,6 +55,7 @@ impl<'a> Approvals<'a> {
         limit: usize,
     ) -> Result<PendingPage, RulesError> {
         let now = now();
+        self.store.check_in_place()?;
         self.expire(now)?;
         Ok(self.store.pending_page(now, after, limit)?)
     }
@@ -74,8 +76,10 @@ impl<'a> Approvals<'a> {
         self.expire(now())
     }
 
-    /// How an approval ended, if it has. One whose time is up is ended by this.
+    /// How an approval ended, if it has. One whose time is up is ended by this. Fails when the store
+    /// was removed: no decision can come there, and a caller must not wait for one.
     pub fn ended(self, id: &str) -> Result<Option<ApprovalEnd>, RulesError> {
+        self.store.check_in_place()?;
         let approval = self.store.approval(id)?;
         if approval.ended.is_some() || now() < approval.request.expires_at_ms {
             return Ok(approval.ended);

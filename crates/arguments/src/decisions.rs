@@ -5,6 +5,14 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use interlock_policy::AlwaysForm;
 
+/// A list of at most no rows would show nothing and never end.
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a whole number from 1 on is expected".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct ApprovalsPendingArguments {
     /// Only this one, with all of what changed in its script: the id, its beginning, or the short id
@@ -132,7 +140,7 @@ pub struct PolicyReplayArguments {
     #[arg(long, value_name = "DURATION")]
     pub since: Option<String>,
     /// At most so many verdicts, the newest ones
-    #[arg(long, default_value_t = 1000, value_name = "N")]
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = at_least_one)]
     pub limit: usize,
     /// Only verdicts for this agent
     #[arg(long, value_name = "AGENT")]
@@ -237,7 +245,7 @@ pub struct AuditLogArguments {
     #[arg(long, value_name = "DURATION")]
     pub since: Option<String>,
     /// At most so many, the newest ones
-    #[arg(long, default_value_t = 50, value_name = "N")]
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = at_least_one)]
     pub limit: usize,
     /// Start with this record and go on to older ones: what the page before has named
     #[arg(long, value_name = "SEQ")]

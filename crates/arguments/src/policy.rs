@@ -209,7 +209,7 @@ pub struct PolicySuggestArguments {
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     /// Judge at most so many verdicts of the history by each rule, the newest ones
-    #[arg(long, default_value_t = 1000, value_name = "N")]
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = crate::decisions::at_least_one)]
     pub limit: usize,
     /// Add the rule with this id; may be given more than once
     #[arg(long, value_name = "ID", conflicts_with = "accept_all")]

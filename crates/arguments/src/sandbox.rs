@@ -161,7 +161,7 @@ pub struct SandboxNetArguments {
     #[arg(long)]
     pub follow: bool,
     /// So many at first, the newest
-    #[arg(long, default_value_t = 100, value_name = "COUNT")]
+    #[arg(long, default_value_t = 100, value_name = "COUNT", value_parser = crate::decisions::at_least_one)]
     pub limit: usize,
     /// Print one JSON object per line
     #[arg(long)]

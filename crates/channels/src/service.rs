@@ -191,7 +191,8 @@ impl ChatService {
     }
 
     /// Takes a changed config over: accounts that are new or different are opened, others are closed.
-    fn refresh(self: &Arc<Self>, stop: &CancellationToken) {
+    /// Operators who list or test right after a change must see what they wrote.
+    pub fn refresh(self: &Arc<Self>, stop: &CancellationToken) {
         let Some(file) = self.desk.config() else {
             return;
         };

@@ -22,6 +22,6 @@ pub use join::{Absent, join};
 pub use local_only::note_reach;
 pub use remote_gateway::RemoteGateway;
 pub use state::{
-    caller_context, command_line_sender, configured_host, decider, open, open_for_repair,
-    open_options, outside_runs, routed, routed_call, supervisor,
+    caller_context, check_config_exists, check_named_config, command_line_sender, configured_host,
+    decider, open, open_for_repair, open_options, outside_runs, routed, routed_call, supervisor,
 };

@@ -46,6 +46,7 @@ fn starter() -> Starter {
 
 /// Opens the state of this host; the first start says what it wrote.
 pub fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
+    check_named_config(state)?;
     // A shielded run finds an empty directory that cannot be written to: that says nothing to it.
     let opened = LocalHost::open(open_options(state)).map_err(|error| {
         if !interlock_engine::mark::born_in_run() {
@@ -73,6 +74,24 @@ pub fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
     }
     check_reach(state, &host)?;
     Ok(host)
+}
+
+/// A config that was named must be there: a wrong path must not mean a config without any rule.
+pub fn check_named_config(state: &StateArguments) -> Result<(), Failure> {
+    let named = state.config.as_deref();
+    named.map_or(Ok(()), |path| check_config_exists(state, path))
+}
+
+/// Fails where there is no such file.
+pub fn check_config_exists(state: &StateArguments, path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        _ => return Ok(()),
+    }
+    let message = format!("config {}: there is no such file", path.display());
+    let begin = state.in_command("interlock config set tools.exec.ask on-miss");
+    Err(Failure::refused("CONFIG_MISSING", message)
+        .with_hint(format!("correct the path, or begin the file: {begin}")))
 }
 
 /// Opens the state also where the approvals document is not recorded.

@@ -72,6 +72,14 @@ impl StateDirError {
             Self::ForeignOwner { owner, .. } => format!(
                 "name a directory of your own with --state-dir, or call the program as its user: sudo -u '#{owner}' interlock status"
             ),
+            // A parent directory is closed to this user: no change of mode can help.
+            Self::Unreadable { path, source }
+                if source.kind() == io::ErrorKind::PermissionDenied
+                    && std::fs::metadata(path).is_err() =>
+            {
+                "name a directory of your own with --state-dir, or call the program as its owner"
+                    .to_owned()
+            }
             Self::WritableByOthers { path, .. } | Self::Unreadable { path, .. } => {
                 format!("chmod 700 {}", shell_word(path))
             }

@@ -198,7 +198,7 @@ impl Failure {
     }
 
     fn tell(&self, hint: Option<String>, json: bool) -> ExitCode {
-        let (code, message) = (self.code(), self.to_string());
+        let (code, message) = (self.code(), without_error_numbers(&self.to_string()));
         let denial = self.denial();
         if json {
             let error = FailureReport {
@@ -254,6 +254,23 @@ impl From<ListenerError> for Failure {
     }
 }
 
+/// The words of the system without the number that Rust puts behind them.
+fn without_error_numbers(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        out.push_str(before);
+        match after.split_once(')') {
+            Some((number, tail)) if number.bytes().all(|byte| byte.is_ascii_digit()) => rest = tail,
+            _ => {
+                out.push_str(" (os error ");
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
 /// The exit code of a command or patch that was not allowed: a script can tell it from a command that
 /// ran and failed.
 pub const NOT_ALLOWED: u8 = 3;
@@ -291,7 +308,7 @@ const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID", "RULE_INVALID"]
 
 pub fn input_hint(error: &InputError) -> Option<String> {
     let hint = match error {
-        InputError::Empty => "name a command: interlock explain -- 'ls -l'",
+        InputError::Empty => "write a command behind --, such as: interlock exec -- 'ls -l'",
         InputError::TooLong(_) => "put the text into a script and run that",
         InputError::Nul(_) | InputError::RelativeCwd(_) => return None,
     };

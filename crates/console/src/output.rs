@@ -114,6 +114,9 @@ pub fn line(text: &str) -> String {
     ShownLine::new(text).to_string()
 }
 
+/// A longer cell makes its column no wider: one long pattern must not push every row off the screen.
+const MAX_COLUMN: usize = 60;
+
 /// Rows with aligned columns; the last cell of a row is not padded and makes no column wider.
 pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -121,6 +124,7 @@ pub fn table(rows: &[Vec<String>], indent: &str) -> String {
         rows.iter()
             .filter(|row| column + 1 < row.len())
             .map(|row| row[column].chars().count())
+            .filter(|width| *width <= MAX_COLUMN)
             .max()
             .unwrap_or(0)
     };

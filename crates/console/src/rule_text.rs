@@ -1,7 +1,9 @@
 //! Entries, deny rules and levels in a few words.
 
 use interlock_host::now_ms;
-use interlock_policy::{DenyRule, Entry, EntryShield, Joined, PolicySource, quote};
+use interlock_policy::{
+    ARGUMENTS_DIGEST, DenyRule, Entry, EntryShield, Joined, PolicySource, quote,
+};
 
 use crate::time_text::duration;
 
@@ -12,7 +14,13 @@ fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
         let quoted: Vec<String> = args.iter().map(|argument| quote(argument)).collect();
         return Some(format!("args {}", quoted.join(" ")).trim_end().to_owned());
     }
-    pattern.map(|pattern| format!("argPattern {pattern}"))
+    pattern.map(|pattern| {
+        if pattern.starts_with(ARGUMENTS_DIGEST) {
+            return "exactly the approved arguments, in the directory of the approval".to_owned();
+        }
+        // As a regular expression writes the end of an argument, not as an escape of Rust.
+        format!("argPattern {}", pattern.replace('\0', "\\x00"))
+    })
 }
 
 /// Which arguments a deny rule is for.

@@ -148,7 +148,7 @@ pub struct LayerDescription {
 /// Why a command about a layer is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
-    #[error("there is no run with kept changes whose id is `{0}`, or several are")]
+    #[error("there is no run with kept changes whose id begins with `{0}`, or there are several")]
     Unknown(String),
     #[error("the run `{0}` has not ended, or another process has its changes")]
     Busy(String),
@@ -176,7 +176,7 @@ impl LayerError {
 
     pub fn remedy(&self) -> Option<String> {
         match self {
-            Self::Unknown(_) => Some("interlock sandbox list".to_owned()),
+            Self::Unknown(_) => Some("list them: interlock sandbox list".to_owned()),
             Self::Busy(_) => Some("end the run, or try again".to_owned()),
             Self::Effect(_) => Some(
                 "look at the changes: interlock sandbox diff ID; copy what you need, then discard them: interlock sandbox discard ID"

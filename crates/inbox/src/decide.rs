@@ -66,7 +66,10 @@ pub fn pending(
     }
     if approvals.is_empty() {
         output::note(&match source.gateway() {
-            None => "nothing waits for a decision".to_owned(),
+            None => {
+                let watch = state.in_command("interlock approvals watch");
+                format!("nothing waits for a decision; to see what comes: {watch}")
+            }
             Some(url) => format!("nothing waits for a decision at the gateway {url}"),
         });
         return Ok(ExitCode::SUCCESS);

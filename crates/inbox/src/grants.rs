@@ -14,11 +14,13 @@ pub fn list(host: &LocalHost, arguments: &ApprovalsGrantsArguments) -> CommandOu
     let grants = host.approvals().grants()?;
     if arguments.json {
         let grants: Vec<Value> = grants.iter().map(as_json).collect();
-        output::print_json(&json!({ "grants": grants }));
+        output::print_json(&json!({ "total": grants.len(), "grants": grants }));
         return Ok(ExitCode::SUCCESS);
     }
     if grants.is_empty() {
-        output::note("no grant is in force");
+        output::note(
+            "no grant is in force; interlock approvals approve ID --session, or --for 2h, makes one",
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let shown: Vec<String> = grants

@@ -203,6 +203,7 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     let served = tokio::select! {
         served = node.serve(info) => served,
         () = service.stuck() => Err(NodeError::Stuck),
+        error = state_removed(&service) => Err(NodeError::Host(error)),
     };
     forgetting.abort();
     telling.abort();
@@ -214,6 +215,25 @@ pub async fn run(options: NodeOptions, stop: CancellationToken) -> Result<(), No
     }
     served
 }
+
+/// Returns when the database is no longer where it was opened, at two looks in a row: a node without its
+/// state can judge and record nothing.
+async fn state_removed(service: &Arc<NodeService>) -> HostError {
+    let mut missing = 0;
+    loop {
+        tokio::time::sleep(STATE_LOOK).await;
+        let reader = Arc::clone(service);
+        let looked = tokio::task::spawn_blocking(move || reader.host.store().check_in_place());
+        match looked.await {
+            Ok(Err(error)) if missing > 0 => return error.into(),
+            Ok(Err(_)) => missing += 1,
+            _ => missing = 0,
+        }
+    }
+}
+
+/// How often a node looks whether its state is there.
+const STATE_LOOK: Duration = Duration::from_secs(1);
 
 /// Which programs count as those of skills is the gateway's business; whether that allows them is
 /// said by the document of this machine.

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use crate::pattern;
 
 const DIGEST_PREFIX: &str = "sha256:";
-const DIGEST_V1: &str = "sha256:cwd-argv:v1:";
+/// How an `argPattern` begins that is the digest of one command and its directory.
+pub const ARGUMENTS_DIGEST: &str = "sha256:cwd-argv:v1:";
 /// In a list of argument patterns: any number of further arguments.
 pub(crate) const ANY_ARGUMENTS: &str = "**";
 const REGEX_SIZE_LIMIT: usize = 256 * 1024;
@@ -20,7 +21,7 @@ pub enum ArgumentError {
     /// `column` counts characters of the pattern, from 1.
     #[error("{message} (column {column} of the pattern)")]
     Regex { message: String, column: usize },
-    #[error("the digest is not one of cwd and arguments (`{DIGEST_V1}` and 64 hex digits)")]
+    #[error("the digest is not one of cwd and arguments (`{ARGUMENTS_DIGEST}` and 64 hex digits)")]
     Digest,
     #[error("{0}")]
     Glob(String),
@@ -130,7 +131,7 @@ pub(crate) fn read_digest(arg_pattern: &str) -> Option<Result<String, ArgumentEr
     if !arg_pattern.starts_with(DIGEST_PREFIX) {
         return None;
     }
-    let hex = arg_pattern.strip_prefix(DIGEST_V1).filter(|hex| {
+    let hex = arg_pattern.strip_prefix(ARGUMENTS_DIGEST).filter(|hex| {
         let is_hex = hex.bytes().all(|byte| byte.is_ascii_hexdigit());
         hex.len() == 64 && is_hex
     });
@@ -142,7 +143,7 @@ pub(crate) fn read_digest(arg_pattern: &str) -> Option<Result<String, ArgumentEr
 
 /// The `argPattern` that stands for exactly these arguments in this directory.
 pub fn digest_pattern(arguments: &[String], cwd: &str) -> String {
-    format!("{DIGEST_V1}{}", digest(arguments, cwd))
+    format!("{ARGUMENTS_DIGEST}{}", digest(arguments, cwd))
 }
 
 /// Lengths in front of every part: no two requests share an input.

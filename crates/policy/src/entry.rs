@@ -124,6 +124,9 @@ pub const ALLOW_ALWAYS: &str = "allow-always";
 /// workspace, where agents write.
 pub const BASE: &str = "base";
 
+/// How the `source` of an entry begins that a template wrote; the name of the template follows.
+pub const TEMPLATE_SOURCE: &str = "template:";
+
 /// What always wins. Every field but `pattern` narrows the rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -350,6 +353,13 @@ impl Entry {
     /// One of those that the first start writes.
     pub fn is_base(&self) -> bool {
         self.source.as_deref() == Some(BASE)
+    }
+
+    /// One that Interlock ships, in the base or in a template: the owner chose the bundle, and not
+    /// this entry alone.
+    pub fn is_shipped(&self) -> bool {
+        let source = self.source.as_deref();
+        self.is_base() || source.is_some_and(|source| source.starts_with(TEMPLATE_SOURCE))
     }
 
     /// A remembered grant that binds no arguments would trust a program for everything it can do,

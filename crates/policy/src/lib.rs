@@ -34,7 +34,7 @@ mod verdict;
 pub use agent::{AgentId, AgentIdError};
 pub use allowlist::{Allowlist, Candidate, EntryLists, Match, NearMiss, Objection};
 pub use approvable::can_be_approved;
-pub use arguments::{ArgumentError, ArgumentRule, digest_pattern};
+pub use arguments::{ARGUMENTS_DIGEST, ArgumentError, ArgumentRule, digest_pattern};
 pub use assemble::{PolicyError, PolicyParts};
 pub use base::{BASE_PROGRAMS, BaseProgram};
 pub use deny::{Denied, DenyRules};
@@ -45,6 +45,7 @@ pub use effective::{
 };
 pub use entry::{
     ALLOW_ALWAYS, BASE, BoundContent, DenyRule, Entry, EntryError, EntryShield, FileContent,
+    TEMPLATE_SOURCE,
 };
 pub use entry_warning::EntryWarning;
 pub use evaluate::{Evaluation, RunRequest, evaluate};

@@ -32,6 +32,8 @@ pub enum EntryEdit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedEntries {
     pub entries: Vec<Entry>,
+    /// So many entries of the base and of templates have the same pattern, and stay.
+    pub kept: usize,
 }
 
 /// What adding a deny rule did.
@@ -274,21 +276,14 @@ impl<'a> PolicyRules<'a> {
             let Some(scope) = document.agents.get_mut(&key) else {
                 return Err(no_such_entry(&key, which));
             };
-            let gone = |entry: &Entry| entry.pattern == which || entry.id.as_deref() == Some(which);
-            let entries: Vec<Entry> = scope
-                .allowlist
-                .iter()
-                .filter(|e| gone(e))
-                .cloned()
-                .collect();
-            if entries.is_empty() {
+            let removed = take_named_entries(&mut scope.allowlist, which);
+            if removed.entries.is_empty() {
                 return Err(no_such_entry(&key, which));
             }
-            scope.allowlist.retain(|entry| !gone(entry));
             if scope.is_empty() {
                 document.agents.remove(&key);
             }
-            Ok(RemovedEntries { entries })
+            Ok(removed)
         })?;
         Ok(removed)
     }
@@ -439,10 +434,38 @@ fn exec_key(key: &str) -> interlock_config::KeyPath {
         .key(key)
 }
 
+/// Takes out the entry with this id, or the entries with this pattern. Where the owner has entries of
+/// the pattern, those of the base and of templates stay: each is known by its id, and a bundle has a
+/// command of its own that removes it.
+pub fn take_named_entries(list: &mut Vec<Entry>, which: &str) -> RemovedEntries {
+    let is_id = |entry: &Entry| entry.id.as_deref() == Some(which);
+    let is_named = |entry: &Entry| entry.pattern == which || is_id(entry);
+    let is_own = |entry: &Entry| is_named(entry) && !entry.is_shipped();
+    let only_own = list.iter().any(is_own) && !list.iter().any(is_id);
+    let is_removed = |entry: &Entry| {
+        if only_own {
+            is_own(entry)
+        } else {
+            is_named(entry)
+        }
+    };
+    let named = list.iter().filter(|entry| is_named(entry)).count();
+    let entries: Vec<Entry> = list
+        .iter()
+        .filter(|entry| is_removed(entry))
+        .cloned()
+        .collect();
+    list.retain(|entry| !is_removed(entry));
+    RemovedEntries {
+        kept: named - entries.len(),
+        entries,
+    }
+}
+
 fn no_such_entry(agent: &str, which: &str) -> RulesError {
     RulesError::Edit {
         code: "ENTRY_NOT_FOUND",
         message: format!("no entry `{which}` for agent {agent}"),
-        remedy: "list them: interlock approvals get".to_owned(),
+        remedy: "list them: interlock approvals allowlist list".to_owned(),
     }
 }

@@ -26,6 +26,7 @@ pub use config_record::record_config_write;
 pub use document::{document_in_force, parse_document, parse_stored, read_stored, stored_document};
 pub use edit::{
     DenyRuleEdit, DenyRuleSelection, EntryEdit, PolicyRules, RemovedEntries, edit_document,
+    take_named_entries,
 };
 pub use error::RulesError;
 pub use gateway_layer::GatewayLayer;

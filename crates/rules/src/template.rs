@@ -10,7 +10,7 @@ use std::path::Path;
 use interlock_command::Source;
 use interlock_policy::{
     AgentId, Ask, BASE_PROGRAMS, CallerInput, Document, EVERY_AGENT, Entry, Layer, Levels, Policy,
-    PolicySource as LevelSource, RunRequest, Scope, Security, evaluate,
+    PolicySource as LevelSource, RunRequest, Scope, Security, TEMPLATE_SOURCE, evaluate,
 };
 use interlock_programs::VirtualHost;
 use serde::{Deserialize, Serialize};
@@ -231,7 +231,7 @@ fn is_found(directory: &Path, file: &str) -> bool {
 }
 
 fn source(name: &str) -> String {
-    format!("template:{name}")
+    format!("{TEMPLATE_SOURCE}{name}")
 }
 
 fn unknown(name: &str) -> RulesError {

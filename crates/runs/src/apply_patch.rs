@@ -147,6 +147,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     };
     outcome.map_err(|error| {
         Failure::usage("PATCH_UNREADABLE", format!("{}: {error}", file.display()))
+            .with_hint("name the file of a patch, or - for standard input")
     })?;
     if bytes.len() > MAX_PATCH_BYTES {
         let message = format!("the patch has more than {MAX_PATCH_BYTES} bytes");

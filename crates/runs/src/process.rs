@@ -32,7 +32,8 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> CommandOutcome {
             if arguments.json {
                 output::print_json(&ProcessAnswer::List(page));
             } else if page.sessions.is_empty() {
-                output::note("interlock: no sessions");
+                let begin = state.in_command("interlock exec --background -- COMMAND");
+                output::note(&format!("interlock: no sessions; start one: {begin}"));
             } else {
                 let with_agent = arguments.caller.agent.is_none();
                 output::print(&text::list(&page.sessions, with_agent));

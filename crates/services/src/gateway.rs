@@ -329,6 +329,7 @@ fn stop(state: &StateArguments, arguments: &ServiceArguments) -> CommandOutcome 
             "GATEWAY_NOT_RUNNING",
             "no gateway runs for this state directory",
         )
+        .with_hint("nothing is left to stop; start one: interlock gateway run")
     };
     service::stop(&host, &ServingGateway(&host), not_running, arguments)
 }

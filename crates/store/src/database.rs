@@ -40,6 +40,8 @@ pub struct Store {
     /// A second connection for reads during a write. Most processes never need it.
     reader: Mutex<Option<Connection>>,
     state_dir: PathBuf,
+    /// Which file was opened, by its inode. `None` where it could not be looked at.
+    opened_file: Option<u64>,
     key: SealKey,
     /// The document that was found to be recorded: the same one need not be looked into again.
     pub(crate) known_document: Mutex<Option<KnownDocument>>,
@@ -73,6 +75,7 @@ impl Store {
         })?;
         let connection = configure(connect(&path, failure)?, failure)?;
         let log = log_of(&connection);
+        let opened_file = file_identity(&path);
         let writer = Writer::new(path.clone(), connection).map_err(|error| failure.sql(&error))?;
         let store = Self {
             path,
@@ -80,11 +83,23 @@ impl Store {
             writer: Arc::new(writer),
             reader: Mutex::new(None),
             state_dir: state_dir.to_owned(),
+            opened_file,
             key,
             known_document: Mutex::new(None),
         };
         store.adopt()?;
         Ok(store)
+    }
+
+    /// Fails once the path names no file, or another one, than the file that is open. What is open
+    /// then never changes again, so a wait for a change must look at this too.
+    pub fn check_in_place(&self) -> Result<(), StoreError> {
+        if self.opened_file == file_identity(&self.path) {
+            return Ok(());
+        }
+        Err(StoreError::Removed {
+            path: self.path.clone(),
+        })
     }
 
     /// The directory that the database lies in.
@@ -167,6 +182,12 @@ impl Store {
     pub(crate) fn failure(&self) -> StoreFailure<'_> {
         StoreFailure { path: &self.path }
     }
+}
+
+/// By the inode alone, as SQLite itself tells a file that was moved. Never opens the file: closing any
+/// descriptor of it would drop SQLite's locks.
+fn file_identity(path: &Path) -> Option<u64> {
+    std::fs::metadata(path).ok().map(|metadata| metadata.ino())
 }
 
 fn connect(path: &Path, failure: StoreFailure<'_>) -> Result<Connection, StoreError> {

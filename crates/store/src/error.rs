@@ -49,6 +49,8 @@ pub enum StoreError {
     NotOnDisk { path: PathBuf, problem: String },
     #[error("failed to write database {}: it is read-only", path.display())]
     ReadOnly { path: PathBuf },
+    #[error("database {} was removed or replaced while this program had it open", path.display())]
+    Removed { path: PathBuf },
     #[error("database {} is of version {found}; this program knows versions up to {known}", path.display())]
     Newer {
         path: PathBuf,
@@ -77,6 +79,7 @@ impl StoreError {
             Self::DiskFull { .. } => "STORE_DISK_FULL",
             Self::NotOnDisk { .. } => "STORE_NOT_ON_DISK",
             Self::ReadOnly { .. } => "STORE_READ_ONLY",
+            Self::Removed { .. } => "STORE_REMOVED",
             Self::Newer { .. } => "STORE_NEWER",
             Self::Failed { .. } => "STORE_FAILED",
         }
@@ -137,6 +140,10 @@ impl StoreError {
                 directory(path),
                 shell_word(path)
             ),
+            Self::Removed { path } => format!(
+                "nothing more can be decided in it; look at the state directory, then run the command again: ls -la {}",
+                directory(path)
+            ),
             Self::Newer { .. } => {
                 "install the newer Interlock again, or use another state directory".to_owned()
             }
@@ -169,6 +176,10 @@ impl StoreFailure<'_> {
                 StoreError::Locked { path }
             }
             Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+            // SQLite tells a full disk so where it could not make its shared memory larger.
+            Some(ErrorCode::SystemIoFailure) if is_disk_full(&path) => {
+                StoreError::DiskFull { path }
+            }
             Some(ErrorCode::ReadOnly) => StoreError::ReadOnly { path },
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 StoreError::Unreadable { path, problem }
@@ -204,6 +215,11 @@ impl StoreFailure<'_> {
             },
         }
     }
+}
+
+/// Whether the file system has no block left for an ordinary user.
+fn is_disk_full(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|system| system.f_bavail == 0)
 }
 
 /// The path as one word of a shell.

@@ -115,6 +115,9 @@ pub struct ApprovalResolver {
 #[serde(default)]
 pub struct StandingGrants {
     pub grants: Vec<StandingGrant>,
+    /// How many there are, where these are not all of them; `offset` goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<usize>,
 }
 
 /// A grant. The reference gives them to automations; here they belong to a conversation, which stands

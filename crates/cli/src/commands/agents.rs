@@ -51,7 +51,9 @@ fn list(state: &StateArguments, arguments: &AgentsListArguments) -> CommandOutco
             });
             json!({ "id": name, "tokens": tokens.collect::<Vec<_>>() })
         });
-        output::print_json(&json!({ "agents": agents.collect::<Vec<Value>>() }));
+        output::print_json(
+            &json!({ "total": names.len(), "agents": agents.collect::<Vec<Value>>() }),
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = Vec::new();

@@ -21,7 +21,7 @@ use interlock_inbox::{ApprovalSource, decide, grants, socket, watch};
 use interlock_policy::{
     AgentId, Document, EVERY_AGENT, Entry, EntryShield, EntryWarning, Levels, agent_path, quote,
 };
-use interlock_rules::EntryEdit;
+use interlock_rules::{EntryEdit, RemovedEntries};
 use serde_json::{Map, Value, json};
 
 use super::nodes;
@@ -354,10 +354,16 @@ fn remove(
     arguments: &AllowlistRemoveArguments,
 ) -> CommandOutcome {
     let (agent, pattern) = (&arguments.agent, &arguments.pattern);
-    let (removed, owner) = match DocumentAsked::of(state, host, &arguments.place)? {
+    let (
+        RemovedEntries {
+            entries: removed,
+            kept,
+        },
+        owner,
+    ) = match DocumentAsked::of(state, host, &arguments.place)? {
         None => {
             let agent = known_scope(host, agent)?;
-            (host.rules().remove_entry(&agent, pattern)?.entries, None)
+            (host.rules().remove_entry(&agent, pattern)?, None)
         }
         Some(asked) => {
             let (removed, owner) = nodes::remove_entry(state, host, asked, agent, pattern)?;
@@ -377,6 +383,13 @@ fn remove(
                 of_owner(owner.as_ref())
             ));
         }
+    }
+    if kept > 0 {
+        output::note(&format!(
+            "left: {kept} of the base or of templates for {}; to remove one, name its id: {}",
+            line(pattern),
+            state.in_command("interlock approvals allowlist list --json")
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

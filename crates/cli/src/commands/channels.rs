@@ -11,7 +11,7 @@ use interlock_arguments::{
     StateArguments,
 };
 use interlock_client::config_file::set;
-use interlock_client::{GatewayClient, open, outside_runs};
+use interlock_client::{CallFailure, GatewayClient, open, outside_runs};
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_wire::params::{ChannelsList, ChannelsTest};
 use serde_json::{Value, json};
@@ -51,7 +51,14 @@ fn list(state: &StateArguments, arguments: &ChannelsListArguments) -> CommandOut
     });
     let rows: Vec<Vec<String>> = rows.collect();
     if rows.is_empty() {
-        output::note("interlock: approvals go to no chat; docs/channels says how they do");
+        let next = if !listed.problems.is_empty() {
+            "this is why:"
+        } else if listed.accounts.is_empty() {
+            "log in to one: interlock channels login --help"
+        } else {
+            "an account is there, but no approver: see execApprovals.approvers in docs/channels"
+        };
+        output::note(&format!("interlock: approvals go to no chat; {next}"));
     }
     output::print(&output::table(&rows, ""));
     for problem in &listed.problems {
@@ -65,9 +72,12 @@ fn test(state: &StateArguments, arguments: &ChannelsTestArguments) -> CommandOut
     let host = open(state)?;
     outside_runs(host.state_dir())?;
     let mut gateway = GatewayClient::connect(state, &host)?;
-    let tested = gateway.request(&ChannelsTest {
+    let asked = ChannelsTest {
         target: arguments.target.clone(),
-    })?;
+    };
+    let tested = gateway
+        .request(&asked)
+        .map_err(CallFailure::into_reported)?;
     let has_failed = tested.targets.iter().any(|one| one.problem.is_some());
     if arguments.json {
         output::print_json(&tested);

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use interlock_arguments::{ConfigCommand, StateArguments};
 use interlock_client::config_file::{config_path, edit, key_path, load, set, writable};
-use interlock_config::Json5Text;
+use interlock_client::{check_config_exists, check_named_config};
+use interlock_config::{Json5Text, KeyPath};
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_host::Author;
 use interlock_rules::record_config_write;
@@ -22,6 +23,7 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
             }
         }
         ConfigCommand::Get(arguments) => {
+            check_named_config(state)?;
             let file = load(&path)?;
             let value = match &arguments.key {
                 None => file.text().value(),
@@ -54,6 +56,9 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
             done("unset", &arguments.key, arguments.json);
         }
         ConfigCommand::Validate(arguments) => {
+            if let Some(file) = &arguments.file {
+                check_config_exists(state, file)?;
+            }
             let path = arguments.file.unwrap_or(path);
             load(&path)?;
             if arguments.json {
@@ -74,9 +79,27 @@ fn read_value(text: &str) -> Value {
     }
 }
 
+/// A key that does not exist can never be set: then the nearest one is named.
 fn not_set(key: &str) -> Failure {
+    if let Some(hint) = unknown_key_hint(key) {
+        return Failure::refused("UNKNOWN_KEY", format!("unknown key `{key}`")).with_hint(hint);
+    }
     Failure::refused("CONFIG_KEY_NOT_SET", format!("`{key}` is not set"))
         .with_hint("see what is set: interlock config get")
+}
+
+fn unknown_key_hint(key: &str) -> Option<String> {
+    let mut text = Json5Text::parse("config", "{}").ok()?;
+    text.set(&KeyPath::parse(key).ok()?, &Value::Null).ok()?;
+    let problems = interlock_config::schema::check(&text);
+    let unknown = problems
+        .into_iter()
+        .find(|problem| problem.code == "UNKNOWN_KEY")?;
+    Some(
+        unknown
+            .hint
+            .unwrap_or_else(|| "see docs/reference/config.md".to_owned()),
+    )
 }
 
 fn done(word: &str, key: &str, json: bool) {

@@ -140,7 +140,7 @@ fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments)
         return Ok(ExitCode::SUCCESS);
     }
     if rules.is_empty() {
-        output::note("no deny rules");
+        output::note("no deny rules; to add one: interlock deny add PROGRAM");
         return Ok(ExitCode::SUCCESS);
     }
     let rows: Vec<Vec<String>> = rules

@@ -119,10 +119,9 @@ fn list(state: &StateArguments, known: &DevicePairListing) {
         ]);
     }
     if rows.is_empty() {
-        output::print("no devices\n");
-    } else {
-        output::print(&output::table(&rows, ""));
+        output::note("no devices; a machine or browser that connects from elsewhere waits here");
     }
+    output::print(&output::table(&rows, ""));
 }
 
 /// The id of a paired device.

@@ -8,7 +8,8 @@ use interlock_approvals::SessionEvent;
 use interlock_arguments::{EventsArguments, StateArguments};
 use interlock_client::{open, supervisor};
 use interlock_console::output::{self, visible};
-use interlock_console::{CommandOutcome, time};
+use interlock_console::{CommandOutcome, Failure, time};
+use interlock_host::HostError;
 use serde_json::{Value, json};
 
 /// Events that are read at once.
@@ -18,6 +19,10 @@ const PAGE: usize = 500;
 const LOOK: Duration = Duration::from_millis(200);
 
 pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcome {
+    if arguments.session.trim().is_empty() {
+        return Err(Failure::usage("SESSION_KEY_INVALID", "--session is empty")
+            .with_hint("name the conversation, such as agent:main:main"));
+    }
     let host = open(state)?;
     let client = supervisor(&host)?;
     let mut after = 0;
@@ -39,9 +44,15 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
             break;
         }
         std::thread::sleep(LOOK);
+        host.store().check_in_place().map_err(HostError::from)?;
     }
     if arguments.json && !arguments.follow {
-        output::print_json(&json!({ "events": all }));
+        output::print_json(&json!({ "total": all.len(), "events": all }));
+    } else if after == 0 {
+        output::note(&format!(
+            "no events of {} are kept; a background run or a late decision makes one",
+            visible(&arguments.session)
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

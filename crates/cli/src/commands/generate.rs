@@ -26,6 +26,7 @@ pub fn man(arguments: &ManArguments) -> CommandOutcome {
     let failed = |error: std::io::Error| {
         let message = format!("{}: {error}", arguments.directory.display());
         Failure::refused("MAN_NOT_WRITTEN", message)
+            .with_hint("name a directory that you can write")
     };
     std::fs::create_dir_all(&arguments.directory).map_err(failed)?;
     clap_mangen::generate_to(Arguments::command(), &arguments.directory).map_err(failed)?;

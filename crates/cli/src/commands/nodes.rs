@@ -270,17 +270,18 @@ fn list(
         return Ok(());
     }
     let listed = read_result::<NodeList>(listed)?;
-    output::print(&table(&listed));
+    print_table(state, &listed);
     note_rest(state, "interlock nodes list", &listed, arguments);
     Ok(())
 }
 
-fn table(listed: &NodeListing) -> String {
+fn print_table(state: &StateArguments, listed: &NodeListing) {
     let rows: Vec<Vec<String>> = listed.nodes.iter().map(row).collect();
     if rows.is_empty() {
-        return "no nodes\n".to_owned();
+        let enroll = state.in_command("interlock nodes enroll");
+        output::note(&format!("no nodes; to add one: {enroll}"));
     }
-    output::table(&rows, "")
+    output::print(&output::table(&rows, ""));
 }
 
 fn row(node: &NodeEntry) -> Vec<String> {
@@ -325,7 +326,8 @@ fn status(
         return Ok(());
     }
     let listed = read_result::<NodeList>(listed)?;
-    let mut out = table(&listed);
+    print_table(state, &listed);
+    let mut out = String::new();
     for request in &read_result::<NodePairList>(pairing)?.pending {
         let id = short_id(&request.request_id);
         out += &format!(

@@ -112,7 +112,9 @@ fn print_result(result: &interlock_checks::cases::CaseResult, arguments: &Policy
 
 fn read(file: &Path) -> Result<String, Failure> {
     let unreadable = |error: std::io::Error| {
-        Failure::usage("CASES_UNREADABLE", format!("{}: {error}", file.display()))
+        Failure::usage("CASES_UNREADABLE", format!("{}: {error}", file.display())).with_hint(
+            r#"write one case per line, such as {"id":"list","command":"ls","expect":"allow"}"#,
+        )
     };
     let mut bytes = Vec::new();
     if file == Path::new("-") {

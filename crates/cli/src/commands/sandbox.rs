@@ -91,7 +91,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
         return Ok(ExitCode::SUCCESS);
     }
     if scopes.is_empty() {
-        output::print("no sandbox has directories of its own\n");
+        output::note("no sandbox has directories of its own; a sandboxed run makes them");
     }
     let rows: Vec<Vec<String>> = scopes
         .iter()

@@ -334,12 +334,14 @@ impl StatusFacts {
             let base = entries.iter().filter(|(entry, _)| is_base(entry)).count();
             let own = entries.len() - base;
             let deny = interlock_policy::deny_rules(&document, &agent).len();
+            let entries_word = if own == 1 { "entry" } else { "entries" };
+            let rules_word = if deny == 1 { "deny rule" } else { "deny rules" };
             let exec_host = configured_host(host, &agent)?;
             let exec_host = exec_host.map_or("auto", interlock_config::Host::as_str);
             self.row(
                 "policy",
                 format!(
-                    "{agent}: security {}, ask {}, askFallback {}; {own} entries, {base} of the base, {deny} deny rules; host {exec_host}",
+                    "{agent}: security {}, ask {}, askFallback {}; {own} {entries_word}, {base} of the base, {deny} {rules_word}; host {exec_host}",
                     levels.security.value(),
                     levels.ask.value(),
                     levels.ask_fallback.value(),

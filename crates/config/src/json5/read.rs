@@ -111,6 +111,9 @@ impl Json5Node {
         match &self.content {
             Json5Content::Null => "null",
             Json5Content::Bool(_) => "a boolean",
+            Json5Content::Number(number) if number.as_f64().is_some_and(is_huge) => {
+                "a number that is too large"
+            }
             Json5Content::Number(number) if number.is_f64() => "a number with a fraction",
             Json5Content::Number(_) => "a number",
             Json5Content::String(_) => "a string",
@@ -118,6 +121,11 @@ impl Json5Node {
             Json5Content::Object(_) => "an object",
         }
     }
+}
+
+/// Beyond every whole number that a key can take.
+fn is_huge(number: f64) -> bool {
+    number.abs() >= 9.0e15
 }
 
 /// A problem whose place is still a byte range.

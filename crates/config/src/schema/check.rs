@@ -161,7 +161,9 @@ impl Checker<'_> {
         for field in fields.iter().filter(|field| field.required) {
             if node.member(field.key).is_none() {
                 let message = format!("{} has no `{}`", quoted(path), field.key);
-                self.report(node.span.start..node.span.start + 1, "MISSING_KEY", message);
+                let hint = format!("write the object as one value, with `{}` in it", field.key);
+                self.report(node.span.start..node.span.start + 1, "MISSING_KEY", message)
+                    .hint = Some(hint);
             }
         }
         self.combinations(node, path);

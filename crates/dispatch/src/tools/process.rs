@@ -182,8 +182,26 @@ fn session_status(id: &str, ended: &EndedSession, stale: Stale) -> String {
     format!("session {id}: {}{note}", standing(ended))
 }
 
+/// What to do next by the tools: the caller may have no shell, and its runs cannot use `interlock process`.
+fn tool_remedy(error: &ProcessError) -> Option<String> {
+    Some(match error {
+        ProcessError::NotFound { .. } => "see which there are: process, action list".to_owned(),
+        ProcessError::Running { id } => {
+            format!("end it and forget it: process, action remove, sessionId {id}")
+        }
+        ProcessError::Finished { id, .. } | ProcessError::Lost { id } => {
+            format!("read what it wrote: process, action log, sessionId {id}")
+        }
+        ProcessError::NoTerminal { .. } => "start it on a terminal: exec with pty true".to_owned(),
+        ProcessError::StdinClosed { .. } => {
+            "start it with open input: exec with stdin pipe, or with pty true".to_owned()
+        }
+        error => return error.remedy(),
+    })
+}
+
 pub(super) fn refused(error: &ProcessError) -> ToolResult {
-    let remedy = error.remedy();
+    let remedy = tool_remedy(error);
     let message = match error {
         ProcessError::NotFound { id } => format!("No session found for {id}"),
         error => error.to_string(),

@@ -10,7 +10,7 @@ use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 use crate::outside_writer::{PathUse, outside_writer};
 
-/// So many removals stand in one command to paste; the next audit shows the rest.
+/// So many removals stand in one command to paste; the finding says how many are left.
 const MAX_REMOVALS: usize = 10;
 
 /// Interpreters by which a pattern with wildcards is measured.
@@ -43,9 +43,9 @@ impl ListedEntry<'_> {
         format!("interlock approvals allowlist remove {agent}{which}")
     }
 
-    /// One that Interlock itself ships: it names a program that need not be installed.
-    fn is_of_base(&self) -> bool {
-        self.entry.is_base()
+    /// One that Interlock itself ships: it names a program that need not be installed or used.
+    fn is_shipped(&self) -> bool {
+        self.entry.is_shipped()
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
             }
             check_interpreter(subject, &listed, findings);
             let is_gone = check_file(subject, &listed, home, findings);
-            if !is_gone && entry.last_used_at.is_none() && !listed.is_of_base() {
+            if !is_gone && entry.last_used_at.is_none() && !listed.is_shipped() {
                 never_used.push(listed);
             }
         }
@@ -77,10 +77,16 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
             .take(MAX_REMOVALS)
             .map(ListedEntry::removal)
             .collect();
+        let rest = match never_used.len() - removals.len() {
+            0 => String::new(),
+            more => {
+                format!("; the fix removes {MAX_REMOVALS} of them, call it again for {more} more")
+            }
+        };
         findings.push(checks::ENTRY_NEVER_USED.finding(
             FindingSeverity::Info,
             "the approvals document",
-            format!("no run has used {}", shown.join(", ")),
+            format!("no run has used {}{rest}", shown.join(", ")),
             removals.join(" && "),
         ));
     }
@@ -228,7 +234,7 @@ fn check_file(
                 found(FindingSeverity::Warn, &reason);
             }
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !listed.is_of_base() => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !listed.is_shipped() => {
             report_gone(
                 listed,
                 &format!("{} is not there", path.display()),
@@ -280,7 +286,7 @@ fn check_name(
             return false;
         }
     }
-    if subject.search_path.is_empty() || listed.is_of_base() {
+    if subject.search_path.is_empty() || listed.is_shipped() {
         return false;
     }
     report_gone(listed, &format!("PATH leads to no `{name}`"), findings);

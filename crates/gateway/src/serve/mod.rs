@@ -23,6 +23,7 @@ use interlock_dispatch::limits::ConnectionPlace;
 use interlock_dispatch::metrics::MetricsTransport;
 use interlock_dispatch::wake;
 use interlock_dispatch::work::blocking;
+use interlock_host::HostError;
 use interlock_mcp::{McpServer, Offer};
 use interlock_supervisor::tcp_peer::TcpEnds;
 use interlock_supervisor::{PeerOrigin, SupervisorPaths, memory, origin};
@@ -140,13 +141,17 @@ pub async fn serve_offering<S: ServerHandler>(
     )));
     let resting = tokio::spawn(rest(Arc::clone(&gateway)));
     tell(&ready_info);
-    tokio::select! {
-        () = service.accept_tcp(tcp) => {}
-        () = service.accept_unix(unix) => {}
-        () = stop.cancelled() => {}
-    }
+    let ended = tokio::select! {
+        () = service.accept_tcp(tcp) => Ok(()),
+        () = service.accept_unix(unix) => Ok(()),
+        () = stop.cancelled() => Ok(()),
+        error = state_removed(&gateway) => Err(error.into()),
+    };
     stop.cancel();
-    let _ = std::fs::remove_file(&socket);
+    // In a state directory that was made anew, the socket is another gateway's.
+    if ended.is_ok() {
+        let _ = std::fs::remove_file(&socket);
+    }
     service.connections.close();
     let _ = tokio::time::timeout(LAST_CALLS, service.connections.wait()).await;
     following.abort();
@@ -162,8 +167,26 @@ pub async fn serve_offering<S: ServerHandler>(
     let _ = tokio::time::timeout(LAST_CALLS, recording).await;
     gateway.dispatcher.host.store().flush();
     drop(lock);
-    Ok(())
+    ended
 }
+
+/// Returns when the database is no longer where it was opened, at two looks in a row. A gateway without
+/// its state can decide and record nothing, and would only keep the port from the next one.
+async fn state_removed(gateway: &Gateway) -> HostError {
+    let mut missing = 0;
+    loop {
+        tokio::time::sleep(STATE_LOOK).await;
+        let store = Arc::clone(gateway.dispatcher.host.store());
+        match blocking(move || store.check_in_place()).await {
+            Ok(Err(error)) if missing > 0 => return error.into(),
+            Ok(Err(_)) => missing += 1,
+            _ => missing = 0,
+        }
+    }
+}
+
+/// How often the gateway looks whether its state is there.
+const STATE_LOOK: Duration = Duration::from_secs(1);
 
 /// Gives memory back while nothing goes on, until the gateway ends.
 async fn rest(gateway: Arc<Gateway>) {

@@ -1,5 +1,7 @@
 //! `channels.list` and `channels.test`.
 
+use std::sync::Arc;
+
 use interlock_wire::results::{
     ChannelListing, ChannelProblem, ChannelTargetRow, ChannelTested, ChannelsTested,
 };
@@ -17,7 +19,9 @@ pub(crate) async fn list(
     _: params::ChannelsList,
 ) -> Result<ChannelListing, WireError> {
     work(context, move |gateway| {
-        let setup = gateway.channels.service().ok_or_else(not_yet)?.setup();
+        let service = gateway.channels.service().ok_or_else(not_yet)?;
+        service.refresh(&gateway.dispatcher.stop);
+        let setup = service.setup();
         let known = gateway.dispatcher.host.store().chat_status();
         let known = known.map_err(store_failed)?;
         let targets = setup.targets.iter().map(|target| {
@@ -53,11 +57,18 @@ pub(crate) async fn test(
     context: Context<'_>,
     asked: params::ChannelsTest,
 ) -> Result<ChannelsTested, WireError> {
-    let service = context.gateway.channels.service().ok_or_else(not_yet)?;
+    let service = work(context, |gateway| {
+        let service = gateway.channels.service().ok_or_else(not_yet)?;
+        service.refresh(&gateway.dispatcher.stop);
+        Ok(Arc::clone(service))
+    })
+    .await?;
     let tested = service.test(asked.target.as_deref()).await;
     if let (Some(target), []) = (&asked.target, tested.as_slice()) {
         let message = format!("there is no target `{target}`");
-        return Err(WireError::invalid(message).with("code", "TARGET_NOT_FOUND"));
+        return Err(WireError::invalid(message)
+            .with("code", "TARGET_NOT_FOUND")
+            .with("remediation", "list them: interlock channels list"));
     }
     let targets = tested.into_iter().map(|one| ChannelTested {
         target: one.target,

@@ -171,12 +171,16 @@ pub(super) async fn grants(
     context: Context<'_>,
     params: params::ExecApprovalGrantsList,
 ) -> Result<StandingGrants, WireError> {
-    let limit = usize::try_from(params.limit.unwrap_or(GRANTS)).unwrap_or(usize::MAX);
+    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let limit = size(params.limit.unwrap_or(GRANTS));
+    let offset = size(params.offset.unwrap_or(0));
     work(context, move |gateway| {
         let grants = gateway.dispatcher.host.approvals().grants();
         let grants = grants.map_err(|error| approvals_unavailable(&error))?;
+        let page: Vec<_> = grants.iter().skip(offset).take(limit).collect();
         Ok(StandingGrants {
-            grants: grants.iter().take(limit).map(standing_grant).collect(),
+            total: (page.len() < grants.len()).then_some(grants.len()),
+            grants: page.into_iter().map(standing_grant).collect(),
         })
     })
     .await

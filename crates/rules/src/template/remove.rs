@@ -67,7 +67,16 @@ fn take_back(
     names: &[String],
     directory: &Path,
 ) -> Result<TemplateRemoval, RulesError> {
-    let wanted = Template::with_every_part(names, directory)?;
+    let mut applied = Vec::new();
+    for name in names {
+        if is_applied(scope, name, directory)? {
+            applied.push(name.clone());
+        }
+    }
+    if applied.is_empty() {
+        return Ok(TemplateRemoval::default());
+    }
+    let wanted = Template::with_every_part(&applied, directory)?;
     let parts: BTreeSet<String> = wanted
         .entries
         .iter()
@@ -100,6 +109,19 @@ fn take_back(
     });
     removal.shared_with = shared_with.into_iter().collect();
     Ok(removal)
+}
+
+/// Whether entries of the template's own are there. Parts that it shares with others, such as those
+/// for git, may be another template's. A template of shared parts alone counts as applied.
+fn is_applied(scope: &Scope, name: &str, directory: &Path) -> Result<bool, RulesError> {
+    let template = Template::with_every_part(&[name], directory)?;
+    let own = source(name);
+    let is_own = |entry: &&Entry| entry.source.as_ref() == Some(&own);
+    if !template.entries.iter().any(|entry| is_own(&entry)) {
+        return Ok(true);
+    }
+    let mut entries = scope.allowlist.iter().filter(is_own);
+    Ok(entries.any(|entry| template.wrote(entry) || is_for_directory(entry, directory)))
 }
 
 /// A template that is applied for the same directory and stays.

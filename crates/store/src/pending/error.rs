@@ -70,7 +70,9 @@ impl ApprovalError {
     /// What to do next.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::NotFound { .. } => "list those that wait; one that ended is kept for a day only",
+            Self::NotFound { .. } => {
+                "list those that wait: interlock approvals pending; one that ended is kept for a day only"
+            }
             Self::Ambiguous { .. } => "give more of the id, or the short id",
             Self::Expired { .. } => "let the agent ask again",
             Self::AlreadyDecided { .. } => "nothing is left to do; the first answer holds",
@@ -97,7 +99,9 @@ impl ApprovalError {
             Self::GrantUnrecorded { .. } => {
                 "take it back, and check the records: interlock approvals grants; interlock audit verify"
             }
-            Self::GrantNotFound { .. } => "list the grants; it has ended, or never was",
+            Self::GrantNotFound { .. } => {
+                "list the grants: interlock approvals grants; it has ended, or never was"
+            }
         }
     }
 }

@@ -57,7 +57,10 @@ params! {
 params! {
     /// The grants that are in force, the newest first.
     ExecApprovalGrantsList for "exec.approval.grants.list" -> StandingGrants {
-        optional { limit "limit": u64 = PropertyKind::Integer(1, 500), }
+        optional {
+            limit "limit": u64 = PropertyKind::Integer(1, 500),
+            offset "offset": u64 = PropertyKind::Integer(0, 1_000_000),
+        }
     }
 }
 params! {

@@ -53,7 +53,7 @@ pub(super) fn run(
         return Ok(ExitCode::SUCCESS);
     }
     if own.is_empty() && base.is_empty() {
-        output::note("no entries");
+        output::note("no entries; to add one: interlock approvals allowlist add PROGRAM");
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();

@@ -5,7 +5,7 @@ use interlock_console::Failure;
 use interlock_console::output::line;
 use interlock_host::LocalHost;
 use interlock_policy::{Document, Entry};
-use interlock_rules::EntryEdit;
+use interlock_rules::{EntryEdit, RemovedEntries, take_named_entries};
 use serde_json::{Value, json};
 
 use super::document::known;
@@ -44,26 +44,22 @@ pub fn remove_entry(
     asked: DocumentAsked<'_>,
     agent: &str,
     which: &str,
-) -> Result<(Vec<Entry>, DocumentOwner), Failure> {
+) -> Result<(RemovedEntries, DocumentOwner), Failure> {
     let agent = scope(agent)?;
     let mut remote = Remote::read(state, host, asked)?;
     let pattern = |entry: &Value| {
         let written = entry.get("pattern").unwrap_or(entry);
         written.as_str().map(str::to_owned)
     };
-    let is_it = |entry: &Value| {
-        entry.get("id").is_some_and(|id| id == which) || pattern(entry).as_deref() == Some(which)
+    let read = |entry: &Value| {
+        let read = serde_json::from_value(entry.clone());
+        read.unwrap_or_else(|_| Entry::for_pattern(pattern(entry).unwrap_or_default()))
     };
     let list = remote.list(&agent, ALLOWLIST)?;
-    let removed: Vec<Entry> = list
-        .iter()
-        .filter(|entry| is_it(entry))
-        .map(|entry| {
-            let read = serde_json::from_value(entry.clone());
-            read.unwrap_or_else(|_| Entry::for_pattern(pattern(entry).unwrap_or_default()))
-        })
-        .collect();
-    if removed.is_empty() {
+    let before: Vec<Entry> = list.iter().map(read).collect();
+    let mut after = before.clone();
+    let removed = take_named_entries(&mut after, which);
+    if removed.entries.is_empty() {
         let message = format!(
             "no entry `{}` for agent {agent} in the document of {}",
             line(which),
@@ -74,7 +70,8 @@ pub fn remove_entry(
             Failure::refused("ENTRY_NOT_FOUND", message).with_hint(format!("list them: {get}"))
         );
     }
-    list.retain(|entry| !is_it(entry));
+    // What this program cannot read of the other entries stays as it is.
+    list.retain(|entry| after.contains(&read(entry)));
     remote.write()?;
     Ok((removed, remote.owner))
 }

@@ -40,6 +40,10 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
         output::print_json(&replay);
     } else {
         output::print(&text(&replay, Paint::stdout()));
+        note_limit(
+            replay.judged + replay.left_out.values().sum::<u64>(),
+            arguments.limit,
+        );
     }
     Ok(if replay.changes.is_empty() {
         ExitCode::SUCCESS
@@ -48,6 +52,16 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
     } else {
         ExitCode::from(STRICTER)
     })
+}
+
+/// Says that older verdicts may be left, where as many were read as the limit lets in.
+fn note_limit(read: u64, limit: usize) {
+    if usize::try_from(read).unwrap_or(usize::MAX) >= limit {
+        let more = limit.saturating_mul(10);
+        output::note(&format!(
+            "only the newest {limit} verdicts were judged; for more: --limit {more}"
+        ));
+    }
 }
 
 fn text(replay: &Replay, paint: Paint) -> String {

@@ -38,6 +38,12 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) ->
         return Ok(ExitCode::SUCCESS);
     }
     output::print(&text(&suggestions, Paint::stdout()));
+    if suggestions.suggestions.is_empty() {
+        output::note(&format!(
+            "a rule is proposed for what was approved at least twice in the last {}; --since looks further back",
+            line(&arguments.since)
+        ));
+    }
     let is_asked = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if is_asked {
         ask(&host, &suggestions)?;

@@ -152,7 +152,7 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Co
         "applied {} for {}: {added} entries added, {present} were there; to see them: {}\n",
         names.join(", "),
         line(&directory.display().to_string()),
-        state.in_command("interlock approvals get"),
+        state.in_command("interlock approvals allowlist list"),
     );
     output::print(&out);
     Ok(ExitCode::SUCCESS)

@@ -33,7 +33,8 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxBindArguments) -> C
     let SandboxStanding::Active(settings) = host.sandbox_standing(&scope, &agent, &session_key)
     else {
         let message = format!("{} is not sandboxed", output::line(&session_key));
-        return Err(Failure::refused("SANDBOX_UNAVAILABLE", message));
+        return Err(Failure::refused("SANDBOX_UNAVAILABLE", message)
+            .with_hint("see why: interlock sandbox explain"));
     };
     // By the rules of the config, before it is stored.
     let mut settings = *settings;

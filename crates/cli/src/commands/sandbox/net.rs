@@ -7,7 +7,7 @@ use interlock_approvals::{AuditFilter, AuditKind, AuditRecord};
 use interlock_arguments::{SandboxNetArguments, StateArguments};
 use interlock_client::open;
 use interlock_console::{CommandOutcome, Failure, output};
-use interlock_host::LocalHost;
+use interlock_host::{HostError, LocalHost};
 use interlock_network::{ConnectionRecord, ConnectionVerdict};
 
 /// How often a reader that follows looks for more.
@@ -25,10 +25,18 @@ pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOu
         }
         tell(&records, arguments.json, last == 0 && !arguments.follow);
         if !arguments.follow {
+            if records.len() >= arguments.limit {
+                let more = arguments.limit.saturating_mul(10);
+                output::note(&format!(
+                    "only the newest {} connections; for more: --limit {more}",
+                    records.len()
+                ));
+            }
             return Ok(ExitCode::SUCCESS);
         }
         most = None;
         std::thread::sleep(PAUSE);
+        host.store().check_in_place().map_err(HostError::from)?;
     }
 }
 
@@ -62,7 +70,7 @@ fn tell(records: &[AuditRecord], json: bool, is_all: bool) {
         return;
     }
     if records.is_empty() && is_all {
-        output::print("no sandboxed run has connected with a host\n");
+        output::note("no sandboxed run has connected with a host");
     }
     let rows: Vec<Vec<String>> = records.iter().map(row).collect();
     output::print(&output::table(&rows, ""));
