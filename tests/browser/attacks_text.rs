@@ -49,6 +49,12 @@ fn s03_output_is_drawn_and_never_followed() {
     let may = json!({ "origin": foreign, "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] });
     browser.cdp("Browser.grantPermissions", &may);
     browser.go(&foreign);
+    // Only a window that has the focus may write there.
+    browser.cdp("Page.bringToFront", &json!({}));
+    browser.cdp(
+        "Emulation.setFocusEmulationEnabled",
+        &json!({ "enabled": true }),
+    );
     let wrote = browser.wait_for("navigator.clipboard.writeText('mine')");
     assert!(wrote.get("error").is_none(), "{wrote}");
     let downloads = machine.root().join("downloads");
