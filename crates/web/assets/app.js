@@ -19,9 +19,18 @@ try {
 
 const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health"];
 
+/** An address that cannot be read names nothing that there is. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** @returns {{view: string, params: any}} */
 function route() {
-  const [first, second] = location.pathname.slice(base.length).split("/").filter(Boolean).map(decodeURIComponent);
+  const [first, second] = location.pathname.slice(base.length).split("/").filter(Boolean).map(decoded);
   if (first === "approve" && second) return { view: "approval", params: { id: second, alone: true } };
   if (first === "sessions" && second) return { view: "session", params: { id: second } };
   return { view: VIEWS.includes(first) ? first : "inbox", params: {} };

@@ -24,7 +24,7 @@ export async function worker() {
   return navigator.serviceWorker.ready;
 }
 
-const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img";
+const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img,foreignObject,use,animate,animateMotion,animateTransform,set";
 const URL_ATTRIBUTES = ["href", "src", "action", "formaction", "xlink:href", "srcset", "ping"];
 
 /** Parses rendered HTML without running any of it, and refuses what no view contains.
@@ -38,7 +38,8 @@ export function fragment(html) {
   for (const element of template.content.querySelectorAll("*")) {
     for (const { name, value } of Array.from(element.attributes)) {
       if (name.startsWith("on") || name === "style") throw new Error(`the view contains ${name}=`);
-      if (URL_ATTRIBUTES.includes(name) && !/^(\/(?!\/)|#)/.test(value)) {
+      // Browsers read a backslash as a slash, and leave out control characters.
+      if (URL_ATTRIBUTES.includes(name) && !/^(\/(?!\/)|#)[^\\\u0000-\u001f]*$/.test(value)) {
         throw new Error("the view leads elsewhere");
       }
       if (base && name === "href" && value.startsWith("/")) element.setAttribute(name, base + value);

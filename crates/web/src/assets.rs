@@ -239,6 +239,18 @@ mod tests {
     }
 
     #[test]
+    fn the_worker_keeps_every_file_of_the_pages() {
+        let shell = crate::shell("0.0.0", "").into_string();
+        let worker = worker();
+        for asset in ASSETS {
+            let name = format!("\"{}\"", asset.name);
+            let is_imported = ["live.js", "inbox.js"].contains(&asset.name);
+            let is_kept = shell.contains(asset.name) || worker.contains(&name);
+            assert!(is_kept || is_imported, "{}", asset.name);
+        }
+    }
+
+    #[test]
     fn compacting_keeps_code() {
         let text = "// a\n/** b\n * c */\n  const x = 1; // d\n/** @type {A} */ let y;\n";
         let casts = "/** @type {A} */ (x).y = f(/** @type {B} */ (z));\n";
