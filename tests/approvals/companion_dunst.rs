@@ -114,22 +114,31 @@ fn buttons_of_a_real_server_decide() {
     let dunst = DunstDesktop::start(&machine);
     dunst.desktop.lock(Lock::Unknown, Lock::Open);
     let _companion = dunst.desktop.bus.companion(&machine, &["--allow"]);
-    let waiting = Waiting::new(&machine, &["--", "touch marker '<b>not bold'"]);
+    // By its defaults, this server draws markup and does not say so. A command cannot hide a part of
+    // itself by that: what could be markup is spelled out, and not allowed there.
+    let hidden = "touch marker '<span alpha=\"1\" size=\"1\">hidden</span>'";
+    let waiting = Waiting::new(&machine, &["--", hidden]);
     dunst.displays("1");
-    let shown = dunst.control(&["history"]);
-    assert!(shown.is_some());
+    dunst.press(&machine, "Deny");
+    assert_eq!(waiting.end().code, 3);
+    assert!(!machine.work().join("marker").exists());
+    let offered = fs::read_to_string(machine.root().join("offered")).unwrap();
+    assert!(!offered.contains("Allow once"), "{offered}");
+    dunst.displays("0");
+    let history = dunst.control(&["history"]).unwrap();
+    assert!(!history.contains("<span"), "{history}");
+    assert!(history.contains("u{3C}span"), "{history}");
+    let waiting = Waiting::new(&machine, &["--", "touch marker && touch second-marker"]);
+    dunst.displays("1");
     dunst.press(&machine, "Allow once");
     let run = waiting.end();
     assert_eq!(run.code, 0, "{run:#?}");
-    assert!(machine.work().join("<b>not bold").exists());
+    assert!(machine.work().join("second-marker").exists());
     let offered = fs::read_to_string(machine.root().join("offered")).unwrap();
     for label in ["#Review ", "#Deny ", "#Allow once "] {
         assert!(offered.contains(label), "{offered}");
     }
     dunst.displays("0");
-    // What dunst drew, as it keeps it: the text with its marks, and none of them is markup.
-    let history = dunst.control(&["history"]).unwrap();
-    assert!(history.contains("not bold"), "{history}");
     let waiting = Waiting::new(&machine, &["--", "touch other"]);
     dunst.displays("1");
     dunst.press(&machine, "Deny");

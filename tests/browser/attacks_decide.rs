@@ -293,7 +293,7 @@ fn s14_a_tab_that_slept_says_expired_and_decides_nothing() {
     browser.until_sees("expired");
     assert_eq!(
         browser.js(&format!(
-            "document.querySelectorAll('#card-{id} [data-act]').length"
+            "document.querySelectorAll('#card-{id} [data-act]:not([data-act=again])').length"
         )),
         0
     );

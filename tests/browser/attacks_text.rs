@@ -49,6 +49,12 @@ fn s03_output_is_drawn_and_never_followed() {
     let may = json!({ "origin": foreign, "permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"] });
     browser.cdp("Browser.grantPermissions", &may);
     browser.go(&foreign);
+    // Only a window that has the focus may write there.
+    browser.cdp("Page.bringToFront", &json!({}));
+    browser.cdp(
+        "Emulation.setFocusEmulationEnabled",
+        &json!({ "enabled": true }),
+    );
     let wrote = browser.wait_for("navigator.clipboard.writeText('mine')");
     assert!(wrote.get("error").is_none(), "{wrote}");
     let downloads = machine.root().join("downloads");
@@ -285,4 +291,67 @@ fn s08_sockets_of_other_origins_are_refused_before_the_upgrade() {
     // The page itself gets through.
     browser.go(&format!("https://127.0.0.1:{port}/"));
     browser.until_sees("Sign in");
+}
+
+/// A view that the gateway never makes, as one that slipped through all else would look: `swap` refuses it
+/// before any of it is in the page.
+#[test]
+fn markup_that_no_view_contains_is_refused() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
+        return;
+    };
+    browser.go(&gateway.page("/inbox"));
+    browser.until("the page", "document.getElementById('rows')");
+    let module = browser
+        .js("document.querySelector('script[type=module]').src.replace('app.js', 'live.js')");
+    let module = module.as_str().unwrap();
+    let judged = |html: &str| {
+        let html = json!(html);
+        let asked = format!(
+            "import({module:?}).then((live) => {{ try {{ live.swap(document.createElement('div'), {html}); return 'taken' }} catch (error) {{ return error.message }} }})"
+        );
+        browser.wait_for(&asked)["value"].clone()
+    };
+    for html in [
+        "<a href='/inbox'>x</a>",
+        "<a href='#top'>x</a>",
+        "<svg viewBox='0 0 1 1'><path d='M0 0'/></svg>",
+    ] {
+        assert_eq!(judged(html), "taken", "{html}");
+    }
+    for html in [
+        "<script>window.pwn = 1</script>",
+        "<b onclick='window.pwn = 1'>x</b>",
+        "<b style='position: fixed'>x</b>",
+        "<iframe src='/inbox'></iframe>",
+        "<a href='//evil.example/'>x</a>",
+        "<a href='/\\evil.example/'>x</a>",
+        "<a href='/\t/evil.example/'>x</a>",
+        "<a href='/\n/evil.example/'>x</a>",
+        "<a href='https://evil.example/'>x</a>",
+        "<a href='javascript:window.pwn = 1'>x</a>",
+        "<a href=' javascript:window.pwn = 1'>x</a>",
+        "<a ping='https://evil.example/' href='/'>x</a>",
+        "<form action='/'><button>x</button></form>",
+        "<button formaction='https://evil.example/'>x</button>",
+        "<svg><a xlink:href='javascript:window.pwn = 1'>x</a></svg>",
+        "<svg><a><set attributeName='href' to='javascript:window.pwn = 1'/></a></svg>",
+        "<svg><animate attributeName='href' values='javascript:window.pwn = 1'/></svg>",
+        "<svg><foreignObject><b>x</b></foreignObject></svg>",
+        "<svg><use href='#other'/></svg>",
+        "<template><script>window.pwn = 1</script></template>",
+        "<math><mtext></mtext></math>",
+        "<base href='https://evil.example/'>",
+        "<meta http-equiv='refresh' content='0;url=https://evil.example/'>",
+    ] {
+        let said = judged(html);
+        let said = said.as_str().unwrap_or_default();
+        assert!(said.starts_with("the view "), "{html}: {said}");
+    }
+    assert_eq!(browser.js("window.pwn ?? null"), json!(null));
+    // An address that cannot be read is a page that there is not, and no page that hangs.
+    browser.go(&gateway.page("/approve/%E0%A4%A"));
+    browser.until_sees("This page cannot be shown");
 }

@@ -10,6 +10,7 @@ mod attacks_wire;
 mod details;
 mod getting_in;
 mod inbox;
+mod keys;
 mod pages;
 mod phone;
 mod push;

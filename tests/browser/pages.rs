@@ -412,6 +412,10 @@ fn every_page_is_pictured_and_fits_its_window() {
                     width.as_i64().unwrap() <= size,
                     "{page} is {width} wide at {size}"
                 );
+                if screen == Screen::Phone {
+                    let small = browser.js("[...document.querySelectorAll('main button, main select, header button, header nav a')].filter((one) => one.getClientRects().length && one.getBoundingClientRect().height < 43.5).map((one) => one.outerHTML.slice(0, 120))");
+                    assert_eq!(small, json!([]), "{page}: too small for a finger");
+                }
             }
             open(&browser, &gateway.page("/inbox"));
             open_card(&browser, &ids[2]);

@@ -93,7 +93,15 @@ fn an_approver_sees_the_effect_and_commits_it_once() {
             let refused = site.machine.run(&["approvals", "approve", id, decision]);
             assert_ne!(refused.code, 0, "{decision}: {refused:#?}");
         }
-        site.machine.ok(&["approvals", "approve", id]);
+        // It is not run again: what is left to do is said, and done with the next command.
+        let said = site.machine.ok(&["approvals", "approve", id]).stderr;
+        assert!(
+            said.contains("ran already") && said.contains("committed with the next command"),
+            "{said}"
+        );
+        assert!(!said.contains("nothing runs now"), "{said}");
+        assert!(!said.contains("exec --approval"), "{said}");
+        assert_eq!(picture(&work), before);
         site.inside("true");
         assert_eq!(fs::read_to_string(work.join("log")).unwrap(), "once\n");
         assert!(!work.join("gone").exists() && work.join("link").is_symlink());

@@ -62,6 +62,24 @@ pub struct MessageRef {
     pub message: String,
 }
 
+impl MessageRef {
+    /// The message that a platform took, by the names that it gave. One without names cannot be edited,
+    /// and an answer to it would not be known: it counts as not sent.
+    pub(crate) fn named<T: Into<String>>(
+        platform: &str,
+        chat: Option<T>,
+        message: Option<T>,
+    ) -> Result<Self, ChatFailure> {
+        match (chat, message) {
+            (Some(chat), Some(message)) => Ok(Self {
+                chat: chat.into(),
+                message: message.into(),
+            }),
+            _ => Err(ChatFailure::Passing(format!("{platform} named no message"))),
+        }
+    }
+}
+
 /// Why a platform did not take something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChatFailure {
@@ -81,6 +99,9 @@ impl fmt::Display for ChatFailure {
         }
     }
 }
+
+/// A call to a platform, in the making.
+pub type ChatFuture<'a, T> = BoxFuture<'a, Result<T, ChatFailure>>;
 
 impl From<AddressRefusal> for ChatFailure {
     fn from(refused: AddressRefusal) -> Self {
@@ -175,7 +196,7 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
         target: &'a ChatTarget,
         message: &'a ChatMessage,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>>;
+    ) -> ChatFuture<'a, MessageRef>;
 
     /// What belongs to a message and is sent behind it, once the message is marked. It may fail: the
     /// message can be decided without it.
@@ -195,16 +216,12 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
         _at: &'a MessageRef,
         _message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    ) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
     /// Takes a message away, where the platform can.
-    fn remove<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn remove<'a>(&'a self, _at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -214,19 +231,15 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
         &'a self,
         _cursor: Option<&'a str>,
         _approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+    ) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(std::future::pending())
     }
 
     /// A short answer to one update.
-    fn reply<'a>(
-        &'a self,
-        _to: &'a ChatPlace,
-        _text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn reply<'a>(&'a self, _to: &'a ChatPlace, _text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
     /// Whether the account works: who it is, by the platform's word.
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>>;
+    fn whoami(&self) -> ChatFuture<'_, String>;
 }

@@ -1,17 +1,14 @@
 //! Discord: messages with buttons by its HTTP interface, and what happens by its gateway socket.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use hyper::Method;
-use interlock_wire::Secret;
 use serde_json::{Value, json};
 
-use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
-use crate::http::{ServiceCall, ServiceReply, USUAL_TIME, call, escaped};
+use crate::channel::{ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageRef};
+use crate::direct::DirectChats;
+use crate::http::{ServiceAccount, ServiceCall, ServiceReply, USUAL_TIME, escaped};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 use crate::socket::SocketFeed;
@@ -44,15 +41,11 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(2_500);
 pub(crate) struct DiscordBot {
     account: Arc<DiscordAccount>,
     feed: SocketFeed,
-    /// Channels for direct messages, by user.
-    direct: Mutex<HashMap<String, String>>,
+    direct: DirectChats,
 }
 
 #[derive(Debug)]
-struct DiscordAccount {
-    address: ServiceAddress,
-    token: Secret,
-}
+struct DiscordAccount(ServiceAccount);
 
 impl DiscordAccount {
     async fn ask(
@@ -63,21 +56,18 @@ impl DiscordAccount {
         time: Duration,
     ) -> Result<Value, ChatFailure> {
         let headers = [
-            ("authorization", format!("Bot {}", self.token.expose())),
+            ("authorization", format!("Bot {}", self.0.token.expose())),
             ("user-agent", AGENT.to_owned()),
         ];
-        let mut reply = call(
-            &self.address,
-            ServiceCall {
-                method,
-                path: &format!("{API}{path}"),
-                headers: &headers,
-                body: body.map(|body| body.to_string()),
-                time,
-                secret: &self.token,
-            },
-        )
-        .await?;
+        let path = format!("{API}{path}");
+        let asked = self.0.call(ServiceCall {
+            method,
+            path: &path,
+            headers: &headers,
+            body: body.map(|body| body.to_string()),
+            time,
+        });
+        let mut reply = asked.await?;
         if reply.is_success() {
             return Ok(reply.json);
         }
@@ -109,12 +99,9 @@ fn failure(reply: &ServiceReply) -> ChatFailure {
 impl DiscordBot {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
         Self {
-            account: Arc::new(DiscordAccount {
-                address: setup.address.clone(),
-                token: setup.token.clone(),
-            }),
+            account: Arc::new(DiscordAccount(ServiceAccount::new(setup))),
             feed: SocketFeed::default(),
-            direct: Mutex::default(),
+            direct: DirectChats::default(),
         }
     }
 
@@ -132,11 +119,7 @@ impl DiscordBot {
         let Some(user) = to.strip_prefix("user:") else {
             return Ok(to.strip_prefix("channel:").unwrap_or(to).to_owned());
         };
-        let known = {
-            let direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-            direct.get(user).cloned()
-        };
-        if let Some(channel) = known {
+        if let Some(channel) = self.direct.of(user) {
             return Ok(channel);
         }
         let body = json!({ "recipient_id": user });
@@ -145,8 +128,7 @@ impl DiscordBot {
         let Some(channel) = made["id"].as_str() else {
             return Err(ChatFailure::Passing("Discord named no channel".to_owned()));
         };
-        let mut direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        direct.insert(user.to_owned(), channel.to_owned());
+        self.direct.remember(user, channel);
         Ok(channel.to_owned())
     }
 }
@@ -223,7 +205,7 @@ impl ChatChannel for DiscordBot {
         target: &'a ChatTarget,
         message: &'a ChatMessage,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+    ) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
             let channel = target.thread.clone();
             let channel = match channel {
@@ -237,13 +219,7 @@ impl ChatChannel for DiscordBot {
             body["enforce_nonce"] = json!(true);
             let path = format!("/channels/{}/messages", escaped(&channel));
             let sent = self.ask(Method::POST, &path, Some(body)).await?;
-            match (sent["channel_id"].as_str(), sent["id"].as_str()) {
-                (Some(chat), Some(message)) => Ok(MessageRef {
-                    chat: chat.to_owned(),
-                    message: message.to_owned(),
-                }),
-                _ => Err(ChatFailure::Passing("Discord named no message".to_owned())),
-            }
+            MessageRef::named("Discord", sent["channel_id"].as_str(), sent["id"].as_str())
         })
     }
 
@@ -252,7 +228,7 @@ impl ChatChannel for DiscordBot {
         at: &'a MessageRef,
         message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    ) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let body = Some(content(message));
             self.ask(Method::PATCH, &message_path(at), body)
@@ -261,11 +237,7 @@ impl ChatChannel for DiscordBot {
         })
     }
 
-    fn remove<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn remove<'a>(&'a self, at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             self.ask(Method::DELETE, &message_path(at), None)
                 .await
@@ -277,18 +249,14 @@ impl ChatChannel for DiscordBot {
         &'a self,
         cursor: Option<&'a str>,
         _approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+    ) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(self.feed.updates(cursor, |cursor| {
             let account = Arc::clone(&self.account);
             Box::pin(gateway::open(account, cursor))
         }))
     }
 
-    fn reply<'a>(
-        &'a self,
-        to: &'a ChatPlace,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn reply<'a>(&'a self, to: &'a ChatPlace, text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             if text.is_empty() {
                 return Ok(());
@@ -314,7 +282,7 @@ impl ChatChannel for DiscordBot {
         })
     }
 
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+    fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
             let known = self.ask(Method::GET, "/users/@me", None).await?;
             let name = known["username"].as_str().unwrap_or("a bot");

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::address::ServiceAddress;
 use crate::channel::ChatFailure;
+use crate::settings::AccountSetup;
 
 /// For one call, unless it says otherwise.
 pub(crate) const USUAL_TIME: Duration = Duration::from_secs(10);
@@ -21,6 +22,14 @@ const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 /// A pause that a service asks for is kept, up to this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+
+/// An account of a service: where the service is, and the token that it knows the account by.
+#[derive(Debug, Clone)]
+pub(crate) struct ServiceAccount {
+    pub(crate) address: ServiceAddress,
+    /// A service that repeats it does not bring it into a log or a receipt.
+    pub(crate) token: Secret,
+}
 
 /// One call.
 #[derive(Debug)]
@@ -32,8 +41,106 @@ pub(crate) struct ServiceCall<'a> {
     /// JSON, or nothing.
     pub(crate) body: Option<String>,
     pub(crate) time: Duration,
-    /// A service that repeats it does not bring it into a log or a receipt.
-    pub(crate) secret: &'a Secret,
+}
+
+impl ServiceAccount {
+    pub(crate) fn new(setup: &AccountSetup) -> Self {
+        Self {
+            address: setup.address.clone(),
+            token: setup.token.clone(),
+        }
+    }
+
+    /// The header by which most services know an account.
+    pub(crate) fn bearer(&self) -> (&'static str, String) {
+        ("authorization", format!("Bearer {}", self.token.expose()))
+    }
+
+    /// Makes one call.
+    pub(crate) async fn call(&self, call: ServiceCall<'_>) -> Result<ServiceReply, ChatFailure> {
+        match tokio::time::timeout(call.time, self.send(&call)).await {
+            Ok(reply) => reply,
+            Err(_) => Err(ChatFailure::Passing("no answer in time".to_owned())),
+        }
+    }
+
+    /// Posts JSON.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: String,
+        time: Duration,
+    ) -> Result<ServiceReply, ChatFailure> {
+        let posted = ServiceCall {
+            method: Method::POST,
+            path,
+            headers,
+            body: Some(body),
+            time,
+        };
+        self.call(posted).await
+    }
+
+    /// Posts JSON to a service that says in `error` what it did not take.
+    pub(crate) async fn post_plainly(
+        &self,
+        path: &str,
+        headers: &[(&'static str, String)],
+        body: String,
+    ) -> Result<Value, ChatFailure> {
+        let reply = self.post(path, headers, body, USUAL_TIME).await?;
+        if reply.is_success() {
+            return Ok(reply.json);
+        }
+        let words = reply.json["error"].as_str().unwrap_or_default();
+        Err(reply.failure(words))
+    }
+
+    async fn send(&self, call: &ServiceCall<'_>) -> Result<ServiceReply, ChatFailure> {
+        let address = &self.address;
+        let stream = address.connect().await.map_err(ChatFailure::from)?;
+        let broke_off =
+            |error: hyper::Error| ChatFailure::Passing(format!("the call broke off: {error}"));
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(broke_off)?;
+        let connection = AbortOnDrop(tokio::spawn(connection));
+        let mut request = Request::builder()
+            .method(call.method.clone())
+            .uri(format!("{}{}", address.base(), call.path))
+            .header(HOST, address.authority());
+        if !call.headers.iter().any(|(name, _)| *name == "user-agent") {
+            request = request.header(USER_AGENT, "interlock");
+        }
+        if call.body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        for (name, value) in call.headers {
+            request = request.header(*name, value);
+        }
+        let body = call.body.clone().map_or_else(Body::empty, Body::from);
+        // The address may hold a secret: no error repeats it.
+        let request = request
+            .body(body)
+            .map_err(|_| ChatFailure::Refused("the call cannot be made".to_owned()))?;
+        let reply = sender.send_request(request).await.map_err(broke_off)?;
+        let status = reply.status().as_u16();
+        let retry_after = reply
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
+            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+        let bytes = to_bytes(Body::new(reply.into_body()), MOST_BYTES)
+            .await
+            .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
+        drop(connection);
+        Ok(ServiceReply {
+            status,
+            retry_after,
+            json: serde_json::from_str(&without(&self.token, &bytes)).unwrap_or(Value::Null),
+        })
+    }
 }
 
 /// What a service answered.
@@ -65,88 +172,6 @@ impl ServiceReply {
             _ => ChatFailure::Refused(why),
         }
     }
-}
-
-/// Makes one call.
-pub(crate) async fn call(
-    address: &ServiceAddress,
-    call: ServiceCall<'_>,
-) -> Result<ServiceReply, ChatFailure> {
-    match tokio::time::timeout(call.time, send(address, &call)).await {
-        Ok(reply) => reply,
-        Err(_) => Err(ChatFailure::Passing("no answer in time".to_owned())),
-    }
-}
-
-/// Posts JSON to a service that answers with JSON, and says in `error` what it did not take.
-pub(crate) async fn post(
-    address: &ServiceAddress,
-    path: &str,
-    headers: &[(&'static str, String)],
-    body: String,
-    secret: &Secret,
-) -> Result<Value, ChatFailure> {
-    let posted = ServiceCall {
-        method: Method::POST,
-        path,
-        headers,
-        body: Some(body),
-        time: USUAL_TIME,
-        secret,
-    };
-    let reply = call(address, posted).await?;
-    if reply.is_success() {
-        return Ok(reply.json);
-    }
-    let words = reply.json["error"].as_str().unwrap_or_default();
-    Err(reply.failure(words))
-}
-
-async fn send(
-    address: &ServiceAddress,
-    call: &ServiceCall<'_>,
-) -> Result<ServiceReply, ChatFailure> {
-    let stream = address.connect().await.map_err(ChatFailure::from)?;
-    let broke_off =
-        |error: hyper::Error| ChatFailure::Passing(format!("the call broke off: {error}"));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(broke_off)?;
-    let connection = AbortOnDrop(tokio::spawn(connection));
-    let mut request = Request::builder()
-        .method(call.method.clone())
-        .uri(format!("{}{}", address.base(), call.path))
-        .header(HOST, address.authority());
-    if !call.headers.iter().any(|(name, _)| *name == "user-agent") {
-        request = request.header(USER_AGENT, "interlock");
-    }
-    if call.body.is_some() {
-        request = request.header(CONTENT_TYPE, "application/json");
-    }
-    for (name, value) in call.headers {
-        request = request.header(*name, value);
-    }
-    let body = call.body.clone().map_or_else(Body::empty, Body::from);
-    // The address may hold a secret: no error repeats it.
-    let request = request
-        .body(body)
-        .map_err(|_| ChatFailure::Refused("the call cannot be made".to_owned()))?;
-    let reply = sender.send_request(request).await.map_err(broke_off)?;
-    let status = reply.status().as_u16();
-    let retry_after = reply
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
-        .map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
-    let bytes = to_bytes(Body::new(reply.into_body()), MOST_BYTES)
-        .await
-        .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
-    drop(connection);
-    Ok(ServiceReply {
-        status,
-        retry_after,
-        json: serde_json::from_str(&without(call.secret, &bytes)).unwrap_or(Value::Null),
-    })
 }
 
 /// The text of an answer, in which a secret is masked.

@@ -15,6 +15,7 @@ mod address;
 mod answer;
 mod channel;
 mod desk;
+mod direct;
 mod discord;
 mod http;
 mod matrix;

@@ -1,19 +1,17 @@
 //! Matrix: `/sync`, messages, reactions. There is no end-to-end encryption here: a room that has it is
 //! refused before each send.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::address::ServiceAddress;
 use crate::channel::{
-    ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
 };
-use crate::http::{ServiceCall, ServiceReply, USUAL_TIME, call, escaped};
+use crate::direct::DirectChats;
+use crate::http::{ServiceAccount, ServiceCall, ServiceReply, USUAL_TIME, escaped};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 use interlock_wire::Secret;
@@ -39,20 +37,17 @@ const FILTER: &str = r#"{"presence":{"types":[]},"account_data":{"types":[]},"ro
 /// One account.
 #[derive(Debug)]
 pub(crate) struct MatrixAccountChannel {
-    address: ServiceAddress,
+    account: ServiceAccount,
     user: String,
-    token: Secret,
-    /// Rooms for direct messages, by user.
-    direct: Mutex<HashMap<String, String>>,
+    direct: DirectChats,
 }
 
 impl MatrixAccountChannel {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
         Self {
-            address: setup.address.clone(),
+            account: ServiceAccount::new(setup),
             user: setup.own_id.clone().unwrap_or_default(),
-            token: setup.token.clone(),
-            direct: Mutex::default(),
+            direct: DirectChats::default(),
         }
     }
 
@@ -63,19 +58,15 @@ impl MatrixAccountChannel {
         body: Option<Value>,
         time: Duration,
     ) -> Result<ServiceReply, ChatFailure> {
-        let headers = [("authorization", format!("Bearer {}", self.token.expose()))];
-        let mut reply = call(
-            &self.address,
-            ServiceCall {
-                method,
-                path,
-                headers: &headers,
-                body: body.map(|body| body.to_string()),
-                time,
-                secret: &self.token,
-            },
-        )
-        .await?;
+        let headers = [self.account.bearer()];
+        let asked = self.account.call(ServiceCall {
+            method,
+            path,
+            headers: &headers,
+            body: body.map(|body| body.to_string()),
+            time,
+        });
+        let mut reply = asked.await?;
         if let Some(ms) = reply.json["retry_after_ms"].as_u64() {
             reply.retry_after = Some(Duration::from_millis(ms.clamp(100, 600_000)));
         }
@@ -101,11 +92,7 @@ impl MatrixAccountChannel {
         if !to.starts_with('@') {
             return Ok(to.to_owned());
         }
-        let known = {
-            let direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-            direct.get(to).cloned()
-        };
-        if let Some(room) = known {
+        if let Some(room) = self.direct.of(to) {
             return Ok(room);
         }
         let path = format!("{API}/user/{}/account_data/m.direct", escaped(&self.user));
@@ -141,8 +128,7 @@ impl MatrixAccountChannel {
                 room
             }
         };
-        let mut direct = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        direct.insert(to.to_owned(), room.clone());
+        self.direct.remember(to, &room);
         Ok(room)
     }
 
@@ -262,7 +248,7 @@ impl ChatChannel for MatrixAccountChannel {
         target: &'a ChatTarget,
         message: &'a ChatMessage,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+    ) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
             let room = self.room(&target.to).await?;
             self.check_plain(&room).await?;
@@ -308,7 +294,7 @@ impl ChatChannel for MatrixAccountChannel {
         at: &'a MessageRef,
         message: &'a ChatMessage,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    ) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let new = content(message);
             let mut content = new.clone();
@@ -327,11 +313,7 @@ impl ChatChannel for MatrixAccountChannel {
         })
     }
 
-    fn remove<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn remove<'a>(&'a self, at: &'a MessageRef, key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let (room, event) = (escaped(&at.chat), escaped(&at.message));
             let path = format!("{API}/rooms/{room}/redact/{event}/{key}");
@@ -344,7 +326,7 @@ impl ChatChannel for MatrixAccountChannel {
         &'a self,
         cursor: Option<&'a str>,
         approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+    ) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(async move {
             let filter = escaped(FILTER);
             let path = match cursor {
@@ -377,11 +359,7 @@ impl ChatChannel for MatrixAccountChannel {
         })
     }
 
-    fn reply<'a>(
-        &'a self,
-        to: &'a ChatPlace,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn reply<'a>(&'a self, to: &'a ChatPlace, text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let content = json!({
                 "msgtype": "m.notice",
@@ -398,7 +376,7 @@ impl ChatChannel for MatrixAccountChannel {
         })
     }
 
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+    fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
             let path = format!("{API}/account/whoami");
             let known = self.ok(Method::GET, &path, None).await?;

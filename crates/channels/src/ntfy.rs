@@ -3,16 +3,14 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_store::ApprovalDecision;
 use interlock_wire::Secret;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, ChatTap, MessageRef};
-use crate::http::post;
+use crate::channel::{ChatChannel, ChatFuture, ChatTap, MessageRef};
+use crate::http::ServiceAccount;
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 
@@ -72,18 +70,16 @@ impl NtfyTickets {
 /// One topic.
 #[derive(Debug)]
 pub(crate) struct NtfyTopic {
-    address: ServiceAddress,
+    account: ServiceAccount,
     topic: String,
-    token: Secret,
     tickets: NtfyTickets,
 }
 
 impl NtfyTopic {
     pub(crate) fn new(setup: &AccountSetup, tickets: NtfyTickets) -> Self {
         Self {
-            address: setup.address.clone(),
+            account: ServiceAccount::new(setup),
             topic: setup.topic.clone().unwrap_or_default(),
-            token: setup.token.clone(),
             tickets,
         }
     }
@@ -147,15 +143,15 @@ impl ChatChannel for NtfyTopic {
         _target: &'a ChatTarget,
         message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+    ) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
-            let headers = if self.token.is_empty() {
-                Vec::new()
-            } else {
-                vec![("authorization", format!("Bearer {}", self.token.expose()))]
-            };
+            let account = &self.account;
+            let headers: Vec<_> = (!account.token.is_empty())
+                .then(|| account.bearer())
+                .into_iter()
+                .collect();
             let body = self.body(message).to_string();
-            let reply = post(&self.address, "/", &headers, body, &self.token).await?;
+            let reply = account.post_plainly("/", &headers, body).await?;
             let id = reply["id"].as_str().unwrap_or("sent");
             Ok(MessageRef {
                 chat: self.topic.clone(),
@@ -164,7 +160,7 @@ impl ChatChannel for NtfyTopic {
         })
     }
 
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+    fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move { Ok(format!("topic {}", self.topic)) })
     }
 }

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::future::BoxFuture;
-use hyper::Method;
-use interlock_wire::Secret;
 use serde_json::{Value, json};
 
 use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, ChatPlace, ChatUpdates, MessageRef};
-use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::channel::{ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageRef};
+use crate::http::{ServiceAccount, USUAL_TIME};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 use crate::socket::{FeedSender, OpenSocket, ServiceSocket, SocketFeed, SocketRead, closed};
@@ -46,82 +43,74 @@ pub(crate) struct SlackWorkspace {
     feed: SocketFeed,
 }
 
+/// The same app, by its two tokens.
 #[derive(Debug)]
 struct SlackAccount {
-    address: ServiceAddress,
-    bot_token: Secret,
-    app_token: Secret,
+    bot: ServiceAccount,
+    app: ServiceAccount,
 }
 
 impl SlackWorkspace {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
         Self {
             account: Arc::new(SlackAccount {
-                address: setup.address.clone(),
-                bot_token: setup.token.clone(),
-                app_token: setup.app_token.clone().unwrap_or_default(),
+                bot: ServiceAccount::new(setup),
+                app: ServiceAccount {
+                    address: setup.address.clone(),
+                    token: setup.app_token.clone().unwrap_or_default(),
+                },
             }),
             feed: SocketFeed::default(),
         }
     }
 
     async fn ask(&self, method: &str, body: Value) -> Result<Value, ChatFailure> {
-        let account = &self.account;
-        account.ask(&account.bot_token, method, body).await
+        ask(&self.account.bot, method, body).await
     }
 }
 
-impl SlackAccount {
-    async fn ask(&self, token: &Secret, method: &str, body: Value) -> Result<Value, ChatFailure> {
-        let headers = [("authorization", format!("Bearer {}", token.expose()))];
-        let reply = call(
-            &self.address,
-            ServiceCall {
-                method: Method::POST,
-                path: &format!("/{method}"),
-                headers: &headers,
-                body: Some(body.to_string()),
-                time: USUAL_TIME,
-                secret: token,
-            },
-        )
-        .await?;
-        if reply.is_success() && reply.json["ok"] == true {
-            return Ok(reply.json);
-        }
-        let word = reply.json["error"].as_str().unwrap_or_default();
-        if !reply.is_success() {
-            return Err(reply.failure(word));
-        }
-        Err(match word {
-            "" => ChatFailure::Passing("the answer is none of Slack's".to_owned()),
-            "ratelimited" | "rate_limited" => ChatFailure::Busy {
-                after: reply.retry_after.unwrap_or(Duration::from_secs(5)),
-            },
-            word => {
-                let shown = interlock_command::display::ShownLine::new(word);
-                let shown: String = shown.as_str().chars().take(120).collect();
-                let why = format!("Slack answers {shown}");
-                if PASSING.contains(&word) {
-                    ChatFailure::Passing(why)
-                } else {
-                    ChatFailure::Refused(why)
-                }
-            }
-        })
+async fn ask(account: &ServiceAccount, method: &str, body: Value) -> Result<Value, ChatFailure> {
+    let (path, headers) = (format!("/{method}"), [account.bearer()]);
+    let posted = account.post(&path, &headers, body.to_string(), USUAL_TIME);
+    let reply = posted.await?;
+    if reply.is_success() && reply.json["ok"] == true {
+        return Ok(reply.json);
     }
+    let word = reply.json["error"].as_str().unwrap_or_default();
+    if !reply.is_success() {
+        return Err(reply.failure(word));
+    }
+    Err(match word {
+        "" => ChatFailure::Passing("the answer is none of Slack's".to_owned()),
+        "ratelimited" | "rate_limited" => ChatFailure::Busy {
+            after: reply.retry_after.unwrap_or(Duration::from_secs(5)),
+        },
+        word => {
+            let shown = interlock_command::display::ShownLine::new(word);
+            let shown: String = shown.as_str().chars().take(120).collect();
+            let why = format!("Slack answers {shown}");
+            if PASSING.contains(&word) {
+                ChatFailure::Passing(why)
+            } else {
+                ChatFailure::Refused(why)
+            }
+        }
+    })
+}
 
+impl SlackAccount {
     /// The address of a socket holds a ticket: it is used once and written nowhere.
     async fn socket_address(&self) -> Result<(ServiceAddress, String), ChatFailure> {
         let method = "apps.connections.open";
-        let opened = self.ask(&self.app_token, method, json!({})).await?;
+        let opened = ask(&self.app, method, json!({})).await?;
         let url = opened["url"].as_str().unwrap_or_default();
-        let socket = self.address.socket(url, self.address.host());
+        let address = &self.app.address;
+        let socket = address.socket(url, address.host());
         socket.map_err(ChatFailure::from)
     }
 
     async fn open(self: Arc<Self>) -> Result<OpenSocket, ChatFailure> {
-        let known = self.ask(&self.bot_token, "auth.test", json!({})).await?;
+        let known = ask(&self.bot, "auth.test", json!({})).await?;
         let (address, path) = self.socket_address().await?;
         let mut socket = ServiceSocket::open(&address, &path).await?;
         let hello = socket.first().await?;
@@ -261,7 +250,7 @@ impl ChatChannel for SlackWorkspace {
         target: &'a ChatTarget,
         message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+    ) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
             let mut body = content(message);
             body["channel"] = json!(channel_of(&target.to));
@@ -271,13 +260,7 @@ impl ChatChannel for SlackWorkspace {
                 body["thread_ts"] = json!(thread);
             }
             let sent = self.ask("chat.postMessage", body).await?;
-            match (sent["channel"].as_str(), sent["ts"].as_str()) {
-                (Some(chat), Some(message)) => Ok(MessageRef {
-                    chat: chat.to_owned(),
-                    message: message.to_owned(),
-                }),
-                _ => Err(ChatFailure::Passing("Slack named no message".to_owned())),
-            }
+            MessageRef::named("Slack", sent["channel"].as_str(), sent["ts"].as_str())
         })
     }
 
@@ -286,7 +269,7 @@ impl ChatChannel for SlackWorkspace {
         at: &'a MessageRef,
         message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    ) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let mut body = content(message);
             body["channel"] = json!(at.chat);
@@ -295,11 +278,7 @@ impl ChatChannel for SlackWorkspace {
         })
     }
 
-    fn remove<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn remove<'a>(&'a self, at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let body = json!({ "channel": at.chat, "ts": at.message });
             self.ask("chat.delete", body).await.map(|_| ())
@@ -310,7 +289,7 @@ impl ChatChannel for SlackWorkspace {
         &'a self,
         cursor: Option<&'a str>,
         _approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+    ) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(self.feed.updates(cursor, |_| {
             let account = Arc::clone(&self.account);
             Box::pin(account.open())
@@ -318,11 +297,7 @@ impl ChatChannel for SlackWorkspace {
     }
 
     /// Only the person sees it.
-    fn reply<'a>(
-        &'a self,
-        to: &'a ChatPlace,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn reply<'a>(&'a self, to: &'a ChatPlace, text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let Some(person) = to.interaction.as_ref().filter(|_| !text.is_empty()) else {
                 return Ok(());
@@ -338,7 +313,7 @@ impl ChatChannel for SlackWorkspace {
         })
     }
 
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+    fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
             let known = self.ask("auth.test", json!({})).await?;
             // The other token as well: without it nothing can be decided there.

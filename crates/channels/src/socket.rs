@@ -16,7 +16,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::address::{ServiceAddress, ServiceStream};
-use crate::channel::{ChatFailure, ChatUpdate, ChatUpdates};
+use crate::channel::{ChatFailure, ChatFuture, ChatUpdate, ChatUpdates};
 use crate::http::{AbortOnDrop, USUAL_TIME};
 
 /// The largest message, and frame, of a platform.
@@ -201,7 +201,7 @@ impl SocketFeed {
     pub(crate) async fn updates(
         &self,
         cursor: Option<&str>,
-        open: impl Fn(Option<String>) -> BoxFuture<'static, Result<OpenSocket, ChatFailure>>,
+        open: impl Fn(Option<String>) -> ChatFuture<'static, OpenSocket>,
     ) -> Result<ChatUpdates, ChatFailure> {
         if cursor.is_none()
             && let Some(cursor) = self.latest()

@@ -2,16 +2,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use hyper::Method;
-use interlock_wire::Secret;
 use serde_json::{Value, json};
 
-use crate::address::ServiceAddress;
 use crate::channel::{
-    ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
 };
-use crate::http::{ServiceCall, USUAL_TIME, call};
+use crate::http::{ServiceAccount, USUAL_TIME};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 
@@ -23,33 +19,17 @@ const POLL_SECONDS: u64 = 25;
 
 /// One bot.
 #[derive(Debug)]
-pub(crate) struct TelegramBot {
-    address: ServiceAddress,
-    token: Secret,
-}
+pub(crate) struct TelegramBot(ServiceAccount);
 
 impl TelegramBot {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
-        Self {
-            address: setup.address.clone(),
-            token: setup.token.clone(),
-        }
+        Self(ServiceAccount::new(setup))
     }
 
     async fn ask(&self, method: &str, body: Value, time: Duration) -> Result<Value, ChatFailure> {
-        let path = format!("/bot{}/{method}", self.token.expose());
-        let mut reply = call(
-            &self.address,
-            ServiceCall {
-                method: Method::POST,
-                path: &path,
-                headers: &[],
-                body: Some(body.to_string()),
-                time,
-                secret: &self.token,
-            },
-        )
-        .await?;
+        let path = format!("/bot{}/{method}", self.0.token.expose());
+        let posted = self.0.post(&path, &[], body.to_string(), time);
+        let mut reply = posted.await?;
         if reply.is_success() && reply.json["ok"] == true {
             return Ok(reply.json["result"].take());
         }
@@ -120,7 +100,7 @@ impl ChatChannel for TelegramBot {
         target: &'a ChatTarget,
         message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+    ) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
             let (text, entities) = text(message);
             let mut body = json!({
@@ -137,12 +117,7 @@ impl ChatChannel for TelegramBot {
             }
             let sent = self.ask("sendMessage", body, USUAL_TIME).await?;
             let (chat, message) = (&sent["chat"]["id"], &sent["message_id"]);
-            match (id_text(chat), id_text(message)) {
-                (Some(chat), Some(message)) => Ok(MessageRef { chat, message }),
-                _ => Err(ChatFailure::Passing(
-                    "the server named no message".to_owned(),
-                )),
-            }
+            MessageRef::named("Telegram", id_text(chat), id_text(message))
         })
     }
 
@@ -151,7 +126,7 @@ impl ChatChannel for TelegramBot {
         at: &'a MessageRef,
         message: &'a ChatMessage,
         _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    ) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let (text, entities) = text(message);
             let body = json!({
@@ -170,11 +145,7 @@ impl ChatChannel for TelegramBot {
         })
     }
 
-    fn remove<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        _key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn remove<'a>(&'a self, at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let body = json!({ "chat_id": chat_id(&at.chat), "message_id": chat_id(&at.message) });
             self.ask("deleteMessage", body, USUAL_TIME).await?;
@@ -186,7 +157,7 @@ impl ChatChannel for TelegramBot {
         &'a self,
         cursor: Option<&'a str>,
         _approvers: &'a [String],
-    ) -> BoxFuture<'a, Result<ChatUpdates, ChatFailure>> {
+    ) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(async move {
             let offset = cursor.and_then(|cursor| cursor.parse::<i64>().ok());
             let body = json!({
@@ -214,11 +185,7 @@ impl ChatChannel for TelegramBot {
         })
     }
 
-    fn reply<'a>(
-        &'a self,
-        to: &'a ChatPlace,
-        text: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    fn reply<'a>(&'a self, to: &'a ChatPlace, text: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             if let Some(interaction) = &to.interaction {
                 // The platform shows at most 200 characters.
@@ -246,7 +213,7 @@ impl ChatChannel for TelegramBot {
         })
     }
 
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+    fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
             let known = self.ask("getMe", json!({}), USUAL_TIME).await?;
             let name = known["username"].as_str().unwrap_or("a bot");

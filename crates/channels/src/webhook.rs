@@ -3,13 +3,10 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use interlock_wire::Secret;
 use serde::Deserialize;
 
-use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, MessageRef};
-use crate::http::post;
+use crate::channel::{ChatChannel, ChatFailure, ChatFuture, MessageRef};
+use crate::http::ServiceAccount;
 use crate::message::{ChatMessage, ChatSubject};
 use crate::settings::{AccountSetup, ChatTarget};
 use crate::signature::{ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign};
@@ -31,17 +28,11 @@ pub struct WebhookAnswer {
 
 /// One address.
 #[derive(Debug)]
-pub(crate) struct WebhookTarget {
-    address: ServiceAddress,
-    secret: Secret,
-}
+pub(crate) struct WebhookTarget(ServiceAccount);
 
 impl WebhookTarget {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
-        Self {
-            address: setup.address.clone(),
-            secret: setup.token.clone(),
-        }
+        Self(ServiceAccount::new(setup))
     }
 
     async fn send_signed(&self, message: &ChatMessage, key: &str) -> Result<(), ChatFailure> {
@@ -50,18 +41,18 @@ impl WebhookTarget {
             None => serde_json::json!({ "type": "test", "title": message.title }).to_string(),
         };
         let time = interlock_approvals::clock::now().to_string();
-        let signature = sign(&self.secret, &time, key, body.as_bytes());
+        let signature = sign(&self.0.token, &time, key, body.as_bytes());
         let headers = [
             (ID_HEADER, key.to_owned()),
             (TIME_HEADER, time),
             (SIGNATURE_HEADER, signature),
         ];
-        let path = if self.address.base().is_empty() {
+        let path = if self.0.address.base().is_empty() {
             "/"
         } else {
             ""
         };
-        post(&self.address, path, &headers, body, &self.secret).await?;
+        self.0.post_plainly(path, &headers, body).await?;
         Ok(())
     }
 }
@@ -94,7 +85,7 @@ impl ChatChannel for WebhookTarget {
         target: &'a ChatTarget,
         message: &'a ChatMessage,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<MessageRef, ChatFailure>> {
+    ) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
             self.send_signed(message, key).await?;
             Ok(MessageRef {
@@ -109,11 +100,11 @@ impl ChatChannel for WebhookTarget {
         _at: &'a MessageRef,
         message: &'a ChatMessage,
         key: &'a str,
-    ) -> BoxFuture<'a, Result<(), ChatFailure>> {
+    ) -> ChatFuture<'a, ()> {
         Box::pin(self.send_signed(message, key))
     }
 
-    fn whoami(&self) -> BoxFuture<'_, Result<String, ChatFailure>> {
+    fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async { Ok("a webhook".to_owned()) })
     }
 }

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use interlock_approvals::{
-    ApprovalDecision, DecisionBy, Lease, OutsideRuns, PendingApproval, PendingCursorInvalid,
-    StoredDecision, process_name, requester_has_ended,
+    ApprovalDecision, DecisionBy, EFFECT_BINDING, Lease, NETWORK_BINDING, OutsideRuns,
+    PATCH_BINDING, PendingApproval, PendingCursorInvalid, StoredDecision, process_name,
+    requester_has_ended,
 };
 use interlock_arguments::{
     ApprovalsApproveArguments, ApprovalsDenyArguments, ApprovalsPendingArguments, StateArguments,
@@ -21,9 +22,6 @@ use serde_json::{Value, json};
 
 use super::source::{ApprovalSource, DecisionAnswer};
 use crate::prompt;
-
-/// The binding of approvals for patches.
-const PATCH: &str = "patch";
 
 pub fn pending(
     host: &LocalHost,
@@ -214,23 +212,51 @@ pub fn unawaited(
         return None;
     }
     let id = &approval.short_id;
-    if requester_has_ended(&approval.requester) {
-        let again = if approval.binding == PATCH {
-            format!("interlock apply-patch --approval {id} FILE")
-        } else {
-            format!("interlock exec --approval {id} -- COMMAND")
-        };
-        return Some(format!(
-            "nothing waits for {id} any more, so nothing runs now; to run exactly this: {again}"
-        ));
-    }
     let is_of_gateway = !approval.requester.starts_with("process:");
-    if is_of_gateway && interlock_gateway::running(host.state_dir()).is_none() {
-        return Some(format!(
+    let has_gateway = || interlock_gateway::running(host.state_dir()).is_some();
+    match approval.binding.as_str() {
+        EFFECT_BINDING => {
+            let is_left = requester_has_ended(&approval.requester);
+            (is_left || (is_of_gateway && !has_gateway())).then(|| {
+                let by = if has_gateway() {
+                    "the gateway commits its changes in a moment"
+                } else {
+                    "its changes are committed with the next command here, or when a gateway starts"
+                };
+                left_effect(id, by)
+            })
+        }
+        // It lets connections pass, and begins nothing.
+        NETWORK_BINDING => None,
+        binding if requester_has_ended(&approval.requester) => {
+            let again = if binding == PATCH_BINDING {
+                format!("interlock apply-patch --approval {id} FILE")
+            } else {
+                format!("interlock exec --approval {id} -- COMMAND")
+            };
+            Some(format!(
+                "nothing waits for {id} any more, so nothing runs now; to run exactly this: {again}"
+            ))
+        }
+        _ if is_of_gateway && !has_gateway() => Some(format!(
             "no gateway runs that would begin {id}; it does when one starts in time: interlock gateway run"
-        ));
+        )),
+        _ => None,
     }
-    None
+}
+
+/// The same where a gateway elsewhere was asked, and said that the caller has ended.
+pub fn unawaited_elsewhere(approval: &PendingApproval) -> String {
+    let id = &approval.short_id;
+    if approval.binding == EFFECT_BINDING {
+        return left_effect(id, "the gateway commits its changes in a moment");
+    }
+    format!("nothing waits for {id} any more, so nothing runs now")
+}
+
+/// What becomes of the changes of a run whose caller has left. The command is not run again.
+fn left_effect(id: &str, by: &str) -> String {
+    format!("{id} ran already, and its caller has left; {by}")
 }
 
 /// Records that it was shown on a surface of this process, and the answer.

@@ -2,8 +2,8 @@
 //! store, and how long there is to decide.
 
 use interlock_approvals::{
-    PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone, requester_at_home,
-    requester_has_ended,
+    EFFECT_BINDING, PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone,
+    requester_at_home, requester_has_ended,
 };
 use interlock_command::display::ShownLine;
 use interlock_console::output::Paint;
@@ -102,7 +102,11 @@ pub(super) fn lines(
     };
     push_toned("asked by", &client(&approval.requester), ViewTone::Plain);
     if approval.ended.is_none() && requester_has_ended(&approval.requester) {
-        push_toned("", CALLER_GONE, ViewTone::Warning);
+        let gone = match approval.binding.as_str() {
+            EFFECT_BINDING => EFFECT_CALLER_GONE,
+            _ => CALLER_GONE,
+        };
+        push_toned("", gone, ViewTone::Warning);
     }
     let mut push = |label: &'static str, text: &str| push_toned(label, text, ViewTone::Plain);
     for (index, entry) in approval.always.iter().enumerate() {
@@ -133,6 +137,8 @@ pub(super) fn lines(
 }
 
 /// What an approver reads where the process that asked has ended.
+const EFFECT_CALLER_GONE: &str =
+    "the caller has gone: a yes commits the changes by the gateway, or with the next command";
 const CALLER_GONE: &str =
     "the caller has gone: nothing waits for this, and a yes runs nothing by itself";
 

@@ -22,7 +22,7 @@ use interlock_wire::params::{ExecApprovalGet, ExecApprovalList, ExecApprovalReso
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::decide::{DecisionWords, answer, check_shown, unawaited};
+use super::decide::{DecisionWords, answer, check_shown, unawaited, unawaited_elsewhere};
 
 /// A gateway that takes longer for an answer is taken for one that is gone.
 const MOST_TIME: Duration = Duration::from_secs(10);
@@ -259,10 +259,8 @@ impl RemoteInbox {
             Failure::refused("GATEWAY_REFUSED", message)
         })?;
         let is_unawaited = decision.allows() && resolved.caller_has_ended;
-        let id = &approval.short_id;
         Ok(DecisionAnswer {
-            unawaited: is_unawaited
-                .then(|| format!("nothing waits for {id} any more, so nothing runs now")),
+            unawaited: is_unawaited.then(|| unawaited_elsewhere(approval)),
             stored: StoredDecision {
                 again: resolved.again,
                 ended: ApprovalEnd {

@@ -377,6 +377,11 @@ impl Browser {
     }
 
     fn keep_shot(&self, name: &str, wanted: &Value) {
+        // What is still fading in would look faint.
+        self.until(
+            "what moves has come to rest",
+            "document.getAnimations().every((one) => one.playState !== 'running')",
+        );
         let directory = shots();
         fs::create_dir_all(&directory).unwrap();
         let taken = self.cdp("Page.captureScreenshot", wanted);

@@ -1,7 +1,7 @@
 // @ts-check
 // The frame around the pages: routes, keys, the state of the connection, getting in.
 
-import { Live, base, el, fragment, keep, kept, swap, worker } from "./live.js";
+import { Live, base, el, fragment, isField, keep, kept, swap, worker } from "./live.js";
 import { Inbox } from "./inbox.js";
 
 const main = /** @type {HTMLElement} */ (document.getElementById("main"));
@@ -19,9 +19,18 @@ try {
 
 const VIEWS = ["inbox", "sessions", "nodes", "policy", "audit", "sandbox", "settings", "health"];
 
+/** An address that cannot be read names nothing that there is. @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** @returns {{view: string, params: any}} */
 function route() {
-  const [first, second] = location.pathname.slice(base.length).split("/").filter(Boolean).map(decodeURIComponent);
+  const [first, second] = location.pathname.slice(base.length).split("/").filter(Boolean).map(decoded);
   if (first === "approve" && second) return { view: "approval", params: { id: second, alone: true } };
   if (first === "sessions" && second) return { view: "session", params: { id: second } };
   return { view: VIEWS.includes(first) ? first : "inbox", params: {} };
@@ -87,7 +96,10 @@ async function open(params) {
   if (current?.view !== wanted.view) main.setAttribute("aria-busy", "true");
   try {
     const before = page.opened?.topic;
-    const opened = await page.live.call("ui.open", wanted);
+    // What serves the fields of a page is there before they are: nothing changes under what is typed.
+    const isInbox = wanted.view === "inbox" || wanted.view === "approval";
+    const [opened, served] = await Promise.all([page.live.call("ui.open", wanted), isInbox ? null : import("./pages.js")]);
+    pages ??= served;
     if (mine !== opening) return;
     if (before && before !== opened.topic) page.live.call("ui.close", { topic: before }).catch(() => {});
     page.opened = opened;
@@ -96,20 +108,17 @@ async function open(params) {
     page.isDirty = null;
     page.title = { inbox: "Inbox", approval: "Approval", sessions: "Sessions", session: "Session", nodes: "Nodes", policy: "Policy", audit: "Audit", sandbox: "Sandbox", settings: "Settings", health: "Health" }[wanted.view] ?? "Interlock";
     main.dataset.view = wanted.view;
-    swap(main, opened.html);
+    swap(main, opened.html, isNew);
     performance.mark("usable");
     main.removeAttribute("aria-busy");
     count(opened.pending);
     tick();
-    if (wanted.view === "inbox" || wanted.view === "approval") inbox.opened(opened, wanted);
-    else {
-      pages ??= await import("./pages.js");
-      if (mine === opening) pages.opened(page, opened, wanted);
-    }
     if (isNew) {
       scrollTo(0, 0);
       main.focus({ preventScroll: true });
     }
+    if (isInbox) inbox.opened(opened, wanted);
+    else pages.opened(page, opened, wanted);
   } catch (error) {
     if (mine !== opening) return;
     main.removeAttribute("aria-busy");
@@ -169,19 +178,43 @@ function tick() {
 }
 setInterval(tick, 1000);
 
-// Keys. Typing into a field is never a command.
+// Keys. Typing into a field is never a command, also where the field went away under it.
 
-/** @param {EventTarget|null} target */
-const isField = (target) => target instanceof HTMLElement && (target.isContentEditable || /^(input|textarea|select)$/i.test(target.tagName));
+/** Letters that follow the loss of a field so soon were meant for it. */
+const TYPING_MS = 700;
+/** The field that has the focus, or had it when it went away. @type {HTMLElement|null} */ let field = null;
+let typed = -TYPING_MS;
+document.addEventListener("focusin", (event) => {
+  if (isField(event.target)) field = /** @type {HTMLElement} */ (event.target);
+  else if (field?.isConnected) field = null;
+});
+// A pointer leaves a field on purpose.
+document.addEventListener("pointerdown", () => {
+  field = null;
+  typed = -TYPING_MS;
+}, true);
+
+/** Whether a key that no field took was meant for one. @param {KeyboardEvent} event */
+function isForField(event) {
+  const isLost = field !== null && !field.isConnected;
+  if (isLost) field = null;
+  if (!isLost && performance.now() - typed >= TYPING_MS) return false;
+  if (event.key.length === 1 || event.key === "Enter") typed = performance.now();
+  return true;
+}
+
 let leader = 0;
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.key === "Escape") {
+    field = null;
+    typed = -TYPING_MS;
     if (isField(event.target)) /** @type {HTMLElement} */ (event.target).blur();
     inbox.escape();
     return;
   }
   if (isField(event.target) || document.querySelector("dialog[open]")) return;
+  if (isForField(event)) return event.preventDefault();
   if (Date.now() - leader < 1200) {
     leader = 0;
     // The first of a letter has it: Sessions before Sandbox and Settings.
@@ -216,25 +249,7 @@ function move(by) {
   rows[Math.max(0, Math.min(rows.length - 1, at + by))]?.focus();
 }
 
-const HELP = [
-  ["g then i s n p a b e h", "go to Inbox, Sessions, Nodes, Policy, Audit, Sandbox, Settings, Health"],
-  ["j  k  Enter", "move, open"],
-  ["o  d", "allow once, deny"],
-  ["s  l  a  then y", "for the session, for a time, always; y confirms"],
-  ["r", "reveal masked secrets"],
-  ["x", "select for a batch"],
-  ["/  ?  Esc", "search, this help, close"],
-];
-
-function help() {
-  const dialog = el("dialog", { class: "sheet", "aria-label": "Keys" },
-    el("h2", {}, "Keys"),
-    el("dl", { class: "keys" }, ...HELP.flatMap(([keys, text]) => [el("dt", {}, el("kbd", {}, keys)), el("dd", {}, text)])),
-    el("button", { class: "button", onclick: () => dialog.close() }, "Close"));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
-}
+const help = () => import("./parts.js").then((parts) => parts.help());
 document.getElementById("help")?.addEventListener("click", help);
 
 // The theme is this browser's own.

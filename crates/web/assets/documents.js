@@ -195,7 +195,7 @@ class Approvals {
     place.replaceChildren(head,
       el("div", { class: "list" },
         el("div", { class: "pad" }, el("div", { class: "line" }, chips, el("span", { class: "grow" }), el("code", { class: "faint small", id: "document-hash" }, (this.hash ?? "").slice(0, 12)))),
-        el("div", { class: "pad" }, el("div", { class: "grid" }, ...levels, el("label", { class: "field" }, skills, "auto-allow skills"))),
+        el("div", { class: "pad" }, el("div", { class: "grid" }, ...levels, el("label", { class: "check" }, skills, "auto-allow skills"))),
         ...list),
       bar);
     if (this.problem) page.fail({ message: this.problem }, bar.hidden ? place : bar);

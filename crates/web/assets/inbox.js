@@ -30,6 +30,7 @@ export class Inbox {
     this.selected = new Set();
     /** Patches of a moment ago: a view that was read before them gets them again. @type {any[]} */ this.recent = [];
     /** Rows that are open, which stay open when the list is read again. */ this.unfolded = new Set();
+    /** What the list is searched for, which stays as well. */ this.sought = "";
     this.pressed = /** @type {Element|null} */ (null);
     document.addEventListener("pointerdown", (event) => {
       this.pressed = event.target instanceof Element ? event.target.closest("[data-act]") : null;
@@ -67,6 +68,9 @@ export class Inbox {
     this.alone = wanted.view === "approval";
     this.filter = wanted.params.agent ?? "";
     this.host = wanted.params.host ?? "";
+    const search = /** @type {HTMLInputElement|null} */ (this.main.querySelector("[data-find]"));
+    if (search && search !== document.activeElement) search.value = this.sought ?? "";
+    this.find();
     for (const card of this.main.querySelectorAll(".card[data-digest]")) this.begin(card);
     const first = this.main.querySelector(".row .head, .card[data-digest]");
     if (first && !this.alone) this.focusRow(this.main.querySelector(".row"), false);
@@ -178,6 +182,7 @@ export class Inbox {
       if (!fresh?.hasAttribute("data-masked")) card.removeAttribute("data-masked");
       this.begin(card);
       this.batch();
+      this.page.tick();
     } catch (error) {
       card.replaceChildren();
       this.page.fail(error, card);
@@ -360,6 +365,7 @@ export class Inbox {
       const target = document.getElementById(id);
       if (id.startsWith("receipts-")) {
         for (const part of Array.from(fragment(html).children)) document.getElementById(part.id)?.replaceWith(part);
+        this.page.tick();
         continue;
       }
       if (id.startsWith("run-")) {
@@ -442,7 +448,8 @@ export class Inbox {
   /** What became of an allowed run. @param {any} event */
   event(event) {
     const place = document.getElementById(`run-${event.runId}`);
-    if (place && !place.hasAttribute("data-run")) place.textContent = event.text;
+    // What an agent is told of a denial, the card says already.
+    if (place && !place.hasAttribute("data-run") && !place.closest(".outcome")?.querySelector(".bad")) place.textContent = event.text;
   }
 
   pill() {
@@ -517,7 +524,7 @@ export class Inbox {
     const field = /** @type {HTMLInputElement} */ (event.target);
     if (field.matches("[data-host]")) return this.again({ host: field.value });
     if (field.matches("[data-alike]")) return this.refresh(field.closest(".card"));
-    if (field.matches("[data-find]")) this.find(field.value);
+    if (field.matches("[data-find]")) this.find((this.sought = field.value));
   }
 
   /** Search narrows what is on the page. @param {string} [text] */
@@ -617,7 +624,7 @@ export class Inbox {
       return;
     }
     const here = document.activeElement?.closest(".row") ?? this.main.querySelector(".row.here");
-    if (key === "Enter" && here && document.activeElement === document.body) {
+    if (key === "Enter" && here && [document.body, this.main].includes(/** @type {any} */ (document.activeElement))) {
       event.preventDefault();
       return this.toggle(here);
     }

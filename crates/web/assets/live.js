@@ -24,7 +24,7 @@ export async function worker() {
   return navigator.serviceWorker.ready;
 }
 
-const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img";
+const FORBIDDEN = "script,style,iframe,frame,object,embed,link,meta,base,form,template,math,audio,video,img,foreignObject,use,animate,animateMotion,animateTransform,set";
 const URL_ATTRIBUTES = ["href", "src", "action", "formaction", "xlink:href", "srcset", "ping"];
 
 /** Parses rendered HTML without running any of it, and refuses what no view contains.
@@ -38,7 +38,8 @@ export function fragment(html) {
   for (const element of template.content.querySelectorAll("*")) {
     for (const { name, value } of Array.from(element.attributes)) {
       if (name.startsWith("on") || name === "style") throw new Error(`the view contains ${name}=`);
-      if (URL_ATTRIBUTES.includes(name) && !/^(\/(?!\/)|#)/.test(value)) {
+      // Browsers read a backslash as a slash, and leave out control characters.
+      if (URL_ATTRIBUTES.includes(name) && !/^(\/(?!\/)|#)[^\\\u0000-\u001f]*$/.test(value)) {
         throw new Error("the view leads elsewhere");
       }
       if (base && name === "href" && value.startsWith("/")) element.setAttribute(name, base + value);
@@ -47,12 +48,17 @@ export function fragment(html) {
   return template.content;
 }
 
-/** Replaces what an element contains, and keeps focus and scroll positions by id.
- * @param {Element} target @param {string} html */
-export function swap(target, html) {
+/** @param {any} target */
+export const isField = (target) =>
+  target instanceof HTMLElement && (target.isContentEditable || /^(input|textarea|select)$/i.test(target.tagName));
+
+/** Replaces what an element contains, and keeps scroll positions and the focus by id: with what was typed
+ * into the field meanwhile, and where in it.
+ * @param {Element} target @param {string} html @param {boolean} [isOther] what comes is another view */
+export function swap(target, html, isOther = false) {
   const content = fragment(html);
-  const focused = document.activeElement?.id;
-  const value = document.activeElement instanceof HTMLInputElement ? document.activeElement.value : null;
+  const focused = /** @type {any} */ (target.contains(document.activeElement) && !isOther ? document.activeElement : null);
+  const { value = null, selectionStart = null, selectionEnd = null } = isField(focused) ? focused : {};
   const scrolls = new Map();
   for (const element of target.querySelectorAll("[data-keep-scroll][id]")) {
     scrolls.set(element.id, element.scrollTop);
@@ -62,11 +68,13 @@ export function swap(target, html) {
     const element = document.getElementById(id);
     if (element) element.scrollTop = top;
   }
-  const again = focused ? document.getElementById(focused) : null;
-  if (again && target.contains(again)) {
-    if (value !== null && again instanceof HTMLInputElement) again.value = value;
-    again.focus({ preventScroll: true });
-  }
+  const again = /** @type {any} */ (focused?.id ? document.getElementById(focused.id) : null);
+  if (!again || !target.contains(again)) return;
+  again.focus({ preventScroll: true });
+  // What a list offers is the gateway's word.
+  if (value === null || !isField(again) || again.localName === "select") return;
+  again.value = value;
+  if (selectionStart !== null) again.setSelectionRange?.(selectionStart, selectionEnd);
 }
 
 /** Makes an element out of plain values: children are text, never markup.

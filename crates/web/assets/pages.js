@@ -3,7 +3,7 @@
 
 import { nodes } from "./documents.js";
 import { Draft } from "./draft.js";
-import { el } from "./live.js";
+import { el, isField } from "./live.js";
 import { by, printable, sure } from "./parts.js";
 import { phones } from "./push.js";
 import { settings } from "./settings.js";
@@ -66,7 +66,7 @@ const RELOADS = {
 /** @param {Page} page @param {any} frame @param {any} current */
 export function event(page, frame, current) {
   if (!/** @type {any} */ (RELOADS)[current.view]?.includes(frame.event) || page.isDirty?.()) return;
-  if (document.querySelector("dialog[open]") || page.main.contains(document.activeElement) && /^(input|select|textarea)$/i.test(document.activeElement?.tagName ?? "")) return;
+  if (document.querySelector("dialog[open]") || (page.main.contains(document.activeElement) && isField(document.activeElement))) return;
   clearTimeout(soon);
   soon = setTimeout(() => here?.wanted.view === current.view && !page.isDirty?.() && page.open(current.params), 300);
 }
@@ -123,7 +123,6 @@ function session(page, wanted) {
       send({ action: "send-keys", ...(by("typed").value ? { literal: by("typed").value } : {}), keys: ["Enter"] });
       by("typed").value = "";
     });
-    screen.focus({ preventScroll: true });
   }
   by("stdin")?.addEventListener("keydown", async (/** @type {KeyboardEvent} */ event) => {
     if (event.key !== "Enter") return;
@@ -185,7 +184,7 @@ async function whole(page, sessionId) {
 
 /** @param {Page} page @param {any} wanted */
 function policy(page, wanted) {
-  by("command").value = wanted.params.command ?? "";
+  if (document.activeElement !== by("command")) by("command").value = wanted.params.command ?? "";
   const explain = async () => {
     if (page.isDirty?.() && !(await sure("Explaining reads the page again. Discard the draft?", "Discard"))) return;
     page.open({ command: by("command").value, agent: by("agent").value, node: by("node").value || undefined });
@@ -194,7 +193,6 @@ function policy(page, wanted) {
   by("command").addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => event.key === "Enter" && explain());
   by("agent").addEventListener("change", explain);
   by("node").addEventListener("change", () => by("command").value && explain());
-  if (!wanted.params.command) by("command").focus({ preventScroll: true });
   if (!by("draft")) return;
   const draft = new Draft(page);
   page.isDirty = () => draft.isDirty();

@@ -34,3 +34,24 @@ export function ask(text, value) {
 
 /** Control characters are shown, never followed. @param {string} text */
 export const printable = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g, (c) => `\\u{${c.charCodeAt(0).toString(16).toUpperCase()}}`);
+
+const HELP = [
+  ["g then i s n p a b e h", "go to Inbox, Sessions, Nodes, Policy, Audit, Sandbox, Settings, Health"],
+  ["j  k  Enter", "move, open"],
+  ["o  d", "allow once, deny"],
+  ["s  l  a  then y", "for the session, for a time, always; y confirms"],
+  ["r", "reveal masked secrets"],
+  ["x", "select for a batch"],
+  ["/  ?  Esc", "search, this help, close"],
+];
+
+/** Shows the keys. */
+export function help() {
+  const dialog = el("dialog", { class: "sheet", "aria-label": "Keys" },
+    el("h2", {}, "Keys"),
+    el("dl", { class: "keys" }, ...HELP.flatMap(([keys, text]) => [el("dt", {}, el("kbd", {}, keys)), el("dd", {}, text)])),
+    el("button", { class: "button", onclick: () => dialog.close() }, "Close"));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}

@@ -89,7 +89,7 @@ function form(schema, config, changes, refresh) {
   for (const [name, node] of Object.entries(find(schema).properties ?? {})) {
     /** @type {any[]} */ const fields = [];
     collect(name, find(node), config?.[name], fields);
-    if (fields.length) groups.push(el("details", { class: "list", open: groups.length === 0 }, el("summary", { class: "pad" }, el("b", {}, name), el("span", { class: "faint small" }, `${fields.length} keys`)), el("div", { class: "pad grid" }, ...fields)));
+    if (fields.length) groups.push(el("details", { class: "list", open: groups.length === 0 && !matchMedia("(max-width: 720px)").matches }, el("summary", { class: "pad" }, el("b", {}, name), el("span", { class: "faint small" }, `${fields.length} ${fields.length === 1 ? "key" : "keys"}`)), el("div", { class: "pad grid" }, ...fields)));
   }
   /** @param {string} path @param {any} node @param {any} value @param {any[]} fields */
   function collect(path, node, value, fields) {

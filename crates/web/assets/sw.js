@@ -14,7 +14,7 @@ self.addEventListener("install", (event) => {
     const cache = await caches.open(CACHE);
     await cache.put(`${base}/`, shell);
     const files = Array.from(text.matchAll(/(?:src|href)="([^"]+\/ui\/[0-9a-f]+\/[^"]+)"/g), (found) => found[1]);
-    const later = ["pages.js", "parts.js", "documents.js", "settings.js", "push.js"].map((name) => `${base}/ui/${VERSION}/${name}`);
+    const later = ["pages.js", "parts.js", "documents.js", "draft.js", "settings.js", "push.js"].map((name) => `${base}/ui/${VERSION}/${name}`);
     await cache.addAll([...new Set([...files, ...later])]);
     await self.skipWaiting();
   })());

@@ -50,7 +50,9 @@ impl Asset {
         if self.content_type.starts_with("text/css") {
             return compact_rules(&text);
         }
-        text
+        SIGNS
+            .into_iter()
+            .fold(text, |text, sign| text.replace(&format!(" {sign} "), sign))
     }
 
     fn source(&self) -> Cow<'static, str> {
@@ -63,6 +65,9 @@ impl Asset {
         Cow::Borrowed(self.embedded)
     }
 }
+
+/// Signs of scripts that need no blanks around them. No text of a script holds them.
+const SIGNS: [&str; 6] = ["=>", "===", "!==", "&&", "||", "??"];
 
 const WORKER: Asset = asset!("sw.js", "text/javascript; charset=utf-8");
 
@@ -147,6 +152,8 @@ fn compact_rules(text: &str) -> String {
         (": ", ":"),
         (", ", ","),
         (";}", "}"),
+        ("\n", ""),
+        (" > ", ">"),
     ];
     signs
         .into_iter()
@@ -215,6 +222,35 @@ mod tests {
     }
 
     #[test]
+    fn no_text_of_a_script_holds_signs_that_lose_their_blanks() {
+        for asset in ASSETS.iter().chain([&WORKER]) {
+            // A regular expression holds quotes that begin no text.
+            let source = asset.source();
+            for line in source.lines().filter(|line| !line.contains(".exec(")) {
+                let texts = line.split(['"', '`']).skip(1).step_by(2);
+                for text in texts.filter(|text| !text.contains("${")) {
+                    let sign = SIGNS
+                        .iter()
+                        .find(|sign| text.contains(&format!(" {sign} ")));
+                    assert_eq!(sign, None, "{}: {line}", asset.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_worker_keeps_every_file_of_the_pages() {
+        let shell = crate::shell("0.0.0", "").into_string();
+        let worker = worker();
+        for asset in ASSETS {
+            let name = format!("\"{}\"", asset.name);
+            let is_imported = ["live.js", "inbox.js"].contains(&asset.name);
+            let is_kept = shell.contains(asset.name) || worker.contains(&name);
+            assert!(is_kept || is_imported, "{}", asset.name);
+        }
+    }
+
+    #[test]
     fn compacting_keeps_code() {
         let text = "// a\n/** b\n * c */\n  const x = 1; // d\n/** @type {A} */ let y;\n";
         let casts = "/** @type {A} */ (x).y = f(/** @type {B} */ (z));\n";
@@ -222,7 +258,7 @@ mod tests {
         assert_eq!(compact(text), "const x = 1; // d\nlet y;\n");
         let rules =
             "a, b > c { color: red; top: 0; } @media (max-width: 1px) { a:hover { top: 0; } }";
-        let short = "a,b > c{color:red;top:0} @media (max-width:1px){a:hover{top:0}}";
+        let short = "a,b>c{color:red;top:0} @media (max-width:1px){a:hover{top:0}}";
         assert_eq!(compact_rules(rules), short);
     }
 }

@@ -33,7 +33,7 @@ pub fn audit_page(search: &AuditFacts<'_>) -> Markup {
     html! {
         div class="top" {
             h1 class="grow" { "Audit" }
-            span class="muted small" { "head " code { (text::line(search.head.get(..18).unwrap_or(search.head))) } }
+            span class="muted small wide" { "head " code { (text::line(search.head.get(..18).unwrap_or(search.head))) } }
             span class="small" id="verified" role="status" {}
             button class="button" id="verify" { "Verify" }
             button class="button" id="export" { "Export" }

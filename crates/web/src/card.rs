@@ -2,7 +2,8 @@
 //! suspicion, then the decisions.
 
 use interlock_approvals::{
-    ApprovalView, PendingApproval, ViewBlock, ViewLabel, ViewPart, ViewTone, requester_has_ended,
+    ApprovalView, EFFECT_BINDING, NETWORK_BINDING, PATCH_BINDING, PendingApproval, ViewBlock,
+    ViewLabel, ViewPart, ViewTone, requester_has_ended,
 };
 use interlock_command::display::ShownLine;
 use interlock_policy::{AlwaysForm, Entry};
@@ -68,7 +69,7 @@ pub fn approval_card(facts: &CardFacts<'_>) -> Markup {
             data-masked[is_masked && approval.ended.is_none()] data-ended[approval.ended.is_some()] {
             @if frame == CardFrame::Alone {
                 div class="line whoami" {
-                    h1 class="grow" { (text::line(&approval.agent)) span class="muted" { " asks to run" } }
+                    h1 class="grow" { (text::line(&approval.agent)) span class="muted" { " " (asks_to(&approval.binding)) } }
                     @if approval.ended.is_none() { time class="left" data-until=(approval.expires_at_ms) {} }
                 }
             }
@@ -268,8 +269,28 @@ fn values(view: &ApprovalView, label: ViewLabel, name: &str) -> Markup {
     html! {
         @for (at, value) in view.values(label).enumerate() {
             dt { @if at == 0 { (name) } }
-            dd { @if is_code { code { (value.as_str()) } } @else { (value.as_str()) } }
+            dd { @if is_code { code { (value.as_str()) } } @else { (text::sentence(value.as_str())) } }
         }
+    }
+}
+
+/// What the agent wants, for the heading of a card that stands alone.
+fn asks_to(binding: &str) -> &'static str {
+    match binding {
+        EFFECT_BINDING => "asks to keep what a run changed",
+        PATCH_BINDING => "asks to change files",
+        NETWORK_BINDING => "asks to reach a host",
+        _ => "asks to run",
+    }
+}
+
+/// What a yes does where the caller does not wait any more.
+fn after_the_caller(binding: &str) -> &'static str {
+    match binding {
+        EFFECT_BINDING => {
+            "has gone; a yes commits the changes all the same, by the gateway or with the next command"
+        }
+        _ => "has gone; nothing waits for this, and a yes runs nothing by itself",
     }
 }
 
@@ -287,7 +308,7 @@ fn warnings(approval: &PendingApproval, view: &ApprovalView) -> Markup {
             ul class="mind" {
                 @if is_unbound { li { b { "unbound: " } "what runs cannot be pinned; it may change between your decision and its start" } }
                 @for field in toned { li { b { (field.label.as_str()) ": " } (field.value.as_str()) } }
-                @if is_gone { li { b { "caller: " } "has gone; nothing waits for this, and a yes runs nothing by itself" } }
+                @if is_gone { li { b { "caller: " } (after_the_caller(&approval.binding)) } }
                 @if view.masked_secrets > 0 {
                     li {
                         b { "secrets: " } (view.masked_secrets) " masked "

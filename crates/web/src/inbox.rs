@@ -83,7 +83,7 @@ pub fn inbox_page(facts: &InboxFacts<'_>) -> Markup {
                 }
             }
             @if facts.total > 0 {
-                input class="search" type="text" data-find data-search placeholder="Search" aria-label="Search" autocomplete="off";
+                input class="search" type="text" id="find-row" data-find data-search placeholder="Search" aria-label="Search" autocomplete="off";
             }
         }
         @if facts.rows.is_empty() {

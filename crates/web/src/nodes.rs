@@ -24,7 +24,7 @@ pub struct NodesFacts<'a> {
 /// client calls.
 pub fn nodes_page(facts: &NodesFacts<'_>) -> Markup {
     html! {
-        div class="top" { h1 class="grow" { "Nodes" } span class="muted small" { (facts.total) " in all" } }
+        div class="top" { h1 class="grow" { "Nodes" } @if facts.total > 0 { span class="muted small" { (facts.total) " in all" } } }
         @if facts.may_pair && !(facts.waiting_devices.is_empty() && facts.waiting_nodes.is_empty()) {
             section class="block" {
                 header { h2 { "Waiting to be let in" } }
@@ -107,7 +107,7 @@ fn machine(node: &NodeEntry, may_pair: bool) -> Markup {
                     (text::line(node.platform.as_deref().unwrap_or("unknown system"))) " "
                     (text::line(node.version.as_deref().unwrap_or("")))
                     @if let Some(at) = node.last_seen_at_ms { " · seen " (text::at(i64::try_from(at).unwrap_or_default())) }
-                    " · " (node.commands.len()) " commands"
+                    " · " (node.commands.len()) (if node.commands.len() == 1 { " command" } else { " commands" })
                 }
             }
             @if may_pair {

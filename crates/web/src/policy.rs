@@ -66,6 +66,7 @@ pub struct ExplainedCommand {
 
 /// The page.
 pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
+    let has_others = facts.levels.iter().any(|level| !level.others.is_empty());
     html! {
         div class="top" { h1 class="grow" { "Policy" } }
         section class="list" {
@@ -89,10 +90,10 @@ pub fn policy_page(facts: &PolicyFacts<'_>) -> Markup {
             header { h2 { "In force for " (text::line(facts.agent)) } span class="muted small" { "on this machine" } }
             div class="list scroll" {
                 table {
-                    thead { tr { th { "level" } th { "value" } th { "decided by" } th { "the others" } } }
+                    thead { tr { th { "level" } th { "value" } th { "decided by" } @if has_others { th { "the others" } } } }
                     tbody {
                         @for level in facts.levels {
-                            tr { td { (level.name) } td { b { (level.value) } } td { (text::line(&level.by)) } td class="muted" { (text::line(&level.others)) } }
+                            tr { td { (level.name) } td { b { (level.value) } } td { (text::line(&level.by)) } @if has_others { td class="muted" { (text::line(&level.others)) } } }
                         }
                     }
                 }
@@ -160,7 +161,7 @@ fn word_class(verdict: &str) -> &'static str {
 fn verdict(explained: &ExplainedCommand) -> Markup {
     html! {
         div class="pad" id="verdict" {
-            p { span class=(word_class(&explained.verdict)) { (explained.verdict) } "  " (text::line(&explained.reason)) }
+            p { span class=(word_class(&explained.verdict)) { (explained.verdict) } "  " (text::sentence(&text::line(&explained.reason))) }
             @if let Some(origin) = &explained.origin { p class="muted small" { "rule: " code { (text::line(origin)) } } }
             @if !explained.binding.is_empty() { p class="muted small" { "bound: " (text::line(&explained.binding)) } }
         }
@@ -174,7 +175,7 @@ fn verdict(explained: &ExplainedCommand) -> Markup {
                                 td { @if *is_satisfied { span class="good" { "ok" } } @else { span class="warn" { "miss" } } }
                                 td { code { (text::command(&text::line(words))) } }
                                 td { code { (text::line(file)) } }
-                                td class="muted" { (text::line(reason)) }
+                                td class="muted" { (text::sentence(&text::line(reason))) }
                             }
                         }
                     }
@@ -183,7 +184,7 @@ fn verdict(explained: &ExplainedCommand) -> Markup {
         }
         @if !explained.remedies.is_empty() {
             div class="pad" {
-                @for (effect, command) in &explained.remedies { p class="small" { (text::line(effect)) ": " code { (text::line(command)) } } }
+                @for (effect, command) in &explained.remedies { p class="small" { (text::sentence(&text::line(effect))) ": " code { (text::line(command)) } } }
             }
         }
     }

@@ -31,7 +31,7 @@ fn entry(one: &ProcessEntry) -> Markup {
     let id = &one.standing.session_id;
     html! {
         li {
-            a class="entry" href=(format!("/sessions/{}", text::line(id))) {
+            a class="entry" id=(format!("session-{}", text::line(id))) href=(format!("/sessions/{}", text::line(id))) {
                 span class=(if is_running { "dot" } else { "dot off" }) aria-hidden="true" {}
                 span class="grow" {
                     code { (text::command(&text::line(&one.command))) }
@@ -104,7 +104,7 @@ pub fn session_page(facts: &SessionFacts<'_>) -> Markup {
             div class="line pad" id="typing" {
                 @if facts.screen.is_some() {
                     input class="phone" type="text" id="typed" placeholder="Type a line; Enter sends it" aria-label="Input" autocomplete="off" autocapitalize="off";
-                    span class="muted small grow" { "Click the terminal to type into it." }
+                    span class="muted small grow wide" { "Click the terminal to type into it." }
                     @for (name, keys) in [("^C", "C-c"), ("^D", "C-d"), ("Esc", "Escape"), ("Tab", "Tab"), ("↑", "Up"), ("Enter", "Enter")] {
                         button class="button small" data-key=(keys) { (name) }
                     }

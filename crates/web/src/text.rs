@@ -12,6 +12,20 @@ pub(crate) fn line(text: &str) -> String {
     ShownLine::new(text).as_str().to_owned()
 }
 
+/// A sentence that was made visible already, in which the parts between backticks are code. A text that
+/// brings backticks of its own changes how a part looks, and never what it says.
+pub(crate) fn sentence(shown: &str) -> Markup {
+    let parts: Vec<&str> = shown.split('`').collect();
+    if parts.len() % 2 == 0 {
+        return html! { (shown) };
+    }
+    html! {
+        @for (at, part) in parts.iter().enumerate() {
+            @if at % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// Whether the words of commands are colored by their place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommandColors {

@@ -92,10 +92,10 @@ async fn resume(
     account: &Arc<DiscordAccount>,
     session: DiscordSession,
 ) -> Result<Option<OpenSocket>, ChatFailure> {
-    let (address, _) = account.address.socket(&session.url, DOMAIN)?;
+    let (address, _) = account.0.address.socket(&session.url, DOMAIN)?;
     let mut greeted = greet(&address).await?;
     let wanted = json!({ "op": RESUME, "d": {
-        "token": account.token.expose(),
+        "token": account.0.token.expose(),
         "session_id": session.id,
         "seq": session.sequence,
     } });
@@ -127,10 +127,10 @@ async fn identify(account: Arc<DiscordAccount>) -> Result<OpenSocket, ChatFailur
         return Err(ChatFailure::Busy { after });
     }
     let url = known["url"].as_str().unwrap_or_default();
-    let (address, _) = account.address.socket(url, DOMAIN)?;
+    let (address, _) = account.0.address.socket(url, DOMAIN)?;
     let mut greeted = greet(&address).await?;
     let wanted = json!({ "op": IDENTIFY, "d": {
-        "token": account.token.expose(),
+        "token": account.0.token.expose(),
         "intents": INTENTS,
         "properties": { "os": std::env::consts::OS, "browser": "interlock", "device": "interlock" },
     } });

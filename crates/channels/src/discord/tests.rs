@@ -1,5 +1,8 @@
+use interlock_wire::Secret;
+
 use super::read::{DiscordIdentity, read_message, read_tap};
 use super::*;
+use crate::address::ServiceAddress;
 use crate::channel::{ChatTap, ChatUpdate};
 use crate::message::{ChatButton, ChatSubject};
 
@@ -157,12 +160,12 @@ fn the_text_cannot_leave_its_block_and_nothing_is_mentioned() {
     let button = body["components"][0]["components"][0]["custom_id"].as_str();
     assert!(button.unwrap().len() <= 100, "{button:?}");
     let bot = DiscordBot {
-        account: Arc::new(DiscordAccount {
+        account: Arc::new(DiscordAccount(ServiceAccount {
             address: ServiceAddress::check("https://discord.com/api", false).unwrap(),
             token: Secret::default(),
-        }),
+        })),
         feed: SocketFeed::default(),
-        direct: Mutex::default(),
+        direct: DirectChats::default(),
     };
     assert!(bot.fits(&message));
     for block in ["a ``` b", &"x".repeat(2_000)] {

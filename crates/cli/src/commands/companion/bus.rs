@@ -108,6 +108,12 @@ impl DesktopBus {
         Ok(bus)
     }
 
+    /// Whether the server says that it draws markup, so that escaped text is shown as it is.
+    pub fn draws_markup(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|server| server.draws_markup)
+    }
+
     /// Shows a notification; its number, and the unique name of the server that shows it.
     pub async fn notify(&mut self, sent: &SentNotification<'_>) -> Result<(u32, String), Failure> {
         let server = self.find_server().await?;
@@ -140,7 +146,7 @@ impl DesktopBus {
         // One that asks stays until it is decided; the server chooses the time of others.
         let expires = if sent.asks { 0_i32 } else { -1 };
         let body = sent.text.body_for(server.draws_markup);
-        let summary = sent.text.summary.as_str();
+        let summary = sent.text.shown_summary();
         let replaces = sent.replaces;
         let arguments = (
             "Interlock",

@@ -1,7 +1,9 @@
 //! What a notification says of an approval, and whether *Allow once* may stand on it.
 //!
 //! The text is the one of every other surface ([`interlock_approvals::ApprovalView`]), so everything in it
-//! is spelled out already. A notification server may draw markup: for those the text is escaped.
+//! is spelled out already. A notification server may draw markup: for those the text is escaped. One that
+//! does not say so may draw it all the same (dunst does, by its defaults): there, whatever could be markup is
+//! spelled out, and cannot be allowed.
 
 use std::collections::BTreeMap;
 
@@ -98,10 +100,20 @@ impl DesktopText {
         }
     }
 
+    /// The summary, which no server should draw markup in.
+    pub fn shown_summary(&self) -> String {
+        without_markup(&self.summary)
+    }
+
+    /// Whether a server could draw something else than the text says.
+    pub fn could_be_markup(&self) -> bool {
+        without_markup(&self.body) != self.body
+    }
+
     /// The body as a server takes it: one that draws markup gets none.
     pub fn body_for(&self, draws_markup: bool) -> String {
         if !draws_markup {
-            return self.body.clone();
+            return without_markup(&self.body);
         }
         let mut out = String::with_capacity(self.body.len());
         for character in self.body.chars() {
@@ -116,6 +128,22 @@ impl DesktopText {
         }
         out
     }
+}
+
+/// The text with every sign spelled out that begins a tag or an entity. A sign of a shell (`&&`, `2>&1`)
+/// begins none.
+fn without_markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(character) = rest.next() {
+        let begins_entity = |next: &char| next.is_ascii_alphabetic() || *next == '#';
+        match character {
+            '<' => out.push_str("\\u{3C}"),
+            '&' if rest.peek().is_some_and(begins_entity) => out.push_str("\\u{26}"),
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// Why *Allow once* does not stand on the notification of an approval, whatever the desktop does.
@@ -159,7 +187,15 @@ mod tests {
             text.body_for(true),
             "echo &#39;&lt;a href=&quot;x&quot;&gt;&amp;amp;&#39;"
         );
-        assert_eq!(text.body_for(false), text.body);
+        // Another one may draw it without saying so.
+        assert_eq!(
+            text.body_for(false),
+            "echo '\\u{3C}a href=\"x\">\\u{26}amp;'"
+        );
+        assert!(text.could_be_markup());
+        let plain = DesktopText::note("", "a && b 2>&1 > c & d");
+        assert!(!plain.could_be_markup());
+        assert_eq!(plain.body_for(false), plain.body);
     }
 
     #[test]

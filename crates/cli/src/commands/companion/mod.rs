@@ -215,6 +215,9 @@ impl<'a> DesktopCompanion<'a> {
         };
         let text = DesktopText::of_approval(&approval);
         let mut reason = no_allow(&approval, &text);
+        if text.could_be_markup() && !self.bus.draws_markup() {
+            reason = reason.or(Some("this desktop may draw it as markup"));
+        }
         if reason.is_none() && self.allows {
             reason = self.desktop_forbids().await;
         }

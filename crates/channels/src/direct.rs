@@ -1,0 +1,20 @@
+//! The chats in which a platform takes messages for one person.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Direct chats that were found or made, by person. A chat is looked up once: platforms limit how often.
+#[derive(Debug, Default)]
+pub(crate) struct DirectChats(Mutex<HashMap<String, String>>);
+
+impl DirectChats {
+    pub(crate) fn of(&self, person: &str) -> Option<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(person).cloned()
+    }
+
+    pub(crate) fn remember(&self, person: &str, chat: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(person.to_owned(), chat.to_owned());
+    }
+}
