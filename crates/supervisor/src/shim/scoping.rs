@@ -38,8 +38,7 @@ pub(super) fn join_scope(
         order,
         is_authorized: asker == ScopeAsker::Authorized,
     };
-    handover::send_report(&birth.control, &report)
-        .map_err(|error| failed(&error.to_string()))?;
+    handover::send_report(&birth.control, &report).map_err(|error| failed(&error.to_string()))?;
     loop {
         match handover::receive_note(&birth.control) {
             Ok(Some(Note::Scope(descriptors))) => {
