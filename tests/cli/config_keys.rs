@@ -30,7 +30,7 @@ const NOT_AVAILABLE: &[(&str, &str)] = &[
 /// Configs that ask for a sandbox that this version does not have.
 const ASKS_FOR_SANDBOX: &[&str] = &[
     "{ agents: { defaults: { sandbox: { mode: 'all', workspaceRoot: '/srv' } } } }",
-    "{ agents: { defaults: { sandbox: { mode: 'non-main', backend: 'landlock' } } } }",
+    "{ agents: { defaults: { sandbox: { mode: 'non-main', backend: 'kubernetes' } } } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'all', workspaceRoot: '/srv' } }] } }",
     "{ agents: { list: [{ id: 'main', sandbox: { mode: 'off', kubernetes: {} } }] } }",
     "{ gateway: { port: 0 }, agents: { defaults: { sandbox: { backend: 'kubernetes', mode: 'all' } } } }",

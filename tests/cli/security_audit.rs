@@ -295,6 +295,11 @@ fn secrets_of_chats_in_the_config_and_decisions_without_an_approver() {
         .ok(&["config", "get", "channels.slack.appTokenFile"])
         .stdout;
     assert!(moved.contains(machine.state().to_str().unwrap()), "{moved}");
+    let outside = machine.root().join("gateway.token");
+    machine.write_private(&outside, "token");
+    let named = serde_json::to_string(outside.to_str().unwrap()).unwrap();
+    machine.ok(&["config", "set", "gateway.remote.tokenFile", &named]);
+    found_and_fixed(&machine, "gateway.secret_file_readable", "warn");
     let everyone = [
         "config",
         "set",

@@ -379,3 +379,32 @@ fn pip_installs_from_a_package_in_the_owners_cache() {
         assert_eq!(picture(&site.home().join(".cache")), before);
     });
 }
+
+/// A run owns its private home, and can put links and files where tools and caches of the owner are shown.
+#[test]
+fn what_a_run_puts_in_the_way_does_not_stop_later_runs() {
+    with_every_backend(USUAL, |site| {
+        fill(site);
+        let tool = site.home().join(".cargo/bin/tool");
+        site.owned(&tool, "#!/bin/sh\necho tool\n");
+        site.host(&["/usr/bin/chmod", "755", tool.to_str().unwrap()]);
+        let outside = site.work().join("outside");
+        site.owned(&outside.join("kept"), "kept");
+        for way in [
+            format!("ln -s {} ~/.cargo", outside.display()),
+            "ln -s /etc ~/.cargo".to_owned(),
+            "ln -s nowhere ~/.cargo".to_owned(),
+            "echo file > ~/.cargo".to_owned(),
+            "mkdir ~/.cargo && ln -s / ~/.cargo/bin".to_owned(),
+            "mkdir -p ~/.cargo && echo x > ~/.cargo/registry".to_owned(),
+            "mkdir -p ~/.cargo/bin && chmod 0 ~/.cargo".to_owned(),
+        ] {
+            let run = site.inside(&format!("mv ~/.cargo ~/away-$(date +%N) && {way}"));
+            assert_eq!(run.code, 0, "{way}: {run:#?}");
+            let run = site.inside("tool; cat ~/.cargo/registry/cache/crate");
+            assert_eq!(run.stdout, "tool\ncrate\n", "{way}: {run:#?}");
+        }
+        assert_eq!(crate::site::names(&outside), ["kept"]);
+        assert_eq!(fs::read_to_string(tool).unwrap(), "#!/bin/sh\necho tool\n");
+    });
+}

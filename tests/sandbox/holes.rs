@@ -406,3 +406,15 @@ fn the_profile_of_the_home_runs_only_where_everything_may() {
         site.configure(USUAL);
     });
 }
+
+/// A run that closes the directories of its scope to itself stops no later run.
+#[test]
+fn a_scope_that_a_run_closed_is_opened_again() {
+    everywhere("mode: 'all', workspaceAccess: 'none'", |site| {
+        for closing in ["chmod 0 .", "chmod 0 ~", "chmod 500 . ~"] {
+            assert_eq!(site.inside(closing).code, 0);
+            let run = site.inside("echo x > made && echo y > ~/made && cat made ~/made");
+            assert_eq!(run.stdout, "x\ny\n", "{closing}: {run:#?}");
+        }
+    });
+}

@@ -323,3 +323,58 @@ fn a_missing_supervisor_is_reported() {
 fn all_of_it_holds_for_an_ordinary_user() {
     testkit::supervised::again_as_ordinary_user(module_path!(), &["all_of_it_holds"]);
 }
+
+/// The processes that hold what runs of sandboxes share, below the supervisor of a state.
+fn keepers(state: &State) -> usize {
+    let supervisor = state.supervisor().pid;
+    let stat = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let names = all.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|pid| {
+            let stat = stat(pid);
+            let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+            let parent = rest.split_whitespace().nth(1).unwrap_or_default();
+            parent == supervisor.to_string() && stat.contains("(interlock-keep)")
+        })
+        .count()
+}
+
+#[test]
+fn nothing_is_made_for_a_sandbox_before_its_run_is_authorized() {
+    let state = served();
+    let directory = state.work().join("scope");
+    fs::create_dir(&directory).unwrap();
+    let mut plan = touching(&state);
+    let (uid, gid) = (
+        rustix::process::geteuid().as_raw(),
+        rustix::process::getegid().as_raw(),
+    );
+    plan.shield = serde_json::from_value(json!("sandbox")).unwrap();
+    plan.sandbox = Some(
+        serde_json::from_value(json!({
+            "backend": "native", "scope": "agent main", "scopeId": "x", "scopeDirectory": directory,
+            "view": "minimal", "workspaceAccess": "none", "workspace": state.work(),
+            "user": { "uid": uid, "gid": gid, "hostUid": uid, "hostGid": gid },
+            "cwd": "/", "mounts": [], "unixSockets": "none", "limits": { "tmpBytes": 65536 },
+        }))
+        .unwrap(),
+    );
+    // Announced, and authorized for another plan.
+    let mut order = json_of(&State::order(&state.shell("true"), &patient()));
+    order["plan"] = json!(plan);
+    assert_eq!(ordered(&state, &order).as_deref(), Some("NOT_AUTHORIZED"));
+    // Announced, and never authorized.
+    let mut announced = connect(&state);
+    let hello = frame(&hello(&json!("start")));
+    announced
+        .write_all(&[hello, frame(&json!(plan))].concat())
+        .unwrap();
+    serves(&state);
+    assert_eq!(keepers(&state), 0);
+    drop(announced);
+    // The same plan with its own authorization is set up. Its empty view runs nothing.
+    let own = json_of(&State::order(&plan, &patient()));
+    assert_ne!(ordered(&state, &own).as_deref(), Some("NOT_AUTHORIZED"));
+    assert_eq!(keepers(&state), 1);
+}

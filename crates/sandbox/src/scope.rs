@@ -3,6 +3,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use interlock_config::SandboxScope;
 use interlock_config::types::Sandbox;
 use interlock_plan::SandboxEffects;
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -167,6 +169,12 @@ impl ScopeStore {
             record,
             directory: directory.clone(),
         };
+        for own in [&scope.home, &scope.scratch] {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let opened = rustix::fs::open(own, flags, Mode::empty());
+            let opened = opened.and_then(|opened| open_to_owner(&opened));
+            opened.map_err(|error| failed(error.into()))?;
+        }
         std::fs::write(directory.join(USED), "").map_err(failed)?;
         Ok(scope)
     }
@@ -345,6 +353,18 @@ fn read_record(directory: &Path) -> io::Result<ScopeRecord> {
 fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Gives the owner of a directory its rights back. A run can close a directory of its scope to itself, and no
+/// later run of the scope could work in it.
+pub(crate) fn open_to_owner(directory: &OwnedFd) -> Result<(), Errno> {
+    let mode = rustix::fs::fstat(directory)?.st_mode;
+    if mode & 0o700 == 0o700 {
+        return Ok(());
+    }
+    // Leads to exactly this directory, whatever its name means by now.
+    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    rustix::fs::chmod(path, Mode::from_raw_mode((mode & 0o777) | 0o700))
 }
 
 /// Makes a further directory of a scope, if it is not there.

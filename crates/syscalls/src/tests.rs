@@ -247,3 +247,50 @@ fn leases_large_shared_memory_and_odd_sockets_are_refused() {
         assert_eq!(call(libc::SYS_socket, &[family, 1 | 0o2_004_000, 0]), ALLOW);
     }
 }
+
+#[test]
+fn without_namespaces_more_is_refused_and_attributes_are_asked_about() {
+    const ASK: u32 = 0x7fc0_0000;
+    let target = TARGET.unwrap();
+    let beside = program_without_namespaces().unwrap();
+    let asking = program_about_attributes().unwrap();
+    let on = |program: &[FilterInstruction], number: libc::c_long, arguments: &[u64]| {
+        let mut all = [0; 6];
+        all[..arguments.len()].copy_from_slice(arguments);
+        let number = u32::try_from(number).unwrap();
+        interpret(program, target.architecture, number, all)
+    };
+    for family in 0..50 {
+        assert_eq!(on(&beside, libc::SYS_socket, &[family, 1]), EAFNOSUPPORT);
+    }
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+    ] {
+        assert_eq!(on(&beside, call, &[0, 7]), ALLOW);
+        assert_eq!(on(&beside, call, &[1, 7]), EPERM);
+        assert_eq!(on(&beside, call, &[u64::MAX, 7]), EPERM);
+    }
+    assert_eq!(on(&beside, libc::SYS_setpriority, &[0, 0]), ALLOW);
+    for (which, who) in [(0, 9), (1, 0), (2, 0)] {
+        assert_eq!(on(&beside, libc::SYS_setpriority, &[which, who]), EPERM);
+    }
+    assert_eq!(on(&beside, libc::SYS_shmget, &[]), EPERM);
+    assert_eq!(on(&beside, libc::SYS_ioctl, &[3, 0x5401]), ALLOW);
+    assert_eq!(on(&beside, libc::SYS_ioctl, &[3, 0x4008_6602]), EPERM);
+    assert_eq!(on(&beside, libc::SYS_read, &[]), ALLOW);
+    let asked = unseparated::attribute_calls();
+    for number in 0..NUMBERS {
+        let found = interpret(&asking, target.architecture, number, [0; 6]);
+        let expected = if asked.contains(&number) { ASK } else { ALLOW };
+        assert_eq!(found, expected, "call {number}");
+    }
+    // Every call that the whole program allows and that changes what a file is.
+    assert_eq!(
+        asked.len(),
+        if cfg!(target_arch = "x86_64") { 18 } else { 12 }
+    );
+}

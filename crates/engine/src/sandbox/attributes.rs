@@ -418,7 +418,7 @@ fn read_times(memory: &File, address: u64, form: TimeForm) -> Result<Timestamps,
         Ok(i64::from_le_bytes(bytes))
     };
     let time = |index: u64| -> Result<Timespec, Errno> {
-        let (tv_sec, tv_nsec) = match form {
+        let (seconds, rest) = match form {
             #[cfg(target_arch = "x86_64")]
             TimeForm::Seconds => (number(index)?, 0),
             #[cfg(target_arch = "x86_64")]
@@ -431,7 +431,10 @@ fn read_times(memory: &File, address: u64, form: TimeForm) -> Result<Timestamps,
             }
             TimeForm::Nanoseconds => (number(index * 2)?, number(index * 2 + 1)?),
         };
-        Ok(Timespec { tv_sec, tv_nsec })
+        Ok(Timespec {
+            tv_sec: seconds,
+            tv_nsec: rest,
+        })
     };
     Ok(Timestamps {
         last_access: time(0)?,

@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Builder, MAPS_IDS, cannot_map_ids, is_plain_path, text};
 use crate::error::SandboxError;
 use crate::hidden::hidden_paths;
+use crate::scope::open_to_owner;
 
 /// What of the home directory is shown where the config says nothing.
 const TOOLS: [&str; 11] = [
@@ -231,8 +232,8 @@ impl Builder<'_> {
     }
 }
 
-/// Removes what stands in the way of a directory in the private home. A run can put a link or a file there, and
-/// no later run of the scope could be set up. No link is followed: what is removed lies in the private home.
+/// Removes what stands in the way of a directory in the private home, and opens the directories that lead there.
+/// A run can put a link or a file in their place, and no later run of the scope could be set up. No link is followed: what is removed lies in the private home.
 fn clear_way(home: &Path, rest: &Path) -> Result<(), SandboxError> {
     let failed = |error: Errno| SandboxError::File {
         what: "cannot clear the way in the private home:",
@@ -242,6 +243,7 @@ fn clear_way(home: &Path, rest: &Path) -> Result<(), SandboxError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut place = rustix::fs::open(home, flags, Mode::empty()).map_err(failed)?;
     for name in rest {
+        open_to_owner(&place).map_err(failed)?;
         match rustix::fs::openat(&place, name, flags, Mode::empty()) {
             Ok(next) => place = next,
             Err(Errno::NOTDIR | Errno::LOOP) => {
