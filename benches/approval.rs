@@ -139,10 +139,8 @@ impl Bench {
         let (host, _) = LocalHost::open(options).unwrap();
         let arguments = ["guard", "--state-dir", state.to_str().unwrap()];
         let version = ["--supervisor-version", "bench"];
-        let supervisor = SupervisorClient::new(SupervisorPaths::new(&state), "bench").starting(
-            testkit::binary(),
-            arguments.into_iter().chain(version),
-        );
+        let supervisor = SupervisorClient::new(SupervisorPaths::new(&state), "bench")
+            .starting(testkit::binary(), arguments.into_iter().chain(version));
         supervisor.prepare();
         let program = scratch.path().join("program");
         build(&program);
