@@ -375,6 +375,40 @@ fn repository(directory: &Path, mark: &Path) -> bool {
 }
 
 #[test]
+fn what_an_option_may_not_take_for_its_value_is_an_argument_by_itself() {
+    let machine = machine();
+    let mark = machine.work().join("mark");
+    if !repository(&machine.work(), &mark) {
+        return;
+    }
+    let outside = machine.root().join("outside.txt");
+    fs::write(&outside, "outside\n").unwrap();
+    let outside = outside.display();
+    // git takes these values only if they are attached.
+    for line in [
+        format!("git log -1 -U --output={outside} -p"),
+        format!("git log -1 --format --output={outside}"),
+        format!("git log -1 --max-parents --output={outside}"),
+        format!("git show --unified --output={outside}"),
+        format!("git diff -U {outside} a.txt"),
+        format!("git diff --unified {outside} a.txt"),
+    ] {
+        assert_eq!(explain(&machine, &line)["verdict"], "ask", "{line}");
+        let ran = exec(&machine, &line);
+        assert!(!ran.stdout.contains("outside"), "{line}: {ran:#?}");
+        let kept = fs::read_to_string(machine.root().join("outside.txt"));
+        assert_eq!(kept.unwrap(), "outside\n", "{line}");
+    }
+    for line in [
+        "git log -n 1",
+        "git log --author me -U5",
+        "git diff -U1 a.txt",
+    ] {
+        assert_eq!(explain(&machine, line)["verdict"], "allow", "{line}");
+    }
+}
+
+#[test]
 fn git_starts_no_program_that_the_repository_names() {
     let machine = machine();
     let mark = machine.work().join("mark");
@@ -392,6 +426,20 @@ fn git_starts_no_program_that_the_repository_names() {
         "git ls-files -m",
         "git branch",
         "git rev-parse --show-toplevel",
+        "git grep -n a",
+        "git remote -v",
+        "git tag --list",
+        "git describe --always",
+        "git ls-tree -r HEAD --name-only",
+        "git cat-file -p HEAD",
+        "git rev-list --count HEAD",
+        "git shortlog -sn HEAD",
+        "git reflog -5",
+        "git for-each-ref",
+        "git show-ref",
+        "git name-rev HEAD",
+        "git merge-base HEAD HEAD",
+        "git worktree list",
     ] {
         assert_eq!(explain(&machine, line)["verdict"], "allow", "{line}");
         let ran = exec(&machine, line);

@@ -365,6 +365,81 @@ fn directories_and_wrappers_are_those_of_the_project() {
     );
 }
 
+#[test]
+fn copies_write_to_no_link_and_to_nothing_that_is_obeyed_later() {
+    let machine = Machine::new();
+    machine.start();
+    let (work, outside) = (machine.work(), machine.root().join("outside.txt"));
+    fs::write(&outside, "outside\n").unwrap();
+    for directory in [
+        "full/tree",
+        "tree",
+        "empty",
+        "githooks",
+        "hooks",
+        "tools",
+        "sub/githooks",
+    ] {
+        fs::create_dir_all(work.join(directory)).unwrap();
+    }
+    for file in ["a.txt", "tree/a.txt"] {
+        fs::write(work.join(file), "from the agent\n").unwrap();
+    }
+    for link in ["full/a.txt", "full/tree/a.txt"] {
+        std::os::unix::fs::symlink(&outside, work.join(link)).unwrap();
+    }
+    let git = work.join(".git");
+    fs::create_dir_all(git.join("objects")).unwrap();
+    fs::create_dir_all(git.join("refs")).unwrap();
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    let config = "[core]\n\thooksPath = sub/githooks\n[include]\n\tpath = ../included.inc\n";
+    fs::write(git.join("config"), config).unwrap();
+    std::os::unix::fs::symlink(work.join("hooks"), git.join("hooks")).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = machine.command(arguments);
+        testkit::finish(command.env("PATH", "/usr/bin:/bin"))
+    };
+    let verdict = |line: &str| {
+        let explained = run(&["explain", "--json", "--", line]).json();
+        explained["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(run(&["policy", "template", "apply", "project"]).code, 0);
+    let tool = work.join("tools/deploy");
+    let tool = tool.to_str().unwrap();
+    assert_eq!(run(&["approvals", "allowlist", "add", tool]).code, 0);
+    for line in [
+        "cp a.txt b.txt",
+        "cp a.txt empty",
+        "cp -r tree empty",
+        "cp -r tree new",
+        "mv a.txt empty",
+        "cp a.txt tools/other",
+    ] {
+        assert_eq!(verdict(line), "allow", "{line}");
+    }
+    for line in [
+        // They would write through a link that lies where they write.
+        "cp a.txt full",
+        "cp -r tree full",
+        // The directory of hooks, by the config and by a link, and what holds it.
+        "cp a.txt sub/githooks/pre-commit",
+        "mv a.txt sub/githooks",
+        "chmod +x sub/githooks/pre-commit",
+        "mv sub old",
+        "cp -r tree sub/githooks",
+        "cp a.txt hooks/pre-commit",
+        "mv tree hooks",
+        // A config that the config includes, and a program that an entry names.
+        "cp a.txt included.inc",
+        "cp a.txt tools/deploy",
+        "mv a.txt tools/deploy",
+    ] {
+        assert_eq!(verdict(line), "ask", "{line}");
+        run(&["exec", "--no-wait", "--", line]);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "outside\n", "{line}");
+    }
+}
+
 fn remove(machine: &Machine, flags: &[&str]) -> Value {
     let mut all = vec!["policy", "template", "remove", "--json"];
     all.extend(flags);

@@ -6,10 +6,10 @@ use crate::identity::content_sha256;
 use crate::kind::{kind, script_line};
 use crate::ownership::{Ownership, visible};
 use crate::walk::{PathWalk, file_type, is_same_file, walk};
-use crate::{git_files, glob, paths};
+use crate::{ObeyedKind, git_files, git_settings, glob, paths};
 use interlock_programs::{
     Destination, Executable, GitRemotes, GitWorktree, Glob, GlobBudget, GlobError, Lookup, Missing,
-    Resolver,
+    ObeyedName, Resolver,
 };
 use rustix::fs::{Access, AtFlags, CWD, FileType, Stat};
 use rustix::io::Errno;
@@ -147,6 +147,27 @@ impl Resolver for FsResolver {
 
     fn destination(&self, path: &str, cwd: &str) -> Option<Destination> {
         destination::destination(path, cwd)
+    }
+
+    fn git_obeys(&self, directory: &str) -> Vec<ObeyedName> {
+        let home = self.home.as_deref().map(Path::new);
+        let above = Path::new(directory).ancestors();
+        let obeyed = above.chain(home.filter(|home| !Path::new(directory).starts_with(home)));
+        let obeyed = obeyed.flat_map(|place| git_settings::git_obeys(place, home));
+        let named = obeyed.filter_map(|obeyed| {
+            Some(ObeyedName {
+                path: obeyed.path.to_str()?.to_owned(),
+                is_tree: obeyed.kind != ObeyedKind::File,
+                reason: obeyed.reason,
+            })
+        });
+        named.collect()
+    }
+
+    fn is_on_path(&self, directory: &str) -> bool {
+        let mut directories = self.path.iter();
+        directories
+            .any(|one| one == directory || self.directory(one, "/").as_deref() == Some(directory))
     }
 
     fn home(&self) -> Option<String> {

@@ -135,8 +135,14 @@ pub enum Objection {
 }
 
 impl NearMiss {
-    fn is_of_base(&self) -> bool {
-        matches!(self, Self::BaseArguments { .. })
+    /// What the base allows tells least, and an entry for another directory less than one for this.
+    fn tells_more_than(&self, other: &Self) -> bool {
+        let rank = |miss: &Self| match miss {
+            Self::BaseArguments { .. } => 0,
+            Self::Cwd { .. } => 1,
+            _ => 2,
+        };
+        rank(other) < 2 && rank(self) > rank(other)
     }
 
     /// Whether program, arguments and directory are those of the entry.
@@ -270,7 +276,7 @@ impl Allowlist {
             match checked {
                 Ok(()) => return Ok(listed.matched()),
                 // The first miss tells most, unless a later entry is nearer.
-                Err(Some(miss)) if near.as_ref().is_none_or(NearMiss::is_of_base) => {
+                Err(Some(miss)) if near.as_ref().is_none_or(|near| miss.tells_more_than(near)) => {
                     near = Some(miss);
                 }
                 Err(Some(miss)) if miss.is_objection() => {

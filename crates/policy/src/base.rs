@@ -45,8 +45,8 @@ const LONG_OR_WORD: &str = "^(--version|-version)$";
 const WORD: &str = "^version$";
 
 /// The subcommands of git that only read.
-const GIT: &str =
-    "^(--no-pager )?(status|diff|log|show|branch|rev-parse|ls-files|blame|--version)( |$)";
+const GIT: &str = "^(--no-pager )?(status|diff|log|show|branch|rev-parse|ls-files|blame|remote|tag|describe|ls-tree|cat-file|\
+     merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|worktree|--version)( |$)";
 
 /// Every program of the base, in the order in which it is shown.
 pub const BASE_PROGRAMS: &[BaseProgram] = &[
@@ -99,7 +99,8 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
     program("awk", "print columns; no files, commands or environment"),
     BaseProgram {
         name: "git",
-        allows: "status, diff, log, show, branch --list, rev-parse, ls-files, blame",
+        allows: "status, diff, log, show, branch --list, rev-parse, ls-files, blame, grep, remote -v, tag --list and \
+                 other subcommands that only list",
         arguments: Some(GIT),
         only_version: false,
     },

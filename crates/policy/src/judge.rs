@@ -7,6 +7,7 @@
 mod caller;
 mod holds;
 mod paths;
+mod placed;
 mod remedy;
 mod segment;
 mod shape;

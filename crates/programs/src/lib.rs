@@ -27,14 +27,16 @@ mod wrappers;
 
 pub use dynamic::DYNAMIC;
 pub use file_operands::{
-    FileOperand, FileUse, OperandKind, RefusedArgument, file_use, has_row, version_calls,
+    FileOperand, FilePlacement, FileUse, OperandKind, RefusedArgument, file_placement, file_use,
+    has_row, version_calls,
 };
 pub use git_remotes::GitRemotes;
 pub use host_identity::{host_identity, may_need_host_identity};
 pub use opaque::{opaque_reason, starts_others};
 pub use resolver::{
     Destination, DestinationKind, Executable, FileKind, GitWorktree, Glob, GlobBudget, GlobError,
-    GlobToken, Lookup, MAX_GLOB_BYTES, MAX_GLOB_NAMES, MAX_GLOB_PATHS, Missing, Resolver,
+    GlobToken, Lookup, MAX_GLOB_BYTES, MAX_GLOB_NAMES, MAX_GLOB_PATHS, Missing, ObeyedName,
+    Resolver,
 };
 pub use shell::{
     Multiplexer, ShellCall, TextOptions, has_own_language, is_shell, multiplexer, reads_only_stdin,

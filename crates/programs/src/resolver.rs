@@ -57,6 +57,17 @@ pub trait Resolver: Sync {
         None
     }
 
+    /// What git obeys because a config of the repositories at and above an absolute directory, or of the user, names
+    /// it. Empty when it is not known.
+    fn git_obeys(&self, _directory: &str) -> Vec<ObeyedName> {
+        Vec::new()
+    }
+
+    /// Whether programs are started from this canonical directory by their names alone.
+    fn is_on_path(&self, _directory: &str) -> bool {
+        false
+    }
+
     /// The home directory of the user that runs commands.
     fn home(&self) -> Option<String>;
 }
@@ -102,6 +113,16 @@ pub struct GitWorktree {
     pub directory: String,
     /// The canonical path of `REPOSITORY/.git`.
     pub repository: String,
+}
+
+/// A file or directory that is obeyed because settings name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObeyedName {
+    /// Canonical, where something is there.
+    pub path: String,
+    /// Everything beneath it is obeyed too.
+    pub is_tree: bool,
+    pub reason: String,
 }
 
 /// The end of a path.

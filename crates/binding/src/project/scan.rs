@@ -226,7 +226,9 @@ fn option(
         return note(elsewhere, value, at, scanned);
     }
     if known.values.iter().any(is) {
-        scanned.next += usize::from(attached.is_none() && scanned.next < argv.len());
+        if attached.is_none() {
+            value(argv, word, scanned);
+        }
         return;
     }
     if word.starts_with("--") || word.len() < 3 {
@@ -234,6 +236,18 @@ fn option(
         return;
     }
     letters(argv, index, known, style, scanned);
+}
+
+/// Reads the value of an option in a word of its own. A program may take a value only if it is attached: what looks
+/// like an option is then one, and is read as such.
+fn value(argv: &[String], option: &str, scanned: &mut Scanned) {
+    match argv.get(scanned.next) {
+        Some(value) if value.len() > 1 && value.starts_with('-') => {
+            scanned.unknown.get_or_insert_with(|| option.to_owned());
+        }
+        Some(_) => scanned.next += 1,
+        None => {}
+    }
 }
 
 /// `-abc`, `-C/dir`, `-j4`: letters in a row, until one of them takes the rest.
@@ -259,7 +273,9 @@ fn letters(
             return note(elsewhere, value, at, scanned);
         }
         if known.values.contains(&name.as_str()) {
-            scanned.next += usize::from(rest.is_empty() && scanned.next < argv.len());
+            if rest.is_empty() {
+                value(argv, word, scanned);
+            }
             return;
         }
         let is_flag = known.flags.contains(&name.as_str());

@@ -10,7 +10,7 @@ use interlock_command::Command;
 use interlock_programs::{Executable, Resolver, inline};
 
 use super::CommandCaller;
-use crate::allowlist::Objection;
+use crate::allowlist::{Allowlist, Objection};
 use crate::entry::{BoundContent, Entry, FileContent};
 use crate::pattern::path_matches;
 use crate::safe_bin::is_interpreter_like;
@@ -21,6 +21,7 @@ pub(super) struct Holds<'a> {
     command: &'a Command,
     executable: &'a Executable,
     caller: CommandCaller<'a>,
+    allowlist: &'a Allowlist,
     resolver: &'a dyn Resolver,
     script: OnceCell<Option<HeldContent>>,
     /// The paths by which the program lies in the workspace.
@@ -34,12 +35,14 @@ impl<'a> Holds<'a> {
         command: &'a Command,
         executable: &'a Executable,
         caller: CommandCaller<'a>,
+        allowlist: &'a Allowlist,
         resolver: &'a dyn Resolver,
     ) -> Self {
         Self {
             command,
             executable,
             caller,
+            allowlist,
             resolver,
             script: OnceCell::new(),
             in_workspace: OnceCell::new(),
@@ -74,7 +77,15 @@ impl<'a> Holds<'a> {
         let paths = entry.paths.as_deref()?;
         let workspace = self.caller.workspace;
         let of_base = entry.is_base().then_some(self.executable);
-        match super::paths::check(paths, self.command, of_base, workspace, self.resolver) {
+        let checked = super::paths::check(
+            paths,
+            self.command,
+            of_base,
+            workspace,
+            self.allowlist,
+            self.resolver,
+        );
+        match checked {
             Ok(files) => {
                 self.files.replace(Some(files));
                 None

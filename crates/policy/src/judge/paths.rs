@@ -1,13 +1,17 @@
 //! Whether the files that a command names lie beneath the `paths` of an entry.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 
 use interlock_command::Command;
 use interlock_programs::{
-    Destination, DestinationKind, Executable, FileKind, FileOperand, OperandKind, RefusedArgument,
-    Resolver, file_use, has_row,
+    Destination, DestinationKind, Executable, FileKind, FileOperand, ObeyedName, OperandKind,
+    RefusedArgument, Resolver, file_placement, file_use, has_row,
 };
 
+use crate::allowlist::Allowlist;
 use crate::path_rule::{PathRules, WORKSPACE};
 use crate::protected::ProtectedPath;
 use crate::verdict::{CheckedFiles, CheckedPath};
@@ -28,6 +32,7 @@ pub(super) fn check(
     command: &Command,
     of_base: Option<&Executable>,
     workspace: &[String],
+    allowlist: &Allowlist,
     resolver: &dyn Resolver,
 ) -> Result<CheckedFiles, String> {
     let used = file_use(&command.argv).map_err(|refused| refusal(command, &refused))?;
@@ -47,6 +52,7 @@ pub(super) fn check(
         rules,
         cwd: command.cwd.clone(),
         resolver,
+        obeyed: RefCell::default(),
     };
     if let Some(program) = of_base {
         look.outside(program)?;
@@ -69,8 +75,8 @@ pub(super) fn check(
         let shown = shown(command, operand);
         let end = look.covered(operand.path, &shown)?;
         // A program that is not known may write to what it is given.
-        if is_unknown && let Some(protected) = ProtectedPath::find(Path::new(&end.canonical)) {
-            return Err(format!("{shown} is a protected path: {}", protected.reason));
+        if is_unknown && let Some(why) = look.obeyed(&end.canonical) {
+            return Err(format!("{shown} is a protected path: {why}"));
         }
         if operand.wants == OperandKind::NotDirectory && end.kind == DestinationKind::Directory {
             return Err(format!(
@@ -80,6 +86,9 @@ pub(super) fn check(
         checked.add(end);
     }
     look.cwd.clone_from(&command.cwd);
+    if let Some(placement) = file_placement(&command.argv) {
+        look.placed(&placement, command.name(), allowlist, &mut checked)?;
+    }
     // What a pattern was expanded to is a list of files, also for programs that only print it.
     let words = command.argv.iter().zip(&command.literal).enumerate();
     for (index, (word, _)) in words.skip(1).filter(|(_, (_, literal))| !**literal) {
@@ -214,14 +223,39 @@ pub(super) fn places_in_workspace(
     places
 }
 
-struct PathLook<'a> {
-    rules: PathRules,
+pub(super) struct PathLook<'a> {
+    pub(super) rules: PathRules,
     /// Where relative paths begin.
-    cwd: String,
-    resolver: &'a dyn Resolver,
+    pub(super) cwd: String,
+    pub(super) resolver: &'a dyn Resolver,
+    /// What git obeys by the configs at and above a directory, by directory.
+    obeyed: RefCell<HashMap<String, Rc<Vec<ObeyedName>>>>,
 }
 
 impl PathLook<'_> {
+    /// Why another program obeys the file at a canonical path, if one does.
+    pub(super) fn obeyed(&self, canonical: &str) -> Option<String> {
+        if let Some(row) = ProtectedPath::find(Path::new(canonical)) {
+            return Some(row.reason.to_owned());
+        }
+        let named = self.obeyed_at(canonical);
+        let found = named.iter().find(|name| {
+            let rest = canonical.strip_prefix(&*name.path);
+            rest.is_some_and(|rest| rest.is_empty() || (name.is_tree && rest.starts_with('/')))
+        });
+        found.map(|name| name.reason.clone())
+    }
+
+    /// What settings name, as far as they may name this path.
+    pub(super) fn obeyed_at(&self, canonical: &str) -> Rc<Vec<ObeyedName>> {
+        let directory = parent(canonical).unwrap_or("/");
+        let mut known = self.obeyed.borrow_mut();
+        let named = known
+            .entry(directory.to_owned())
+            .or_insert_with(|| Rc::new(self.resolver.git_obeys(directory)));
+        Rc::clone(named)
+    }
+
     /// Neither the program nor the directory that it was found in lies beneath the patterns.
     fn outside(&self, program: &Executable) -> Result<(), String> {
         let directory = parent(&program.found).unwrap_or("/");
@@ -239,7 +273,7 @@ impl PathLook<'_> {
     }
 
     /// Where a path leads, if that is covered.
-    fn covered(&self, path: &str, shown: &str) -> Result<Destination, String> {
+    pub(super) fn covered(&self, path: &str, shown: &str) -> Result<Destination, String> {
         let end = self.resolver.destination(path, &self.cwd);
         let Some(end) = end else {
             return Err(format!("where {shown} leads cannot be followed"));
@@ -330,7 +364,7 @@ impl PathLook<'_> {
     }
 }
 
-fn parent(directory: &str) -> Option<&str> {
+pub(super) fn parent(directory: &str) -> Option<&str> {
     let (above, name) = directory.rsplit_once('/')?;
     (!name.is_empty()).then_some(if above.is_empty() { "/" } else { above })
 }
@@ -343,7 +377,7 @@ impl CheckedFiles {
         self.environment.push(ceiling);
     }
 
-    fn add(&mut self, end: Destination) {
+    pub(super) fn add(&mut self, end: Destination) {
         let path = CheckedPath {
             found: end.found,
             canonical: end.canonical,

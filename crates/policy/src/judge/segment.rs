@@ -170,7 +170,13 @@ impl SegmentLook<'_> {
             cwd: &command.cwd,
             now_ms: self.now_ms,
         };
-        let holds = Holds::of(command, executable, self.caller, self.resolver);
+        let holds = Holds::of(
+            command,
+            executable,
+            self.caller,
+            &policy.allowlist,
+            self.resolver,
+        );
         let near = match policy.allowlist.find_with(&candidate, |entry| {
             let objects = self.needing.is_some() && wants_shield(entry);
             let objection = objects.then_some(Objection::Shield);

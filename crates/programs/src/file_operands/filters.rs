@@ -1,7 +1,7 @@
 //! Rows of programs that print, compare and transform text.
 
-use super::RefusedArgument;
 use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
+use super::{RefusedArgument, awk};
 use crate::inline;
 
 const WRITES: &str = "it writes a file";
@@ -167,7 +167,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
     },
     ArgumentRow {
         names: &["jq"],
-        flags: "acCehjMnrsSV",
+        flags: "acCehjMnrRsSV",
         long_flags: &[
             "ascii-output",
             "color-output",
@@ -276,7 +276,13 @@ fn jq_reads_operands_only(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArg
     };
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut names = program.split(|c: char| !is_word(c));
-    if names.any(|name| JQ_REACHES.contains(&name) || name.starts_with("__")) {
+    // `.env` is a field of the input, and `..env` would be two terms.
+    let start = |name: &str| name.as_ptr().addr() - program.as_ptr().addr();
+    let is_field = |name: &str| {
+        let front = &program[..start(name)];
+        front.ends_with('.') && !front.ends_with("..")
+    };
+    if names.any(|name| (JQ_REACHES.contains(&name) || name.starts_with("__")) && !is_field(name)) {
         let why = "the program may read the environment or load modules";
         return Err(RefusedArgument::new(index, why));
     }
@@ -313,58 +319,13 @@ fn sed_only_edits_text(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgume
     }
 }
 
-/// Functions and variables of `awk` that reach no file, no program and no environment.
-const AWK_NAMES: &[&str] = &[
-    "BEGIN", "END", "FILENAME", "FNR", "FS", "NF", "NR", "OFS", "ORS", "RLENGTH", "RS", "RSTART",
-    "SUBSEP", "gsub", "index", "int", "length", "match", "split", "sprintf", "sub", "substr",
-    "tolower", "toupper",
-];
-
-/// Words that reach elsewhere without parentheses, or change which files are read.
-const AWK_REACHES: &[&str] = &[
-    "close",
-    "eval",
-    "fflush",
-    "func",
-    "function",
-    "getline",
-    "include",
-    "load",
-    "namespace",
-    "nextfile",
-    "system",
-];
-
-/// An `awk` program that holds no redirection, no pipe and no name beyond these only prints. `printf >`
-/// and `getline <` need the characters that are refused.
+/// Assignments among the operands can set any variable, but name no file of their own.
 fn awk_only_prints(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let Some(&(index, program)) = parsed.operands.first() else {
         return Ok(());
     };
-    let refused = |why| Err(RefusedArgument::new(index, why));
-    if program.contains(['>', '<', '|', '@', '\\', '`']) {
-        return refused("the program may write, read another file or start a program");
+    match awk::reach(program) {
+        Some(why) => Err(RefusedArgument::new(index, why)),
+        None => Ok(()),
     }
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let mut rest = program;
-    while let Some(start) = rest.find(is_word) {
-        let word_and_rest = &rest[start..];
-        let end = word_and_rest.find(|c: char| !is_word(c));
-        let (word, behind) = word_and_rest.split_at(end.unwrap_or(word_and_rest.len()));
-        let is_called = behind.trim_start().starts_with('(')
-            && !matches!(
-                word,
-                "if" | "while" | "for" | "in" | "print" | "printf" | "return"
-            );
-        let is_upper = word.starts_with(|c: char| c.is_ascii_uppercase());
-        let is_known = AWK_NAMES.contains(&word);
-        if AWK_REACHES.contains(&word) || ((is_called || is_upper) && !is_known) {
-            return refused(
-                "the program uses a name that may reach files, programs or the environment",
-            );
-        }
-        rest = behind;
-    }
-    // Assignments among the operands can set any variable, but name no file of their own.
-    Ok(())
 }

@@ -120,7 +120,9 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
             index += 1;
         } else if VALUED.contains(&word) {
             index += 2;
-        } else if FILES.contains(&word) {
+        } else if is_newer_than(word, b"t") {
+            index += 2;
+        } else if FILES.contains(&word) || is_newer_than(word, b"aBcm") {
             operands.extend(argv.get(index + 1).map(|path| file(index + 1, path)));
             index += 2;
         } else {
@@ -133,6 +135,12 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
         reads_cwd: !has_start,
         ..FileUse::of(operands)
     })
+}
+
+/// `-newermt TIME` and `-newermc FILE`: the last letter says what the value is.
+fn is_newer_than(word: &str, last: &[u8]) -> bool {
+    let letters = word.strip_prefix("-newer").map(str::as_bytes);
+    matches!(letters, Some([b'a' | b'B' | b'c' | b'm', kind]) if last.contains(kind))
 }
 
 fn file(index: usize, path: &str) -> FileOperand<'_> {

@@ -2,7 +2,7 @@
 //! repository's settings name.
 
 use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
-use super::{FileUse, RefusedArgument};
+use super::{FileUse, RefusedArgument, git_lists};
 
 const STARTS: &str = "it starts a program";
 const WRITES: &str = "it writes a file";
@@ -56,7 +56,15 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
             Err(RefusedArgument::new(index, why))
         }
         Some(name) => {
-            let row = ROWS.iter().find(|row| row.names.contains(name));
+            let second = argv.get(index + 1);
+            let mut two_words = git_lists::TWO_WORDS.iter();
+            let two_words =
+                two_words.find(|(first, next, _)| first == name && second == Some(next));
+            let mut rows = ROWS.iter().chain(git_lists::ROWS);
+            let (row, start) = match two_words {
+                Some((_, _, row)) => (Some(row), index + 2),
+                None => (rows.find(|row| row.names.contains(name)), index + 1),
+            };
             let row = row.ok_or_else(|| {
                 RefusedArgument::new(index, "the subcommand is not known to only read")
             })?;
@@ -65,7 +73,7 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
                 reads_cwd: true,
                 reads_repository: true,
                 environment: environment(),
-                ..row.file_use(argv, index + 1)?
+                ..row.file_use(argv, start)?
             })
         }
         None => Err(RefusedArgument::new(0, "a subcommand is missing")),
@@ -82,6 +90,13 @@ fn environment() -> Vec<(String, String)> {
     }
     all
 }
+
+/// Many options of git take their value only if it is attached, and some only in some subcommands: `git log -U
+/// --output=FILE` writes.
+pub(super) const GIT: ArgumentRow = ArgumentRow {
+    doubtful_values: true,
+    ..ArgumentRow::NONE
+};
 
 /// What `diff`, `log` and `show` have in common.
 const DIFFERENCES: ArgumentRow = ArgumentRow {
@@ -268,7 +283,7 @@ const DIFFERENCES: ArgumentRow = ArgumentRow {
         ("--show-signature", STARTS),
     ],
     numbers: true,
-    ..ArgumentRow::NONE
+    ..GIT
 };
 
 const ROWS: &[ArgumentRow] = &[
@@ -301,7 +316,7 @@ const ROWS: &[ArgumentRow] = &[
             "porcelain",
             "untracked-files",
         ],
-        ..ArgumentRow::NONE
+        ..GIT
     },
     ArgumentRow {
         names: &["branch"],
@@ -351,7 +366,7 @@ const ROWS: &[ArgumentRow] = &[
         ],
         operands: OperandRule::Texts,
         inspect: Some(branch_only_lists),
-        ..ArgumentRow::NONE
+        ..GIT
     },
     ArgumentRow {
         names: &["rev-parse"],
@@ -388,7 +403,7 @@ const ROWS: &[ArgumentRow] = &[
             "tags",
         ],
         refused: &[("--resolve-git-dir", READS)],
-        ..ArgumentRow::NONE
+        ..GIT
     },
     ArgumentRow {
         names: &["ls-files"],
@@ -424,7 +439,7 @@ const ROWS: &[ArgumentRow] = &[
             ("--recurse-submodules", STARTS),
             ("--with-tree", "it is not known to name no file"),
         ],
-        ..ArgumentRow::NONE
+        ..GIT
     },
     ArgumentRow {
         names: &["blame"],
@@ -452,7 +467,7 @@ const ROWS: &[ArgumentRow] = &[
         long_attached: &["abbrev"],
         long_files: &["contents", "ignore-revs-file"],
         refused: &[("-S", READS)],
-        ..ArgumentRow::NONE
+        ..GIT
     },
 ];
 

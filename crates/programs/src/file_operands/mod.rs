@@ -4,17 +4,21 @@
 //! listed is refused, abbreviated long options included: it may name a file, start a program or write.
 //! A program without a row is read generously: whatever could be a path counts as one.
 
+mod awk;
 mod directories;
 mod filters;
 mod find;
 mod git;
+mod git_lists;
 mod parse;
+mod placement;
 mod programs;
 mod small;
 mod unknown;
 mod versions;
 
 use parse::ArgumentRow;
+pub use placement::{FilePlacement, file_placement};
 pub use versions::version_calls;
 
 /// What a command does with files, as far as its arguments say it.

@@ -30,6 +30,12 @@ pub(super) struct ArgumentRow {
     /// A letter with a value takes the next argument also where further letters follow it, which are
     /// options of their own: only at the end of its word is the reading certain.
     pub values_end_clusters: bool,
+    /// Options whose value may begin with `-` in a word of its own. For all others such a word is refused: where a
+    /// program takes the value only if it is attached, the word is one more option.
+    pub dash_values: &'static [&'static str],
+    /// The program may take a value only if it is attached, else the next word is an operand: it counts as a file
+    /// besides.
+    pub doubtful_values: bool,
     pub operands: OperandRule,
     pub cwd: WorkingDirectory,
     /// What the lists cannot say.
@@ -85,6 +91,8 @@ impl ArgumentRow {
         numbers: false,
         takes_options: true,
         values_end_clusters: false,
+        dash_values: &[],
+        doubtful_values: false,
         operands: OperandRule::Files,
         cwd: WorkingDirectory::Never,
         inspect: None,
@@ -214,10 +222,16 @@ impl ArgumentRow {
         }
         if has(self.long_values) {
             note(value.or(next));
+            if value.is_none() {
+                self.separate_value(&format!("--{name}"), index + 1, next, parsed)?;
+            }
             return Ok(usize::from(value.is_none()));
         }
         if has(self.long_files) {
             note(value.or(next));
+            if value.is_none() {
+                self.separate_value(&format!("--{name}"), index + 1, next, parsed)?;
+            }
             let at = index + usize::from(value.is_none());
             parsed.file(at, value.or(next));
             return Ok(usize::from(value.is_none()));
@@ -266,6 +280,9 @@ impl ArgumentRow {
                     (Some(rest), 0)
                 };
                 note(value);
+                if taken == 1 {
+                    self.separate_value(&format!("-{letter}"), index + 1, value, parsed)?;
+                }
                 if self.files.contains(letter) {
                     parsed.file(index + taken, value);
                 }
@@ -278,6 +295,30 @@ impl ArgumentRow {
             }
         }
         Ok(0)
+    }
+
+    /// Looks at a word that an option may take for its value, and may not.
+    fn separate_value<'a>(
+        &self,
+        option: &str,
+        index: usize,
+        value: Option<&'a str>,
+        parsed: &mut ParsedArguments<'a>,
+    ) -> Result<(), RefusedArgument> {
+        let Some(value) = value else {
+            return Ok(());
+        };
+        let is_option = value.len() > 1 && value.starts_with('-');
+        let digits = value.strip_prefix('-').unwrap_or(value);
+        let is_number = digits.starts_with(|first: char| first.is_ascii_digit());
+        if is_option && !is_number && !self.dash_values.contains(&option) {
+            let why = "it may be an option by itself: attach the value to the option in front";
+            return Err(RefusedArgument::new(index, why));
+        }
+        if self.doubtful_values {
+            parsed.file(index, Some(value));
+        }
+        Ok(())
     }
 
     fn reason(&self, option: &str) -> &'static str {
@@ -307,6 +348,9 @@ impl<'a> ParsedArguments<'a> {
 
     /// A value that is missing is an error that the program reports.
     fn file(&mut self, index: usize, path: Option<&'a str>) {
+        if self.files.iter().any(|known| known.index == index) {
+            return;
+        }
         self.files.extend(path.map(|path| FileOperand {
             index,
             path,

@@ -251,6 +251,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
             ("--hyperlink-format", "it may start a program"),
             ("--ignore-file", READS),
         ],
+        dash_values: &["-e", "--regexp"],
         operands: OperandRule::TextThenFiles(&[
             "-e",
             "--regexp",
@@ -319,6 +320,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
             ("-R", "it follows links; use -r"),
             ("--dereference-recursive", "it follows links; use -r"),
         ],
+        dash_values: &["-e", "--regexp"],
         numbers: true,
         operands: OperandRule::TextThenFiles(&["-e", "--regexp", "-f", "--file"]),
         cwd: WorkingDirectory::WithoutFilesIf(&["-r", "--recursive", "-d", "--directories"]),
@@ -362,6 +364,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
             ("--infofile", READS),
         ],
         values_end_clusters: true,
+        doubtful_values: true,
         cwd: WorkingDirectory::WithoutFiles,
         ..ArgumentRow::NONE
     },

@@ -257,6 +257,7 @@ fn uniq_output(call: &Invocation<'_>, parsed: &ParsedLine<'_>) -> Vec<InlineHit>
 }
 
 const RIPGREP: Grammar = Grammar {
+    values_are_sure: true,
     rules: &[
         program("--pre", "pipes each file through a program").when(|command| !command.is_empty()),
         program("--hostname-bin", HELPER),

@@ -174,18 +174,22 @@ const INIT: Grammar = Grammar {
     ..Grammar::GNU
 };
 
+const MERGER: &str = "names the program that merges";
+
 const FETCH: Grammar = Grammar {
     rules: &[
         program("--upload-pack", OTHER_SIDE),
         program("--exec", OTHER_SIDE),
+        // Of `pull`, which merges.
+        program("-s", MERGER).when(is_odd_strategy),
+        program("--strategy", MERGER).when(is_odd_strategy),
     ],
-    short_values: "Xjos",
+    short_values: "Xjo",
     long_values: &[
         "--depth",
         "--filter",
         "--jobs",
         "--refmap",
-        "--strategy",
         "--strategy-option",
     ],
     ..Grammar::GNU
@@ -215,8 +219,8 @@ const REBASE: Grammar = Grammar {
     rules: &[
         code("-x", EACH),
         code("--exec", EACH),
-        program("-s", "names the program that merges").when(is_odd_strategy),
-        program("--strategy", "names the program that merges").when(is_odd_strategy),
+        program("-s", MERGER).when(is_odd_strategy),
+        program("--strategy", MERGER).when(is_odd_strategy),
     ],
     short_values: "CX",
     long_values: &["--onto", "--strategy-option"],
@@ -225,8 +229,8 @@ const REBASE: Grammar = Grammar {
 
 const MERGE: Grammar = Grammar {
     rules: &[
-        program("-s", "names the program that merges").when(is_odd_strategy),
-        program("--strategy", "names the program that merges").when(is_odd_strategy),
+        program("-s", MERGER).when(is_odd_strategy),
+        program("--strategy", MERGER).when(is_odd_strategy),
     ],
     short_values: "FXm",
     short_attached: "S",

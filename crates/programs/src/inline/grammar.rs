@@ -25,6 +25,9 @@ pub(super) struct Grammar {
     /// A long option that is not known may be one with a value, so that the next argument is
     /// perhaps not yet the operand where reading stops. Not for grammars that know all options.
     pub unknown_may_take_value: bool,
+    /// Every option with a value takes the next argument, whatever it looks like. Elsewhere an argument that looks
+    /// like an option counts as one besides.
+    pub values_are_sure: bool,
     /// `--long_name` means `--long-name`.
     pub underscores: bool,
 }
@@ -43,6 +46,7 @@ impl Grammar {
         terminators: &[],
         double_dash_ends: true,
         unknown_may_take_value: true,
+        values_are_sure: false,
         underscores: false,
     };
 

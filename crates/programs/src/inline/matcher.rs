@@ -36,9 +36,8 @@ impl Invocation<'_> {
             let dangerous = rule.when.is_none_or(|when| when(value.unwrap_or_default()));
             dangerous.then(|| self.hit(rule.label.unwrap_or(name), rule.kind, index, rule.reason))
         };
-        let options = parsed
-            .options
-            .iter()
+        let options = parsed.options.iter().chain(&parsed.doubtful);
+        let options = options
             .filter_map(|option| of_rule(option.rule?, &option.name, option.value, option.index));
         let own_operands = parsed.operands.iter().take(parsed.own_operands);
         let operands = own_operands.flat_map(|&index| {
@@ -62,6 +61,9 @@ impl Invocation<'_> {
 pub(super) struct ParsedLine<'a> {
     pub grammar: &'static Grammar,
     pub options: Vec<ParsedOption<'a>>,
+    /// Options among the words that were taken for values: a program that takes a value only if it is attached reads
+    /// them as options. They can make a call more suspicious, never less.
+    doubtful: Vec<ParsedOption<'a>>,
     /// Indices of the operands in argv. Behind the end of options everything is an operand.
     pub operands: Vec<usize>,
     /// How many operands are the program's own; the others are for what it starts.
@@ -108,12 +110,15 @@ pub(super) fn parse<'a>(
         parsed: ParsedLine {
             grammar,
             options: Vec::new(),
+            doubtful: Vec::new(),
             operands: Vec::new(),
             own_operands: 0,
         },
         unknown_before: false,
+        taken: Vec::new(),
     };
     reader.run();
+    reader.read_taken_words();
     reader.parsed
 }
 
@@ -123,6 +128,8 @@ struct ArgumentReader<'a, 'b> {
     parsed: ParsedLine<'a>,
     /// The token before may have been an option whose value is the next token.
     unknown_before: bool,
+    /// Where words stand that were taken for values and look like options.
+    taken: Vec<usize>,
 }
 
 impl<'a> ArgumentReader<'a, '_> {
@@ -142,11 +149,7 @@ impl<'a> ArgumentReader<'a, '_> {
                 break;
             }
             if token.len() > 1 && token.starts_with('-') {
-                if grammar.style == OptionStyle::Words || token.starts_with("--") {
-                    self.word(token, index);
-                } else {
-                    self.cluster(token, index);
-                }
+                self.option(token, index);
                 continue;
             }
             self.parsed.operands.push(index);
@@ -166,8 +169,35 @@ impl<'a> ArgumentReader<'a, '_> {
         };
     }
 
+    /// Reads the words once more that were taken for values, as the options that they may be.
+    fn read_taken_words(&mut self) {
+        let read = self.parsed.options.len();
+        let mut done = 0;
+        while let Some(&index) = self.taken.get(done) {
+            done += 1;
+            self.next = index + 1;
+            self.option(self.argv[index], index);
+        }
+        self.parsed.doubtful = self.parsed.options.split_off(read);
+    }
+
+    fn option(&mut self, token: &'a str, index: usize) {
+        let style = self.parsed.grammar.style;
+        if style == OptionStyle::Words || token.starts_with("--") {
+            self.word(token, index);
+        } else {
+            self.cluster(token, index);
+        }
+    }
+
     fn take_next(&mut self) -> Option<&'a str> {
         let value = self.argv.get(self.next).copied();
+        let looks_like_option =
+            value.is_some_and(|value| value.len() > 1 && value.starts_with('-') && value != "--");
+        let is_doubtful = looks_like_option && !self.parsed.grammar.values_are_sure;
+        if is_doubtful && !self.taken.contains(&self.next) {
+            self.taken.push(self.next);
+        }
         self.next += usize::from(value.is_some());
         value
     }

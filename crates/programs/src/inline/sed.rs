@@ -283,7 +283,8 @@ impl<'a> SedScanner<'a> {
     fn line(&mut self) -> &'a str {
         let start = self.at;
         self.skip(|c| c != '\n');
-        self.text[start..self.at].trim()
+        // What stands behind the name is part of it.
+        self.text[start..self.at].trim_start_matches([' ', '\t'])
     }
 
     fn peek(&self) -> Option<char> {

@@ -53,6 +53,7 @@ const STARTS: &str = "starts a program for what it finds";
 const PRINTS: &str = "writes what it finds to a file";
 
 const FIND: Grammar = Grammar {
+    values_are_sure: true,
     rules: &[
         program("-exec", STARTS).flag(),
         program("-execdir", STARTS).flag(),

@@ -158,6 +158,7 @@ const CARGO: Grammar = Grammar {
         config("--index", "packages come from elsewhere"),
         config("--git", "packages come from elsewhere"),
         program("--runner", HELPER),
+        program("--open", "starts a browser").flag(),
     ],
     short_values: "Fjp",
     long_values: &[

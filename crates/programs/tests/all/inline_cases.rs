@@ -189,6 +189,25 @@ fn options_that_start_load_point_elsewhere_or_write_are_found() {
         ("git difftool -x id", "git -x", ProgramOption),
         ("git grep -Oid x", "git -O", ProgramOption),
         ("git log --output=/tmp/x", "git --output", WritesFile),
+        // What an option may take for its value, and may not, counts as an option too.
+        ("git log -U --output=/tmp/x", "git --output", WritesFile),
+        (
+            "git log --format --output=/tmp/x",
+            "git --output",
+            WritesFile,
+        ),
+        (
+            "cargo build --bin --config=x.toml",
+            "cargo --config",
+            OtherConfig,
+        ),
+        (
+            "cargo test -p --config x.toml",
+            "cargo --config",
+            OtherConfig,
+        ),
+        ("git pull -s x", "git -s", ProgramOption),
+        ("cargo doc --open", "cargo --open", ProgramOption),
         ("git diff --ext-diff", "git --ext-diff", ProgramOption),
         ("git config core.pager id", "git config", OtherConfig),
         (

@@ -1,0 +1,310 @@
+//! `git`: further subcommands of which some forms only list.
+//!
+//! Left out are `remote show` and `ls-remote`, which ask a server, `config`, which shows the user's own settings too,
+//! and every option that writes, takes names from standard input, starts a program or leaves the repository.
+
+use super::RefusedArgument;
+use super::git::GIT;
+use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
+
+const STARTS: &str = "it starts a program";
+const CHANGES: &str = "it changes the repository";
+const LEAVES: &str = "it reads files that are not of the repository";
+
+/// Subcommands with a word behind them that says what they do.
+pub(super) const TWO_WORDS: &[(&str, &str, ArgumentRow)] = &[
+    (
+        "remote",
+        "get-url",
+        ArgumentRow {
+            long_flags: &["all", "push"],
+            operands: OperandRule::Texts,
+            ..GIT
+        },
+    ),
+    (
+        "worktree",
+        "list",
+        ArgumentRow {
+            flags: "vz",
+            long_flags: &["porcelain", "verbose"],
+            operands: OperandRule::Nothing,
+            ..GIT
+        },
+    ),
+];
+
+pub(super) const ROWS: &[ArgumentRow] = &[
+    ArgumentRow {
+        names: &["remote"],
+        flags: "v",
+        long_flags: &["verbose"],
+        operands: OperandRule::Nothing,
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["tag"],
+        flags: "il",
+        attached: "n",
+        long_flags: &["ignore-case", "list", "no-column", "omit-empty"],
+        long_values: &["format", "sort"],
+        long_attached: &[
+            "color",
+            "column",
+            "contains",
+            "merged",
+            "no-contains",
+            "no-merged",
+            "points-at",
+        ],
+        refused: &[("-d", CHANGES), ("--delete", CHANGES), ("-v", STARTS)],
+        operands: OperandRule::Texts,
+        inspect: Some(tag_only_lists),
+        ..GIT
+    },
+    ArgumentRow {
+        // Not `--dirty`: it writes the index.
+        names: &["describe"],
+        long_flags: &[
+            "all",
+            "always",
+            "contains",
+            "exact-match",
+            "first-parent",
+            "long",
+            "tags",
+        ],
+        long_values: &["candidates", "exclude", "match"],
+        long_attached: &["abbrev"],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["ls-tree"],
+        flags: "dlrtz",
+        long_flags: &[
+            "full-name",
+            "full-tree",
+            "long",
+            "name-only",
+            "name-status",
+            "object-only",
+        ],
+        long_values: &["format"],
+        long_attached: &["abbrev"],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["cat-file"],
+        flags: "epst",
+        refused: &[("--textconv", STARTS), ("--filters", STARTS)],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["merge-base"],
+        flags: "a",
+        long_flags: &["all", "fork-point", "independent", "is-ancestor", "octopus"],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["rev-list"],
+        flags: "gi",
+        values: "n",
+        long_flags: &[
+            "abbrev-commit",
+            "all",
+            "ancestry-path",
+            "author-date-order",
+            "boundary",
+            "cherry-mark",
+            "cherry-pick",
+            "children",
+            "count",
+            "date-order",
+            "first-parent",
+            "full-history",
+            "left-only",
+            "left-right",
+            "merges",
+            "no-merges",
+            "oneline",
+            "parents",
+            "reverse",
+            "right-only",
+            "timestamp",
+            "topo-order",
+        ],
+        long_values: &[
+            "after",
+            "author",
+            "before",
+            "committer",
+            "format",
+            "grep",
+            "max-count",
+            "since",
+            "skip",
+            "until",
+        ],
+        long_attached: &["abbrev", "branches", "pretty", "remotes", "tags"],
+        numbers: true,
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["shortlog"],
+        flags: "cens",
+        long_flags: &[
+            "all",
+            "committer",
+            "email",
+            "merges",
+            "no-merges",
+            "numbered",
+            "summary",
+        ],
+        long_values: &[
+            "after", "author", "before", "format", "group", "since", "until",
+        ],
+        numbers: true,
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["reflog"],
+        values: "n",
+        long_flags: &[
+            "all",
+            "no-abbrev",
+            "no-abbrev-commit",
+            "oneline",
+            "relative-date",
+        ],
+        long_values: &[
+            "after",
+            "before",
+            "date",
+            "format",
+            "max-count",
+            "since",
+            "until",
+        ],
+        long_attached: &["abbrev", "pretty"],
+        numbers: true,
+        inspect: Some(reflog_only_shows),
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["show-ref"],
+        flags: "dqs",
+        long_flags: &[
+            "branches",
+            "dereference",
+            "head",
+            "heads",
+            "quiet",
+            "tags",
+            "verify",
+        ],
+        long_attached: &["abbrev", "hash"],
+        operands: OperandRule::Texts,
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["for-each-ref"],
+        long_flags: &["ignore-case", "omit-empty"],
+        long_values: &["count", "exclude", "format", "points-at", "sort"],
+        long_attached: &["color", "contains", "merged", "no-contains", "no-merged"],
+        operands: OperandRule::Texts,
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["name-rev"],
+        long_flags: &["all", "always", "name-only", "tags"],
+        long_values: &["exclude", "refs"],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["check-ignore"],
+        flags: "nqv",
+        long_flags: &["non-matching", "quiet", "verbose"],
+        refused: &[(
+            "--stdin",
+            "it takes the files to look at from standard input",
+        )],
+        ..GIT
+    },
+    ArgumentRow {
+        // Not `--untracked`: links among these files are followed.
+        names: &["grep"],
+        flags: "acEFGHhIiLlnoPpqvWwz",
+        values: "ABCem",
+        long_flags: &[
+            "all-match",
+            "basic-regexp",
+            "break",
+            "cached",
+            "column",
+            "count",
+            "extended-regexp",
+            "files-with-matches",
+            "files-without-match",
+            "fixed-strings",
+            "full-name",
+            "function-context",
+            "heading",
+            "ignore-case",
+            "invert-match",
+            "line-number",
+            "name-only",
+            "no-color",
+            "no-textconv",
+            "only-matching",
+            "perl-regexp",
+            "quiet",
+            "show-function",
+            "text",
+            "word-regexp",
+        ],
+        long_values: &[
+            "after-context",
+            "before-context",
+            "context",
+            "max-count",
+            "max-depth",
+        ],
+        long_attached: &["color"],
+        refused: &[
+            ("-O", STARTS),
+            ("--open-files-in-pager", STARTS),
+            ("--textconv", STARTS),
+            ("--no-index", LEAVES),
+            ("--untracked", LEAVES),
+            ("-f", LEAVES),
+        ],
+        numbers: true,
+        operands: OperandRule::TextThenFiles(&["-e"]),
+        ..GIT
+    },
+];
+
+/// A name makes a tag, unless an option says that names are patterns.
+fn tag_only_lists(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    match parsed.operands.first() {
+        Some(&(index, _)) if !parsed.has_any(&["-l", "--list"]) => Err(RefusedArgument::new(
+            index,
+            "without --list a name makes a tag",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Words that are subcommands of `reflog`, besides `show`.
+const REFLOG_CHANGES: [&str; 7] = [
+    "delete", "drop", "exists", "expire", "list", "migrate", "write",
+];
+
+fn reflog_only_shows(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    let mut operands = parsed.operands.iter();
+    match operands.find(|(_, word)| REFLOG_CHANGES.contains(word)) {
+        Some(&(index, _)) => Err(RefusedArgument::new(index, CHANGES)),
+        None => Ok(()),
+    }
+}
