@@ -297,3 +297,48 @@ fn a_full_disk_is_called_a_full_disk() {
     let run = machine.run(&["--state-dir", state, "approvals", "allowlist", "add", "rg"]);
     run.refused(1, "STORE_DISK_FULL");
 }
+
+#[test]
+fn what_was_given_eight_hours_has_eight_hours() {
+    let machine = started();
+    let added = machine.ok(&["approvals", "allowlist", "add", "--expires-in", "8h", "rg"]);
+    assert!(added.stdout.contains("for 8h more"), "{added:#?}");
+}
+
+#[test]
+fn a_gateway_in_the_background_is_restarted_without_a_service() {
+    let machine = started();
+    machine.ok(&["nodes", "list"]);
+    let pid =
+        |machine: &Machine| machine.ok(&["gateway", "status", "--json"]).json()["pid"].clone();
+    let before = pid(&machine);
+    machine.ok(&["config", "set", "gateway.tls.enabled", "true"]);
+    let restarted = machine.ok(&["gateway", "restart"]);
+    assert!(
+        restarted.stderr.contains("started a gateway"),
+        "{restarted:#?}"
+    );
+    assert_ne!(pid(&machine), before);
+    let status = machine.ok(&["gateway", "status", "--json"]).json();
+    assert!(status["tlsFingerprint"].is_string(), "{status:#}");
+    machine.ok(&["gateway", "stop"]);
+}
+
+/// Commands, groups of commands among them, whose help has no example.
+fn without_example(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+    let path = format!("{path} {}", command.get_name());
+    let after = command.get_after_help().map(ToString::to_string);
+    if !after.unwrap_or_default().contains("Example") && !command.is_hide_set() {
+        found.push(path.clone());
+    }
+    for inner in command.get_subcommands() {
+        without_example(inner, &path, found);
+    }
+}
+
+#[test]
+fn every_help_has_an_example() {
+    let mut found = Vec::new();
+    without_example(&interlock::reference::command_line(), "", &mut found);
+    assert_eq!(found, Vec::<String>::new());
+}

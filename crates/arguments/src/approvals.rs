@@ -19,7 +19,10 @@ pub enum ApprovalsCommand {
     #[command(after_help = "Example:\n  interlock approvals set --file approvals.json5")]
     Set(ApprovalsSetArguments),
     /// Show and change the allowlist of an agent
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock approvals allowlist add --agent main rg"
+    )]
     Allowlist(AllowlistCommand),
     /// List the commands that wait for a decision
     #[command(

@@ -66,7 +66,12 @@ pub use decisions::{
     version,
     about = "Lets AI agents run commands on real machines while the owners stay in control.",
     disable_help_subcommand = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  interlock setup claude-code --only-interlock     lead an agent program through Interlock
+  interlock approvals watch                        decide what waits
+  interlock explain -- 'cargo test | tail -20'     may this run, and why?"
 )]
 pub struct Arguments {
     #[command(flatten)]
@@ -158,43 +163,55 @@ pub enum CliCommand {
     /// Run a command if the policy allows it
     Exec(ExecArguments),
     /// Handle background sessions
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock process list")]
     Process(ProcessCommand),
-    /// Test policies
-    #[command(subcommand)]
+    /// Test policies, try them on the past, and start from templates and suggestions
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock policy template apply project"
+    )]
     Policy(PolicyCommand),
     /// Show and change approvals documents, of this host or a node, and decide what waits
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock approvals watch")]
     Approvals(ApprovalsCommand),
     /// Rules for what never runs, whatever else allows it
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock deny add --arg=push --arg='**' git"
+    )]
     Deny(DenyCommand),
     /// Show and change the effective exec policy of this host
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock exec-policy show")]
     ExecPolicy(ExecPolicyCommand),
     /// Read and change the config
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock config set tools.exec.timeoutSec 600"
+    )]
     Config(ConfigCommand),
     /// Read and check the record of everything that was asked, decided and run
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock audit log --since 8h")]
     Audit(AuditCommand),
     /// Look for what weakens the policy
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock security audit")]
     Security(SecurityCommand),
     /// Show where runs are confined, and remove what they left there
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock sandbox explain")]
     Sandbox(SandboxCommand),
     /// Say what separates runs from Interlock, check the state and repair it
     Doctor(DoctorArguments),
     /// Take over the policy of another program
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock import openclaw --dry-run"
+    )]
     Import(ImportCommand),
     /// Show the events that a session gets about its runs
     Events(EventsArguments),
     /// Apply a multi-file patch, all or nothing
     ApplyPatch(ApplyPatchArguments),
     /// The server that agents and operators talk to
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock gateway run")]
     Gateway(GatewayCommand),
     /// Serve an MCP client on standard input and output
     Mcp(McpArguments),
@@ -203,19 +220,22 @@ pub enum CliCommand {
     /// Judge a command that an agent program is about to run in its own shell
     Hook(HookArguments),
     /// Run commands for a gateway on another machine
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock node run --host 192.168.1.10"
+    )]
     Node(NodeCommand),
     /// Agents, and tokens that let their holders call tools as one
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock agents token main")]
     Agents(AgentsCommand),
     /// Machines and programs that may connect to the gateway
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock devices list")]
     Devices(DevicesCommand),
     /// Machines that run commands for the gateway
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock nodes list")]
     Nodes(NodesCommand),
     /// Chats that show approvals and take decisions
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock channels list")]
     Channels(ChannelsCommand),
     /// Show on one screen what runs, what waits and what holds
     Status(StatusArguments),

@@ -19,10 +19,13 @@ pub enum PolicyCommand {
     /// Propose the narrowest rules for what approvers allowed at least twice
     Suggest(PolicySuggestArguments),
     /// The entries that the first start writes: commands that only read the workspace
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  interlock policy base show")]
     Base(PolicyBaseCommand),
     /// Narrow entries for a kind of work, with tests
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  interlock policy template apply project"
+    )]
     Template(PolicyTemplateCommand),
 }
 

@@ -13,4 +13,4 @@ mod time_text;
 
 pub use failure::{CommandOutcome, Failure, NOT_ALLOWED, input_hint, is_not_allowed};
 pub use rule_text::{bounds, level_row, rule_terms};
-pub use time_text::{duration, milliseconds, time};
+pub use time_text::{duration, milliseconds, time, time_left};

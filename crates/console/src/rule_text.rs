@@ -5,7 +5,7 @@ use interlock_policy::{
     ARGUMENTS_DIGEST, DenyRule, Entry, EntryShield, Joined, PolicySource, quote,
 };
 
-use crate::time_text::duration;
+use crate::time_text::time_left;
 
 const ANY_ARGUMENTS: &str = "any arguments";
 
@@ -71,7 +71,7 @@ pub fn bounds(entry: &Entry) -> String {
     } else if let Some(at) = entry.expires_at {
         parts.push(format!(
             "for {} more",
-            duration(at.saturating_sub(now_ms()))
+            time_left(at.saturating_sub(now_ms()))
         ));
     }
     if entry.is_inert() {

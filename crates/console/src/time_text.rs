@@ -12,6 +12,16 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
+/// How long something still holds, to the nearest unit: what was given 8 hours a moment ago has 8 hours.
+pub fn time_left(ms: u64) -> String {
+    let half_unit = match ms {
+        0..3_600_000 => 30_000,
+        3_600_000..172_800_000 => 1_800_000,
+        _ => 43_200_000,
+    };
+    duration(ms.saturating_add(half_unit))
+}
+
 /// `90s`, `30m`, `8h`, `7d`.
 pub fn milliseconds(text: &str) -> Result<u64, Failure> {
     let wrong = || {

@@ -6,7 +6,7 @@ use interlock_approvals::{EVERY_SESSION, Grant, OutsideRuns};
 use interlock_arguments::{ApprovalsGrantsArguments, ApprovalsRevokeArguments};
 use interlock_client::decider;
 use interlock_console::output::{self, Paint, line};
-use interlock_console::{CommandOutcome, duration};
+use interlock_console::{CommandOutcome, time_left};
 use interlock_host::{LocalHost, now_ms};
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ fn text(grant: &Grant, paint: Paint) -> String {
     };
     let until = grant.expires_at_ms.map_or(without_end.to_owned(), |at| {
         let at = u64::try_from(at).unwrap_or_default();
-        format!("for {} more", duration(at.saturating_sub(now_ms())))
+        format!("for {} more", time_left(at.saturating_sub(now_ms())))
     });
     let rows = [
         ("agent", line(&grant.agent)),

@@ -7,7 +7,7 @@ use interlock_approvals::{
 };
 use interlock_command::display::ShownLine;
 use interlock_console::output::Paint;
-use interlock_console::{bounds, duration};
+use interlock_console::{bounds, time_left};
 use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
 
@@ -164,5 +164,5 @@ fn client(requester: &str) -> String {
 
 fn left(approval: &PendingApproval) -> String {
     let expires = u64::try_from(approval.expires_at_ms).unwrap_or_default();
-    duration(expires.saturating_sub(now_ms()))
+    time_left(expires.saturating_sub(now_ms()))
 }

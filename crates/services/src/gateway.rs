@@ -59,10 +59,7 @@ pub fn run(state: &StateArguments, command: &GatewayCommand) -> CommandOutcome {
             let host = open(state)?;
             service::start(state, &host, &ServingGateway(&host), arguments)
         }
-        GatewayCommand::Restart(arguments) => {
-            let host = open(state)?;
-            service::restart(state, &host, &ServingGateway(&host), arguments)
-        }
+        GatewayCommand::Restart(arguments) => restart(state, arguments),
         GatewayCommand::Token(arguments) => token(state, arguments),
     }
 }
@@ -318,6 +315,27 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Command
             info.socket.display(),
             about_certificate(&info)
         ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The service, or else the gateway that runs: most gateways were started in the background by the first
+/// command that needed one.
+fn restart(state: &StateArguments, arguments: &ServiceArguments) -> CommandOutcome {
+    let host = open(state)?;
+    let serving = ServingGateway(&host);
+    let Some(pid) = serving
+        .pid()
+        .filter(|_| !service::is_installed(&host, &serving, arguments))
+    else {
+        return service::restart(state, &host, &serving, arguments);
+    };
+    interlock_client::outside_runs(host.state_dir())?;
+    serving.end()?;
+    output::note(&format!("interlock: the gateway (pid {pid}) has ended"));
+    let info = interlock_client::join(state, &host, interlock_client::Absent::Start)?;
+    if arguments.json {
+        output::print_json(&info);
     }
     Ok(ExitCode::SUCCESS)
 }

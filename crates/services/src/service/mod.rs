@@ -258,6 +258,19 @@ pub fn start(
     control(state, host, kept, ManagerWork::Start, arguments)
 }
 
+/// Whether `install` wrote a unit for this state directory.
+pub fn is_installed(
+    host: &LocalHost,
+    kept: &dyn KeptProcess,
+    arguments: &ServiceArguments,
+) -> bool {
+    let kind = kept.kind();
+    Manager::here(kind, arguments.unit_dir.as_deref()).is_ok_and(|manager| {
+        let file = manager.file(&name(kind, host.state_dir()));
+        matches!(FoundUnit::at(&file, kind), Ok(FoundUnit::Interlock(_)))
+    })
+}
+
 pub fn restart(
     state: &StateArguments,
     host: &LocalHost,
