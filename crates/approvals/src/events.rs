@@ -19,6 +19,8 @@ use serde_json::{Value, json};
 use crate::approvals::Approvals;
 use crate::claim::gateway_run_id;
 use crate::clock::now;
+use crate::effect_plan::EFFECT_BINDING;
+use crate::network_plan::NETWORK_BINDING;
 use crate::remote::REMOTE;
 use interlock_rules::RulesError;
 
@@ -31,6 +33,23 @@ const COMMAND_CHARS: usize = 1000;
 /// What the agent of a run that was denied has to know.
 pub const DENIAL_TEXT: &str =
     "no output exists for this command; do not reuse output of earlier runs; do not retry";
+
+/// The same of a run that asked for a host: it was started, and goes on without that host.
+const HOST_DENIAL_TEXT: &str =
+    "the command goes on without this host; do not ask for the host again";
+
+/// The same of a run whose changes were denied.
+const EFFECT_DENIAL_TEXT: &str =
+    "the changes of this command were discarded; do not count on them, and do not retry";
+
+/// How the event about a denial begins and ends, by what was denied.
+fn denial_words(binding: &str) -> (&'static str, &'static str) {
+    match binding {
+        NETWORK_BINDING => ("Host denied", HOST_DENIAL_TEXT),
+        EFFECT_BINDING => ("Changes denied", EFFECT_DENIAL_TEXT),
+        _ => ("Exec denied", DENIAL_TEXT),
+    }
+}
 
 /// Of what the config wants a conversation to be notified.
 #[derive(Debug, Clone, Copy)]
@@ -230,6 +249,7 @@ pub fn queue_finished(
             change,
             run,
             DenialReason::of("invoke-failed"),
+            denial_words(REMOTE),
             end.notify.on_exit,
         );
     }
@@ -305,7 +325,12 @@ pub fn queue_denial(
         session: None,
         announced: false,
     };
-    queue_denied(change, &run, reason, notify.on_exit)?;
+    let words = denial_words(&request.binding);
+    queue_denied(change, &run, reason, words, notify.on_exit)?;
+    // The run that asked for a host goes on, and its output is as good as before.
+    if request.binding == NETWORK_BINDING {
+        return Ok(());
+    }
     // By the text as it was written, not as it is shown.
     match &plan.command {
         Some(command) => change.mark_stale(&request.session_key, command, now()),
@@ -317,11 +342,12 @@ fn queue_denied(
     change: &Change<'_>,
     run: &OpenRun,
     reason: DenialReason<'_>,
+    (title, advice): (&str, &str),
     wakes: bool,
 ) -> Result<(), StoreError> {
     let words = reason.words.map(|words| format!("\nReason: {words}"));
     let text = format!(
-        "Exec denied ({}, {}): {}{}\n{DENIAL_TEXT}",
+        "{title} ({}, {}): {}{}\n{advice}",
         place(run, None),
         reason.code,
         clipped_command(&run.command),

@@ -144,14 +144,13 @@ impl AwkScan<'_> {
         let mut length = 1;
         let mut before = Before::Start;
         match first {
-            '\n' | ';' | ',' | '!' | '~' | '?' | ':' | '=' | '*' | '%' | '^' | '<' | '[' => {}
-            '&' if is_double => length = 2,
-            '|' if is_double => length = 2,
+            '&' | '|' if is_double => length = 2,
             '+' | '-' if is_double => {
                 length = 2;
                 before = Before::Unclear;
             }
-            '+' | '-' => {}
+            '\n' | ';' | ',' | '!' | '~' | '?' | ':' | '=' | '*' | '%' | '^' | '<' | '[' | '+'
+            | '-' => {}
             '{' => self.braces += 1,
             '}' => self.braces = self.braces.checked_sub(1).ok_or(NOT_UNDERSTOOD)?,
             '(' => self.parentheses += 1,
