@@ -228,7 +228,7 @@ pub async fn call(
         .seen
         .note(&call.session_key, call.agent.as_str(), now_ms());
     let result = match described.tool {
-        Tool::Exec => exec::exec(dispatcher, config, call, arguments).await,
+        Tool::Exec => Box::pin(exec::exec(dispatcher, config, call, arguments)).await,
         Tool::Process => process::process(dispatcher, call, arguments).await,
         Tool::ApplyPatch => patch::apply_patch(dispatcher, config, call, arguments).await,
     }?;
