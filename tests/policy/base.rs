@@ -426,7 +426,7 @@ fn git_starts_no_program_that_the_repository_names() {
         "git ls-files -m",
         "git branch",
         "git rev-parse --show-toplevel",
-        "git grep -n a",
+        "git grep -c -e .",
         "git remote -v",
         "git tag --list",
         "git describe --always",
@@ -439,7 +439,6 @@ fn git_starts_no_program_that_the_repository_names() {
         "git show-ref",
         "git name-rev HEAD",
         "git merge-base HEAD HEAD",
-        "git worktree list",
     ] {
         assert_eq!(explain(&machine, line)["verdict"], "allow", "{line}");
         let ran = exec(&machine, line);

@@ -112,6 +112,17 @@ fn git_directory_of(directory: &Path) -> Option<PathBuf> {
     std::fs::canonicalize(directory.join(named)).ok()
 }
 
+/// Where a path leads, also if nothing is there yet: what appears there is obeyed.
+fn real_path(path: &Path) -> PathBuf {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real_path(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
+
 /// As git itself recognizes one.
 fn is_git_directory(directory: &Path) -> bool {
     let holds = |name: &str| directory.join(name).exists();
@@ -129,7 +140,7 @@ impl FoundSettings<'_> {
     }
 
     fn push(&mut self, path: &Path, kind: ObeyedKind, reason: String) {
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path = real_path(path);
         self.all.push(ObeyedPath { path, kind, reason });
     }
 
@@ -142,8 +153,27 @@ impl FoundSettings<'_> {
             );
         }
         for directory in common.iter().map(PathBuf::as_path).chain([git]) {
+            self.led_to(directory);
             for name in ["config", "config.worktree"] {
                 self.config(&directory.join(name), work_tree, 0);
+            }
+        }
+    }
+
+    /// What lies elsewhere because a link in the git directory leads to it.
+    fn led_to(&mut self, git: &Path) {
+        let links = [
+            ("hooks", ObeyedKind::Tree),
+            ("info", ObeyedKind::Tree),
+            ("config", ObeyedKind::File),
+            ("config.worktree", ObeyedKind::File),
+        ];
+        for (name, kind) in links {
+            let link = git.join(name);
+            let real = std::fs::canonicalize(&link).ok();
+            if let Some(real) = real.filter(|real| !real.starts_with(git)) {
+                let reason = format!("{} leads to it, and git obeys it", link.display());
+                self.push(&real, kind, reason);
             }
         }
     }

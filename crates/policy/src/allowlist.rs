@@ -217,6 +217,19 @@ impl Allowlist {
         )
     }
 
+    /// Path patterns of entries that hold no content: whatever lies at such a path is trusted.
+    pub(crate) fn trusted_paths(&self) -> impl Iterator<Item = String> {
+        let entries = self.entries.iter();
+        let usable = entries.filter(|entry| !entry.is_inert() && entry.bound_file.is_none());
+        let paths = usable.filter(|entry| entry.pattern.contains('/'));
+        paths.map(
+            |entry| match (entry.pattern.strip_prefix("~/"), &self.home) {
+                (Some(rest), Some(home)) => format!("{home}/{rest}"),
+                _ => entry.pattern.clone(),
+            },
+        )
+    }
+
     /// Entries that can never match, with where they are written and the reason. Each entry is looked at
     /// for this.
     pub fn broken(&self) -> impl Iterator<Item = (String, &EntryError)> {

@@ -46,7 +46,7 @@ const WORD: &str = "^version$";
 
 /// The subcommands of git that only read.
 const GIT: &str = "^(--no-pager )?(status|diff|log|show|branch|rev-parse|ls-files|blame|remote|tag|describe|ls-tree|cat-file|\
-     merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|worktree|--version)( |$)";
+     merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|--version)( |$)";
 
 /// Every program of the base, in the order in which it is shown.
 pub const BASE_PROGRAMS: &[BaseProgram] = &[

@@ -5,6 +5,7 @@
 
 mod carried;
 mod expand;
+mod git_carried;
 mod program;
 mod sight;
 

@@ -8,6 +8,7 @@ use interlock_programs::{
 };
 
 use super::carried::{self, FdExec};
+use super::git_carried::{self, GitCarried};
 use super::{Analysis, Root, Shape, Source};
 use crate::Argv;
 use crate::describe::{Budget, describe_within};
@@ -285,6 +286,7 @@ impl Looker {
                 self.candidates(argv, cwd, depth);
             }
             "xargs" => self.xargs(argv, cwd, depth),
+            name if name == "git" || name.starts_with("git-") => self.git(argv, name, depth),
             "gdb" | "lldb" => self.candidates(argv, cwd, depth),
             _ if opaque_reason(&argv[0]).is_some() || is_dispatch_wrapper(&argv[0]) => {
                 self.candidates(argv, cwd, depth);
@@ -411,6 +413,20 @@ impl Looker {
         }
     }
 
+    /// What git carries runs at the top of the work tree, wherever that is.
+    fn git(&mut self, argv: &Argv, name: &str, depth: usize) {
+        for carried in git_carried::commands(argv, name) {
+            if self.over {
+                return;
+            }
+            match carried {
+                GitCarried::Words(words) => self.argv(words.into(), None, depth + 1),
+                GitCarried::Text(text) => self.shell_text(&text, None, depth),
+                GitCarried::Unseen => self.unseen("an alias of git is only known when it runs"),
+            }
+        }
+    }
+
     fn find(&mut self, argv: &Argv, cwd: Option<&str>, depth: usize) {
         for (index, word) in argv.iter().enumerate() {
             let starts = matches!(word.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir");
@@ -486,6 +502,24 @@ mod tests {
         assert!(seen.iter().any(|seen| seen.argv[..] == ["rm", "x"]));
         assert!(sight("command source ./env.sh").unseen.is_some());
         assert!(sight("builtin eval \"$x\"").unseen.is_some());
+    }
+
+    #[test]
+    fn what_git_carries_is_seen() {
+        for line in [
+            "git bisect run rm x",
+            "git submodule --quiet foreach rm x",
+            "git rebase -x 'rm x' HEAD",
+            "git -c alias.y='!rm x' y",
+        ] {
+            let seen = sight(line).commands;
+            assert!(
+                seen.iter().any(|seen| seen.argv[..] == ["rm", "x"]),
+                "{line}"
+            );
+        }
+        assert!(sight("git --config-env=alias.y=V y").unseen.is_some());
+        assert!(sight("git -c alias.y=push status").unseen.is_none());
     }
 
     #[test]

@@ -140,11 +140,10 @@ impl PathLook<'_> {
                 "{directory} is on PATH, and programs are started from it"
             ));
         }
-        let mut patterns = allowlist.patterns();
+        let mut patterns = allowlist.trusted_paths();
         let names_it = patterns.find(|pattern| {
             let is_for_one = !has_wildcard(pattern);
-            pattern.contains('/')
-                && !matches!(pattern.as_str(), "/**" | "**/*" | "/**/*" | "**/**")
+            !matches!(pattern.as_str(), "/**" | "**/*" | "/**/*" | "**/**")
                 && (is_for_one || brings_programs)
                 && path_matches(pattern, canonical, None)
         });

@@ -1,6 +1,6 @@
 //! `git`: further subcommands of which some forms only list.
 //!
-//! Left out are `remote show` and `ls-remote`, which ask a server, `config`, which shows the user's own settings too,
+//! Left out are `remote show` and `ls-remote`, which ask a server, `worktree list`, which names directories elsewhere, `config`, which shows the user's own settings too,
 //! and every option that writes, takes names from standard input, starts a program or leaves the repository.
 
 use super::RefusedArgument;
@@ -12,27 +12,15 @@ const CHANGES: &str = "it changes the repository";
 const LEAVES: &str = "it reads files that are not of the repository";
 
 /// Subcommands with a word behind them that says what they do.
-pub(super) const TWO_WORDS: &[(&str, &str, ArgumentRow)] = &[
-    (
-        "remote",
-        "get-url",
-        ArgumentRow {
-            long_flags: &["all", "push"],
-            operands: OperandRule::Texts,
-            ..GIT
-        },
-    ),
-    (
-        "worktree",
-        "list",
-        ArgumentRow {
-            flags: "vz",
-            long_flags: &["porcelain", "verbose"],
-            operands: OperandRule::Nothing,
-            ..GIT
-        },
-    ),
-];
+pub(super) const TWO_WORDS: &[(&str, &str, ArgumentRow)] = &[(
+    "remote",
+    "get-url",
+    ArgumentRow {
+        long_flags: &["all", "push"],
+        operands: OperandRule::Texts,
+        ..GIT
+    },
+)];
 
 pub(super) const ROWS: &[ArgumentRow] = &[
     ArgumentRow {
