@@ -69,9 +69,9 @@ pub use decisions::{
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  interlock setup claude-code --only-interlock     lead an agent program through Interlock
-  interlock approvals watch                        decide what waits
-  interlock explain -- 'cargo test | tail -20'     may this run, and why?"
+  interlock setup claude-code --only-interlock
+  interlock approvals watch
+  interlock explain -- 'cargo test | tail -20'"
 )]
 pub struct Arguments {
     #[command(flatten)]
