@@ -194,7 +194,7 @@ fn every_way_to_a_protected_file_asks() {
         write(
             &machine,
             "sub/deep/repo/.git/config",
-            "[core]\n\thooksPath = ../scripts/hooks\n\tpager = tools/pager.sh -r\n[include]\n\tpath = ../shared.inc\n",
+            "[core]\n\thooksPath = ../scripts/hooks\n\tpager = tools/pager.sh -r\n[include]\n\tpath = ../shared.inc\n[include]\n\tpath = ../missing.inc\n",
         );
         write(&machine, "sub/deep/repo/tools/pager.sh", "x\n");
         write(&machine, "sub/deep/repo/shared.inc", "[core]\n");
@@ -208,6 +208,9 @@ fn every_way_to_a_protected_file_asks() {
         write(&machine, "odd/place/hooks/post-merge", "x\n");
         write(&machine, "my-vscode/tasks.json", "x\n");
         write(&machine, "dot/bashrc", "x\n");
+        write(&machine, "linked/.git/HEAD", "ref: refs/heads/main\n");
+        write(&machine, "linked/hooks/pre-push", "x\n");
+        symlink("../hooks", machine.work().join("linked/.git/hooks")).unwrap();
         symlink("my-vscode", machine.work().join(".vscode")).unwrap();
         symlink("../work/dot/bashrc", machine.root().join("home/.bashrc")).unwrap();
         let update = |path: &str| format!("*** Update File: {path}\n@@\n-x\n+evil");
@@ -238,6 +241,10 @@ fn every_way_to_a_protected_file_asks() {
             "*** Update File: sub/deep/repo/shared.inc\n@@\n-[core]\n+[evil]".to_owned(),
             update("sub/deep/scripts/hooks/pre-push"),
             "*** Add File: sub/deep/scripts/hooks/pre-commit\n+evil".to_owned(),
+            // A config includes it as soon as it is there.
+            "*** Add File: sub/deep/repo/missing.inc\n+evil".to_owned(),
+            update("linked/hooks/pre-push"),
+            "*** Add File: linked/hooks/pre-commit\n+evil".to_owned(),
             update("separate/config"),
             update("separate/hooks/update"),
             update("odd/place/hooks/post-merge"),

@@ -129,9 +129,14 @@ impl AwkScan<'_> {
             '/' => self.slash()?,
             'a'..='z' | 'A'..='Z' | '_' => self.word()?,
             '0'..='9' | '.' => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || c == '.';
-                let end = self.rest.find(|c| !is_part(c));
-                self.skip(end.unwrap_or(self.rest.len()));
+                let digits = self
+                    .rest
+                    .trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+                // `2system(x)` is a number and a call; `1e3` is left out with it.
+                if digits.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+                    return Err(NOT_UNDERSTOOD);
+                }
+                self.rest = digits;
                 self.before = Before::Value;
             }
             _ => self.sign(first)?,
@@ -321,6 +326,9 @@ mod tests {
             "{print \"a\nb\"}",
             "{print \\\n > $1}",
             "} {print}",
+            r#"{x = 2system("id")}"#,
+            r#"{x = 1e3system("id")}"#,
+            r#"{x = 0x1system("id")}"#,
             "{print 'a'}",
             "BEGINFILE {print}",
         ] {
