@@ -397,13 +397,3 @@ fn an_ordinary_user_asks_and_approves_as_root_does() {
     assert!(machine.work().join("marker").exists());
     machine.exec("touch marker").refused(3, "APPROVAL_PENDING");
 }
-
-#[test]
-fn a_wait_ends_when_the_state_directory_is_gone() {
-    let machine = started();
-    let waiting = Waiting::new(&machine, &["--", "touch marker"]);
-    fs::remove_dir_all(machine.state()).unwrap();
-    let run = waiting.end();
-    run.refused(1, "STATE_GONE");
-    assert!(!machine.work().join("marker").exists());
-}

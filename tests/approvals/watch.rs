@@ -417,8 +417,9 @@ fn lines_choose_a_form_and_decide_equal_ones_together() {
 #[test]
 fn json_lines_tell_everything_that_happens() {
     let machine = started();
-    let mut plain = Plain::new(&machine, &["--json", "--no-listen"]);
+    // Before it is watched for: whether its caller has ended would be a race otherwise.
     let id = machine.put_down(&["--", "touch marker"]);
+    let mut plain = Plain::new(&machine, &["--json", "--no-listen"]);
     let shown = plain.json();
     assert_eq!(
         (&shown["type"], &shown["approval"]["id"]),

@@ -3,8 +3,6 @@
 //! that no inbox keeps what nothing waits for.
 
 use std::io::IsTerminal;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -101,9 +99,7 @@ pub fn settle(
             ));
         }
     }
-    let directory = StateIdentity::of(host.state_dir());
     loop {
-        directory.check(host.state_dir())?;
         if let Some(courier) = &mut courier {
             courier.look(Duration::ZERO, outside);
         }
@@ -133,29 +129,6 @@ pub fn settle(
             ));
             person = None;
         }
-    }
-}
-
-/// Which directory holds the state. An open database goes on answering after its files were removed, and no
-/// decision ever comes to it: a wait for one would never end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct StateIdentity(Option<(u64, u64)>);
-
-impl StateIdentity {
-    fn of(directory: &Path) -> Self {
-        let found = std::fs::metadata(directory).ok();
-        Self(found.map(|found| (found.dev(), found.ino())))
-    }
-
-    fn check(self, directory: &Path) -> Result<(), Failure> {
-        if Self::of(directory) == self {
-            return Ok(());
-        }
-        let message = format!(
-            "the state directory {} was removed or replaced while this command waited for a decision; nothing was done",
-            directory.display()
-        );
-        Err(Failure::refused("STATE_GONE", message).with_hint("call it again"))
     }
 }
 
