@@ -149,14 +149,13 @@ impl AwkScan<'_> {
         let mut length = 1;
         let mut before = Before::Start;
         match first {
-            '\n' | ';' | ',' | '!' | '~' | '?' | ':' | '=' | '*' | '%' | '^' | '<' | '[' => {}
-            '&' if is_double => length = 2,
-            '|' if is_double => length = 2,
             '+' | '-' if is_double => {
                 length = 2;
                 before = Before::Unclear;
             }
-            '+' | '-' => {}
+            '\n' | ';' | ',' | '!' | '~' | '?' | ':' | '=' | '*' | '%' | '^' | '<' | '[' | '+'
+            | '-' => {}
+            '&' | '|' if is_double => length = 2,
             '{' => self.braces += 1,
             '}' => self.braces = self.braces.checked_sub(1).ok_or(NOT_UNDERSTOOD)?,
             '(' => self.parentheses += 1,
@@ -296,7 +295,7 @@ mod tests {
         for program in [
             r#"{print > "f"}"#,
             r#"{print >> "f"}"#,
-            r#"{print $1 > $2}"#,
+            "{print $1 > $2}",
             r#"{print("a") > "f"}"#,
             r#"BEGIN{for (print "x" > "f"; 0; ) ;}"#,
             r#"BEGIN{for (printf("x") > "f"; 0; ) ;}"#,

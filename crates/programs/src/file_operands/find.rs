@@ -118,9 +118,7 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
         in_expression = true;
         if PLAIN.contains(&word) {
             index += 1;
-        } else if VALUED.contains(&word) {
-            index += 2;
-        } else if is_newer_than(word, b"t") {
+        } else if VALUED.contains(&word) || is_newer_than(word, b"t") {
             index += 2;
         } else if FILES.contains(&word) || is_newer_than(word, b"aBcm") {
             operands.extend(argv.get(index + 1).map(|path| file(index + 1, path)));
