@@ -295,7 +295,7 @@ mod tests {
         for program in [
             r#"{print > "f"}"#,
             r#"{print >> "f"}"#,
-            r"{print $1 > $2}",
+            "{print $1 > $2}",
             r#"{print("a") > "f"}"#,
             r#"BEGIN{for (print "x" > "f"; 0; ) ;}"#,
             r#"BEGIN{for (printf("x") > "f"; 0; ) ;}"#,
