@@ -351,6 +351,7 @@ fn problems_are_told_with_their_place_and_a_way_out() {
       |
     1 | …default: true }, { id: 'main', default: true }, {}, { id: 'a b' }] } }
       |                                                  ^
+    hint: write the object as one value, with `id` in it
 
     interlock.json:1:92: `agents.list[3].id` must be an agent id: 1 to 64 letters, digits, `_` or `-`
       |
@@ -397,7 +398,7 @@ fn a_key_whose_feature_is_not_there_is_refused_with_its_place_and_a_remedy() {
       |
     3 |     defaults: { sandbox: { backend: 'kubernetes' } },
       |                                     ^^^^^^^^^^^^
-    hint: use `native`, `bwrap`, `docker`, `podman` or `ssh`, or remove the key
+    hint: use `native`, `bwrap`, `docker`, `podman`, `landlock` or `ssh`, or remove the key
     ");
     assert_snapshot!(problems("{ tools: { exec: { mode: 'auto' } } }"), @r"
     interlock.json:1:26: `tools.exec.mode` cannot be `auto`: it is not available in this version
