@@ -4,6 +4,8 @@
 //! is refused. Redirections, pipes, and names that reach files, programs or the environment are refused wherever
 //! they could be ones: not in texts, patterns and comments, and `>` only where it cannot compare.
 
+use std::iter::Peekable;
+
 /// Functions and variables that reach no file, no program and no environment.
 const NAMES: &[&str] = &[
     "BEGIN",
@@ -211,6 +213,13 @@ impl AwkScan<'_> {
             }
             // As a pattern it would need a further one.
             PrecedingToken::Closed if self.rest[1..].contains('/') => return Err(NOT_UNDERSTOOD),
+            // Some implementations begin a pattern behind another one, or behind `x in y`. That changes what the
+            // rest means only where a text or a comment could be a part of the pattern instead.
+            PrecedingToken::Value
+                if self.rest[1..].contains('/') && self.rest.contains(['"', '#']) =>
+            {
+                return Err(NOT_UNDERSTOOD);
+            }
             PrecedingToken::Closed | PrecedingToken::Value => {
                 self.skip(1);
                 self.before = PrecedingToken::Start;
@@ -220,35 +229,21 @@ impl AwkScan<'_> {
         Ok(())
     }
 
-    /// A text or a pattern, on one line. Whether the delimiter ends a pattern inside `[…]` depends on the
-    /// implementation.
+    /// A text or a pattern, on one line.
     fn delimited(&mut self, delimiter: char) -> Result<(), &'static str> {
         let mut characters = self.rest.char_indices().skip(1).peekable();
-        let mut in_brackets = false;
         while let Some((at, character)) = characters.next() {
             match character {
                 '\n' | '\r' => break,
-                '\\' => {
-                    let escaped = characters.next().map(|(_, escaped)| escaped);
-                    if matches!(escaped, None | Some('\n' | '\r')) {
-                        break;
-                    }
-                }
-                _ if character == delimiter && in_brackets => break,
+                '\\' => match characters.next() {
+                    None | Some((_, '\n' | '\r')) => break,
+                    Some(_) => {}
+                },
                 _ if character == delimiter => {
                     self.skip(at + character.len_utf8());
                     return Ok(());
                 }
-                '[' if delimiter == '/' && !in_brackets => {
-                    in_brackets = true;
-                    // Directly behind the bracket, `]` is one of the characters.
-                    characters.next_if(|(_, next)| *next == '^');
-                    characters.next_if(|(_, next)| *next == ']');
-                }
-                // `[[:alpha:]]`
-                ']' if in_brackets && characters.peek().is_none_or(|(_, next)| *next != ']') => {
-                    in_brackets = false;
-                }
+                '[' if delimiter == '/' => pass_brackets(&mut characters)?,
                 _ => {}
             }
         }
@@ -257,6 +252,51 @@ impl AwkScan<'_> {
 
     fn skip(&mut self, bytes: usize) {
         self.rest = &self.rest[bytes..];
+    }
+}
+
+/// Passes a bracket expression of a pattern. Some implementations let `/` end a pattern inside of one, and not all
+/// agree where one ends: so it has no `/`, no bracket but whole classes such as `[:alpha:]`, and does not begin
+/// with `]`.
+fn pass_brackets(
+    characters: &mut Peekable<impl Iterator<Item = (usize, char)>>,
+) -> Result<(), &'static str> {
+    characters.next_if(|(_, next)| *next == '^');
+    if characters.peek().is_some_and(|(_, next)| *next == ']') {
+        return Err(NOT_UNDERSTOOD);
+    }
+    while let Some((_, character)) = characters.next() {
+        match character {
+            ']' => return Ok(()),
+            '[' => pass_class(characters)?,
+            '\\' => match characters.next() {
+                None | Some((_, '\n' | '\r' | '[' | ']')) => break,
+                Some(_) => {}
+            },
+            '/' | '\n' | '\r' => break,
+            _ => {}
+        }
+    }
+    Err(NOT_UNDERSTOOD)
+}
+
+/// Passes `:alpha:]`, of which the bracket in front was read.
+fn pass_class(
+    characters: &mut Peekable<impl Iterator<Item = (usize, char)>>,
+) -> Result<(), &'static str> {
+    let mut has = |wanted: char| characters.next_if(|(_, next)| *next == wanted).is_some();
+    if !has(':') {
+        return Err(NOT_UNDERSTOOD);
+    }
+    while characters
+        .next_if(|(_, next)| next.is_ascii_lowercase())
+        .is_some()
+    {}
+    let mut has = |wanted: char| characters.next_if(|(_, next)| *next == wanted).is_some();
+    if has(':') && has(']') {
+        Ok(())
+    } else {
+        Err(NOT_UNDERSTOOD)
     }
 }
 
@@ -281,6 +321,8 @@ mod tests {
             "{S+=$1} END {print (S+1)/2}",
             "/^[[:space:]]*#/ {next} {print}",
             "/start/,/end/",
+            "{print $1/2, $2/4}",
+            r#"/^[^[:space:]a-z\/]+$/ {print "x"}"#,
             r#"{gsub(/[^a-z]/, ""); print toupper($0)} # a comment with system()"#,
             "!seen[$0]++",
             r#"{print ($3 > 5 ? "High" : "Low")}"#,
@@ -318,6 +360,15 @@ mod tests {
             r#"{x = "\""; system("id"); y = "\""}"#,
             r#"/[/]"/ {print | "sh"} /"/"#,
             r#"/[]/"]/ {print | "sh"} /"/"#,
+            // Where these bracket expressions end depends on the implementation.
+            r#"/[[:alpha:]/] "/ ; system("id") #"/"#,
+            r#"/[[.a.]/] "/ ; system("id") #"/"#,
+            r#"/[[:al/] "/ ; system("id") #"/"#,
+            r#"/[\]/] "/ ; system("id") #"/"#,
+            r#"/[^]/] "/ ; system("id") #"/"#,
+            // Some begin a pattern here, others divide.
+            r#"/a/ /"/ ; system("id") #"/"#,
+            r#"x in y /"/ ; system("id") #"/"#,
             // Whether these slashes divide depends on the implementation.
             r#"{if (1) /"/; system("id") /"/}"#,
             r#"{x++ /"/; system("id") /"/}"#,
