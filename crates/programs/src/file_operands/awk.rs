@@ -77,7 +77,7 @@ const NOT_UNDERSTOOD: &str = "the program is not understood, so it may do more t
 pub(super) fn reach(program: &str) -> Option<&'static str> {
     let mut scan = AwkScan {
         rest: program,
-        before: Before::Start,
+        before: SlashPosition::Start,
         braces: 0,
         parentheses: 0,
     };
@@ -92,7 +92,7 @@ pub(super) fn reach(program: &str) -> Option<&'static str> {
 
 /// What stands in front of the next token, as far as it decides whether `/` begins a pattern.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum SlashPosition {
     /// The beginning, an operator, a statement: a pattern may follow.
     Start,
     /// A value: what follows divides it.
@@ -105,7 +105,7 @@ enum Before {
 
 struct AwkScan<'a> {
     rest: &'a str,
-    before: Before,
+    before: SlashPosition,
     braces: usize,
     parentheses: usize,
 }
@@ -124,7 +124,7 @@ impl AwkScan<'_> {
             }
             '"' => {
                 self.delimited('"')?;
-                self.before = Before::Value;
+                self.before = SlashPosition::Value;
             }
             '/' => self.slash()?,
             'a'..='z' | 'A'..='Z' | '_' => self.word()?,
@@ -137,7 +137,7 @@ impl AwkScan<'_> {
                     return Err(NOT_UNDERSTOOD);
                 }
                 self.rest = digits;
-                self.before = Before::Value;
+                self.before = SlashPosition::Value;
             }
             _ => self.sign(first)?,
         }
@@ -147,11 +147,11 @@ impl AwkScan<'_> {
     fn sign(&mut self, first: char) -> Result<(), &'static str> {
         let is_double = self.rest[first.len_utf8()..].starts_with(first);
         let mut length = 1;
-        let mut before = Before::Start;
+        let mut before = SlashPosition::Start;
         match first {
             '+' | '-' if is_double => {
                 length = 2;
-                before = Before::Unclear;
+                before = SlashPosition::Unclear;
             }
             '\n' | ';' | ',' | '!' | '~' | '?' | ':' | '=' | '*' | '%' | '^' | '<' | '[' | '+'
             | '-' => {}
@@ -161,10 +161,10 @@ impl AwkScan<'_> {
             '(' => self.parentheses += 1,
             ')' => {
                 self.parentheses = self.parentheses.checked_sub(1).ok_or(NOT_UNDERSTOOD)?;
-                before = Before::Closed;
+                before = SlashPosition::Closed;
             }
-            ']' => before = Before::Value,
-            '$' => before = Before::Unclear,
+            ']' => before = SlashPosition::Value,
+            '$' => before = SlashPosition::Unclear,
             // `>` behind `print` writes; it compares in front of the braces and in parentheses, where no
             // statement stands.
             '>' if self.rest.starts_with(">=") => length = 2,
@@ -196,26 +196,26 @@ impl AwkScan<'_> {
         let is_function = is_known && !is_upper;
         self.skip(end);
         self.before = match (is_statement, is_function) {
-            (true, _) => Before::Start,
-            (false, true) => Before::Unclear,
-            (false, false) => Before::Value,
+            (true, _) => SlashPosition::Start,
+            (false, true) => SlashPosition::Unclear,
+            (false, false) => SlashPosition::Value,
         };
         Ok(())
     }
 
     fn slash(&mut self) -> Result<(), &'static str> {
         match self.before {
-            Before::Start => {
+            SlashPosition::Start => {
                 self.delimited('/')?;
-                self.before = Before::Value;
+                self.before = SlashPosition::Value;
             }
             // As a pattern it would need a further one.
-            Before::Closed if self.rest[1..].contains('/') => return Err(NOT_UNDERSTOOD),
-            Before::Closed | Before::Value => {
+            SlashPosition::Closed if self.rest[1..].contains('/') => return Err(NOT_UNDERSTOOD),
+            SlashPosition::Closed | SlashPosition::Value => {
                 self.skip(1);
-                self.before = Before::Start;
+                self.before = SlashPosition::Start;
             }
-            Before::Unclear => return Err(NOT_UNDERSTOOD),
+            SlashPosition::Unclear => return Err(NOT_UNDERSTOOD),
         }
         Ok(())
     }
