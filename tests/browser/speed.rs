@@ -165,12 +165,25 @@ fn first_and_last(viewers: &[Viewer], begun: Instant) -> (f64, f64) {
     (first.unwrap_or(last), last)
 }
 
+/// Memory of a gateway, in KiB. Where it is measured, the least over a while: what it took to greet a page
+/// is given back when it rests, and is no memory of that page.
+fn rested(gateway: &Gateway, is_measured: bool) -> u64 {
+    let samples = (0..if is_measured { 15 } else { 1 }).map(|number| {
+        if number > 0 {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        gateway.memory().0
+    });
+    samples.min().unwrap()
+}
+
 #[test]
 fn many_pages_learn_of_an_approval_together() {
     let machine = Machine::new();
     let gateway = machine.gateway();
     let many = std::env::var("INTERLOCK_LOAD_PAGES").ok();
-    let rounds = if many.is_some() { 15 } else { 3 };
+    let is_measured = many.is_some();
+    let rounds = if is_measured { 15 } else { 3 };
     let many: usize = many.and_then(|many| many.parse().ok()).unwrap_or(60);
     // The first ones warm up what all of them share.
     let warm = many / 5;
@@ -178,7 +191,8 @@ fn many_pages_learn_of_an_approval_together() {
     let mut before = 0;
     for number in 0..many {
         if number == warm {
-            before = gateway.memory().0;
+            drain(&mut viewers, QUIET);
+            before = rested(&gateway, is_measured);
         }
         viewers.push(Viewer::open(&gateway));
         // A page that reads nothing gives no sign of life.
@@ -186,7 +200,8 @@ fn many_pages_learn_of_an_approval_together() {
             drain(&mut viewers, Duration::ZERO);
         }
     }
-    let each = gateway.memory().0.saturating_sub(before) / (many - warm) as u64;
+    drain(&mut viewers, QUIET);
+    let each = rested(&gateway, is_measured).saturating_sub(before) / (many - warm) as u64;
     let mut agent = Agent::new(&gateway);
     let (mut whole, mut spread) = (Vec::new(), Vec::new());
     for round in 0..rounds {
