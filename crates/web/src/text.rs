@@ -16,7 +16,7 @@ pub(crate) fn line(text: &str) -> String {
 /// brings backticks of its own changes how a part looks, and never what it says.
 pub(crate) fn sentence(shown: &str) -> Markup {
     let parts: Vec<&str> = shown.split('`').collect();
-    if parts.len() % 2 == 0 {
+    if parts.len().is_multiple_of(2) {
         return html! { (shown) };
     }
     html! {
