@@ -112,6 +112,12 @@ fn a_new_name_waits_for_an_approver_and_once_is_for_the_run() {
         let run = end(run);
         let expected = format!("{}{}refused\n", hello("no.test"), hello("no.test."));
         assert_eq!(run.stdout.to_lowercase(), expected, "{run:#?}");
+        // The run went on, so its conversation does not read that nothing ran.
+        let told = net.run(&["events", "--session", "agent:main:main"]).stdout;
+        for words in ["Host denied", "goes on without this host"] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        assert!(!told.contains("no output exists"), "{told}");
         // Another run is asked about again: once was for the first.
         let again = begin(net, &fetch("no.test"));
         let id = asked(net, "no.test:80");
