@@ -14,9 +14,11 @@ use interlock_rules::RulesError;
 /// The host name of runs on this machine; nodes have names of their own.
 pub const THIS_HOST: &str = "gateway";
 
-/// The first pause between two looks; each is longer than the one before.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// How often a wait looks in any case: at the time of the approval, and whether the store is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The same where the kernel has no watch left for this user.
+const UNWATCHED_LOOK: Duration = Duration::from_millis(50);
 
 /// What approvals need to know of the owner's config.
 pub trait ApprovalSettings: fmt::Debug + Send + Sync {
@@ -91,7 +93,8 @@ impl<'a> Approvals<'a> {
     /// Waits until an approval has ended; `None` when it has not in this time.
     pub fn wait(self, id: &str, timeout: Duration) -> Result<Option<ApprovalEnd>, RulesError> {
         let until = Instant::now().checked_add(timeout);
-        let mut pause = FIRST_PAUSE;
+        // Begun before the first look, so that no decision falls between the two.
+        let watch = (!timeout.is_zero()).then(|| self.store.watch()).flatten();
         loop {
             if let Some(ended) = self.ended(id)? {
                 return Ok(Some(ended));
@@ -100,8 +103,13 @@ impl<'a> Approvals<'a> {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            let left = left.unwrap_or(LOOK);
+            match &watch {
+                Some(watch) => {
+                    watch.wait(left.min(LOOK));
+                }
+                None => std::thread::sleep(left.min(UNWATCHED_LOOK)),
+            }
         }
     }
 }

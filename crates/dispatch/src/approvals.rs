@@ -17,12 +17,11 @@ use serde::Deserialize;
 use tokio::sync::{Notify, broadcast, oneshot};
 
 use crate::dispatcher::Dispatcher;
-use crate::look::RecordLook;
 use crate::networks;
 use crate::work::blocking;
 use interlock_connections::Hub;
 
-/// How often other processes' changes are looked for.
+/// How often other processes' changes are looked for while there are many.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How often it is looked for approvals whose time is up.
@@ -358,7 +357,7 @@ pub async fn expire(dispatcher: Arc<Dispatcher>) {
 /// Reads on in the record until the gateway ends.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
     let mut next = None;
-    let mut look = RecordLook::default();
+    let mut look = dispatcher.record.look(LOOK);
     loop {
         let (reader, from) = (Arc::clone(&dispatcher), next);
         match blocking(move || read(&reader, from)).await {
@@ -373,7 +372,7 @@ pub async fn follow(dispatcher: Arc<Dispatcher>) {
         }
         tokio::select! {
             () = dispatcher.approvals.changed.notified() => {}
-            () = look.again(dispatcher.host.store(), LOOK) => {}
+            () = look.again() => {}
         }
     }
 }

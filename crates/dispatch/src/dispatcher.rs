@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::approvals::{ApprovalFeed, ShowApproval};
 use crate::events::Events;
 use crate::limits::GatewayLimits;
+use crate::look::RecordChanges;
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::once::Once;
@@ -35,6 +36,8 @@ pub struct Dispatcher {
     pub limits: GatewayLimits,
     pub nodes: Nodes,
     pub events: Events,
+    /// What other processes store.
+    pub record: RecordChanges,
     pub seen: SeenSessions,
     /// Places for calls that wait for runs.
     pub waiting: Arc<Semaphore>,
@@ -88,6 +91,7 @@ impl Dispatcher {
             limits: GatewayLimits::of(config),
             nodes: Nodes::default(),
             events: Events::default(),
+            record: RecordChanges::default(),
             seen: SeenSessions::default(),
             waiting: Arc::new(Semaphore::new(MAX_WAITING)),
             device_key: parts.device_key,

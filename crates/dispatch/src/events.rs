@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use interlock_approvals::SessionEvent;
 use interlock_host::HostError;
-use interlock_store::Store;
 use interlock_wire::event::SESSION_EVENT;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
@@ -20,8 +19,8 @@ use crate::dispatcher::Dispatcher;
 use crate::look::RecordLook;
 use crate::work::blocking;
 
-/// How often other processes' events are looked for.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often other processes' events are looked for while there are many.
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// Events that are read at once.
 const PAGE: usize = 100;
@@ -43,10 +42,10 @@ impl Events {
     }
 
     /// Returns when it is time to read again.
-    async fn wait(&self, look: &mut RecordLook, store: &Store) {
+    async fn wait(&self, look: &mut RecordLook) {
         tokio::select! {
             () = self.changed.notified() => {}
-            () = look.again(store, LOOK) => {}
+            () = look.again() => {}
         }
     }
 
@@ -115,7 +114,7 @@ pub fn view(event: &SessionEvent) -> Value {
 
 /// Tells operators of every event, and MCP clients of those of their sessions, until the gateway ends.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
-    let mut look = RecordLook::default();
+    let mut look = dispatcher.record.look(LOOK);
     let last = |from: &Dispatcher| Ok(Some(from.host.store().last_event()?));
     let Some(mut after) = read_when_there(&dispatcher, &mut look, last).await else {
         return;
@@ -151,6 +150,6 @@ pub(crate) async fn read_when_there<T: Send + 'static>(
             Ok(Err(error)) => tracing::warn!(%error, "events cannot be read"),
             Err(_) => return None,
         }
-        dispatcher.events.wait(look, dispatcher.host.store()).await;
+        dispatcher.events.wait(look).await;
     }
 }

@@ -17,7 +17,6 @@ use serde_json::json;
 
 use crate::dispatcher::Dispatcher;
 use crate::events::{self, read_when_there};
-use crate::look::RecordLook;
 use crate::work::blocking;
 
 /// The name of this reader of events in the store.
@@ -31,7 +30,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2
 
 /// Wakes until the gateway ends.
 pub async fn follow(dispatcher: Arc<Dispatcher>) {
-    let mut look = RecordLook::default();
+    let mut look = dispatcher.record.look(events::LOOK);
     let begin = |from: &Dispatcher| Ok(Some(from.host.store().events_reader(READER)?));
     let Some(mut up_to) = read_when_there(&dispatcher, &mut look, begin).await else {
         return;

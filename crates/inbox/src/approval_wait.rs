@@ -15,6 +15,7 @@ use interlock_console::output::{self, Paint};
 use interlock_console::{CommandOutcome, Failure, NOT_ALLOWED};
 use interlock_host::LocalHost;
 use interlock_policy::AlwaysForm;
+use interlock_store::StoreWatch;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::QueueSelector;
 use serde_json::{Value, json};
@@ -24,7 +25,8 @@ use signal_hook::iterator::Signals;
 use super::prompt;
 use crate::decide::{DecisionWords, answer, told};
 
-/// How often the wait looks for keys, signals and the decision of another approver.
+/// How often the wait looks for signals and at the companion. Keys and the decision of another approver
+/// end it at once.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// How long a companion may take to confirm that it has the approval, when the caller does not wait
@@ -87,6 +89,7 @@ pub fn settle(
             outside,
             approval: approval.clone(),
             is_opened: false,
+            decisions: host.store().watch(),
         });
     match &person {
         Some(person) => person.ask(),
@@ -211,6 +214,8 @@ struct TerminalApprover<'a> {
     approval: PendingApproval,
     /// All of every text was printed.
     is_opened: bool,
+    /// Wakes when another approver decides.
+    decisions: Option<StoreWatch>,
 }
 
 #[derive(PartialEq, Eq)]
@@ -262,7 +267,7 @@ impl TerminalApprover<'_> {
 
     /// Reads an answer if there is one.
     fn hear(&mut self) -> Result<Heard, Failure> {
-        let Some(line) = read_line() else {
+        let Some(line) = read_line(self.decisions.as_ref()) else {
             return Ok(Heard::Nothing);
         };
         let mut form = AlwaysForm::Exact;
@@ -346,16 +351,21 @@ fn denial(line: &str) -> Option<&str> {
 }
 
 /// A line of the terminal, if one was typed within a moment; empty at the end of input.
-fn read_line() -> Option<String> {
+fn read_line(decisions: Option<&StoreWatch>) -> Option<String> {
     let stdin = rustix::stdio::stdin();
     let time = Timespec {
         tv_sec: 0,
         tv_nsec: i64::from(LOOK.subsec_nanos()),
     };
-    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
-    match rustix::event::poll(&mut polled, Some(&time)) {
-        Ok(ready) if ready > 0 => {}
-        _ => return None,
+    let mut polled = vec![PollFd::new(&stdin, PollFlags::IN)];
+    polled.extend(decisions.map(|decisions| PollFd::new(decisions, PollFlags::IN)));
+    let is_polled = rustix::event::poll(&mut polled, Some(&time)).is_ok();
+    let has_keys = is_polled && !polled[0].revents().is_empty();
+    if let Some(decisions) = decisions {
+        decisions.clear();
+    }
+    if !has_keys {
+        return None;
     }
     let mut line = [0; 1024];
     // Not through the buffer of the standard library: what it holds cannot be waited for.

@@ -25,6 +25,7 @@ use interlock_arguments::{ApprovalsWatchArguments, StateArguments};
 use interlock_console::output::line;
 use interlock_console::{CommandOutcome, Failure};
 use interlock_host::LocalHost;
+use interlock_store::StoreWatch;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::decide;
@@ -33,8 +34,11 @@ use filter::Filter;
 use inbox::Wish;
 use notify::Notifier;
 
-/// So often it is looked for what is new.
+/// So often it is looked for keys, signals, and whether something is new.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// So often the store of this machine is read where nothing is new: the time of an approval may be up.
+const STORE_LOOK: Duration = Duration::from_secs(1);
 
 /// So often a gateway elsewhere is asked for what is new.
 const REMOTE_LOOK: Duration = Duration::from_millis(500);
@@ -58,6 +62,7 @@ pub fn run(
         _ => None,
     };
     let mut window = Window {
+        changes: host.store().watch(),
         source,
         outside,
         listener,
@@ -96,10 +101,12 @@ fn listener(
 /// The pending approvals as they are seen from here.
 struct Window<'a> {
     source: ApprovalSource<'a>,
+    /// What processes of this machine store. None where the kernel has no watch left for this user.
+    changes: Option<StoreWatch>,
     outside: OutsideRuns,
     /// Where programs of this machine bring approvals.
     listener: Option<(CompanionListener, &'a LocalHost)>,
-    /// What the last look at a gateway elsewhere found, and when that was.
+    /// What the last look found, and when that was.
     last: RefCell<Option<(Instant, Vec<ApprovalSummary>)>>,
     /// That look did not reach it.
     is_out: bool,
@@ -160,14 +167,21 @@ impl Window<'_> {
         })
     }
 
-    /// What waits. A gateway elsewhere is asked less often than the keys are looked at; while it cannot be
-    /// reached, what it said last still stands on the screen.
+    /// What waits. A gateway elsewhere is asked less often than the keys are looked at, and the store of
+    /// this machine when something is new. While a gateway cannot be reached, what it said last still
+    /// stands on the screen.
     fn waiting(&mut self) -> Result<(Vec<ApprovalSummary>, Option<Outage>), Failure> {
-        if self.source.gateway().is_none() {
-            return Ok((self.source.waiting()?, None));
-        }
+        let is_changed = || {
+            let changes = self.changes.as_ref();
+            changes.is_none_or(|changes| changes.wait(Duration::ZERO))
+        };
+        let stands_for = match self.source.gateway() {
+            Some(_) => REMOTE_LOOK,
+            None if is_changed() => Duration::ZERO,
+            None => STORE_LOOK,
+        };
         if let Some((at, waiting)) = &*self.last.borrow()
-            && at.elapsed() < REMOTE_LOOK
+            && at.elapsed() < stands_for
         {
             return Ok((waiting.clone(), None));
         }

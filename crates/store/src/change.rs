@@ -21,6 +21,14 @@ pub struct Change<'a> {
     pub(crate) store: &'a Store,
     /// The document that this change writes, for the file beside the database.
     pub(crate) written: RefCell<Option<WrittenDocument>>,
+    /// Other processes may wait for what this change stores.
+    pub(crate) is_awaited: Cell<bool>,
+}
+
+/// What is left to do when a change is on the disk.
+struct AfterChange {
+    written: Option<WrittenDocument>,
+    is_awaited: bool,
 }
 
 impl Store {
@@ -33,10 +41,13 @@ impl Store {
         &self,
         work: impl FnOnce(&Change<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (value, written) = self
+        let (value, after) = self
             .writer()
             .write(|connection| self.make_change(connection, work))?;
-        if let Some(written) = written {
+        if after.is_awaited {
+            self.bell().ring();
+        }
+        if let Some(written) = after.written {
             self.keep_recorded(&written);
         }
         Ok(value)
@@ -52,7 +63,8 @@ impl Store {
         failed: impl FnOnce(&StoreError) + Send + 'static,
     ) {
         let store = Arc::clone(self);
-        // A document that it writes gets its file when it is read next.
+        // A document that it writes gets its file when it is read next, and those that wait for a deferred
+        // change find it at their next look.
         let work = move |connection: &Connection| store.make_change(connection, &work).map(drop);
         self.writer().defer(work, failed);
     }
@@ -81,12 +93,13 @@ impl Store {
         &self,
         connection: &Connection,
         work: impl FnOnce(&Change<'_>) -> Result<T, E>,
-    ) -> Result<(T, Option<WrittenDocument>), E> {
+    ) -> Result<(T, AfterChange), E> {
         let change = Change {
             sql: Sql::new(connection, self.failure()),
             last_record: Cell::new(None),
             store: self,
             written: RefCell::new(None),
+            is_awaited: Cell::new(false),
         };
         let value = work(&change)?;
         // An operation that failed half-way must not be committed because its error was ignored.
@@ -94,7 +107,11 @@ impl Store {
             let problem = "a part of the change could not be written";
             return Err(self.failure().failed(problem).into());
         }
-        Ok((value, change.written.take()))
+        let after = AfterChange {
+            written: change.written.take(),
+            is_awaited: change.is_awaited.get(),
+        };
+        Ok((value, after))
     }
 
     /// Several reads of one and the same state. All that this process wrote of it is on the disk.

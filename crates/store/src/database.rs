@@ -12,11 +12,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::Migrations;
 
-use crate::disk::log_of;
 use crate::document::KnownDocument;
 use crate::error::{StoreError, StoreFailure};
 use crate::schema::MIGRATIONS;
 use crate::seal::{SEAL_KEY_NAME, SealKey};
+use crate::watch::Bell;
 use crate::writer::Writer;
 
 /// The file in the state directory.
@@ -34,8 +34,6 @@ const PREPARED_STATEMENTS: usize = 128;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    /// What every commit is written to.
-    log: Option<PathBuf>,
     writer: Arc<Writer>,
     /// A second connection for reads during a write. Most processes never need it.
     reader: Mutex<Option<Connection>>,
@@ -43,27 +41,12 @@ pub struct Store {
     /// Which file was opened, by its inode. `None` where it could not be looked at.
     opened_file: Option<u64>,
     key: SealKey,
+    bell: Bell,
     /// The document that was found to be recorded: the same one need not be looked into again.
     pub(crate) known_document: Mutex<Option<KnownDocument>>,
 }
 
-/// How the file that every commit writes to stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreMark {
-    length: u64,
-    changed: (i64, i64),
-}
-
 impl Store {
-    /// The mark changes when this process or another one commits. `None` where it cannot be read.
-    pub fn mark(&self) -> Option<StoreMark> {
-        let metadata = std::fs::metadata(self.log.as_ref()?).ok()?;
-        Some(StoreMark {
-            length: metadata.len(),
-            changed: (metadata.mtime(), metadata.mtime_nsec()),
-        })
-    }
-
     /// Opens the database of this state directory, creating it (mode 0600) if it is not there.
     pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
         let path = state_dir.join(DATABASE_NAME);
@@ -74,12 +57,11 @@ impl Store {
             problem: source.to_string(),
         })?;
         let connection = configure(connect(&path, failure)?, failure)?;
-        let log = log_of(&connection);
         let opened_file = file_identity(&path);
         let writer = Writer::new(path.clone(), connection).map_err(|error| failure.sql(&error))?;
         let store = Self {
+            bell: Bell::of(state_dir),
             path,
-            log,
             writer: Arc::new(writer),
             reader: Mutex::new(None),
             state_dir: state_dir.to_owned(),
@@ -113,6 +95,10 @@ impl Store {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     pub(crate) fn writer(&self) -> &Arc<Writer> {

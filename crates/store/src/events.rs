@@ -233,6 +233,7 @@ impl Change<'_> {
             ],
         )?;
         if id.is_some() {
+            self.is_awaited.set(true);
             self.keep_within_room(event.session_key, event.now_ms)?;
         }
         Ok(id)

@@ -39,6 +39,7 @@ mod schema;
 mod seal;
 mod session;
 mod stale;
+mod watch;
 mod writer;
 
 pub use agent_token::AgentToken;
@@ -51,7 +52,7 @@ pub use audit::{
 pub use change::Change;
 pub use chat::{ChatMessageRow, ChatTargetStatus, ChatWork, SentChatMessage};
 pub use contents::ApprovedContent;
-pub use database::{DATABASE_NAME, Store, StoreMark};
+pub use database::{DATABASE_NAME, Store};
 pub use document::DocumentStanding;
 pub use entry_use::EntryUse;
 pub use error::StoreError;
@@ -84,3 +85,4 @@ pub use run_denial::DeniedRun;
 pub use runs::{NewRun, OpenRun};
 pub use session::{KnownSession, SessionSettings};
 pub use stale::{STALE_KEPT_MS, StaleMarks};
+pub use watch::StoreWatch;

@@ -20,6 +20,7 @@ use interlock_access::RunOf;
 use interlock_dispatch::approvals;
 use interlock_dispatch::events;
 use interlock_dispatch::limits::ConnectionPlace;
+use interlock_dispatch::look;
 use interlock_dispatch::metrics::MetricsTransport;
 use interlock_dispatch::wake;
 use interlock_dispatch::work::blocking;
@@ -114,6 +115,7 @@ pub async fn serve_offering<S: ServerHandler>(
         looks: PeerLooks::start(gateway.dispatcher.supervisor.place().clone()),
         gateway: Arc::clone(&gateway),
     };
+    look::follow(&gateway.dispatcher);
     let following = tokio::spawn(approvals::follow(Arc::clone(&gateway.dispatcher)));
     let beating = tokio::spawn(handlers::beat(Arc::clone(&gateway)));
     let telling = tokio::spawn(events::follow(Arc::clone(&gateway.dispatcher)));

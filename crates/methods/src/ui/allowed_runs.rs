@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use interlock_dispatch::look::RecordLook;
 use interlock_dispatch::work::blocking;
 use interlock_store::{ApprovalClaim, ClaimState};
 use interlock_web::{AllowedRun, run_line};
@@ -14,7 +13,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::patches::tell_run;
 use crate::gateway::Gateway;
 
-/// How often the record is looked at while runs are followed.
+/// How often the record is looked at while runs are followed and much happens.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs that are followed at once. Of others a page learns when it is opened.
@@ -35,7 +34,7 @@ struct WatchedAllowedRun {
 pub async fn follow(gateway: Arc<Gateway>) {
     let mut changes = gateway.dispatcher.approvals.changes();
     let mut followed: HashMap<String, WatchedAllowedRun> = HashMap::new();
-    let mut record = RecordLook::default();
+    let mut record = gateway.dispatcher.record.look(LOOK);
     loop {
         tokio::select! {
             change = changes.recv() => match change {
@@ -50,7 +49,7 @@ pub async fn follow(gateway: Arc<Gateway>) {
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             },
-            () = record.again(gateway.dispatcher.host.store(), LOOK), if !followed.is_empty() => {
+            () = record.again(), if !followed.is_empty() => {
                 look(&gateway, &mut followed).await;
             }
         }

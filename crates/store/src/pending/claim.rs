@@ -322,6 +322,7 @@ impl Change<'_> {
                 now_ms
             ],
         )?;
+        self.is_awaited.set(true);
         let mut record = json!({
             "agent": claim.agent,
             "approvalId": claim.approval_id,
@@ -354,6 +355,7 @@ pub(crate) fn insert(change: &Change<'_>, claim: &NewClaim<'_>) -> Result<(), St
             claim.now_ms,
         ],
     )?;
+    change.is_awaited.set(true);
     let mut record = json!({
         "agent": claim.agent,
         "approvalId": claim.approval_id,

@@ -56,6 +56,7 @@ impl Change<'_> {
         request.check()?;
         limits::APPROVAL_ID.check(id)?;
         let (number, short_id) = self.insert_under_free_short_id(id, request)?;
+        self.is_awaited.set(true);
         self.sql.execute(
             "INSERT INTO approval_content (number, preview, verdict, always, plan)
              VALUES (?1, ?2, ?3, ?4, ?5)",

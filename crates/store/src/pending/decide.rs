@@ -297,6 +297,7 @@ impl Change<'_> {
                 ended.reason,
             ],
         )?;
+        self.is_awaited.set(true);
         if changed == 1 {
             Ok(())
         } else {
