@@ -57,10 +57,11 @@ impl Store {
             problem: source.to_string(),
         })?;
         let connection = configure(connect(&path, failure)?, failure)?;
+        let bell = Bell::of(&connection);
         let opened_file = file_identity(&path);
         let writer = Writer::new(path.clone(), connection).map_err(|error| failure.sql(&error))?;
         let store = Self {
-            bell: Bell::of(state_dir),
+            bell,
             path,
             writer: Arc::new(writer),
             reader: Mutex::new(None),

@@ -20,7 +20,7 @@ impl Disk {
         // Read first, so that there is a log if there is ever to be one. It stays the same file as
         // long as any process has the database open.
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
-        let log = log_of(connection).filter(|_| mode.eq_ignore_ascii_case("wal"));
+        let log = file_beside(connection, "-wal").filter(|_| mode.eq_ignore_ascii_case("wal"));
         let log = log.and_then(|log| File::open(log).ok());
         if log.is_some() {
             connection.execute_batch("PRAGMA synchronous = NORMAL")?;
@@ -43,8 +43,8 @@ impl Disk {
     }
 }
 
-/// The log beside the database: where it really is, whatever links lead there.
-pub(crate) fn log_of(connection: &Connection) -> Option<PathBuf> {
+/// The file with this ending beside the database: where the database really is, whatever links lead there.
+pub(crate) fn file_beside(connection: &Connection, ending: &str) -> Option<PathBuf> {
     let database = connection.path().filter(|path| !path.is_empty())?;
-    Some(format!("{database}-wal").into())
+    Some(format!("{database}{ending}").into())
 }

@@ -13,29 +13,32 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
 
 use crate::database::Store;
+use crate::disk::file_beside;
 
-/// The file in the state directory. It is empty, and made by the first process that watches.
-const BELL_NAME: &str = "interlock.db-bell";
+/// How the bell is named beside the database. It is empty, and made by the first process that watches.
+const BELL_ENDING: &str = "-bell";
 
 /// What a process opens to wake those that watch.
 #[derive(Debug)]
 pub(crate) struct Bell {
-    path: PathBuf,
+    /// None beside a database without a file.
+    path: Option<PathBuf>,
 }
 
 impl Bell {
-    pub(crate) fn of(state_dir: &Path) -> Self {
-        let path = state_dir.join(BELL_NAME);
+    pub(crate) fn of(connection: &Connection) -> Self {
+        let path = file_beside(connection, BELL_ENDING);
         Self { path }
     }
 
-    /// Wakes all processes that watch. Without a bell there is none.
+    /// Wakes all processes that watch. As long as there is no bell, there are none.
     pub(crate) fn ring(&self) {
-        let _ = File::open(&self.path);
+        let _ = self.path.as_ref().map(File::open);
     }
 }
 
@@ -50,7 +53,7 @@ impl Store {
     /// Begins to watch. `None` where the kernel has no watch left for this user: then the caller looks
     /// again from time to time.
     pub fn watch(&self) -> Option<StoreWatch> {
-        let rings = watch_opens(&self.bell().path).ok()?;
+        let rings = watch_opens(self.bell().path.as_ref()?).ok()?;
         Some(StoreWatch { rings })
     }
 }

@@ -6,9 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use interlock_store::{
-    ApprovalsStore, AuditKind, DATABASE_NAME, MAX_DOCUMENT_BYTES, Store, StoreError,
+    ApprovalsStore, AuditKind, DATABASE_NAME, EventKind, MAX_DOCUMENT_BYTES, NewEvent, Store,
+    StoreError,
 };
 
 fn directory() -> tempfile::TempDir {
@@ -387,11 +389,23 @@ fn a_database_behind_a_link_is_written_where_it_is() {
     drop(Store::open(&real).unwrap());
     std::os::unix::fs::symlink(real.join(DATABASE_NAME), state.join(DATABASE_NAME)).unwrap();
     let store = Store::open(&state).unwrap();
-    let before = store.mark().unwrap();
-    store
-        .append(AuditKind::Verdict, &serde_json::json!({}), 1)
-        .unwrap();
-    assert_ne!(store.mark().unwrap(), before);
-    drop(store);
-    assert_eq!(Store::open(&real).unwrap().audit_head().unwrap().seq, 1);
+    let watching = Store::open(&real).unwrap();
+    let watch = watching.watch().unwrap();
+    let event = NewEvent {
+        session_key: "agent:main:main",
+        agent: "main",
+        kind: EventKind::Finished,
+        run_id: "run-1",
+        text: "done",
+        payload: &serde_json::json!({}),
+        now_ms: 1,
+        wakes: false,
+    };
+    let stored = store.change(|change| change.append_event(&event));
+    assert_eq!(stored.unwrap(), Some(1));
+    assert!(
+        watch.wait(Duration::from_mins(1)),
+        "the watch was not woken"
+    );
+    assert_eq!(watching.last_event().unwrap(), 1);
 }
