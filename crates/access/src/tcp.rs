@@ -1,14 +1,14 @@
 //! Where the process at the other end of a TCP connection comes from.
 //!
-//! The look takes some milliseconds and goes through many processes. So one task does it for all
-//! connections that wait, on a thread of its own; a connection keeps what was found for a moment.
+//! The look goes through many processes. So one task does it for all connections that wait, on a
+//! thread of its own; a connection keeps what was found for a moment.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use interlock_supervisor::SupervisorPaths;
-use interlock_supervisor::tcp_peer::{TcpEnds, TcpOrigin, tcp_origins};
+use interlock_supervisor::tcp_peer::{TcpEnds, TcpLooks, TcpOrigin};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
@@ -74,17 +74,22 @@ impl PeerLooks {
 }
 
 async fn look(mut waiting: mpsc::UnboundedReceiver<PeerLookup>, place: SupervisorPaths) {
+    let mut looks = TcpLooks::new(place);
     let mut wanted = Vec::new();
     while waiting.recv_many(&mut wanted, MAX_AT_ONCE).await > 0 {
         let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();
-        let place = place.clone();
-        let Ok(origins) = spawn_blocking(move || tcp_origins(&ends, &place)).await else {
+        let looked = spawn_blocking(move || {
+            for (origin, answer) in looks.origins(&ends).into_iter().zip(answers) {
+                // A connection that is gone wants no answer.
+                let _ = answer.send(origin);
+            }
+            looks.learn();
+            looks
+        });
+        let Ok(after) = looked.await else {
             return;
         };
-        for (origin, answer) in origins.into_iter().zip(answers) {
-            // A connection that is gone wants no answer.
-            let _ = answer.send(origin);
-        }
+        looks = after;
     }
 }
 

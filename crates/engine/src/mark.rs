@@ -72,6 +72,12 @@ pub fn is_marked(pid: i32) -> io::Result<bool> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Whether a process carries the mark, as far as a system call tells: of processes of other users it
+/// tells nothing. For processes that had none before.
+pub fn got_mark(pid: i32) -> bool {
+    !born_in_run() && hard_limit_of_locks(pid).is_ok_and(is_mark)
+}
+
 fn is_mark(limit: u64) -> bool {
     limit <= MARK
 }

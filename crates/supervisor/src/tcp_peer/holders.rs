@@ -29,6 +29,8 @@ pub(super) struct Processes {
     pub unreadable: Vec<Unreadable>,
     /// Processes of runs that do.
     readable_of_runs: Vec<i32>,
+    /// Holders that are known to belong to no run.
+    outsiders: BTreeSet<i32>,
 }
 
 /// A process that does not show its descriptors to this one.
@@ -61,7 +63,25 @@ impl Processes {
         found
     }
 
-    fn look_at(&mut self, pid: i32, wanted: &BTreeSet<u32>) {
+    /// Looks whether a process holds one of the sockets that is known to belong to no run.
+    pub fn look_at_outsider(&mut self, pid: i32, wanted: &BTreeSet<u32>) {
+        let table = PathBuf::from(format!("/proc/{pid}/fd"));
+        for inode in sockets_in(&table, wanted).unwrap_or_default() {
+            self.outsiders.insert(pid);
+            self.holders.entry(inode).or_default().insert(pid);
+        }
+    }
+
+    pub fn is_outsider(&self, pid: i32) -> bool {
+        self.outsiders.contains(&pid)
+    }
+
+    /// Whether each of these sockets has a holder.
+    pub fn hold_all(&self, wanted: &BTreeSet<u32>) -> bool {
+        wanted.iter().all(|inode| self.holders.contains_key(inode))
+    }
+
+    pub fn look_at(&mut self, pid: i32, wanted: &BTreeSet<u32>) {
         let is_marked = mark::is_marked(pid);
         // Threads share their descriptors as a rule, but need not.
         let tables = match is_marked {
@@ -82,6 +102,9 @@ impl Processes {
                 // It has ended.
                 Err(_) => {}
             }
+        }
+        if is_readable && matches!(is_marked, Ok(false)) {
+            return;
         }
         // Runs of another user's gateway do not have the users of this one's runs.
         if matches!(is_marked, Ok(true)) && is_of_other_user(pid) {

@@ -3,10 +3,12 @@
 //!
 //! `diag` asks the kernel whose socket it is, `holders` finds the processes that hold it. A socket
 //! can have several holders: it is inherited, and passed on. One holder in a run makes the whole
-//! connection one of that run.
+//! connection one of that run. `seen` remembers which processes belong to no run, so that a look
+//! goes through the descriptors of the others only.
 
 mod diag;
 mod holders;
+mod seen;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -19,6 +21,7 @@ use crate::cgroup;
 use crate::{PeerOrigin, SupervisorPaths, descent};
 use diag::DiagSocket;
 use holders::{Processes, Unreadable};
+use seen::SeenProcesses;
 
 /// A process that ends cannot be read for a moment: then the look is repeated, after this pause.
 const LOOKS: usize = 3;
@@ -45,48 +48,74 @@ pub enum TcpOrigin {
     Unidentified(String),
 }
 
-/// Finds out where several connections come from, with one look at the processes of the machine.
-/// Reads much of `/proc`: not for the thread of the network.
-pub fn tcp_origins(connections: &[TcpEnds], place: &SupervisorPaths) -> Vec<TcpOrigin> {
-    let mut origins = look(connections, place);
-    for _ in 1..LOOKS {
-        let unidentified = |origin: &TcpOrigin| matches!(origin, TcpOrigin::Unidentified(_));
-        if !origins.iter().any(unidentified) {
-            break;
-        }
-        std::thread::sleep(PAUSE);
-        for (origin, again) in origins.iter_mut().zip(look(connections, place)) {
-            // What a run held once is a run's, whatever it did since.
-            if unidentified(origin) {
-                *origin = again;
-            }
-        }
-    }
-    origins
+/// Looks at connections, and remembers which processes belong to no run.
+#[derive(Debug)]
+pub struct TcpLooks {
+    place: SupervisorPaths,
+    seen: SeenProcesses,
 }
 
-fn look(connections: &[TcpEnds], place: &SupervisorPaths) -> Vec<TcpOrigin> {
-    let found: Vec<Result<Option<DiagSocket>, TcpOrigin>> =
-        connections.iter().map(find_socket).collect();
-    let wanted: BTreeSet<u32> = found
-        .iter()
-        .filter_map(|found| found.as_ref().ok()?.as_ref())
-        .map(|socket| socket.inode)
-        .collect();
-    if wanted.is_empty() {
-        let unknown = || TcpOrigin::Unidentified("its socket is closed".to_owned());
-        let found = found.into_iter();
-        return found
-            .map(|found| found.err().unwrap_or_else(unknown))
-            .collect();
+impl TcpLooks {
+    pub fn new(place: SupervisorPaths) -> Self {
+        Self {
+            place,
+            seen: SeenProcesses::default(),
+        }
     }
-    let processes = Processes::holding(&wanted);
-    let origin = |found: Result<Option<DiagSocket>, TcpOrigin>| match found {
-        Err(origin) => origin,
-        Ok(None) => TcpOrigin::Unidentified("its socket is closed".to_owned()),
-        Ok(Some(socket)) => origin_of(socket, &processes, place),
-    };
-    found.into_iter().map(origin).collect()
+
+    /// Finds out where several connections come from, with one look at the processes of the machine.
+    /// Reads much of `/proc`: not for the thread of the network.
+    pub fn origins(&mut self, connections: &[TcpEnds]) -> Vec<TcpOrigin> {
+        let mut origins = self.look(connections);
+        for _ in 1..LOOKS {
+            let unidentified = |origin: &TcpOrigin| matches!(origin, TcpOrigin::Unidentified(_));
+            if !origins.iter().any(unidentified) {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+            for (origin, again) in origins.iter_mut().zip(self.look(connections)) {
+                // What a run held once is a run's, whatever it did since.
+                if unidentified(origin) {
+                    *origin = again;
+                }
+            }
+        }
+        origins
+    }
+
+    /// Finds out which processes belong to no run, for the looks to come. For the time after the
+    /// answer.
+    pub fn learn(&mut self) {
+        let place = &self.place;
+        self.seen
+            .learn(|pid| matches!(belonging(pid, place), Belonging::Outside));
+    }
+
+    fn look(&mut self, connections: &[TcpEnds]) -> Vec<TcpOrigin> {
+        let found: Vec<Result<Option<DiagSocket>, TcpOrigin>> =
+            connections.iter().map(find_socket).collect();
+        let wanted: BTreeSet<u32> = found
+            .iter()
+            .filter_map(|found| found.as_ref().ok()?.as_ref())
+            .map(|socket| socket.inode)
+            .collect();
+        if wanted.is_empty() {
+            let unknown = || TcpOrigin::Unidentified("its socket is closed".to_owned());
+            let found = found.into_iter();
+            return found
+                .map(|found| found.err().unwrap_or_else(unknown))
+                .collect();
+        }
+        // Where a socket has no holder, every process counts that may hide one.
+        let processes = self.seen.holding(&wanted);
+        let processes = processes.unwrap_or_else(|| Processes::holding(&wanted));
+        let origin = |found: Result<Option<DiagSocket>, TcpOrigin>| match found {
+            Err(origin) => origin,
+            Ok(None) => TcpOrigin::Unidentified("its socket is closed".to_owned()),
+            Ok(Some(socket)) => origin_of(socket, &processes, &self.place),
+        };
+        found.into_iter().map(origin).collect()
+    }
 }
 
 /// The socket of the other end. `Ok(None)`: it is on this machine, and closed. An error is what is
@@ -128,7 +157,7 @@ fn is_local(ends: &TcpEnds) -> bool {
 fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths) -> TcpOrigin {
     let holders = processes.holders_of(socket.inode);
     let mut in_run = None;
-    for &pid in &holders {
+    for &pid in holders.iter().filter(|pid| !processes.is_outsider(**pid)) {
         match belonging(pid, place) {
             Belonging::Outside => {}
             Belonging::Run(shim) => in_run = in_run.or(Some(shim)).map(|known| known.or(shim)),

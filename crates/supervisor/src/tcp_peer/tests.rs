@@ -11,9 +11,13 @@ fn connection() -> (TcpStream, TcpStream, TcpEnds) {
     (client, server, TcpEnds { local, peer })
 }
 
-fn origin(ends: TcpEnds) -> TcpOrigin {
+fn looks() -> TcpLooks {
     let place = SupervisorPaths::new(&std::env::temp_dir().join("interlock-no-such-state"));
-    tcp_origins(&[ends], &place).remove(0)
+    TcpLooks::new(place)
+}
+
+fn origin(ends: TcpEnds) -> TcpOrigin {
+    looks().origins(&[ends]).remove(0)
 }
 
 #[test]
@@ -37,24 +41,92 @@ fn a_connection_that_the_other_end_gave_up_is_not_identified() {
 }
 
 /// The mark is what a run's processes have; here a process gets it by hand.
-#[test]
-fn one_marked_holder_makes_it_a_connection_of_a_run() {
-    let (client, _server, ends) = connection();
+fn marked_holder(client: &TcpStream) -> std::process::Child {
     let inherited = Stdio::from(std::os::fd::OwnedFd::from(client.try_clone().unwrap()));
-    let mut holder = Command::new("/bin/sh")
+    Command::new("/bin/sh")
         .args([
             "-c",
             "ulimit -x 5 2> /dev/null || exec prlimit --locks=5 sleep 60; exec sleep 60",
         ])
         .stdin(inherited)
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = std::time::Instant::now() + Duration::from_mins(1);
-    while origin(ends) != TcpOrigin::Run(None) {
-        assert!(std::time::Instant::now() < until, "{:?}", origin(ends));
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn one_marked_holder_makes_it_a_connection_of_a_run() {
+    let (client, _server, ends) = connection();
+    let mut holder = marked_holder(&client);
+    wait_until("the holder is known", || {
+        origin(ends) == TcpOrigin::Run(None)
+    });
     holder.kill().unwrap();
     holder.wait().unwrap();
     assert_eq!(origin(ends), TcpOrigin::Outside);
+}
+
+/// What is remembered of this process does not hide what gets its connection later, nor that it is
+/// marked itself.
+#[test]
+fn a_known_holder_hides_no_holder_of_a_run() {
+    let (client, _server, ends) = connection();
+    let mut looks = looks();
+    let me = i32::try_from(std::process::id()).unwrap();
+    wait_until("this process is known", || {
+        assert_eq!(looks.origins(&[ends]), [TcpOrigin::Outside]);
+        looks.learn();
+        looks.seen.knows_outsider(me)
+    });
+    assert_eq!(looks.origins(&[ends]), [TcpOrigin::Outside]);
+    let mut holder = marked_holder(&client);
+    wait_until("the holder is known", || {
+        looks.learn();
+        looks.origins(&[ends]) == [TcpOrigin::Run(None)]
+    });
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(looks.origins(&[ends]), [TcpOrigin::Outside]);
+    let (second, _other_server, others) = connection();
+    assert_eq!(looks.origins(&[others]), [TcpOrigin::Outside]);
+    drop(second);
+    let gone = looks.origins(&[others]).remove(0);
+    assert!(matches!(gone, TcpOrigin::Unidentified(_)), "{gone:?}");
+}
+
+/// A process that holds a connection, was known before, and is marked then.
+#[test]
+fn a_mark_counts_whatever_is_remembered() {
+    let (client, _server, ends) = connection();
+    let mut holder = Command::new("/bin/sh")
+        .args([
+            "-c",
+            "read go; ulimit -x 5 || exec prlimit --locks=5 sleep 60; sleep 60",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(std::os::fd::OwnedFd::from(client.try_clone().unwrap()))
+        .spawn()
+        .unwrap();
+    let pid = i32::try_from(holder.id()).unwrap();
+    let mut looks = looks();
+    wait_until("the holder is known", || {
+        assert_eq!(looks.origins(&[ends]), [TcpOrigin::Outside]);
+        looks.learn();
+        looks.seen.knows_outsider(pid)
+    });
+    drop(holder.stdin.take());
+    wait_until("the mark is seen", || {
+        looks.learn();
+        looks.origins(&[ends]) == [TcpOrigin::Run(None)]
+    });
+    assert!(!looks.seen.knows_outsider(pid));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
 }
