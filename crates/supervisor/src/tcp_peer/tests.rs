@@ -1,5 +1,7 @@
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use super::*;
 
@@ -16,10 +18,21 @@ fn origin(ends: TcpEnds) -> TcpOrigin {
     tcp_origins(&[ends], &place).remove(0)
 }
 
+/// As the gateway asks: again, while processes start and end.
+fn settled_origin(ends: TcpEnds) -> TcpOrigin {
+    let until = Instant::now() + Duration::from_mins(1);
+    loop {
+        match origin(ends) {
+            TcpOrigin::Moving(_) if Instant::now() < until => {}
+            origin => return origin,
+        }
+    }
+}
+
 #[test]
 fn a_process_without_a_run_above_it_is_outside() {
     let (_client, _server, ends) = connection();
-    assert_eq!(origin(ends), TcpOrigin::Outside);
+    assert_eq!(settled_origin(ends), TcpOrigin::Outside);
 }
 
 #[test]
@@ -49,12 +62,37 @@ fn one_marked_holder_makes_it_a_connection_of_a_run() {
         .stdin(inherited)
         .spawn()
         .unwrap();
-    let until = std::time::Instant::now() + Duration::from_mins(1);
+    let until = Instant::now() + Duration::from_mins(1);
     while origin(ends) != TcpOrigin::Run(None) {
-        assert!(std::time::Instant::now() < until, "{:?}", origin(ends));
+        assert!(Instant::now() < until, "{:?}", origin(ends));
         std::thread::sleep(Duration::from_millis(5));
     }
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert_eq!(origin(ends), TcpOrigin::Outside);
+    assert_eq!(settled_origin(ends), TcpOrigin::Outside);
+}
+
+/// Between fork and exec a child holds every socket of its parent, and it may be gone when it is
+/// looked at.
+#[test]
+fn a_program_that_starts_others_all_the_time_stays_outside() {
+    let (_client, _server, ends) = connection();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    Command::new("/bin/true").status().unwrap();
+                }
+            });
+        }
+        for _ in 0..100 {
+            let origin = settled_origin(ends);
+            if origin != TcpOrigin::Outside {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            assert_eq!(origin, TcpOrigin::Outside);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
