@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::{PoisonError, RwLock};
 
 use serde_json::json;
 use testkit::ws::Gateway;
@@ -135,6 +137,17 @@ elif way == 'stay-hidden':
     assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0
     print('hidden', flush=True)
     time.sleep(600)
+elif way == 'leaderless':
+    # The first thread ends, and another one goes on: by its state the process is a zombie.
+    import platform, threading
+    assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0
+    def alone():
+        while ' Z ' not in open('/proc/self/stat').read():
+            time.sleep(0.01)
+        os.write(1, (call(connect()) + '\n').encode())
+        os._exit(0)
+    threading.Thread(target=alone).start()
+    ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)
 elif way == 'proxy':
     listener = socket.create_server(('127.0.0.1', 0))
     print(listener.getsockname()[1], flush=True)
@@ -167,6 +180,19 @@ elif way.startswith('pass:'):
         passed.close()
     s.recv(1)
 ";
+
+/// A run that hides makes connections of its whole user unclear, and the tests share one: the test
+/// that hides something holds this for writing.
+static HIDING: RwLock<()> = RwLock::new(());
+
+struct EndedOnDrop(std::process::Child);
+
+impl Drop for EndedOnDrop {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 struct Scene {
     machine: Machine,
@@ -240,6 +266,7 @@ fn machines() -> Vec<Machine> {
 
 #[test]
 fn a_run_is_no_operator_whatever_token_it_shows() {
+    let _shared = HIDING.read().unwrap_or_else(PoisonError::into_inner);
     for machine in machines() {
         let Some(scene) = Scene::on(machine, "{}") else {
             return;
@@ -259,6 +286,7 @@ fn a_run_is_no_operator_whatever_token_it_shows() {
 
 #[test]
 fn a_run_with_an_agents_token_is_that_agent_only_if_it_is_its_own() {
+    let _shared = HIDING.read().unwrap_or_else(PoisonError::into_inner);
     for machine in machines() {
         let config = "{ agents: { list: [{ id: 'main' }, { id: 'other' }] } }";
         let Some(scene) = Scene::on(machine, config) else {
@@ -282,6 +310,7 @@ fn a_run_with_an_agents_token_is_that_agent_only_if_it_is_its_own() {
 
 #[test]
 fn a_connection_that_a_run_has_a_part_in_is_the_runs() {
+    let _shared = HIDING.read().unwrap_or_else(PoisonError::into_inner);
     for machine in machines() {
         let Some(scene) = Scene::on(machine, "{}") else {
             return;
@@ -330,6 +359,7 @@ fn a_connection_that_a_run_has_a_part_in_is_the_runs() {
 
 #[test]
 fn every_address_of_this_machine_is_local() {
+    let _shared = HIDING.read().unwrap_or_else(PoisonError::into_inner);
     let other = || -> std::io::Result<IpAddr> {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect("192.0.2.1:9")?;
@@ -356,6 +386,7 @@ fn every_address_of_this_machine_is_local() {
 
 #[test]
 fn tls_hides_nothing_of_whose_connection_it_is() {
+    let _shared = HIDING.read().unwrap_or_else(PoisonError::into_inner);
     for machine in machines() {
         let Some(scene) = Scene::on(machine, "{ gateway: { tls: { enabled: true } } }") else {
             return;
@@ -368,6 +399,7 @@ fn tls_hides_nothing_of_whose_connection_it_is() {
 
 #[test]
 fn a_process_that_shows_nothing_is_trusted_only_where_no_run_can_be_meant() {
+    let _shared = HIDING.write().unwrap_or_else(PoisonError::into_inner);
     // Root reads the descriptors of every process.
     let Some(machine) = Machine::of_ordinary_user() else {
         return;
@@ -382,9 +414,24 @@ fn a_process_that_shows_nothing_is_trusted_only_where_no_run_can_be_meant() {
         said == ONE_IN_RUN || said == "403 PEER_UNIDENTIFIED\n",
         "{said}"
     );
-    let _ = scene
-        .machine
-        .run(&["config", "set", "tools.exec.shield", "off"]);
+    // A program such as an SSH agent is no cover for a run whose first thread has ended.
+    let mut closed = EndedOnDrop(scene.outside_child("stay-hidden", "127.0.0.1", &token));
+    let mut line = String::new();
+    let mut closed_output = BufReader::new(closed.0.stdout.take().unwrap());
+    closed_output.read_line(&mut line).unwrap();
+    assert_eq!(line, "hidden\n");
+    for shield in ["on", "off"] {
+        let _ = scene
+            .machine
+            .run(&["config", "set", "tools.exec.shield", shield]);
+        let said = scene.in_run("leaderless", "127.0.0.1", &token);
+        assert!(
+            said == ONE_IN_RUN || said == "403 PEER_UNIDENTIFIED\n",
+            "{shield}: {said}"
+        );
+    }
+    assert_eq!(scene.outside("leaderless", "127.0.0.1", &token), "200 -\n");
+    drop(closed);
     let hidden = scene.text("stay-hidden", "127.0.0.1", &token);
     let hidden = scene.machine.background(&[], &hidden);
     let log = || scene.machine.ok(&["process", "log", &hidden.id]).stdout;
@@ -399,6 +446,7 @@ fn a_process_that_shows_nothing_is_trusted_only_where_no_run_can_be_meant() {
 
 #[test]
 fn the_refusal_says_what_to_do() {
+    let _shared = HIDING.read().unwrap_or_else(PoisonError::into_inner);
     let Some(scene) = Scene::on(Machine::new(), "{}") else {
         return;
     };

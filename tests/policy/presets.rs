@@ -247,3 +247,57 @@ fn wrong_words_are_wrong_usage() {
         );
     }
 }
+
+#[test]
+fn a_sandbox_that_a_host_overrules_is_told_with_a_command_to_paste() {
+    let machine = Machine::new();
+    machine.start();
+    machine.ok(&["exec-policy", "preset", "yolo"]);
+    let is_told = |text: &str| {
+        let text = text.replace(&format!(" --state-dir {}", machine.state().display()), "");
+        text.contains("holds no command, because tools.exec.host is gateway")
+            && text.contains("interlock config set tools.exec.host auto")
+    };
+    let report = |words: &[&str]| {
+        let run = machine.run(words);
+        run.stdout + &run.stderr
+    };
+    let reports = [
+        &["status"][..],
+        &["exec-policy", "show"],
+        &["sandbox", "explain"],
+        &["security", "audit"],
+        &["doctor"],
+    ];
+    for words in reports {
+        assert!(!is_told(&report(words)), "{words:?}");
+    }
+    let set = ["config", "set", "agents.defaults.sandbox.mode", "all"];
+    assert!(is_told(&report(&set)));
+    for words in reports {
+        assert!(is_told(&report(words)), "{words:?}: {}", report(words));
+    }
+    let show = machine.ok(&["exec-policy", "show", "--json"]).json();
+    assert!(
+        show["agents"]["main"]["sandbox"]["fix"]
+            .as_str()
+            .is_some_and(|fix| fix.contains("config set tools.exec.host auto")),
+        "{show:#}"
+    );
+    machine.ok(&["config", "set", "tools.exec.host", "auto"]);
+    for words in reports {
+        assert!(!is_told(&report(words)), "{words:?}");
+    }
+}
+
+#[test]
+fn a_preset_takes_no_command_out_of_a_sandbox() {
+    let machine = Machine::new();
+    machine.start();
+    machine.ok(&["config", "set", "agents.defaults.sandbox.mode", "non-main"]);
+    for preset in ["yolo", "cautious", "deny-all"] {
+        machine.ok(&["exec-policy", "preset", preset]);
+        let config = machine.ok(&["config", "get", "--json"]).json();
+        assert_eq!(config["tools"]["exec"]["host"], Value::Null, "{preset}");
+    }
+}

@@ -17,6 +17,11 @@ use super::{RunOf, record_of};
 /// How long a finding counts. A socket can be passed on to a run later.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// How long a connection is looked at again while processes start and end, and the pause between
+/// two looks, which doubles. A busy machine must not turn its owner away.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(15);
+
 /// Connections of one look.
 const MAX_AT_ONCE: usize = 4096;
 
@@ -55,7 +60,21 @@ impl PeerLooks {
         Self { wanted, place }
     }
 
+    /// Each connection repeats its own look, so that one that stays unclear delays no other.
     async fn origin(&self, ends: TcpEnds) -> TcpOrigin {
+        let until = Instant::now() + PATIENCE;
+        let mut pause = PAUSE;
+        loop {
+            let origin = self.look_once(ends).await;
+            if !matches!(origin, TcpOrigin::Moving(_)) || Instant::now() + pause > until {
+                return origin;
+            }
+            tokio::time::sleep(pause).await;
+            pause *= 2;
+        }
+    }
+
+    async fn look_once(&self, ends: TcpEnds) -> TcpOrigin {
         let (answer, answered) = oneshot::channel();
         let unknown = || TcpOrigin::Unidentified("the gateway stops".to_owned());
         if self.wanted.send((ends, answer)).is_err() {
@@ -125,7 +144,9 @@ impl TcpPeer {
         let at = Instant::now();
         let standing = match self.looks.origin(self.ends).await {
             TcpOrigin::Remote | TcpOrigin::Outside => PeerStanding::Trusted,
-            TcpOrigin::Unidentified(why) => PeerStanding::Unidentified(why),
+            TcpOrigin::Unidentified(why) | TcpOrigin::Moving(why) => {
+                PeerStanding::Unidentified(why)
+            }
             TcpOrigin::Run(None) => PeerStanding::Run(None),
             TcpOrigin::Run(Some(shim)) => {
                 PeerStanding::Run(self.looks.run_of(self.ends, shim).await)

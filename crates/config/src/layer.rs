@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use interlock_policy::{Ask, Security};
 
-use crate::choice::ExecMode;
+use crate::choice::{ExecMode, Host, SandboxMode};
 use crate::types::{AgentConfig, Config, ExecConfig};
 
 /// Settings that can lie over more general ones: what is set replaces, the rest shows through.
@@ -56,7 +56,66 @@ fn known_as(id: &str) -> String {
     }
 }
 
+/// A sandbox that the config switches on and `tools.exec.host` overrules: commands run elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverruledSandbox {
+    /// The key that names the host.
+    pub key: String,
+    pub host: Host,
+}
+
+impl OverruledSandbox {
+    /// What holds, for the owner.
+    pub fn words(&self) -> String {
+        format!(
+            "the sandbox that the config switches on holds no command, because {} is {}",
+            self.key, self.host
+        )
+    }
+
+    /// The command that puts the sandbox into force.
+    pub fn remedy(&self) -> String {
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '.';
+        if self.key.chars().all(is_plain) {
+            format!("interlock config set {} auto", self.key)
+        } else {
+            format!("interlock config set '{}' auto", self.key)
+        }
+    }
+}
+
 impl Config {
+    /// Whether any key switches a sandbox on, for one agent or for all.
+    pub fn has_sandbox(&self) -> bool {
+        let agents = self.agents.list.iter().map(|agent| &agent.sandbox);
+        let mut settings = agents.chain([&self.agents.defaults.sandbox]);
+        settings.any(|settings| {
+            settings.required == Some(true)
+                || settings.mode.is_some_and(|mode| mode != SandboxMode::Off)
+        })
+    }
+
+    /// The key that keeps the commands of an agent out of the sandbox which the config switches on
+    /// for it. A required sandbox is not overruled: calls are refused then.
+    pub fn overruled_sandbox(&self, agent: &str) -> Option<OverruledSandbox> {
+        let own = self.agent(agent);
+        let defaults = &self.agents.defaults.sandbox;
+        let settings = own.map_or_else(|| defaults.clone(), |own| own.sandbox.over(defaults));
+        let is_on = settings.mode.is_some_and(|mode| mode != SandboxMode::Off);
+        let host = self.exec_for(agent).host?;
+        if !is_on || settings.required == Some(true) || !matches!(host, Host::Gateway | Host::Node)
+        {
+            return None;
+        }
+        let own = own.filter(|own| own.tools.exec.host.is_some());
+        let index = own.and_then(|own| self.agents.list.iter().position(|one| one.id == own.id));
+        let key = match index {
+            Some(index) => format!("agents.list[{index}].tools.exec.host"),
+            None => "tools.exec.host".to_owned(),
+        };
+        Some(OverruledSandbox { key, host })
+    }
+
     /// The agent with this id, which is compared without regard to case. `default` is an old name
     /// of `main`.
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {

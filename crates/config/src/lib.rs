@@ -29,7 +29,7 @@ pub use diagnostic::{Diagnostic, Diagnostics, Position};
 pub use exec::YIELD_MS;
 pub use file::{ConfigError, ConfigFile};
 pub use json5::{EditError, Json5Text};
-pub use layer::LayeredSettings;
+pub use layer::{LayeredSettings, OverruledSandbox};
 pub use nearest::nearest;
 pub use path::{KeyPath, KeyPathError, PathSegment};
 pub use state::{StateDir, StateDirError, StateEnvironment};

@@ -18,12 +18,24 @@ pub struct ProcessRow {
     pub started: u64,
     pub name: String,
     state: u8,
+    flags: u32,
+    threads: u32,
 }
 
+/// The kernel's `PF_EXITING`.
+const EXITING: u32 = 4;
+
 impl ProcessRow {
-    /// Ended, only not collected yet.
+    /// Ended, only not collected yet. The state is that of the first thread: a process whose first
+    /// thread has ended and whose other threads go on is as alive as any.
     pub fn is_zombie(&self) -> bool {
-        matches!(self.state, b'Z' | b'X')
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+
+    /// It is ending or has ended, and executes no code of its program any more. Its descriptors may
+    /// still be open, and cannot be read.
+    pub fn is_ending(&self) -> bool {
+        self.is_zombie() || (self.flags & EXITING != 0 && self.threads <= 1)
     }
 }
 
@@ -94,6 +106,8 @@ pub fn row(pid: i32) -> Option<ProcessRow> {
 
 /// `pid (name) state parent group session …`, where the name may hold anything, parentheses too.
 fn parse(pid: i32, stat: &str) -> Option<ProcessRow> {
+    const FLAGS: usize = 6;
+    const THREADS: usize = 17;
     const STARTED: usize = 19;
     let (front, back) = stat.rsplit_once(')')?;
     let (_, name) = front.split_once('(')?;
@@ -105,6 +119,8 @@ fn parse(pid: i32, stat: &str) -> Option<ProcessRow> {
         started: fields.get(STARTED)?.parse().ok()?,
         name: name.to_owned(),
         state: *fields.first()?.as_bytes().first()?,
+        flags: fields.get(FLAGS)?.parse().ok()?,
+        threads: fields.get(THREADS)?.parse().ok()?,
     })
 }
 
@@ -119,6 +135,21 @@ mod tests {
         assert_eq!((row.parent, row.session, row.started), (3, 5, 4242));
         assert_eq!(row.name, "a) b (c");
         assert!(!row.is_zombie());
+    }
+
+    #[test]
+    fn a_process_lives_while_one_of_its_threads_does() {
+        let of = |state: &str, flags: u32, threads: u32| {
+            let stat =
+                format!("7 (a) {state} 3 7 5 0 -1 {flags} 1 0 0 0 0 0 0 0 20 0 {threads} 0 42 0 0");
+            let row = parse(7, &stat).unwrap();
+            (row.is_zombie(), row.is_ending())
+        };
+        assert_eq!(of("Z", 4_194_308, 1), (true, true));
+        assert_eq!(of("Z", 4_194_308, 2), (false, false));
+        assert_eq!(of("R", 4_194_308, 1), (false, true));
+        assert_eq!(of("R", 4_194_308, 2), (false, false));
+        assert_eq!(of("S", 4_194_560, 1), (false, false));
     }
 
     #[test]

@@ -348,10 +348,13 @@ impl<'a> PolicyRules<'a> {
         Ok(removed)
     }
 
-    /// Puts a preset into the config and the document's defaults, keeping the two in step.
+    /// Puts a preset into the config and the document's defaults, keeping the two in step. A preset
+    /// is about levels: where the config switches a sandbox on, commands stay in it.
     pub fn apply_preset(self, preset: Preset) -> Result<(), RulesError> {
         let (security, ask, fallback) = preset.levels();
-        self.set_levels(Some(security), Some(ask), Some(fallback), Some("gateway"))
+        let has_sandbox = ConfigFile::load(self.config_path)?.config().has_sandbox();
+        let exec_host = (!has_sandbox).then_some("gateway");
+        self.set_levels(Some(security), Some(ask), Some(fallback), exec_host)
     }
 
     /// Sets values in the config (`tools.exec.*`) and in the document's defaults.

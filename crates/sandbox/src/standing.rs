@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use interlock_config::types::{AgentConfig, Sandbox};
-use interlock_config::{Config, Host, LayeredSettings as _, SandboxMode};
+use interlock_config::{Config, LayeredSettings as _, SandboxMode};
 
 /// What the config says about one conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,16 +77,11 @@ impl SandboxCoverage {
         if settings.mode.is_none() && !is_required {
             return None;
         }
-        let host = config.exec_for(agent).host;
-        if let Some(host @ (Host::Gateway | Host::Node)) = host
-            && mode != SandboxMode::Off
-            && !is_required
-        {
-            let is_own = |own: &AgentConfig| own.tools.exec.host.is_some();
+        if let Some(overruled) = config.overruled_sandbox(agent) {
             return Some(Self {
                 conversations: SandboxMode::Off,
-                key: key_of(config, agent, is_own, "", "tools.exec.host"),
-                value: host.as_str().to_owned(),
+                key: overruled.key,
+                value: overruled.host.as_str().to_owned(),
             });
         }
         // A required sandbox holds every conversation; where the mode does too, the mode says so.

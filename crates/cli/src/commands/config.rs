@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use interlock_arguments::{ConfigCommand, StateArguments};
 use interlock_client::config_file::{config_path, edit, key_path, load, set, writable};
 use interlock_client::{check_config_exists, check_named_config};
-use interlock_config::{Json5Text, KeyPath};
+use interlock_config::{Config, Json5Text, KeyPath};
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_host::Author;
+use interlock_policy::AgentId;
 use interlock_rules::record_config_write;
 use serde_json::{Value, json};
 
@@ -40,6 +41,9 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
         ConfigCommand::Set(arguments) => {
             set(state, &arguments.key, &read_value(&arguments.value))?;
             done("set", &arguments.key, arguments.json);
+            if arguments.key.contains("sandbox") || arguments.key.contains("host") {
+                note_overruled_sandbox(state, load(&path)?.config());
+            }
         }
         ConfigCommand::Unset(arguments) => {
             let key = key_path(&arguments.key)?;
@@ -69,6 +73,16 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who switches a sandbox on and keeps commands out of it by another key should read that now.
+fn note_overruled_sandbox(state: &StateArguments, config: &Config) {
+    let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
+    let mut agents = listed.chain([AgentId::MAIN]);
+    if let Some(overruled) = agents.find_map(|agent| config.overruled_sandbox(agent)) {
+        let fix = state.in_command(&overruled.remedy());
+        output::note(&format!("{}; to use it: {fix}", overruled.words()));
+    }
 }
 
 /// JSON5 if it is some, else the text itself: `allowlist` needs no quotes.

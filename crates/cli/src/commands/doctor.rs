@@ -22,7 +22,11 @@ use serde_json::{Value, json};
 use sandbox::SandboxHealth;
 
 /// Findings about entries that can never match.
-const USELESS_ENTRIES: [&str; 2] = [checks::ENTRY_BROKEN.id, checks::ENTRY_INERT.id];
+const WITHOUT_EFFECT: [&str; 3] = [
+    checks::ENTRY_BROKEN.id,
+    checks::ENTRY_INERT.id,
+    checks::SANDBOX_OVERRULED.id,
+];
 
 /// More lines of a difference are counted, not shown.
 const MAX_LINES: usize = 400;
@@ -106,9 +110,9 @@ fn tell(
         count(FindingSeverity::Critical),
         count(FindingSeverity::Warn),
     );
-    // Entries that never match have no use, and critical findings cannot wait for the audit.
+    // Settings without effect, and critical findings, cannot wait for the audit.
     let urgent = findings.iter().filter(|finding| {
-        finding.severity == FindingSeverity::Critical || USELESS_ENTRIES.contains(&finding.id)
+        finding.severity == FindingSeverity::Critical || WITHOUT_EFFECT.contains(&finding.id)
     });
     let urgent = urgent.map(|finding| format!("{}: {}; {}", finding.id, finding.what, finding.fix));
     let notes = report.notes.iter().cloned().chain(urgent);

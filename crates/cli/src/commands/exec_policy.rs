@@ -7,7 +7,7 @@ use interlock_arguments::{
     PresetArgument, StateArguments,
 };
 use interlock_client::{known_scope, open, outside_runs};
-use interlock_config::SandboxMode;
+use interlock_config::{OverruledSandbox, SandboxMode};
 use interlock_console::output::{self, Paint};
 use interlock_console::{CommandOutcome, Failure, level_row};
 use interlock_host::LocalHost;
@@ -79,6 +79,8 @@ struct ShownAgent {
     levels: Levels,
     /// Which of its conversations are sandboxed, where the config says anything of that.
     sandbox: Option<SandboxCoverage>,
+    /// Where a sandbox is switched on, and the host keeps commands out of it.
+    overruled: Option<OverruledSandbox>,
     /// Deny rules of this host's document, which hold on nodes too.
     deny_rules: usize,
     /// What the node says, where its commands run on one.
@@ -138,6 +140,7 @@ fn show(
         let deny_rules = deny_rules(&document, &agent).len();
         shown.push(ShownAgent {
             sandbox: SandboxCoverage::of_agent(config, agent.as_str()),
+            overruled: config.overruled_sandbox(agent.as_str()),
             agent,
             exec_host,
             levels,
@@ -161,6 +164,9 @@ fn show(
                 });
                 if let Some(sandbox) = &shown.sandbox {
                     value["sandbox"] = coverage_json(sandbox);
+                }
+                if let Some(overruled) = &shown.overruled {
+                    value["sandbox"]["fix"] = json!(state.in_command(&overruled.remedy()));
                 }
                 if shown.node.is_some() {
                     value["gatewayLayer"] = shown.gateway_layer();
@@ -207,6 +213,11 @@ fn show(
         rows.push(level_row("ask", &levels.ask));
         rows.push(level_row("askFallback", &levels.ask_fallback));
         out += &output::table(&rows, "  ");
+        if let Some(overruled) = &one.overruled {
+            let fix = state.in_command(&overruled.remedy());
+            let warning = format!("{}; to use it: {fix}", overruled.words());
+            out += &format!("  {}\n", paint.warning(&warning));
+        }
         if node.is_some() {
             out += &format!("  {}\n", one.gateway_layer_text());
         }

@@ -37,7 +37,7 @@ pub fn run(state: &StateArguments, arguments: &StatusArguments) -> CommandOutcom
         status.approvals(state, &host)?;
         status.nodes(state, &host);
         status.shield(&host)?;
-        status.policy(&host)?;
+        status.policy(state, &host)?;
         status.finish(state);
     }
     if arguments.json {
@@ -320,8 +320,9 @@ impl StatusFacts {
         Ok(())
     }
 
-    fn policy(&mut self, host: &LocalHost) -> Result<(), Failure> {
+    fn policy(&mut self, state: &StateArguments, host: &LocalHost) -> Result<(), Failure> {
         let (document, _) = host.document()?;
+        let file = host.config()?;
         let mut values = Vec::new();
         for name in known_agents(host)?
             .iter()
@@ -347,6 +348,11 @@ impl StatusFacts {
                     levels.ask_fallback.value(),
                 ),
             );
+            if let Some(overruled) = file.config().overruled_sandbox(agent.as_str()) {
+                let fix = state.in_command(&overruled.remedy());
+                let step = format!("{agent}: {}: {fix}", overruled.words());
+                self.next.push(step);
+            }
             values.push(json!({
                 "agent": agent,
                 "security": levels.security.value(),

@@ -1,7 +1,9 @@
 //! Checks of `tools.exec.*` and of the levels that document and config give together.
 
+use std::collections::BTreeMap;
+
 use interlock_config::types::Sandbox;
-use interlock_config::{GatewayBind, Host, LayeredSettings as _, SandboxMode};
+use interlock_config::{GatewayBind, Host, LayeredSettings as _, OverruledSandbox, SandboxMode};
 use interlock_host::tool_levels;
 use interlock_plan::SandboxView;
 use interlock_policy::{AgentId, Ask, Security, auto_allow_skills, check_tool, quote};
@@ -14,6 +16,7 @@ use super::{AuditSubject, FindingSeverity, SecurityFinding};
 pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
     check_full(subject, findings);
     check_sandbox_host(subject, findings);
+    check_overruled_sandboxes(subject, findings);
     check_sandboxes(subject, findings);
     check_file_tools(subject, findings);
     check_skills(subject, findings);
@@ -122,6 +125,26 @@ fn check_sandbox_host(subject: &AuditSubject, findings: &mut Vec<SecurityFinding
                 format!("interlock config set {} gateway", quote(&key)),
             ));
         }
+    }
+}
+
+/// One finding for each key: the key of all agents stands for each of them.
+fn check_overruled_sandboxes(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
+    let mut by_key: BTreeMap<String, (OverruledSandbox, Vec<AgentId>)> = BTreeMap::new();
+    for agent in subject.agents() {
+        if let Some(overruled) = subject.config.overruled_sandbox(agent.as_str()) {
+            let key = overruled.key.clone();
+            let (_, agents) = by_key.entry(key).or_insert((overruled, Vec::new()));
+            agents.push(agent);
+        }
+    }
+    for (key, (overruled, agents)) in by_key {
+        findings.push(checks::SANDBOX_OVERRULED.finding(
+            FindingSeverity::Warn,
+            key,
+            format!("{} of {}", overruled.words(), names(&agents)),
+            overruled.remedy(),
+        ));
     }
 }
 

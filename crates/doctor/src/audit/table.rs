@@ -27,6 +27,8 @@ checks! {
         "no sandbox is active, so every call is refused until one is or the key names another host";
     HOST_SANDBOX_AGENTS = "tools.exec.host_sandbox_no_sandbox_agents",
         "no sandbox is active for the agent, so every call is refused until one is or the key names another host";
+    SANDBOX_OVERRULED = "sandbox.overruled_by_host",
+        "commands of the agent run outside of the sandbox that the config switches on";
     SANDBOX_HOST_ROOT = "sandbox.allow_host_root",
         "where ids cannot be mapped, sandboxed runs are root on the host, though without capabilities";
     SANDBOX_VIEW_HOST = "sandbox.view_host",

@@ -110,7 +110,8 @@ impl Processes {
         if matches!(is_marked, Ok(true)) && is_of_other_user(pid) {
             return;
         }
-        let row = process_table::row(pid).filter(|row| !row.is_zombie());
+        // A process that ends cannot be read for a moment, and does nothing with a connection.
+        let row = process_table::row(pid).filter(|row| !row.is_ending());
         let Some(row) = row else {
             return;
         };

@@ -12,7 +12,6 @@ mod seen;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use interlock_engine::{mark, process_table};
 use rustix::process::Pid;
@@ -22,10 +21,6 @@ use crate::{PeerOrigin, SupervisorPaths, descent};
 use diag::DiagSocket;
 use holders::{Processes, Unreadable};
 use seen::SeenProcesses;
-
-/// A process that ends cannot be read for a moment: then the look is repeated, after this pause.
-const LOOKS: usize = 3;
-const PAUSE: Duration = Duration::from_millis(15);
 
 /// Both ends of an accepted connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +41,10 @@ pub enum TcpOrigin {
     Run(Option<i32>),
     /// The holder is on this machine, and it is not certain that it is no run. Carries the reason.
     Unidentified(String),
+    /// As before, because processes started or ended while they were looked at. A program with
+    /// several threads that starts others lets each of these hold all its sockets for a moment:
+    /// another look tells more.
+    Moving(String),
 }
 
 /// Looks at connections, and remembers which processes belong to no run.
@@ -66,32 +65,6 @@ impl TcpLooks {
     /// Finds out where several connections come from, with one look at the processes of the machine.
     /// Reads much of `/proc`: not for the thread of the network.
     pub fn origins(&mut self, connections: &[TcpEnds]) -> Vec<TcpOrigin> {
-        let mut origins = self.look(connections);
-        for _ in 1..LOOKS {
-            let unidentified = |origin: &TcpOrigin| matches!(origin, TcpOrigin::Unidentified(_));
-            if !origins.iter().any(unidentified) {
-                break;
-            }
-            std::thread::sleep(PAUSE);
-            for (origin, again) in origins.iter_mut().zip(self.look(connections)) {
-                // What a run held once is a run's, whatever it did since.
-                if unidentified(origin) {
-                    *origin = again;
-                }
-            }
-        }
-        origins
-    }
-
-    /// Finds out which processes belong to no run, for the looks to come. For the time after the
-    /// answer.
-    pub fn learn(&mut self) {
-        let place = &self.place;
-        self.seen
-            .learn(|pid| matches!(belonging(pid, place), Belonging::Outside));
-    }
-
-    fn look(&mut self, connections: &[TcpEnds]) -> Vec<TcpOrigin> {
         let found: Vec<Result<Option<DiagSocket>, TcpOrigin>> =
             connections.iter().map(find_socket).collect();
         let wanted: BTreeSet<u32> = found
@@ -115,6 +88,14 @@ impl TcpLooks {
             Ok(Some(socket)) => origin_of(socket, &processes, &self.place),
         };
         found.into_iter().map(origin).collect()
+    }
+
+    /// Finds out which processes belong to no run, for the looks to come. For the time after the
+    /// answer.
+    pub fn learn(&mut self) {
+        let place = &self.place;
+        self.seen
+            .learn(|pid| matches!(belonging(pid, place), Belonging::Outside));
     }
 }
 
@@ -157,17 +138,19 @@ fn is_local(ends: &TcpEnds) -> bool {
 fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths) -> TcpOrigin {
     let holders = processes.holders_of(socket.inode);
     let mut in_run = None;
+    let mut unknown = None;
     for &pid in holders.iter().filter(|pid| !processes.is_outsider(**pid)) {
         match belonging(pid, place) {
             Belonging::Outside => {}
             Belonging::Run(shim) => in_run = in_run.or(Some(shim)).map(|known| known.or(shim)),
-            Belonging::Unknown => {
-                return TcpOrigin::Unidentified(format!("process {pid} cannot be read"));
-            }
+            Belonging::Unknown => unknown = Some(pid),
         }
     }
     if let Some(shim) = in_run {
         return TcpOrigin::Run(shim);
+    }
+    if let Some(pid) = unknown {
+        return TcpOrigin::Moving(format!("process {pid} cannot be read"));
     }
     // A process of a run that keeps its descriptors to itself may be one more holder. One of
     // another user is a set-user-id program, which the run does not control.
@@ -175,7 +158,7 @@ fn origin_of(socket: DiagSocket, processes: &Processes, place: &SupervisorPaths)
         .unreadable_of_runs()
         .find(|process| process.has_user(socket.user))
     {
-        return TcpOrigin::Unidentified(format!(
+        return TcpOrigin::Moving(format!(
             "process {} ({}) of a run does not show its descriptors",
             hidden.pid, hidden.name
         ));
@@ -200,10 +183,10 @@ fn without_holder(socket: DiagSocket, processes: &Processes) -> TcpOrigin {
         .iter()
         .any(|process| is_closed_program(&process))
     {
-        return TcpOrigin::Unidentified("no process holds its socket".to_owned());
+        return TcpOrigin::Moving("no process holds its socket".to_owned());
     }
     match processes.hides_descriptors() {
-        Some(pid) => TcpOrigin::Unidentified(format!(
+        Some(pid) => TcpOrigin::Moving(format!(
             "no process shows its socket, and process {pid} of a run has descriptors in transit"
         )),
         None => TcpOrigin::Outside,

@@ -8,6 +8,7 @@ use interlock_approvals::{EVERY_SESSION, Grant, process_name, usual_session_key}
 use interlock_arguments::{SandboxExplainArguments, StateArguments};
 use interlock_client::{caller_context, command_line_sender, known_agent, open, supervisor};
 use interlock_command::Source;
+use interlock_console::output::Paint;
 use interlock_console::{CommandOutcome, Failure, output};
 use interlock_engine::RunStatus;
 use interlock_engine::sandbox::{filter_reasons, try_sandbox};
@@ -76,6 +77,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         None
     };
     let is_required = settings.required == Some(true);
+    let overruled = scope.config().config().overruled_sandbox(agent.as_str());
     let sender = command_line_sender(&host, &agent)?;
     let elevation = ElevationFacts {
         config: scope.config().config(),
@@ -119,11 +121,23 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
         if prepared.plan.backend == SandboxBackend::Landlock {
             value["lacks"] = json!(LANDLOCK_LACKS);
         }
+        if let Some(overruled) = &overruled {
+            value["overruled"] = json!({
+                "key": overruled.key,
+                "host": overruled.host,
+                "fix": state.in_command(&overruled.remedy()),
+            });
+        }
         if let Some(verified) = &verified {
             value["verified"] = json!({ "holds": verified.holds, "tests": verified.lines });
         }
         output::print_json(&value);
     } else {
+        if let Some(overruled) = &overruled {
+            let fix = state.in_command(&overruled.remedy());
+            let warning = format!("{}; to use it: {fix}", overruled.words());
+            output::print(&format!("{}\n\n", Paint::stdout().warning(&warning)));
+        }
         output::print(&text(&session_key, is_required, &prepared.plan, &granted));
         for (tool, closed) in &tools {
             let state = closed.as_deref().unwrap_or("open");
