@@ -122,6 +122,14 @@ fn typed_decisions_count_from_persons_and_new_messages_only() {
     telegram.update("message", &message(json!({ "sender_chat": { "id": -5 } })));
     telegram.update("message", &message(json!({ "quote": { "text": text } })));
     telegram.update("message", &message(json!({ "from": { "is_bot": true } })));
+    for sent_for_her in [
+        json!({ "sender_business_bot": { "id": 5, "is_bot": true } }),
+        json!({ "is_from_offline": true }),
+    ] {
+        telegram.update("message", &message(sent_for_her));
+    }
+    let for_another = format!("/approve@another_bot {short_id} allow-once");
+    telegram.update("message", &message(json!({ "text": for_another })));
     let code = json!({ "entities": [{ "type": "code", "offset": 0, "length": 5 }] });
     telegram.update("message", &message(code));
     telegram.say(ADA, -100, &text);

@@ -416,6 +416,10 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
             if relation["rel_type"] == "m.replace" || content.get("m.new_content").is_some() {
                 return None;
             }
+            // Some servers give a message that was edited since with its new text.
+            if !event["unsigned"]["m.relations"]["m.replace"].is_null() {
+                return None;
+            }
             // Markup may be a quote or a code block; what is typed plainly has none.
             let html = content["formatted_body"].as_str().unwrap_or_default();
             if html.contains('<') {

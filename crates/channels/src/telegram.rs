@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::channel::{
     ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageEdit,
@@ -18,16 +19,33 @@ const MOST_UNITS: usize = 4096;
 
 /// One bot.
 #[derive(Debug)]
-pub(crate) struct TelegramBot(ServiceAccount);
+pub(crate) struct TelegramBot {
+    account: ServiceAccount,
+    /// By the platform's word, once it was asked.
+    name: OnceCell<String>,
+}
 
 impl TelegramBot {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
-        Self(ServiceAccount::new(setup))
+        Self {
+            account: ServiceAccount::new(setup),
+            name: OnceCell::new(),
+        }
+    }
+
+    /// The name that commands for this bot carry in groups.
+    async fn name(&self) -> Result<&str, ChatFailure> {
+        let asked = self.name.get_or_try_init(|| async {
+            let known = self.ask(ServiceCall::post("getMe", &json!({}))).await?;
+            let name = known["username"].as_str().unwrap_or("a bot");
+            Ok(name.to_owned())
+        });
+        asked.await.map(String::as_str)
     }
 
     async fn ask(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
-        let front = format!("/bot{}/", self.0.token.expose());
-        let mut reply = self.0.call(call.below(&front)).await?;
+        let front = format!("/bot{}/", self.account.token.expose());
+        let mut reply = self.account.call(call.below(&front)).await?;
         if reply.is_success() && reply.json["ok"] == true {
             return Ok(reply.json["result"].take());
         }
@@ -144,6 +162,7 @@ impl ChatChannel for TelegramBot {
 
     fn updates<'a>(&'a self, from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(async move {
+            let name = self.name().await?;
             let time = until_beat();
             let offset = from.cursor.and_then(|cursor| cursor.parse::<i64>().ok());
             let body = json!({
@@ -161,7 +180,10 @@ impl ChatChannel for TelegramBot {
                 .max();
             let next = last.map_or(offset.unwrap_or(0), |last| last + 1);
             let updates = match offset {
-                Some(_) => found.iter().filter_map(read_update).collect(),
+                Some(_) => {
+                    let read = found.iter().filter_map(|one| read_update(one, name));
+                    read.collect()
+                }
                 None => Vec::new(),
             };
             Ok(ChatUpdates {
@@ -218,7 +240,7 @@ fn person(from: &Value) -> Option<String> {
     (from["is_bot"] == false).then(|| id_text(&from["id"]))?
 }
 
-fn read_update(update: &Value) -> Option<ChatUpdate> {
+fn read_update(update: &Value, own_name: &str) -> Option<ChatUpdate> {
     if let Some(query) = update.get("callback_query") {
         let message = &query["message"];
         let tap = ChatTap::named(query["data"].as_str()?)?;
@@ -235,7 +257,8 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
         });
     }
     let message = update.get("message")?;
-    // Forwards, messages by way of a bot, anonymous administrators, and quotes.
+    // Forwards, messages by way of a bot, anonymous administrators, quotes, and what was sent for a person
+    // who was not there: by a program, or at a time that was set before.
     let foreign = [
         "forward_origin",
         "forward_date",
@@ -245,6 +268,9 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
         "quote",
         "external_reply",
         "edit_date",
+        "is_automatic_forward",
+        "sender_business_bot",
+        "is_from_offline",
     ];
     if foreign.iter().any(|key| message.get(key).is_some()) {
         return None;
@@ -268,9 +294,23 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
             interaction: None,
             event: None,
         },
-        text: message["text"].as_str()?.to_owned(),
+        text: for_bot(message["text"].as_str()?, own_name)?,
         replies_to: id_text(&message["reply_to_message"]["message_id"]),
     })
+}
+
+/// A text that is not for another bot. In groups, a command may carry the name of the bot that it is for.
+fn for_bot(text: &str, own_name: &str) -> Option<String> {
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    let (first, rest) = text.split_at(end);
+    match first
+        .strip_prefix('/')
+        .and_then(|word| word.split_once('@'))
+    {
+        Some((_, name)) if !name.eq_ignore_ascii_case(own_name) => None,
+        Some((word, _)) => Some(format!("/{word}{rest}")),
+        None => Some(text.to_owned()),
+    }
 }
 
 #[cfg(test)]
