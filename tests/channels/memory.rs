@@ -13,19 +13,7 @@ use super::{Chatting, matrix_config, merge, secret_file, slack};
 /// keeps as many as it does for its owner.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Memory of a process in KiB: all of it, and what is its own, without the pages of the program's file.
-fn memory_of(chat: &Chatting) -> (u64, u64) {
-    let status = format!("/proc/{}/status", chat.gateway.pid());
-    let status = std::fs::read_to_string(status).unwrap();
-    let field = |name: &str| -> u64 {
-        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
-        let number = line.split_ascii_whitespace().nth(1).unwrap();
-        number.parse().unwrap()
-    };
-    (field("VmRSS:"), field("RssAnon:"))
-}
-
-/// The middle of what gateways have over two minutes, after one minute of rest: several rounds of what
+/// The middle of what gateways have over two minutes, in KiB: all of it, and what is their own, after one minute of rest: several rounds of what
 /// accounts do while nothing happens.
 fn rested(gateways: [&Chatting; 2]) -> [(u64, u64); 2] {
     let second = std::time::Duration::from_secs(1);
@@ -34,7 +22,8 @@ fn rested(gateways: [&Chatting; 2]) -> [(u64, u64); 2] {
     for _ in 0..120 {
         std::thread::sleep(second);
         for (chat, samples) in gateways.iter().zip(&mut samples) {
-            samples.push(memory_of(chat));
+            let own = testkit::own_memory(chat.gateway.pid());
+            samples.push((chat.gateway.memory().0, own));
         }
     }
     samples.map(|samples| {

@@ -50,6 +50,8 @@ pub struct HttpsServer {
     pub port: u16,
     /// Connections that were accepted, whatever they said.
     pub accepted: Arc<AtomicUsize>,
+    /// Calls that were answered, over whichever connection.
+    pub answered: Arc<AtomicUsize>,
     /// While it is set, every call breaks off.
     pub is_away: Arc<AtomicBool>,
 }
@@ -77,9 +79,17 @@ impl HttpsServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (accepted, is_away) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let answered = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&answered);
+        let answer = move |call: &ChatCall| {
+            let given = answer(call);
+            counted.fetch_add(1, Ordering::SeqCst);
+            given
+        };
         let server = Self {
             port,
             accepted: Arc::clone(&accepted),
+            answered,
             is_away: Arc::clone(&is_away),
         };
         let (certified, answer) = (Arc::new(certified), Arc::new((answer, socket)));

@@ -183,3 +183,34 @@ impl ServerCertVerifier for PinnedVerifier {
             .supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_trust_the_same_share_it() {
+        let store = |names: &[&str]| {
+            let mut store = RootCertStore::empty();
+            for name in names {
+                let key = rcgen::KeyPair::generate().unwrap();
+                let certificate = rcgen::CertificateParams::new([(*name).to_owned()]).unwrap();
+                store
+                    .add(certificate.self_signed(&key).unwrap().der().clone())
+                    .unwrap();
+            }
+            store
+        };
+        let (one, other) = (store(&["a.test"]), store(&["a.test", "b.test"]));
+        let first = shared_roots(one.clone());
+        assert!(Arc::ptr_eq(&first, &shared_roots(one.clone())));
+        let changed = shared_roots(other);
+        assert_eq!(
+            (first.len(), changed.len()),
+            (1, 2),
+            "a change counts from then on"
+        );
+        assert!(Arc::ptr_eq(&changed, &shared_roots((*changed).clone())));
+        assert!(!Arc::ptr_eq(&first, &shared_roots(one)));
+    }
+}
