@@ -258,3 +258,50 @@ fn command_highlighting_is_switched_for_every_surface() {
         machine.ok(&["approvals", "deny", &id]);
     }
 }
+
+/// A line is broken between words, and not behind the dashes of an option: `-- prod` is another command.
+#[test]
+fn an_option_is_on_one_line() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Phone) else {
+        return;
+    };
+    let mut agent = Agent::new(&gateway);
+    let words = "--alpha --beta --gamma --delta --epsilon-and-more --zeta";
+    let command = format!("git log {words} {words} {words} {words}");
+    let id = agent.ask(&machine, &command);
+    open_card(&browser, &id);
+    let options =
+        format!("[...document.querySelectorAll('#card-{id} .text .o, #card-{id} .facts .o')]");
+    assert_eq!(browser.js(&format!("{options}.length")), 48);
+    // Each has the height of one line.
+    let broken =
+        format!("{options}.filter((one) => one.getBoundingClientRect().height > 30).length");
+    assert_eq!(browser.js(&broken), 0);
+    // What is read, and copied, is the command.
+    let read = format!("document.querySelector('#card-{id} .text').innerText.trim()");
+    assert_eq!(browser.js(&read), command);
+}
+
+/// What was typed into a page is not taken away by a view that cannot be read again.
+#[test]
+fn a_page_stays_when_it_cannot_be_read_again() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
+        return;
+    };
+    browser.go(&gateway.page("/policy"));
+    browser.until("the page", "document.getElementById('cases')");
+    browser.click_field("#cases");
+    browser.type_text("kept");
+    browser.script(
+        "const agent = document.getElementById('agent');
+         agent.append(new Option('x', 'no such agent/../')); agent.value = 'no such agent/../';
+         agent.dispatchEvent(new Event('change'))",
+    );
+    browser.until("the problem", "document.querySelector('main > .problem')");
+    assert_eq!(browser.js("document.getElementById('cases').value"), "kept");
+    assert_eq!(browser.js("document.activeElement.id"), "cases");
+}

@@ -33,7 +33,7 @@ fn the_dashboard_lets_a_browser_in_and_it_comes_back_by_its_own_key() {
     let second = Browser::start(Screen::Phone).unwrap();
     second.go(&address);
     second.until_sees("Sign in");
-    second.until_sees("UI_CODE_INVALID");
+    second.until_sees("This link was used before");
     second.shot("sign-in-390");
 }
 
@@ -162,4 +162,41 @@ fn a_browser_sends_nothing_to_another_server_on_the_same_port() {
     );
     let listed = admin.ok("device.pair.list", &json!({})).to_string();
     assert!(!listed.contains("openclaw-control-ui"), "{listed}");
+}
+
+/// A page that is woken several times while it connects has one connection: a second one would take the
+/// answers away from the calls of the first, and read the view anew under what is typed.
+#[test]
+fn a_page_that_is_woken_often_opens_one_connection() {
+    let machine = Machine::new();
+    let gateway = machine.gateway();
+    let Some(browser) = Browser::inside(&machine, Screen::Laptop) else {
+        return;
+    };
+    browser.go(&gateway.page("/policy"));
+    browser.until("the page", "document.getElementById('command')");
+    browser.script(
+        "window.opened = []; const Plain = WebSocket;
+         window.WebSocket = class extends Plain { constructor(url) { super(url); opened.push(this); } };",
+    );
+    let port = gateway.port.to_string();
+    gateway.stop();
+    browser.until_sees("Offline. What you see is from");
+    let gateway = machine.gateway_with(&["--port", &port]);
+    browser.script("for (let times = 0; times < 5; times++) dispatchEvent(new Event('online'))");
+    browser.until("it is back", "document.body.dataset.link === 'on'");
+    browser.click_field("#command");
+    browser.type_text("git push");
+    browser.script(
+        "for (let times = 0; times < 5; times++) document.dispatchEvent(new Event('visibilitychange'))",
+    );
+    browser.press("Enter");
+    browser.until("a verdict", "document.querySelector('#verdict .verdict')");
+    let open = "opened.filter((one) => one.readyState <= WebSocket.OPEN).length";
+    assert_eq!(browser.js(open), 1);
+    assert_eq!(
+        browser.js("document.getElementById('command').value"),
+        "git push"
+    );
+    drop(gateway);
 }

@@ -251,6 +251,11 @@ fn a_notification_denies_by_a_ticket_that_is_good_once_and_allows_only_if_switch
             all.find(|body| body["topic"] == "long-secret-topic" && body.to_string().contains(id))
         };
         eventually("it is published", || find().is_some());
+        // Before that, the gateway does not know of it.
+        eventually("it is marked", || {
+            let receipts = chat.receipts(id);
+            receipts.iter().any(|(_, state, _)| state == "sent")
+        });
         find().unwrap()
     };
     let (file, id) = chat.ask_marker("ntfy");

@@ -1,5 +1,6 @@
 //! Telegram: buttons, typed decisions, limits.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -122,6 +123,14 @@ fn typed_decisions_count_from_persons_and_new_messages_only() {
     telegram.update("message", &message(json!({ "sender_chat": { "id": -5 } })));
     telegram.update("message", &message(json!({ "quote": { "text": text } })));
     telegram.update("message", &message(json!({ "from": { "is_bot": true } })));
+    for sent_for_her in [
+        json!({ "sender_business_bot": { "id": 5, "is_bot": true } }),
+        json!({ "is_from_offline": true }),
+    ] {
+        telegram.update("message", &message(sent_for_her));
+    }
+    let for_another = format!("/approve@another_bot {short_id} allow-once");
+    telegram.update("message", &message(json!({ "text": for_another })));
     let code = json!({ "entities": [{ "type": "code", "offset": 0, "length": 5 }] });
     telegram.update("message", &message(code));
     telegram.say(ADA, -100, &text);
@@ -191,4 +200,20 @@ fn a_token_in_a_variable_is_used_and_no_run_inherits_it() {
             .unwrap()
             .contains("telegram-token")
     );
+}
+
+/// Each of these calls would else look up a name, read the authorities and shake hands.
+#[test]
+fn calls_that_wait_for_news_use_their_connection_again() {
+    let (_chat, telegram) = chatting(&json!({}));
+    let count = |number: &std::sync::atomic::AtomicUsize| number.load(Ordering::SeqCst);
+    eventually("it listens", || count(&telegram.server.answered) >= 3);
+    let (answered, accepted) = (
+        count(&telegram.server.answered),
+        count(&telegram.server.accepted),
+    );
+    eventually("it has asked again", || {
+        count(&telegram.server.answered) >= answered + 3
+    });
+    assert_eq!(count(&telegram.server.accepted), accepted);
 }

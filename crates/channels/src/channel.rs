@@ -177,6 +177,30 @@ pub struct ChatUpdates {
     pub cursor: Option<String>,
 }
 
+/// A message for a chat.
+#[derive(Debug, Clone, Copy)]
+pub struct NewMessage<'a> {
+    pub target: &'a ChatTarget,
+    pub message: &'a ChatMessage,
+    pub key: &'a str,
+}
+
+/// A message that a chat has, and what it shows from now on.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageEdit<'a> {
+    pub at: &'a MessageRef,
+    pub message: &'a ChatMessage,
+    pub key: &'a str,
+}
+
+/// From where on an account is read. Without a cursor, what happened before now is skipped.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadFrom<'a> {
+    pub cursor: Option<&'a str>,
+    /// Those whose invitations are accepted.
+    pub approvers: &'a [String],
+}
+
 /// A platform account. `send` and `edit` are called again after a failure or a crash: where the platform
 /// has an idempotency key, `key` makes that one message.
 pub trait ChatChannel: fmt::Debug + Send + Sync {
@@ -191,32 +215,17 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
         true
     }
 
-    fn send<'a>(
-        &'a self,
-        target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> ChatFuture<'a, MessageRef>;
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef>;
 
     /// What belongs to a message and is sent behind it, once the message is marked. It may fail: the
     /// message can be decided without it.
-    fn send_buttons<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        _message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> BoxFuture<'a, ()> {
+    fn send_buttons<'a>(&'a self, _of: MessageEdit<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
 
     /// Replaces a message that was sent, with its buttons. Where a platform keeps messages as they are, a
     /// late answer gets the winner.
-    fn edit<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        _message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, ()> {
+    fn edit<'a>(&'a self, _edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 
@@ -225,13 +234,8 @@ pub trait ChatChannel: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Waits for what happens. Without a cursor, what happened before now is skipped. The approvers are
-    /// those whose invitations are accepted. Only chats ([`ChannelKind::is_chat`]) are asked.
-    fn updates<'a>(
-        &'a self,
-        _cursor: Option<&'a str>,
-        _approvers: &'a [String],
-    ) -> ChatFuture<'a, ChatUpdates> {
+    /// Waits for what happens. Only chats ([`ChannelKind::is_chat`]) are asked.
+    fn updates<'a>(&'a self, _from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(std::future::pending())
     }
 

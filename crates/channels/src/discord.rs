@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::channel::{ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageRef};
+use crate::channel::{
+    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageEdit, MessageRef,
+    NewMessage, ReadFrom,
+};
 use crate::direct::DirectChats;
-use crate::http::{ServiceAccount, ServiceCall, ServiceReply, USUAL_TIME, escaped};
+use crate::http::{ServiceAccount, ServiceCall, ServiceReply, escaped};
 use crate::message::ChatMessage;
 use crate::settings::{AccountSetup, ChatTarget};
 use crate::socket::SocketFeed;
@@ -48,26 +50,11 @@ pub(crate) struct DiscordBot {
 struct DiscordAccount(ServiceAccount);
 
 impl DiscordAccount {
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-        time: Duration,
-    ) -> Result<Value, ChatFailure> {
-        let headers = [
-            ("authorization", format!("Bot {}", self.0.token.expose())),
-            ("user-agent", AGENT.to_owned()),
-        ];
-        let path = format!("{API}{path}");
-        let asked = self.0.call(ServiceCall {
-            method,
-            path: &path,
-            headers: &headers,
-            body: body.map(|body| body.to_string()),
-            time,
-        });
-        let mut reply = asked.await?;
+    async fn ask(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
+        let authorization = format!("Bot {}", self.0.token.expose());
+        let call = call.header("authorization", authorization);
+        let call = call.header("user-agent", AGENT.to_owned()).below(API);
+        let mut reply = self.0.call(call).await?;
         if reply.is_success() {
             return Ok(reply.json);
         }
@@ -82,8 +69,8 @@ impl DiscordAccount {
     async fn acknowledge(&self, id: &str, token: &str) -> Result<(), ChatFailure> {
         let path = format!("/interactions/{}/{}/callback", escaped(id), escaped(token));
         // A deferred update of the message.
-        let body = json!({ "type": 6 });
-        let answered = self.ask(Method::POST, &path, Some(body), ACKNOWLEDGED_WITHIN);
+        let call = ServiceCall::post(path, &json!({ "type": 6 }));
+        let answered = self.ask(call.within(ACKNOWLEDGED_WITHIN));
         answered.await.map(|_| ())
     }
 }
@@ -105,13 +92,8 @@ impl DiscordBot {
         }
     }
 
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Value, ChatFailure> {
-        self.account.ask(method, path, body, USUAL_TIME).await
+    async fn ask(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
+        self.account.ask(call).await
     }
 
     /// The channel of a target. For a user it is the direct one.
@@ -123,7 +105,7 @@ impl DiscordBot {
             return Ok(channel);
         }
         let body = json!({ "recipient_id": user });
-        let made = self.ask(Method::POST, "/users/@me/channels", Some(body));
+        let made = self.ask(ServiceCall::post("/users/@me/channels", &body));
         let made = made.await?;
         let Some(channel) = made["id"].as_str() else {
             return Err(ChatFailure::Passing("Discord named no channel".to_owned()));
@@ -200,57 +182,40 @@ impl ChatChannel for DiscordBot {
         target.to.starts_with("user:")
     }
 
-    fn send<'a>(
-        &'a self,
-        target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> ChatFuture<'a, MessageRef> {
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
-            let channel = target.thread.clone();
+            let channel = new.target.thread.clone();
             let channel = match channel {
                 // A thread is a channel.
                 Some(thread) => thread,
-                None => self.channel(&target.to).await?,
+                None => self.channel(&new.target.to).await?,
             };
-            let mut body = content(message);
+            let mut body = content(new.message);
             // The same key within some minutes is the same message.
-            body["nonce"] = json!(key.chars().take(25).collect::<String>());
+            body["nonce"] = json!(new.key.chars().take(25).collect::<String>());
             body["enforce_nonce"] = json!(true);
             let path = format!("/channels/{}/messages", escaped(&channel));
-            let sent = self.ask(Method::POST, &path, Some(body)).await?;
+            let sent = self.ask(ServiceCall::post(path, &body)).await?;
             MessageRef::named("Discord", sent["channel_id"].as_str(), sent["id"].as_str())
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, ()> {
+    fn edit<'a>(&'a self, edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async move {
-            let body = Some(content(message));
-            self.ask(Method::PATCH, &message_path(at), body)
-                .await
-                .map(|_| ())
+            let call = ServiceCall::patch(message_path(edit.at), &content(edit.message));
+            self.ask(call).await.map(|_| ())
         })
     }
 
     fn remove<'a>(&'a self, at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
-            self.ask(Method::DELETE, &message_path(at), None)
-                .await
-                .map(|_| ())
+            let call = ServiceCall::delete(message_path(at));
+            self.ask(call).await.map(|_| ())
         })
     }
 
-    fn updates<'a>(
-        &'a self,
-        cursor: Option<&'a str>,
-        _approvers: &'a [String],
-    ) -> ChatFuture<'a, ChatUpdates> {
-        Box::pin(self.feed.updates(cursor, |cursor| {
+    fn updates<'a>(&'a self, from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
+        Box::pin(self.feed.updates(from.cursor, |cursor| {
             let account = Arc::clone(&self.account);
             Box::pin(gateway::open(account, cursor))
         }))
@@ -278,13 +243,13 @@ impl ChatChannel for DiscordBot {
                     format!("/channels/{}/messages", escaped(&to.chat))
                 }
             };
-            self.ask(Method::POST, &path, Some(body)).await.map(|_| ())
+            self.ask(ServiceCall::post(path, &body)).await.map(|_| ())
         })
     }
 
     fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
-            let known = self.ask(Method::GET, "/users/@me", None).await?;
+            let known = self.ask(ServiceCall::get("/users/@me")).await?;
             let name = known["username"].as_str().unwrap_or("a bot");
             Ok(format!("@{name}"))
         })

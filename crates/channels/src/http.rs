@@ -1,9 +1,12 @@
-//! One call to a service: the address is checked, no redirect is followed, time and size have an end.
+//! Calls to a service: the address is checked, no redirect is followed, time and size have an end. Each call
+//! has a connection of its own, but for those that wait for news, which use theirs again.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
+use hyper::client::conn::http1::SendRequest;
 use hyper::header::{CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
@@ -24,72 +27,164 @@ const MOST_BYTES: usize = 8 * 1024 * 1024;
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// An account of a service: where the service is, and the token that it knows the account by.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct ServiceAccount {
     pub(crate) address: ServiceAddress,
     /// A service that repeats it does not bring it into a log or a receipt.
     pub(crate) token: Secret,
+    /// The connection of the last call that waited for news, for the next one. Calls that come every
+    /// half minute would else look up a name, read the authorities and shake hands each time.
+    kept: Mutex<Option<ServiceConnection>>,
 }
 
 /// One call.
 #[derive(Debug)]
-pub(crate) struct ServiceCall<'a> {
-    pub(crate) method: Method,
+pub(crate) struct ServiceCall {
+    method: Method,
     /// Below the base of the address.
-    pub(crate) path: &'a str,
-    pub(crate) headers: &'a [(&'static str, String)],
+    path: String,
+    headers: Vec<(&'static str, String)>,
     /// JSON, or nothing.
-    pub(crate) body: Option<String>,
-    pub(crate) time: Duration,
+    body: Option<String>,
+    time: Duration,
+    waits: bool,
+}
+
+impl ServiceCall {
+    /// A call in the usual time.
+    fn new(method: Method, path: impl Into<String>, body: Option<String>) -> Self {
+        Self {
+            method,
+            path: path.into(),
+            headers: Vec::new(),
+            body,
+            time: USUAL_TIME,
+            waits: false,
+        }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path, None)
+    }
+
+    pub(crate) fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path, None)
+    }
+
+    pub(crate) fn post(path: impl Into<String>, body: &Value) -> Self {
+        Self::new(Method::POST, path, Some(body.to_string()))
+    }
+
+    /// Posts JSON that is text already: what was signed is what is sent.
+    pub(crate) fn post_text(path: impl Into<String>, body: String) -> Self {
+        Self::new(Method::POST, path, Some(body))
+    }
+
+    pub(crate) fn put(path: impl Into<String>, body: &Value) -> Self {
+        Self::new(Method::PUT, path, Some(body.to_string()))
+    }
+
+    pub(crate) fn patch(path: impl Into<String>, body: &Value) -> Self {
+        Self::new(Method::PATCH, path, Some(body.to_string()))
+    }
+
+    /// The same call, with this in front of its path.
+    pub(crate) fn below(self, front: &str) -> Self {
+        let path = format!("{front}{}", self.path);
+        Self { path, ..self }
+    }
+
+    pub(crate) fn header(mut self, name: &'static str, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// The header by which most services know an account.
+    pub(crate) fn bearer(self, token: &Secret) -> Self {
+        self.header("authorization", format!("Bearer {}", token.expose()))
+    }
+
+    pub(crate) fn within(self, time: Duration) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The service answers when there is news, or after this time. Such a call may be made twice: it
+    /// changes nothing that making it once does not.
+    pub(crate) fn waiting(self, time: Duration) -> Self {
+        Self {
+            time: USUAL_TIME + time,
+            waits: true,
+            ..self
+        }
+    }
+}
+
+/// A connection to a service, which ends with this.
+#[derive(Debug)]
+struct ServiceConnection {
+    sender: SendRequest<Body>,
+    _task: AbortOnDrop<hyper::Result<()>>,
+}
+
+impl ServiceConnection {
+    async fn open(address: &ServiceAddress) -> Result<Self, ChatFailure> {
+        let stream = address.connect().await.map_err(ChatFailure::from)?;
+        let opened = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = opened.map_err(|error| broke_off(&error))?;
+        Ok(Self {
+            sender,
+            _task: AbortOnDrop(tokio::spawn(connection)),
+        })
+    }
+
+    /// Makes a call and reads the whole answer.
+    async fn exchange(&mut self, request: Request<Body>) -> Result<ReadAnswer, ChatFailure> {
+        let sent = self.sender.send_request(request).await;
+        let reply = sent.map_err(|error| broke_off(&error))?;
+        let status = reply.status().as_u16();
+        let retry_after = reply
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
+            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+        let bytes = to_bytes(Body::new(reply.into_body()), MOST_BYTES)
+            .await
+            .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
+        Ok((status, retry_after, bytes))
+    }
+}
+
+/// Status, wanted pause and body.
+type ReadAnswer = (u16, Option<Duration>, Bytes);
+
+fn broke_off(error: &hyper::Error) -> ChatFailure {
+    ChatFailure::Passing(format!("the call broke off: {error}"))
 }
 
 impl ServiceAccount {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
+        Self::with_token(setup.address.clone(), setup.token.clone())
+    }
+
+    pub(crate) fn with_token(address: ServiceAddress, token: Secret) -> Self {
         Self {
-            address: setup.address.clone(),
-            token: setup.token.clone(),
+            address,
+            token,
+            kept: Mutex::default(),
         }
     }
 
-    /// The header by which most services know an account.
-    pub(crate) fn bearer(&self) -> (&'static str, String) {
-        ("authorization", format!("Bearer {}", self.token.expose()))
-    }
-
     /// Makes one call.
-    pub(crate) async fn call(&self, call: ServiceCall<'_>) -> Result<ServiceReply, ChatFailure> {
+    pub(crate) async fn call(&self, call: ServiceCall) -> Result<ServiceReply, ChatFailure> {
         match tokio::time::timeout(call.time, self.send(&call)).await {
             Ok(reply) => reply,
             Err(_) => Err(ChatFailure::Passing("no answer in time".to_owned())),
         }
     }
 
-    /// Posts JSON.
-    pub(crate) async fn post(
-        &self,
-        path: &str,
-        headers: &[(&'static str, String)],
-        body: String,
-        time: Duration,
-    ) -> Result<ServiceReply, ChatFailure> {
-        let posted = ServiceCall {
-            method: Method::POST,
-            path,
-            headers,
-            body: Some(body),
-            time,
-        };
-        self.call(posted).await
-    }
-
-    /// Posts JSON to a service that says in `error` what it did not take.
-    pub(crate) async fn post_plainly(
-        &self,
-        path: &str,
-        headers: &[(&'static str, String)],
-        body: String,
-    ) -> Result<Value, ChatFailure> {
-        let reply = self.post(path, headers, body, USUAL_TIME).await?;
+    /// Makes a call to a service that says in `error` what it did not take.
+    pub(crate) async fn call_plainly(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
+        let reply = self.call(call).await?;
         if reply.is_success() {
             return Ok(reply.json);
         }
@@ -97,15 +192,52 @@ impl ServiceAccount {
         Err(reply.failure(words))
     }
 
-    async fn send(&self, call: &ServiceCall<'_>) -> Result<ServiceReply, ChatFailure> {
+    async fn send(&self, call: &ServiceCall) -> Result<ServiceReply, ChatFailure> {
+        let (status, retry_after, bytes) = match self.send_on_kept(call).await? {
+            Some(answer) => answer,
+            None => {
+                let mut connection = ServiceConnection::open(&self.address).await?;
+                let answer = connection.exchange(self.request(call)?).await?;
+                self.keep(call, connection);
+                answer
+            }
+        };
+        Ok(ServiceReply {
+            status,
+            retry_after,
+            json: serde_json::from_str(&without(&self.token, &bytes)).unwrap_or(Value::Null),
+        })
+    }
+
+    /// The answer by the connection that was kept. None where there is none, or the service ended it
+    /// meanwhile: the call is made again then.
+    async fn send_on_kept(&self, call: &ServiceCall) -> Result<Option<ReadAnswer>, ChatFailure> {
+        let kept = call.waits.then(|| self.kept().take()).flatten();
+        let Some(mut connection) = kept else {
+            return Ok(None);
+        };
+        if connection.sender.ready().await.is_err() {
+            return Ok(None);
+        }
+        let answer = connection.exchange(self.request(call)?).await.ok();
+        if answer.is_some() {
+            self.keep(call, connection);
+        }
+        Ok(answer)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<ServiceConnection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, call: &ServiceCall, connection: ServiceConnection) {
+        if call.waits {
+            *self.kept() = Some(connection);
+        }
+    }
+
+    fn request(&self, call: &ServiceCall) -> Result<Request<Body>, ChatFailure> {
         let address = &self.address;
-        let stream = address.connect().await.map_err(ChatFailure::from)?;
-        let broke_off =
-            |error: hyper::Error| ChatFailure::Passing(format!("the call broke off: {error}"));
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(broke_off)?;
-        let connection = AbortOnDrop(tokio::spawn(connection));
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(format!("{}{}", address.base(), call.path))
@@ -116,30 +248,14 @@ impl ServiceAccount {
         if call.body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        for (name, value) in call.headers {
+        for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
         let body = call.body.clone().map_or_else(Body::empty, Body::from);
         // The address may hold a secret: no error repeats it.
-        let request = request
+        request
             .body(body)
-            .map_err(|_| ChatFailure::Refused("the call cannot be made".to_owned()))?;
-        let reply = sender.send_request(request).await.map_err(broke_off)?;
-        let status = reply.status().as_u16();
-        let retry_after = reply
-            .headers()
-            .get(RETRY_AFTER)
-            .and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok())
-            .map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
-        let bytes = to_bytes(Body::new(reply.into_body()), MOST_BYTES)
-            .await
-            .map_err(|error| ChatFailure::Passing(format!("the answer broke off: {error}")))?;
-        drop(connection);
-        Ok(ServiceReply {
-            status,
-            retry_after,
-            json: serde_json::from_str(&without(&self.token, &bytes)).unwrap_or(Value::Null),
-        })
+            .map_err(|_| ChatFailure::Refused("the call cannot be made".to_owned()))
     }
 }
 

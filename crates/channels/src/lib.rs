@@ -4,7 +4,8 @@
 //! be decided there), `typed` (what an approver can type), `settings` (accounts, targets and
 //! approvers by the config in force), `desk` (what the gateway offers), `answer` (which answers count),
 //! `outbox` (sending, editing, retries), `service` (the tasks); then the platforms: `matrix`, `telegram`,
-//! `slack`, `discord`, `ntfy` and `webhook`, over `http`, `socket` and `address`.
+//! `slack`, `discord`, `ntfy` and `webhook`, over `http`, `socket` and
+//! `address`, in one `rhythm`.
 //!
 //! Nothing here judges a command, and nothing here allows one: a decision that counts goes to the same
 //! function that every other surface calls.
@@ -22,6 +23,7 @@ mod matrix;
 mod message;
 mod ntfy;
 mod outbox;
+mod rhythm;
 mod rights;
 mod service;
 mod settings;
@@ -34,7 +36,8 @@ mod webhook;
 
 pub use address::{AddressRefusal, ServiceAddress, is_private_address};
 pub use channel::{
-    ChannelKind, ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChannelKind, ChatChannel, ChatFailure, ChatPlace, ChatTap, ChatUpdate, ChatUpdates,
+    MessageEdit, MessageRef, NewMessage, ReadFrom,
 };
 pub use desk::{ApprovalDesk, ChatDecision};
 pub use message::{ChatButton, ChatMessage};

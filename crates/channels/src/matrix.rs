@@ -4,20 +4,18 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use hyper::Method;
 use serde_json::{Value, json};
 
 use crate::channel::{
-    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageEdit,
+    MessageRef, NewMessage, ReadFrom,
 };
 use crate::direct::DirectChats;
-use crate::http::{ServiceAccount, ServiceCall, ServiceReply, USUAL_TIME, escaped};
+use crate::http::{ServiceAccount, ServiceCall, ServiceReply, escaped};
 use crate::message::ChatMessage;
-use crate::settings::{AccountSetup, ChatTarget};
+use crate::rhythm::until_beat;
+use crate::settings::AccountSetup;
 use interlock_wire::Secret;
-
-/// How long the server may wait for news.
-const SYNC_MS: u64 = 30_000;
 
 /// An event has at most 64 KiB, with what the server adds.
 const MOST_BYTES: usize = 60_000;
@@ -51,35 +49,17 @@ impl MatrixAccountChannel {
         }
     }
 
-    async fn ask(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-        time: Duration,
-    ) -> Result<ServiceReply, ChatFailure> {
-        let headers = [self.account.bearer()];
-        let asked = self.account.call(ServiceCall {
-            method,
-            path,
-            headers: &headers,
-            body: body.map(|body| body.to_string()),
-            time,
-        });
-        let mut reply = asked.await?;
+    async fn ask(&self, call: ServiceCall) -> Result<ServiceReply, ChatFailure> {
+        let call = call.bearer(&self.account.token);
+        let mut reply = self.account.call(call).await?;
         if let Some(ms) = reply.json["retry_after_ms"].as_u64() {
             reply.retry_after = Some(Duration::from_millis(ms.clamp(100, 600_000)));
         }
         Ok(reply)
     }
 
-    async fn ok(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Value>,
-    ) -> Result<Value, ChatFailure> {
-        let reply = self.ask(method, path, body, USUAL_TIME).await?;
+    async fn ok(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
+        let reply = self.ask(call).await?;
         if reply.is_success() {
             Ok(reply.json)
         } else {
@@ -96,14 +76,14 @@ impl MatrixAccountChannel {
             return Ok(room);
         }
         let path = format!("{API}/user/{}/account_data/m.direct", escaped(&self.user));
-        let reply = self.ask(Method::GET, &path, None, USUAL_TIME).await?;
+        let reply = self.ask(ServiceCall::get(path.as_str())).await?;
         let mut listed = match reply.status {
             404 => json!({}),
             _ if reply.is_success() => reply.json,
             _ => return Err(failure(&reply)),
         };
         let all_joined = format!("{API}/joined_rooms");
-        let joined = self.ok(Method::GET, &all_joined, None).await?["joined_rooms"].clone();
+        let joined = self.ok(ServiceCall::get(all_joined)).await?["joined_rooms"].clone();
         let joined: Vec<&str> = strings(&joined).collect();
         let found = strings(&listed[to]).find(|room| joined.contains(room));
         let room = match found {
@@ -116,7 +96,7 @@ impl MatrixAccountChannel {
                     "name": "Interlock",
                 });
                 let create = format!("{API}/createRoom");
-                let made = self.ok(Method::POST, &create, Some(body)).await?;
+                let made = self.ok(ServiceCall::post(create, &body)).await?;
                 let room = made["room_id"].as_str().unwrap_or_default().to_owned();
                 if room.is_empty() {
                     return Err(ChatFailure::Passing("the server made no room".to_owned()));
@@ -124,7 +104,7 @@ impl MatrixAccountChannel {
                 let mut rooms: Vec<String> = strings(&listed[to]).map(str::to_owned).collect();
                 rooms.push(room.clone());
                 listed[to] = json!(rooms);
-                self.ok(Method::PUT, &path, Some(listed)).await?;
+                self.ok(ServiceCall::put(path, &listed)).await?;
                 room
             }
         };
@@ -135,7 +115,7 @@ impl MatrixAccountChannel {
     /// Refuses a room whose messages Interlock could not encrypt.
     async fn check_plain(&self, room: &str) -> Result<(), ChatFailure> {
         let path = format!("{API}/rooms/{}/state/m.room.encryption", escaped(room));
-        let reply = self.ask(Method::GET, &path, None, USUAL_TIME).await?;
+        let reply = self.ask(ServiceCall::get(path)).await?;
         match reply.status {
             404 => Ok(()),
             _ if reply.is_success() => Err(ChatFailure::Refused(
@@ -154,7 +134,7 @@ impl MatrixAccountChannel {
         content: Value,
     ) -> Result<String, ChatFailure> {
         let path = format!("{API}/rooms/{}/send/{kind}/{key}", escaped(room));
-        let sent = self.ok(Method::PUT, &path, Some(content)).await?;
+        let sent = self.ok(ServiceCall::put(path, &content)).await?;
         match sent["event_id"].as_str() {
             Some(event) => Ok(event.to_owned()),
             None => Err(ChatFailure::Passing("the server named no event".to_owned())),
@@ -167,7 +147,7 @@ impl MatrixAccountChannel {
         let path = format!(
             "/_matrix/client/v1/rooms/{room}/relations/{event}/m.annotation/m.reaction?limit=100"
         );
-        let found = self.ok(Method::GET, &path, None).await?;
+        let found = self.ok(ServiceCall::get(path)).await?;
         let events = found["chunk"].as_array().into_iter().flatten();
         let own = events.filter(|event| event["sender"] == self.user.as_str());
         for (number, seed) in own.enumerate() {
@@ -175,7 +155,7 @@ impl MatrixAccountChannel {
                 continue;
             };
             let path = format!("{API}/rooms/{room}/redact/{}/{key}r{number}", escaped(id));
-            self.ok(Method::PUT, &path, Some(json!({}))).await?;
+            self.ok(ServiceCall::put(path, &json!({}))).await?;
         }
         Ok(())
     }
@@ -243,21 +223,16 @@ impl ChatChannel for MatrixAccountChannel {
         Duration::from_millis(100)
     }
 
-    fn send<'a>(
-        &'a self,
-        target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> ChatFuture<'a, MessageRef> {
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
-            let room = self.room(&target.to).await?;
+            let room = self.room(&new.target.to).await?;
             self.check_plain(&room).await?;
-            let mut content = content(message);
-            if let Some(thread) = &target.thread {
+            let mut content = content(new.message);
+            if let Some(thread) = &new.target.thread {
                 content["m.relates_to"] = json!({ "rel_type": "m.thread", "event_id": thread });
             }
             let event = self
-                .put_event(&room, "m.room.message", key, content)
+                .put_event(&room, "m.room.message", new.key, content)
                 .await?;
             Ok(MessageRef {
                 chat: room,
@@ -266,12 +241,8 @@ impl ChatChannel for MatrixAccountChannel {
         })
     }
 
-    fn send_buttons<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> BoxFuture<'a, ()> {
+    fn send_buttons<'a>(&'a self, of: MessageEdit<'a>) -> BoxFuture<'a, ()> {
+        let MessageEdit { at, message, key } = of;
         Box::pin(async move {
             for (number, (tap, seed)) in SEEDS.into_iter().enumerate() {
                 if !message.buttons.iter().any(|button| button.tap == tap) {
@@ -289,13 +260,9 @@ impl ChatChannel for MatrixAccountChannel {
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> ChatFuture<'a, ()> {
+    fn edit<'a>(&'a self, edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async move {
+            let MessageEdit { at, message, key } = edit;
             let new = content(message);
             let mut content = new.clone();
             content["body"] = json!(format!("* {}", message.title));
@@ -317,40 +284,37 @@ impl ChatChannel for MatrixAccountChannel {
         Box::pin(async move {
             let (room, event) = (escaped(&at.chat), escaped(&at.message));
             let path = format!("{API}/rooms/{room}/redact/{event}/{key}");
-            self.ok(Method::PUT, &path, Some(json!({}))).await?;
+            self.ok(ServiceCall::put(path, &json!({}))).await?;
             Ok(())
         })
     }
 
-    fn updates<'a>(
-        &'a self,
-        cursor: Option<&'a str>,
-        approvers: &'a [String],
-    ) -> ChatFuture<'a, ChatUpdates> {
+    fn updates<'a>(&'a self, from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(async move {
-            let filter = escaped(FILTER);
-            let path = match cursor {
+            let (filter, time) = (escaped(FILTER), until_beat());
+            let path = match from.cursor {
                 Some(since) => format!(
-                    "{API}/sync?timeout={SYNC_MS}&filter={filter}&since={}",
+                    "{API}/sync?timeout={}&filter={filter}&since={}",
+                    time.as_millis(),
                     escaped(since)
                 ),
                 None => format!("{API}/sync?timeout=0&filter={filter}"),
             };
-            let time = USUAL_TIME + Duration::from_millis(SYNC_MS);
-            let reply = self.ask(Method::GET, &path, None, time).await?;
+            let call = ServiceCall::get(path).waiting(time);
+            let reply = self.ask(call).await?;
             if !reply.is_success() {
                 return Err(failure(&reply));
             }
             let synced = reply.json;
-            for room in invitations(&synced, approvers) {
+            for room in invitations(&synced, from.approvers) {
                 let path = format!("{API}/join/{}", escaped(&room));
-                if let Err(failure) = self.ok(Method::POST, &path, Some(json!({}))).await {
+                if let Err(failure) = self.ok(ServiceCall::post(path, &json!({}))).await {
                     tracing::warn!(%failure, "an invitation could not be accepted");
                 }
             }
             Ok(ChatUpdates {
                 // Before the first cursor, everything is old.
-                updates: match cursor {
+                updates: match from.cursor {
                     Some(_) => read_updates(&synced, &self.user),
                     None => Vec::new(),
                 },
@@ -379,7 +343,7 @@ impl ChatChannel for MatrixAccountChannel {
     fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
             let path = format!("{API}/account/whoami");
-            let known = self.ok(Method::GET, &path, None).await?;
+            let known = self.ok(ServiceCall::get(path)).await?;
             let user = known["user_id"].as_str().unwrap_or_default();
             if user == self.user {
                 Ok(user.to_owned())
@@ -450,6 +414,10 @@ fn read_event(room: &str, event: &Value) -> Option<ChatUpdate> {
         }
         "m.room.message" if content["msgtype"] == "m.text" => {
             if relation["rel_type"] == "m.replace" || content.get("m.new_content").is_some() {
+                return None;
+            }
+            // Some servers give a message that was edited since with its new text.
+            if !event["unsigned"]["m.relations"]["m.replace"].is_null() {
                 return None;
             }
             // Markup may be a quote or a code block; what is typed plainly has none.

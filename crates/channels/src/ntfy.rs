@@ -9,10 +9,10 @@ use interlock_wire::Secret;
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::channel::{ChatChannel, ChatFuture, ChatTap, MessageRef};
-use crate::http::ServiceAccount;
+use crate::channel::{ChatChannel, ChatFuture, ChatTap, MessageRef, NewMessage};
+use crate::http::{ServiceAccount, ServiceCall};
 use crate::message::ChatMessage;
-use crate::settings::{AccountSetup, ChatTarget};
+use crate::settings::AccountSetup;
 
 /// The server keeps longer messages as attachments.
 const MOST_BYTES: usize = 4096;
@@ -138,20 +138,14 @@ impl ChatChannel for NtfyTopic {
         Duration::from_secs(1)
     }
 
-    fn send<'a>(
-        &'a self,
-        _target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, MessageRef> {
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
             let account = &self.account;
-            let headers: Vec<_> = (!account.token.is_empty())
-                .then(|| account.bearer())
-                .into_iter()
-                .collect();
-            let body = self.body(message).to_string();
-            let reply = account.post_plainly("/", &headers, body).await?;
+            let mut call = ServiceCall::post("/", &self.body(new.message));
+            if !account.token.is_empty() {
+                call = call.bearer(&account.token);
+            }
+            let reply = account.call_plainly(call).await?;
             let id = reply["id"].as_str().unwrap_or("sent");
             Ok(MessageRef {
                 chat: self.topic.clone(),

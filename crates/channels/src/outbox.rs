@@ -11,7 +11,9 @@ use interlock_approvals::{PendingApproval, RecordedOutcome};
 use interlock_store::{ChatWork, ClaimState, Delivery, DeliveryState, SentChatMessage, StoreError};
 use sha2::{Digest as _, Sha256};
 
-use crate::channel::{ChannelKind, ChatChannel, ChatFailure, MessageRef};
+use crate::channel::{
+    ChannelKind, ChatChannel, ChatFailure, MessageEdit, MessageRef, NewMessage, ReadFrom,
+};
 use crate::desk::ApprovalDesk;
 use crate::message::{self, ChatMessage};
 use crate::rights::target_rights;
@@ -114,16 +116,37 @@ impl ChatSender {
         self.memory.until_free(&self.target.name).await;
         let key = key(&id, &self.target.name, "asked");
         let sent = match self.begin_reading().await {
-            Ok(()) => self.channel.send(&self.target, &message, &key).await,
+            Ok(()) => self.send(&message, &key).await,
             Err(failure) => Err(failure),
         };
         self.memory.pause(&self.target.name, self.channel.pause());
         let at = sent.as_ref().ok().cloned();
         let pause = self.note_sent(&work, sent, is_whole, false).await;
         if let Some(at) = at {
-            self.channel.send_buttons(&at, &message, &key).await;
+            let (at, message, key) = (&at, &message, key.as_str());
+            let of = MessageEdit { at, message, key };
+            self.channel.send_buttons(of).await;
         }
         pause
+    }
+
+    async fn send(&self, message: &ChatMessage, key: &str) -> Result<MessageRef, ChatFailure> {
+        let target = &self.target;
+        let new = NewMessage {
+            target,
+            message,
+            key,
+        };
+        self.channel.send(new).await
+    }
+
+    async fn edit(
+        &self,
+        at: &MessageRef,
+        message: &ChatMessage,
+        key: &str,
+    ) -> Result<(), ChatFailure> {
+        self.channel.edit(MessageEdit { at, message, key }).await
     }
 
     /// The account has a place in its stream before its first prompt, so that no answer to it is older.
@@ -136,7 +159,11 @@ impl ChatSender {
         if !matches!(known, Some(Ok(None))) {
             return Ok(());
         }
-        let begun = self.channel.updates(None, &[]).await?.cursor;
+        let now = ReadFrom {
+            cursor: None,
+            approvers: &[],
+        };
+        let begun = self.channel.updates(now).await?.cursor;
         let desk = Arc::clone(&self.desk);
         blocking(move || begun.map(|begun| desk.store().begin_chat_cursor(&name, &begun))).await;
         Ok(())
@@ -310,10 +337,10 @@ impl ChatSender {
         let key = key(&members.join(","), &self.target.name, &message.title);
         let done = match known {
             Some(at) => {
-                let edited = self.channel.edit(at, &message, &key).await;
+                let edited = self.edit(at, &message, &key).await;
                 edited.map(|()| at.clone())
             }
-            None => self.channel.send(&self.target, &message, &key).await,
+            None => self.send(&message, &key).await,
         };
         self.memory.pause(&self.target.name, self.channel.pause());
         done
@@ -382,7 +409,7 @@ impl ChatSender {
         let done = match (is_removed, work.shown) {
             (true, 0) => self.channel.remove(at, &key).await,
             (true, _) => Ok(()),
-            (false, _) => self.channel.edit(at, &message, &key).await,
+            (false, _) => self.edit(at, &message, &key).await,
         };
         self.memory.pause(&self.target.name, self.channel.pause());
         done

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::{AnswerContext, Handled, Strangers, handle, may_count};
-use crate::channel::{ChannelKind, ChatChannel, ChatFailure, ChatUpdate};
+use crate::channel::{ChannelKind, ChatChannel, ChatFailure, ChatUpdate, NewMessage, ReadFrom};
 use crate::desk::ApprovalDesk;
 use crate::discord::DiscordBot;
 use crate::matrix::MatrixAccountChannel;
@@ -132,7 +132,15 @@ impl ChatService {
             let key = format!("test-{}", interlock_approvals::clock::now());
             let known = channel.whoami().await;
             let sent = match &known {
-                Ok(_) => channel.send(&target, &message, &key).await.map(|_| ()),
+                Ok(_) => {
+                    let (target, message, key) = (&target, &message, key.as_str());
+                    let new = NewMessage {
+                        target,
+                        message,
+                        key,
+                    };
+                    channel.send(new).await.map(|_| ())
+                }
                 Err(failure) => Err(failure.clone()),
             };
             tested.push(TestedTarget {
@@ -339,7 +347,11 @@ impl ChatService {
                 return;
             };
             let asked = Instant::now();
-            match channel.updates(cursor.as_deref(), &approvers).await {
+            let from = ReadFrom {
+                cursor: cursor.as_deref(),
+                approvers: &approvers,
+            };
+            match channel.updates(from).await {
                 Ok(found) => {
                     pause = FIRST_PAUSE;
                     // A server that does not wait for news is not asked all the time.

@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::address::ServiceAddress;
-use crate::channel::{ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageRef};
-use crate::http::{ServiceAccount, USUAL_TIME};
+use crate::channel::{
+    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatUpdates, MessageEdit, MessageRef,
+    NewMessage, ReadFrom,
+};
+use crate::http::{ServiceAccount, ServiceCall};
 use crate::message::ChatMessage;
-use crate::settings::{AccountSetup, ChatTarget};
+use crate::rhythm::until_beat;
+use crate::settings::AccountSetup;
 use crate::socket::{FeedSender, OpenSocket, ServiceSocket, SocketFeed, SocketRead, closed};
 
 mod read;
@@ -19,8 +23,7 @@ use read::{SlackIdentity, read_envelope};
 /// The text of a message has at most so many units of UTF-16; Slack may cut longer ones.
 const MOST_UNITS: usize = 4_000;
 
-/// How often Slack is asked whether it is there, and how long it may be silent.
-const PING_EVERY: Duration = Duration::from_secs(30);
+/// How long Slack may be silent, although it is asked whether it is there.
 const LONGEST_SILENCE: Duration = Duration::from_secs(75);
 
 /// Socket Mode has no place to go on from: what Slack could not deliver, it sends again by itself.
@@ -55,24 +58,23 @@ impl SlackWorkspace {
         Self {
             account: Arc::new(SlackAccount {
                 bot: ServiceAccount::new(setup),
-                app: ServiceAccount {
-                    address: setup.address.clone(),
-                    token: setup.app_token.clone().unwrap_or_default(),
-                },
+                app: ServiceAccount::with_token(
+                    setup.address.clone(),
+                    setup.app_token.clone().unwrap_or_default(),
+                ),
             }),
             feed: SocketFeed::default(),
         }
     }
 
     async fn ask(&self, method: &str, body: Value) -> Result<Value, ChatFailure> {
-        ask(&self.account.bot, method, body).await
+        ask(&self.account.bot, method, &body).await
     }
 }
 
-async fn ask(account: &ServiceAccount, method: &str, body: Value) -> Result<Value, ChatFailure> {
-    let (path, headers) = (format!("/{method}"), [account.bearer()]);
-    let posted = account.post(&path, &headers, body.to_string(), USUAL_TIME);
-    let reply = posted.await?;
+async fn ask(account: &ServiceAccount, method: &str, body: &Value) -> Result<Value, ChatFailure> {
+    let call = ServiceCall::post(format!("/{method}"), body).bearer(&account.token);
+    let reply = account.call(call).await?;
     if reply.is_success() && reply.json["ok"] == true {
         return Ok(reply.json);
     }
@@ -102,7 +104,7 @@ impl SlackAccount {
     /// The address of a socket holds a ticket: it is used once and written nowhere.
     async fn socket_address(&self) -> Result<(ServiceAddress, String), ChatFailure> {
         let method = "apps.connections.open";
-        let opened = ask(&self.app, method, json!({})).await?;
+        let opened = ask(&self.app, method, &json!({})).await?;
         let url = opened["url"].as_str().unwrap_or_default();
         let address = &self.app.address;
         let socket = address.socket(url, address.host());
@@ -110,7 +112,7 @@ impl SlackAccount {
     }
 
     async fn open(self: Arc<Self>) -> Result<OpenSocket, ChatFailure> {
-        let known = ask(&self.bot, "auth.test", json!({})).await?;
+        let known = ask(&self.bot, "auth.test", &json!({})).await?;
         let (address, path) = self.socket_address().await?;
         let mut socket = ServiceSocket::open(&address, &path).await?;
         let hello = socket.first().await?;
@@ -146,7 +148,7 @@ async fn follow(
 ) -> Result<ChatFailure, ChatFailure> {
     let mut heard = Instant::now();
     loop {
-        let read = match tokio::time::timeout(PING_EVERY, socket.read()).await {
+        let read = match tokio::time::timeout(until_beat(), socket.read()).await {
             Ok(read) => read?,
             Err(_) if heard.elapsed() >= LONGEST_SILENCE => {
                 return Ok(ChatFailure::Passing("Slack is silent".to_owned()));
@@ -245,18 +247,13 @@ impl ChatChannel for SlackWorkspace {
         Duration::from_secs(1)
     }
 
-    fn send<'a>(
-        &'a self,
-        target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, MessageRef> {
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
-            let mut body = content(message);
-            body["channel"] = json!(channel_of(&target.to));
+            let mut body = content(new.message);
+            body["channel"] = json!(channel_of(&new.target.to));
             body["unfurl_links"] = json!(false);
             body["unfurl_media"] = json!(false);
-            if let Some(thread) = &target.thread {
+            if let Some(thread) = &new.target.thread {
                 body["thread_ts"] = json!(thread);
             }
             let sent = self.ask("chat.postMessage", body).await?;
@@ -264,16 +261,11 @@ impl ChatChannel for SlackWorkspace {
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, ()> {
+    fn edit<'a>(&'a self, edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async move {
-            let mut body = content(message);
-            body["channel"] = json!(at.chat);
-            body["ts"] = json!(at.message);
+            let mut body = content(edit.message);
+            body["channel"] = json!(edit.at.chat);
+            body["ts"] = json!(edit.at.message);
             self.ask("chat.update", body).await.map(|_| ())
         })
     }
@@ -285,12 +277,8 @@ impl ChatChannel for SlackWorkspace {
         })
     }
 
-    fn updates<'a>(
-        &'a self,
-        cursor: Option<&'a str>,
-        _approvers: &'a [String],
-    ) -> ChatFuture<'a, ChatUpdates> {
-        Box::pin(self.feed.updates(cursor, |_| {
+    fn updates<'a>(&'a self, from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
+        Box::pin(self.feed.updates(from.cursor, |_| {
             let account = Arc::clone(&self.account);
             Box::pin(account.open())
         }))

@@ -18,15 +18,13 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::address::{ServiceAddress, ServiceStream};
 use crate::channel::{ChatFailure, ChatFuture, ChatUpdate, ChatUpdates};
 use crate::http::{AbortOnDrop, USUAL_TIME};
+use crate::rhythm::until_beat;
 
 /// The largest message, and frame, of a platform.
 const MOST_BYTES: usize = 1024 * 1024;
 
 /// Updates that wait to be handled. What comes beyond them is not taken.
 const MOST_WAITING: usize = 256;
-
-/// How long the reading loop waits before it looks around.
-const QUIET: Duration = Duration::from_secs(30);
 
 /// A connection that lived for so long and was ended by the platform is opened again at once.
 const LIVED: Duration = Duration::from_secs(10);
@@ -223,7 +221,7 @@ impl SocketFeed {
                 return Ok(nothing_new(self.latest()));
             };
             let known = self.latest();
-            match tokio::time::timeout(QUIET, feed.updates.recv()).await {
+            match tokio::time::timeout(until_beat(), feed.updates.recv()).await {
                 Err(_) => return Ok(nothing_new(known)),
                 Ok(Some(first)) => return Ok(all_waiting(first, &mut feed.updates)),
                 Ok(None) => {

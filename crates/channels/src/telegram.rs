@@ -3,33 +3,49 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::channel::{
-    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageRef,
+    ChatChannel, ChatFailure, ChatFuture, ChatPlace, ChatTap, ChatUpdate, ChatUpdates, MessageEdit,
+    MessageRef, NewMessage, ReadFrom,
 };
-use crate::http::{ServiceAccount, USUAL_TIME};
+use crate::http::{ServiceAccount, ServiceCall};
 use crate::message::ChatMessage;
-use crate::settings::{AccountSetup, ChatTarget};
+use crate::rhythm::until_beat;
+use crate::settings::AccountSetup;
 
 /// A message has at most so many units of UTF-16.
 const MOST_UNITS: usize = 4096;
 
-/// How long the server may wait for news.
-const POLL_SECONDS: u64 = 25;
-
 /// One bot.
 #[derive(Debug)]
-pub(crate) struct TelegramBot(ServiceAccount);
+pub(crate) struct TelegramBot {
+    account: ServiceAccount,
+    /// By the platform's word, once it was asked.
+    name: OnceCell<String>,
+}
 
 impl TelegramBot {
     pub(crate) fn new(setup: &AccountSetup) -> Self {
-        Self(ServiceAccount::new(setup))
+        Self {
+            account: ServiceAccount::new(setup),
+            name: OnceCell::new(),
+        }
     }
 
-    async fn ask(&self, method: &str, body: Value, time: Duration) -> Result<Value, ChatFailure> {
-        let path = format!("/bot{}/{method}", self.0.token.expose());
-        let posted = self.0.post(&path, &[], body.to_string(), time);
-        let mut reply = posted.await?;
+    /// The name that commands for this bot carry in groups.
+    async fn name(&self) -> Result<&str, ChatFailure> {
+        let asked = self.name.get_or_try_init(|| async {
+            let known = self.ask(ServiceCall::post("getMe", &json!({}))).await?;
+            let name = known["username"].as_str().unwrap_or("a bot");
+            Ok(name.to_owned())
+        });
+        asked.await.map(String::as_str)
+    }
+
+    async fn ask(&self, call: ServiceCall) -> Result<Value, ChatFailure> {
+        let front = format!("/bot{}/", self.account.token.expose());
+        let mut reply = self.account.call(call.below(&front)).await?;
         if reply.is_success() && reply.json["ok"] == true {
             return Ok(reply.json["result"].take());
         }
@@ -95,49 +111,40 @@ impl ChatChannel for TelegramBot {
         Duration::from_secs(1)
     }
 
-    fn send<'a>(
-        &'a self,
-        target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, MessageRef> {
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
-            let (text, entities) = text(message);
+            let (text, entities) = text(new.message);
             let mut body = json!({
-                "chat_id": chat_id(&target.to),
+                "chat_id": chat_id(&new.target.to),
                 "text": text,
                 "entities": entities,
                 "link_preview_options": { "is_disabled": true },
             });
-            if !message.buttons.is_empty() {
-                body["reply_markup"] = keyboard(message);
+            if !new.message.buttons.is_empty() {
+                body["reply_markup"] = keyboard(new.message);
             }
-            if let Some(thread) = target.thread.as_ref().and_then(|id| id.parse::<i64>().ok()) {
+            let thread = new.target.thread.as_ref();
+            if let Some(thread) = thread.and_then(|id| id.parse::<i64>().ok()) {
                 body["message_thread_id"] = json!(thread);
             }
-            let sent = self.ask("sendMessage", body, USUAL_TIME).await?;
+            let sent = self.ask(ServiceCall::post("sendMessage", &body)).await?;
             let (chat, message) = (&sent["chat"]["id"], &sent["message_id"]);
             MessageRef::named("Telegram", id_text(chat), id_text(message))
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        at: &'a MessageRef,
-        message: &'a ChatMessage,
-        _key: &'a str,
-    ) -> ChatFuture<'a, ()> {
+    fn edit<'a>(&'a self, edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
         Box::pin(async move {
-            let (text, entities) = text(message);
+            let (text, entities) = text(edit.message);
             let body = json!({
-                "chat_id": chat_id(&at.chat),
-                "message_id": chat_id(&at.message),
+                "chat_id": chat_id(&edit.at.chat),
+                "message_id": chat_id(&edit.at.message),
                 "text": text,
                 "entities": entities,
                 "link_preview_options": { "is_disabled": true },
-                "reply_markup": keyboard(message),
+                "reply_markup": keyboard(edit.message),
             });
-            match self.ask("editMessageText", body, USUAL_TIME).await {
+            match self.ask(ServiceCall::post("editMessageText", &body)).await {
                 // A repeated edit.
                 Err(ChatFailure::Refused(why)) if why.contains("not modified") => Ok(()),
                 done => done.map(|_| ()),
@@ -148,26 +155,24 @@ impl ChatChannel for TelegramBot {
     fn remove<'a>(&'a self, at: &'a MessageRef, _key: &'a str) -> ChatFuture<'a, ()> {
         Box::pin(async move {
             let body = json!({ "chat_id": chat_id(&at.chat), "message_id": chat_id(&at.message) });
-            self.ask("deleteMessage", body, USUAL_TIME).await?;
+            self.ask(ServiceCall::post("deleteMessage", &body)).await?;
             Ok(())
         })
     }
 
-    fn updates<'a>(
-        &'a self,
-        cursor: Option<&'a str>,
-        _approvers: &'a [String],
-    ) -> ChatFuture<'a, ChatUpdates> {
+    fn updates<'a>(&'a self, from: ReadFrom<'a>) -> ChatFuture<'a, ChatUpdates> {
         Box::pin(async move {
-            let offset = cursor.and_then(|cursor| cursor.parse::<i64>().ok());
+            let name = self.name().await?;
+            let time = until_beat();
+            let offset = from.cursor.and_then(|cursor| cursor.parse::<i64>().ok());
             let body = json!({
                 // Before the first cursor, everything is old: only the number of the last one is read.
                 "offset": offset.unwrap_or(-1),
-                "timeout": if offset.is_some() { POLL_SECONDS } else { 0 },
+                "timeout": if offset.is_some() { time.as_secs() } else { 0 },
                 "allowed_updates": ["message", "callback_query"],
             });
-            let time = USUAL_TIME + Duration::from_secs(POLL_SECONDS);
-            let found = self.ask("getUpdates", body, time).await?;
+            let call = ServiceCall::post("getUpdates", &body).waiting(time);
+            let found = self.ask(call).await?;
             let found = found.as_array().cloned().unwrap_or_default();
             let last = found
                 .iter()
@@ -175,7 +180,10 @@ impl ChatChannel for TelegramBot {
                 .max();
             let next = last.map_or(offset.unwrap_or(0), |last| last + 1);
             let updates = match offset {
-                Some(_) => found.iter().filter_map(read_update).collect(),
+                Some(_) => {
+                    let read = found.iter().filter_map(|one| read_update(one, name));
+                    read.collect()
+                }
                 None => Vec::new(),
             };
             Ok(ChatUpdates {
@@ -195,7 +203,8 @@ impl ChatChannel for TelegramBot {
                     "text": text,
                     "show_alert": !text.is_empty(),
                 });
-                self.ask("answerCallbackQuery", body, USUAL_TIME).await?;
+                self.ask(ServiceCall::post("answerCallbackQuery", &body))
+                    .await?;
                 return Ok(());
             }
             let length = text.encode_utf16().count();
@@ -208,14 +217,14 @@ impl ChatChannel for TelegramBot {
                 },
                 "link_preview_options": { "is_disabled": true },
             });
-            self.ask("sendMessage", body, USUAL_TIME).await?;
+            self.ask(ServiceCall::post("sendMessage", &body)).await?;
             Ok(())
         })
     }
 
     fn whoami(&self) -> ChatFuture<'_, String> {
         Box::pin(async move {
-            let known = self.ask("getMe", json!({}), USUAL_TIME).await?;
+            let known = self.ask(ServiceCall::post("getMe", &json!({}))).await?;
             let name = known["username"].as_str().unwrap_or("a bot");
             Ok(format!("@{name}"))
         })
@@ -231,7 +240,7 @@ fn person(from: &Value) -> Option<String> {
     (from["is_bot"] == false).then(|| id_text(&from["id"]))?
 }
 
-fn read_update(update: &Value) -> Option<ChatUpdate> {
+fn read_update(update: &Value, own_name: &str) -> Option<ChatUpdate> {
     if let Some(query) = update.get("callback_query") {
         let message = &query["message"];
         let tap = ChatTap::named(query["data"].as_str()?)?;
@@ -248,7 +257,8 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
         });
     }
     let message = update.get("message")?;
-    // Forwards, messages by way of a bot, anonymous administrators, and quotes.
+    // Forwards, messages by way of a bot, anonymous administrators, quotes, and what was sent for a person
+    // who was not there: by a program, or at a time that was set before.
     let foreign = [
         "forward_origin",
         "forward_date",
@@ -258,6 +268,9 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
         "quote",
         "external_reply",
         "edit_date",
+        "is_automatic_forward",
+        "sender_business_bot",
+        "is_from_offline",
     ];
     if foreign.iter().any(|key| message.get(key).is_some()) {
         return None;
@@ -281,9 +294,23 @@ fn read_update(update: &Value) -> Option<ChatUpdate> {
             interaction: None,
             event: None,
         },
-        text: message["text"].as_str()?.to_owned(),
+        text: for_bot(message["text"].as_str()?, own_name)?,
         replies_to: id_text(&message["reply_to_message"]["message_id"]),
     })
+}
+
+/// A text that is not for another bot. In groups, a command may carry the name of the bot that it is for.
+fn for_bot(text: &str, own_name: &str) -> Option<String> {
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    let (first, rest) = text.split_at(end);
+    match first
+        .strip_prefix('/')
+        .and_then(|word| word.split_once('@'))
+    {
+        Some((_, name)) if !name.eq_ignore_ascii_case(own_name) => None,
+        Some((word, _)) => Some(format!("/{word}{rest}")),
+        None => Some(text.to_owned()),
+    }
 }
 
 #[cfg(test)]

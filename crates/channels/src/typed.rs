@@ -36,8 +36,6 @@ pub(crate) fn parse(text: &str) -> Option<TypedCommand> {
         Some((word, rest)) => (word, rest.trim()),
         None => (text, ""),
     };
-    // In groups, Telegram writes the bot's name behind the word.
-    let word = word.split_once('@').map_or(word, |(word, _)| word);
     match word {
         "/approve" | "approve" => Some(decision(rest)),
         "/exec" | "/elevated" => Some(directive(word, rest)),
@@ -140,7 +138,7 @@ mod tests {
                 decide("kmnpz", AllowSession, None),
             ),
             (
-                " /approve@bot kmnpz allow-always ",
+                " /approve kmnpz allow-always ",
                 decide("kmnpz", AllowAlways, None),
             ),
             ("/approve kmnpz deny", decide("kmnpz", Deny, None)),

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::channel::{ChatChannel, ChatFailure, ChatFuture, MessageRef};
-use crate::http::ServiceAccount;
+use crate::channel::{ChatChannel, ChatFailure, ChatFuture, MessageEdit, MessageRef, NewMessage};
+use crate::http::{ServiceAccount, ServiceCall};
 use crate::message::{ChatMessage, ChatSubject};
-use crate::settings::{AccountSetup, ChatTarget};
+use crate::settings::AccountSetup;
 use crate::signature::{ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign};
 
 /// The largest call.
@@ -42,17 +42,16 @@ impl WebhookTarget {
         };
         let time = interlock_approvals::clock::now().to_string();
         let signature = sign(&self.0.token, &time, key, body.as_bytes());
-        let headers = [
-            (ID_HEADER, key.to_owned()),
-            (TIME_HEADER, time),
-            (SIGNATURE_HEADER, signature),
-        ];
         let path = if self.0.address.base().is_empty() {
             "/"
         } else {
             ""
         };
-        self.0.post_plainly(path, &headers, body).await?;
+        let call = ServiceCall::post_text(path, body)
+            .header(ID_HEADER, key.to_owned())
+            .header(TIME_HEADER, time)
+            .header(SIGNATURE_HEADER, signature);
+        self.0.call_plainly(call).await?;
         Ok(())
     }
 }
@@ -80,28 +79,18 @@ impl ChatChannel for WebhookTarget {
         Duration::ZERO
     }
 
-    fn send<'a>(
-        &'a self,
-        target: &'a ChatTarget,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> ChatFuture<'a, MessageRef> {
+    fn send<'a>(&'a self, new: NewMessage<'a>) -> ChatFuture<'a, MessageRef> {
         Box::pin(async move {
-            self.send_signed(message, key).await?;
+            self.send_signed(new.message, new.key).await?;
             Ok(MessageRef {
-                chat: target.name.clone(),
-                message: key.to_owned(),
+                chat: new.target.name.clone(),
+                message: new.key.to_owned(),
             })
         })
     }
 
-    fn edit<'a>(
-        &'a self,
-        _at: &'a MessageRef,
-        message: &'a ChatMessage,
-        key: &'a str,
-    ) -> ChatFuture<'a, ()> {
-        Box::pin(self.send_signed(message, key))
+    fn edit<'a>(&'a self, edit: MessageEdit<'a>) -> ChatFuture<'a, ()> {
+        Box::pin(self.send_signed(edit.message, edit.key))
     }
 
     fn whoami(&self) -> ChatFuture<'_, String> {

@@ -11,21 +11,30 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Processor time between two looks, in ticks of a hundredth of a second, that is no work: timers.
 const RESTING_TICKS: u64 = 5;
 
-/// Pages that came since the last time; fewer are not worth it.
+/// Pages in memory beyond those that were left the last time; fewer are not worth it.
 const WORTH_IT: u64 = 256;
+
+/// A process that rests uses some of its code all the same. What it has at the first look after it gave
+/// memory back is taken for that, and asked for again after so many looks only. Their time is no part of a
+/// minute: work that comes twice a minute does not fall into the first look each time.
+const NEEDED_LOOKS: u32 = 7;
 
 /// Tells when a process rests. Looked at every [`LOOK_EVERY`].
 #[derive(Debug, Default)]
 pub struct RestWatch {
     last_look: Use,
-    given_back: Use,
+    /// Pages that were left when memory was given back, and looks since then.
+    left: u64,
+    looks_since: u32,
+    /// Pages that the process has while it rests.
+    needed: u64,
 }
 
-/// What a process has used since it began.
+/// What a process has used since it began, and what it has now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Use {
     ticks: u64,
-    /// Pages that had to be fetched, not from the disk.
+    /// Pages in memory. Faults would say too little: one of them maps up to 16 pages of code.
     pages: u64,
 }
 
@@ -39,14 +48,31 @@ impl RestWatch {
         if self.is_time(now) {
             free();
             unsafe_process::trim_memory();
-            self.given_back = Use::of_this_process().unwrap_or(now);
+            self.gave_back(Use::of_this_process().unwrap_or(now).pages);
         }
     }
 
     fn is_time(&mut self, now: Use) -> bool {
         let worked = now.ticks.saturating_sub(self.last_look.ticks) > RESTING_TICKS;
         self.last_look = now;
-        !worked && now.pages.saturating_sub(self.given_back.pages) >= WORTH_IT
+        self.looks_since = self.looks_since.saturating_add(1);
+        if worked {
+            return false;
+        }
+        if self.looks_since == 1 && self.left > 0 {
+            self.needed = now.pages;
+        }
+        let kept = match self.looks_since {
+            ..NEEDED_LOOKS => self.needed,
+            _ => self.left,
+        };
+        now.pages.saturating_sub(kept) >= WORTH_IT
+    }
+
+    fn gave_back(&mut self, left: u64) {
+        self.left = left;
+        self.needed = left;
+        self.looks_since = 0;
     }
 }
 
@@ -61,7 +87,7 @@ impl Use {
         let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
         Some(Self {
             ticks: number(11)? + number(12)?,
-            pages: number(7)?,
+            pages: number(21)?,
         })
     }
 }
@@ -94,15 +120,36 @@ mod tests {
         let at = |ticks, pages| Use { ticks, pages };
         assert!(!rest.is_time(at(40, 5000)), "it has just begun");
         assert!(rest.is_time(at(41, 5000)));
-        rest.given_back = at(41, 5010);
-        assert!(!rest.is_time(at(42, 5050)), "there is nothing to give");
+        rest.gave_back(3010);
+        assert!(!rest.is_time(at(42, 3050)), "there is nothing to give");
         assert!(!rest.is_time(at(90, 9000)), "it works");
         assert!(rest.is_time(at(92, 9000)));
     }
 
     #[test]
+    fn what_a_resting_process_uses_is_asked_for_now_and_then_only() {
+        let mut rest = RestWatch::default();
+        let at = |pages| Use { ticks: 0, pages };
+        assert!(rest.is_time(at(5000)));
+        rest.gave_back(2000);
+        let asked: Vec<bool> = (0..NEEDED_LOOKS).map(|_| rest.is_time(at(3000))).collect();
+        let (last, others) = asked.split_last().unwrap();
+        assert!(*last && !others.contains(&true), "{asked:?}");
+        rest.gave_back(2000);
+        assert!(!rest.is_time(at(3000)));
+        assert!(rest.is_time(at(3000 + WORTH_IT)), "more came");
+        rest.gave_back(2000);
+        let worked = Use {
+            ticks: 900,
+            pages: 9000,
+        };
+        assert!(!rest.is_time(worked));
+        assert!(rest.is_time(worked), "that was work, and no need");
+    }
+
+    #[test]
     fn a_use_is_read_behind_any_name() {
-        let stat = "7 (a) b (c) S 3 7 5 0 -1 4194560 812 0 9 0 31 11 0 0 20 0 1 0 4242 0 0";
+        let stat = "7 (a) b (c) S 3 7 5 0 -1 4194560 90 0 9 0 31 11 0 0 20 0 1 0 4242 50000 812 9";
         let expected = Use {
             ticks: 42,
             pages: 812,

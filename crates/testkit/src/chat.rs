@@ -21,7 +21,7 @@ pub use discord::{DISCORD_APPLICATION, DISCORD_BOT, DiscordStandIn};
 pub use slack::{SLACK_APP, SLACK_BOT, SLACK_TEAM, SlackStandIn};
 pub use socket::ChatSocket;
 
-/// The longest time that a stand-in waits for news.
+/// The longest time that a stand-in waits for news, unless it waits as it is told.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// One call as a server got it.
@@ -50,6 +50,8 @@ pub struct HttpsServer {
     pub port: u16,
     /// Connections that were accepted, whatever they said.
     pub accepted: Arc<AtomicUsize>,
+    /// Calls that were answered, over whichever connection.
+    pub answered: Arc<AtomicUsize>,
     /// While it is set, every call breaks off.
     pub is_away: Arc<AtomicBool>,
 }
@@ -77,9 +79,17 @@ impl HttpsServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (accepted, is_away) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let answered = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&answered);
+        let answer = move |call: &ChatCall| {
+            let given = answer(call);
+            counted.fetch_add(1, Ordering::SeqCst);
+            given
+        };
         let server = Self {
             port,
             accepted: Arc::clone(&accepted),
+            answered,
             is_away: Arc::clone(&is_away),
         };
         let (certified, answer) = (Arc::new(certified), Arc::new((answer, socket)));
@@ -90,7 +100,10 @@ impl HttpsServer {
                     continue;
                 }
                 let (certified, answer) = (Arc::clone(&certified), Arc::clone(&answer));
-                std::thread::spawn(move || serve(&certified, stream, &answer.0, &answer.1));
+                let is_away = Arc::clone(&is_away);
+                std::thread::spawn(move || {
+                    serve(&certified, stream, &is_away, &answer.0, &answer.1);
+                });
             }
         });
         server
@@ -101,55 +114,45 @@ impl HttpsServer {
     }
 }
 
+/// Serves a connection until its client ends it, as the platforms do.
 fn serve(
     certified: &Certified,
     stream: std::net::TcpStream,
+    is_away: &AtomicBool,
     answer: &dyn Fn(&ChatCall) -> (u16, Value),
     socket: &dyn Fn(&ChatCall, ChatSocket),
 ) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
+    // An answer does not wait until the client has confirmed what came before it.
+    let _ = stream.set_nodelay(true);
     let mut stream = certified.accept(stream);
     let mut all = Vec::new();
     let mut buffer = [0; 16 * 1024];
     loop {
-        if let Some(at) = all.windows(4).position(|four| four == b"\r\n\r\n") {
-            let head = String::from_utf8_lossy(&all[..at]).into_owned();
-            let length = head.lines().find_map(|line| {
-                let line = line.to_lowercase();
-                line.strip_prefix("content-length: ")?.parse().ok()
-            });
-            let length: usize = length.unwrap_or(0);
-            if all.len() >= at + 4 + length {
-                let mut words = head.split(' ');
-                let call = ChatCall {
-                    method: words.next().unwrap_or_default().to_owned(),
-                    path: words.next().unwrap_or_default().to_owned(),
-                    body: String::from_utf8_lossy(&all[at + 4..at + 4 + length]).into_owned(),
-                    head,
-                };
-                if call.header("upgrade").eq_ignore_ascii_case("websocket") {
-                    if let Some(open) = ChatSocket::accept(&call, stream) {
-                        socket(&call, open);
-                    }
-                    return;
-                }
-                let (status, body) = answer(&call);
-                let body = body.to_string();
-                let location = match status {
-                    301..=308 => "Location: https://127.0.0.1:1/\r\n",
-                    429 => "Retry-After: 1\r\n",
-                    _ => "",
-                };
-                let reply = format!(
-                    "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{location}Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-                    body.len()
-                );
-                let _ = stream.write_all(reply.as_bytes());
-                let _ = stream.flush();
-                stream.conn.send_close_notify();
-                let _ = stream.flush();
+        if let Some(call) = take_call(&mut all) {
+            if is_away.load(Ordering::SeqCst) {
                 return;
             }
+            if call.header("upgrade").eq_ignore_ascii_case("websocket") {
+                if let Some(open) = ChatSocket::accept(&call, stream) {
+                    socket(&call, open);
+                }
+                return;
+            }
+            let (status, body) = answer(&call);
+            let body = body.to_string();
+            let location = match status {
+                301..=308 => "Location: https://127.0.0.1:1/\r\n",
+                429 => "Retry-After: 1\r\n",
+                _ => "",
+            };
+            let reply = format!(
+                "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{location}Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            let _ = stream.write_all(reply.as_bytes());
+            let _ = stream.flush();
+            continue;
         }
         match stream.read(&mut buffer) {
             Ok(0) | Err(_) => return,
@@ -158,11 +161,36 @@ fn serve(
     }
 }
 
+/// The first call, once all of it has come.
+fn take_call(all: &mut Vec<u8>) -> Option<ChatCall> {
+    let at = all.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&all[..at]).into_owned();
+    let length = head.lines().find_map(|line| {
+        let line = line.to_lowercase();
+        line.strip_prefix("content-length: ")?.parse().ok()
+    });
+    let length: usize = length.unwrap_or(0);
+    if all.len() < at + 4 + length {
+        return None;
+    }
+    let mut words = head.split(' ');
+    let call = ChatCall {
+        method: words.next().unwrap_or_default().to_owned(),
+        path: words.next().unwrap_or_default().to_owned(),
+        body: String::from_utf8_lossy(&all[at + 4..at + 4 + length]).into_owned(),
+        head,
+    };
+    all.drain(..at + 4 + length);
+    Some(call)
+}
+
 /// What a stand-in remembers, and a bell that rings when it changes.
 #[derive(Default)]
 pub struct Shared<T> {
     value: Mutex<T>,
     changed: Condvar,
+    /// It waits for news as long as the call says, as the platforms do.
+    pub is_patient: AtomicBool,
 }
 
 impl<T> Shared<T> {
@@ -178,7 +206,12 @@ impl<T> Shared<T> {
 
     /// Waits until something is found, or for this long.
     fn wait<R>(&self, most: Duration, find: impl Fn(&T) -> Option<R>) -> Option<R> {
-        let until = Instant::now() + most.min(LONGEST_WAIT);
+        let most = if self.is_patient.load(Ordering::SeqCst) {
+            most
+        } else {
+            most.min(LONGEST_WAIT)
+        };
+        let until = Instant::now() + most;
         let mut value = self.lock();
         loop {
             if let Some(found) = find(&value) {

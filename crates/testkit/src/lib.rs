@@ -518,13 +518,20 @@ pub fn is_alive(pid: &str) -> bool {
 
 /// Memory that a process has in use now, and the most it ever had: KiB.
 pub fn memory(pid: u32) -> (u64, u64) {
+    (memory_field(pid, "VmRSS:"), memory_field(pid, "VmHWM:"))
+}
+
+/// Memory that is a process's own, in KiB: heap and stacks, without the pages of files, which the system
+/// has in its cache for all processes.
+pub fn own_memory(pid: u32) -> u64 {
+    memory_field(pid, "RssAnon:")
+}
+
+fn memory_field(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let field = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name));
-        let number = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
-        number.unwrap_or_else(|| panic!("{status}"))
-    };
-    (field("VmRSS:"), field("VmHWM:"))
+    let line = status.lines().find(|line| line.starts_with(name));
+    let number = line.and_then(|line| line.split_ascii_whitespace().nth(1)?.parse().ok());
+    number.unwrap_or_else(|| panic!("{status}"))
 }
 
 /// The content of a file, once it has a whole line.

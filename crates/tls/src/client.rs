@@ -1,11 +1,12 @@
 //! The end that asks for a certificate.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -77,7 +78,10 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         }
         Trust::Machine => config.with_root_certificates(roots().await?),
     };
-    let connector = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+    let mut config = config.with_no_client_auth();
+    // It is for this connection only: there is nothing to resume.
+    config.resumption = Resumption::disabled();
+    let connector = TlsConnector::from(Arc::new(config));
     let connected = connector.connect(name, stream).await;
     connected.map_err(|error| match (trust, shown.get()) {
         (Trust::Pinned(expected), Some(&found)) if found != expected => {
@@ -87,17 +91,35 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     })
 }
 
-/// The store is read for every connection: what its owner changes counts from then on.
-async fn roots() -> Result<RootCertStore, TlsConnectError> {
-    let loaded = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
-    let loaded = loaded.map_err(|error| TlsConnectError::Io(io::Error::other(error)))?;
-    let mut roots = RootCertStore::empty();
-    // One that cannot be read is one that is not trusted.
-    roots.add_parsable_certificates(loaded.certs);
+/// The store is read for every connection: what its owner changes counts from then on. Connections keep
+/// what they trust as long as they live, so those that found the same share it.
+async fn roots() -> Result<Arc<RootCertStore>, TlsConnectError> {
+    let loaded = tokio::task::spawn_blocking(|| {
+        let mut roots = RootCertStore::empty();
+        // One that cannot be read is one that is not trusted.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        shared_roots(roots)
+    });
+    let roots = loaded.await;
+    let roots = roots.map_err(|error| TlsConnectError::Io(io::Error::other(error)))?;
     if roots.is_empty() {
         return Err(TlsConnectError::NoRoots);
     }
     Ok(roots)
+}
+
+/// The same authorities as the last connection found, as long as one of those that trust them lives.
+fn shared_roots(found: RootCertStore) -> Arc<RootCertStore> {
+    static LAST: Mutex<Weak<RootCertStore>> = Mutex::new(Weak::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match last.upgrade() {
+        Some(known) if known.roots == found.roots => known,
+        _ => {
+            let found = Arc::new(found);
+            *last = Arc::downgrade(&found);
+            found
+        }
+    }
 }
 
 fn explained(error: io::Error) -> TlsConnectError {
@@ -159,5 +181,36 @@ impl ServerCertVerifier for PinnedVerifier {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_trust_the_same_share_it() {
+        let store = |names: &[&str]| {
+            let mut store = RootCertStore::empty();
+            for name in names {
+                let key = rcgen::KeyPair::generate().unwrap();
+                let certificate = rcgen::CertificateParams::new([(*name).to_owned()]).unwrap();
+                store
+                    .add(certificate.self_signed(&key).unwrap().der().clone())
+                    .unwrap();
+            }
+            store
+        };
+        let (one, other) = (store(&["a.test"]), store(&["a.test", "b.test"]));
+        let first = shared_roots(one.clone());
+        assert!(Arc::ptr_eq(&first, &shared_roots(one.clone())));
+        let changed = shared_roots(other);
+        assert_eq!(
+            (first.len(), changed.len()),
+            (1, 2),
+            "a change counts from then on"
+        );
+        assert!(Arc::ptr_eq(&changed, &shared_roots((*changed).clone())));
+        assert!(!Arc::ptr_eq(&first, &shared_roots(one)));
     }
 }

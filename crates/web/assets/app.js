@@ -57,7 +57,8 @@ const page = {
     const note = el("p", { class: "problem", role: "alert" }, text);
     if (where) {
       where.querySelector(":scope > .problem")?.remove();
-      where.append(note);
+      if (where === main) where.prepend(note);
+      else where.append(note);
     } else page.say(text);
   },
   go,
@@ -123,6 +124,8 @@ async function open(params) {
     if (mine !== opening) return;
     main.removeAttribute("aria-busy");
     if (error.code === "OFFLINE") return;
+    // A page that is there stays, with what was typed into it.
+    if (current?.view === wanted.view && current.params?.id === wanted.params.id) return page.fail(error, main);
     const again = el("button", { class: "button", onclick: () => open(params) }, "Retry");
     const home = el("a", { class: "button quiet", href: `${base}/inbox` }, "Go to the inbox");
     main.replaceChildren(
@@ -290,7 +293,9 @@ function gate(title, ...rest) {
 function signIn(error) {
   const field = el("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", "aria-label": "Operator token", placeholder: "Operator token" });
   const note = el("p", { class: "problem", role: "alert" });
-  if (error && !["AUTH_TOKEN_MISSING", "AUTH_PASSWORD_MISSING"].includes(error.code)) note.textContent = `${error.message} (${error.code})`;
+  if (error && !["AUTH_TOKEN_MISSING", "AUTH_PASSWORD_MISSING"].includes(error.code)) note.textContent = error.code === "UI_CODE_INVALID"
+    ? "This link was used before, or is too old. Open a new one."
+    : `${error.message} (${error.code})`;
   const enter = (/** @type {Event} */ event) => {
     event.preventDefault();
     page.live.secret = { token: field.value.trim() };

@@ -232,7 +232,7 @@ class Approvals {
       this.page.say("Saved.");
       this.draw();
     } catch (error) {
-      const text = `${error.message}`;
+      const text = `${error.message}`.replace(/^Error: /, "");
       if (/changed/i.test(text) || /CONFLICT|CHANGED/.test(error.code ?? "")) return this.conflict();
       this.problem = `Not saved: ${text} (${error.code})`;
       this.draw();

@@ -168,6 +168,7 @@ export class Live {
     /** @type {Map<string, {resolve: Function, reject: Function}>} */ this.calls = new Map();
     this.number = 0;
     this.tries = 0;
+    this.starts = 0;
     this.isOpen = false;
     this.scopes = /** @type {string[]} */ ([]);
     /** A secret for the next connection only; kept nowhere. @type {{code?: string, token?: string, isPhone?: boolean}} */
@@ -179,7 +180,8 @@ export class Live {
   }
 
   retry() {
-    if (this.isOpen || this.socket?.readyState === WebSocket.CONNECTING) return;
+    // A socket that is being opened, or greeted, is waited for.
+    if (this.isOpen || (this.socket && this.socket.readyState <= WebSocket.OPEN)) return;
     clearTimeout(this.timer);
     this.start();
   }
@@ -191,10 +193,12 @@ export class Live {
   }
 
   async start() {
+    // The last start counts: a second socket would take the answers away from the calls of the first.
+    const mine = ++this.starts;
     try {
-      if (!(await this.isOwnServer())) return;
+      if (!(await this.isOwnServer()) || mine !== this.starts) return;
     } catch {
-      return this.lost();
+      return mine === this.starts ? this.lost() : undefined;
     }
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(`${scheme}//${location.host}${base}/`);

@@ -265,11 +265,16 @@ fn colors(view: &ApprovalView) -> CommandColors {
 
 /// All values of one kind beneath one label.
 fn values(view: &ApprovalView, label: ViewLabel, name: &str) -> Markup {
-    let is_code = matches!(label, ViewLabel::Runs | ViewLabel::Env);
     html! {
         @for (at, value) in view.values(label).enumerate() {
             dt { @if at == 0 { (name) } }
-            dd { @if is_code { code { (value.as_str()) } } @else { (text::sentence(value.as_str())) } }
+            dd {
+                @match label {
+                    ViewLabel::Runs => { code { (text::command_with(value.as_str(), colors(view))) } }
+                    ViewLabel::Env => { code { (value.as_str()) } }
+                    _ => { (text::sentence(value.as_str())) }
+                }
+            }
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -13,7 +12,8 @@ use super::DiscordAccount;
 use super::read::{DiscordIdentity, read_message, read_tap};
 use crate::address::ServiceAddress;
 use crate::channel::ChatFailure;
-use crate::http::USUAL_TIME;
+use crate::http::ServiceCall;
+use crate::rhythm::until_beat;
 use crate::socket::{FeedSender, OpenSocket, ServiceSocket, SocketRead, closed};
 
 /// Direct messages are all that the bot has to read. Buttons come without asking.
@@ -119,7 +119,7 @@ async fn resume(
 
 async fn identify(account: Arc<DiscordAccount>) -> Result<OpenSocket, ChatFailure> {
     // This needs the token as well: a wrong one is refused here, before it counts as a start.
-    let known = account.ask(Method::GET, "/gateway/bot", None, USUAL_TIME);
+    let known = account.ask(ServiceCall::get("/gateway/bot"));
     let known = known.await?;
     let limit = &known["session_start_limit"];
     if limit["remaining"] == 0 {
@@ -233,7 +233,7 @@ impl DiscordStream {
             self.dispatched(&first);
         }
         // The first heartbeat comes early, so that not all programs send it at one time.
-        let mut next_beat = Instant::now() + heartbeat / 2;
+        let mut next_beat = Instant::now() + (heartbeat / 2).min(until_beat());
         let mut is_answered = true;
         loop {
             let read = tokio::select! {
@@ -243,7 +243,8 @@ impl DiscordStream {
                         return Ok(ChatFailure::Passing("Discord answers no heartbeat".to_owned()));
                     }
                     beat(&mut socket, self.session.sequence).await?;
-                    next_beat = Instant::now() + heartbeat;
+                    // Earlier than Discord asks for is as good.
+                    next_beat = Instant::now() + heartbeat.min(until_beat());
                     is_answered = false;
                     continue;
                 }

@@ -160,10 +160,10 @@ fn the_text_cannot_leave_its_block_and_nothing_is_mentioned() {
     let button = body["components"][0]["components"][0]["custom_id"].as_str();
     assert!(button.unwrap().len() <= 100, "{button:?}");
     let bot = DiscordBot {
-        account: Arc::new(DiscordAccount(ServiceAccount {
-            address: ServiceAddress::check("https://discord.com/api", false).unwrap(),
-            token: Secret::default(),
-        })),
+        account: Arc::new(DiscordAccount(ServiceAccount::with_token(
+            ServiceAddress::check("https://discord.com/api", false).unwrap(),
+            Secret::default(),
+        ))),
         feed: SocketFeed::default(),
         direct: DirectChats::default(),
     };

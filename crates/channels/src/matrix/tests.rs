@@ -63,6 +63,10 @@ fn only_plainly_typed_new_texts_are_read() {
     ] {
         assert_eq!(typed(content.clone()), 0, "{content}");
     }
+    let content = json!({ "msgtype": "m.text", "body": text });
+    let mut edited = event("m.room.message", "@ada:x", &content);
+    edited["unsigned"] = json!({ "m.relations": { "m.replace": { "event_id": "$edit" } } });
+    assert_eq!(read(&json!([edited])), [], "it said something else before");
 }
 
 #[test]

@@ -12,8 +12,22 @@ fn message(change: impl FnOnce(&mut Value)) -> Value {
 
 #[test]
 fn a_plain_message_of_a_person_is_read() {
-    let read = read_update(&message(|_| {}));
+    let read = read_update(&message(|_| {}), "interlock_bot");
     assert!(matches!(read, Some(ChatUpdate::Typed { sender, .. }) if sender == "42"));
+}
+
+#[test]
+fn a_command_for_this_bot_may_carry_its_name() {
+    for named in [
+        "/approve@interlock_bot kmnpz deny",
+        "/approve@Interlock_Bot kmnpz deny",
+    ] {
+        let update = message(|message| message["text"] = json!(named));
+        match read_update(&update, "interlock_bot") {
+            Some(ChatUpdate::Typed { text, .. }) => assert_eq!(text, "/approve kmnpz deny"),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -28,6 +42,14 @@ fn nothing_else_is_read() {
         with("sender_chat", json!({ "id": 42 })),
         with("quote", json!({ "text": "x" })),
         with("edit_date", json!(5)),
+        with("is_automatic_forward", json!(true)),
+        with("sender_business_bot", json!({ "id": 9, "is_bot": true })),
+        with("is_from_offline", json!(true)),
+        with("text", json!("/approve@another_bot kmnpz allow-once")),
+        with(
+            "text",
+            json!("/approve@interlock_bot@another kmnpz allow-once"),
+        ),
         with(
             "entities",
             json!([{ "type": "code", "offset": 0, "length": 8 }]),
@@ -44,7 +66,7 @@ fn nothing_else_is_read() {
         json!({ "update_id": 1, "channel_post": message(|_| {})["message"] }),
         json!({ "update_id": 1, "inline_query": {} }),
     ] {
-        assert_eq!(read_update(&update), None, "{update}");
+        assert_eq!(read_update(&update, "interlock_bot"), None, "{update}");
     }
 }
 
@@ -53,7 +75,10 @@ fn taps_are_read_from_persons_and_known_buttons_only() {
     let tap = |from: Value, data: &str| {
         let query = json!({ "id": "q", "from": from, "data": data,
             "message": { "message_id": 7, "chat": { "id": 42 } } });
-        read_update(&json!({ "update_id": 1, "callback_query": query }))
+        read_update(
+            &json!({ "update_id": 1, "callback_query": query }),
+            "interlock_bot",
+        )
     };
     let person = json!({ "id": 42, "is_bot": false });
     assert!(tap(person.clone(), "deny").is_some());
