@@ -229,6 +229,14 @@ fn a_denied_effect_changes_nothing_and_an_allowed_one_everything() {
         };
         run("deny");
         assert_eq!(picture(&site.work()), before);
+        // The command ran, so its conversation reads what became of the changes.
+        let told = site
+            .machine
+            .run(&["events", "--session", "agent:main:main"]);
+        for words in ["Changes denied", "changes of this command were discarded"] {
+            assert!(told.stdout.contains(words), "{words}: {told:#?}");
+        }
+        assert!(!told.stdout.contains("no output exists"), "{told:#?}");
         run("approve");
         let after = picture(&site.work());
         assert!(after.contains_key("new") && after.contains_key(".git/hooks/post-commit"));

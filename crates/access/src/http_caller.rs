@@ -81,7 +81,12 @@ fn agent_or_run(agent: AgentId, standing: &PeerStanding) -> Result<ProvenCaller,
 
 /// The secret of a bearer header.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    // Of several, a proxy and this gateway might each read another one: none counts.
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return None;
+    };
+    let value = value.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     let token = token.trim();
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
@@ -130,4 +135,19 @@ fn forbidden(code: &str, message: &str) -> Response {
 pub fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {
     let body = json!({ "ok": false, "error": { "type": kind, "message": message } });
     (status, Json::<Value>(body)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_several_authorizations_none_counts() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(bearer(&headers), None);
+        headers.append(header::AUTHORIZATION, "Bearer one".parse().unwrap());
+        assert_eq!(bearer(&headers), Some("one"));
+        headers.append(header::AUTHORIZATION, "Bearer two".parse().unwrap());
+        assert_eq!(bearer(&headers), None);
+    }
 }
