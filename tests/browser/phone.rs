@@ -62,7 +62,7 @@ fn a_phone_is_let_in_by_its_words_and_decides() {
     // A second device gets nothing by the same code.
     let second = Browser::start_trusting(Screen::Phone, &authority).unwrap();
     second.go(code);
-    second.until_sees("UI_CODE_INVALID");
+    second.until_sees("This link was used before");
     drop(second);
     laptop.click("#phone-approve");
     phone.until_sees("Nothing is waiting.");
