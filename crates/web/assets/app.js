@@ -11,8 +11,7 @@ const state = /** @type {HTMLElement} */ (document.getElementById("link-state"))
 
 /** The secret of the address is taken out of it before anything else happens. */
 const arrived = new URLSearchParams(location.hash.slice(1));
-if (location.hash) history.replaceState(null, "", location.pathname);
-if (location.search) history.replaceState(null, "", location.pathname);
+if (location.hash || location.search) history.replaceState(null, "", location.pathname);
 try {
   window.name = "";
 } catch {}
@@ -57,8 +56,7 @@ const page = {
     const note = el("p", { class: "problem", role: "alert" }, text);
     if (where) {
       where.querySelector(":scope > .problem")?.remove();
-      if (where === main) where.prepend(note);
-      else where.append(note);
+      where === main ? main.prepend(note) : where.append(note);
     } else page.say(text);
   },
   go,
@@ -72,7 +70,7 @@ function count(pending) {
   page.pending = pending;
   const badge = document.getElementById("nav-count");
   if (badge) badge.textContent = pending ? String(pending) : "";
-  document.title = pending ? `(${pending}) ${page.title ?? "Interlock"}` : page.title ?? "Interlock";
+  document.title = (pending ? `(${pending}) ` : "") + page.title;
 }
 
 /** @type {any} */ let current = null;
@@ -85,6 +83,7 @@ async function open(params) {
   const wanted = route();
   if (params) Object.assign(wanted.params, params);
   const mine = ++opening;
+  const isElsewhere = () => current?.view !== wanted.view || current?.params?.id !== wanted.params.id;
   for (const link of document.querySelectorAll("[data-nav]")) {
     const name = link.getAttribute("data-nav");
     const isHere = name === wanted.view || (name === "inbox" && wanted.view === "approval") || (name === "sessions" && wanted.view === "session");
@@ -104,10 +103,10 @@ async function open(params) {
     if (mine !== opening) return;
     if (before && before !== opened.topic) page.live.call("ui.close", { topic: before }).catch(() => {});
     page.opened = opened;
-    const isNew = current?.view !== wanted.view || current?.params?.id !== wanted.params.id;
+    const isNew = isElsewhere();
     current = wanted;
     page.isDirty = null;
-    page.title = { inbox: "Inbox", approval: "Approval", sessions: "Sessions", session: "Session", nodes: "Nodes", policy: "Policy", audit: "Audit", sandbox: "Sandbox", settings: "Settings", health: "Health" }[wanted.view] ?? "Interlock";
+    page.title = wanted.view[0].toUpperCase() + wanted.view.slice(1);
     main.dataset.view = wanted.view;
     swap(main, opened.html, isNew);
     performance.mark("usable");
@@ -125,9 +124,9 @@ async function open(params) {
     main.removeAttribute("aria-busy");
     if (error.code === "OFFLINE") return;
     // A page that is there stays, with what was typed into it.
-    if (current?.view === wanted.view && current.params?.id === wanted.params.id) return page.fail(error, main);
+    if (!isElsewhere()) return page.fail(error, main);
     const again = el("button", { class: "button", onclick: () => open(params) }, "Retry");
-    const home = el("a", { class: "button quiet", href: `${base}/inbox` }, "Go to the inbox");
+    const home = el("a", { class: "button quiet", href: `${base}/inbox` }, "Inbox");
     main.replaceChildren(
       el("section", { class: "empty" }, el("h1", {}, "This page cannot be shown"),
         el("p", {}, `${error.message ?? error}`), el("p", { class: "faint" }, error.code ?? ""), el("p", { class: "actions" }, again, home)));
@@ -136,7 +135,7 @@ async function open(params) {
 
 /** @param {string} path */
 function go(path) {
-  if (page.isDirty?.() && !confirm("Leave without saving? Your changes are lost.")) return;
+  if (page.isDirty?.() && !confirm("Leave without saving?")) return;
   page.isDirty = null;
   history.pushState(null, "", path);
   open();
@@ -293,9 +292,7 @@ function gate(title, ...rest) {
 function signIn(error) {
   const field = el("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", "aria-label": "Operator token", placeholder: "Operator token" });
   const note = el("p", { class: "problem", role: "alert" });
-  if (error && !["AUTH_TOKEN_MISSING", "AUTH_PASSWORD_MISSING"].includes(error.code)) note.textContent = error.code === "UI_CODE_INVALID"
-    ? "This link was used before, or is too old. Open a new one."
-    : `${error.message} (${error.code})`;
+  if (error && !/^AUTH_(TOKEN|PASSWORD)_MISSING$/.test(error.code)) note.textContent = `${error.code === "UI_CODE_INVALID" ? "This link was used before" : error.message} (${error.code})`;
   const enter = (/** @type {Event} */ event) => {
     event.preventDefault();
     page.live.secret = { token: field.value.trim() };

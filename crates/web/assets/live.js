@@ -181,7 +181,7 @@ export class Live {
 
   retry() {
     // A socket that is being opened, or greeted, is waited for.
-    if (this.isOpen || (this.socket && this.socket.readyState <= WebSocket.OPEN)) return;
+    if (this.isOpen || Number(this.socket?.readyState) < 2) return;
     clearTimeout(this.timer);
     this.start();
   }
@@ -195,11 +195,9 @@ export class Live {
   async start() {
     // The last start counts: a second socket would take the answers away from the calls of the first.
     const mine = ++this.starts;
-    try {
-      if (!(await this.isOwnServer()) || mine !== this.starts) return;
-    } catch {
-      return mine === this.starts ? this.lost() : undefined;
-    }
+    const isOwn = await this.isOwnServer().catch(() => null);
+    if (isOwn === false || mine !== this.starts) return;
+    if (!isOwn) return this.lost();
     const scheme = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(`${scheme}//${location.host}${base}/`);
     this.socket = socket;
@@ -302,7 +300,7 @@ export class Live {
   call(method, params = {}, first = false) {
     const socket = this.socket;
     if (!socket || socket.readyState !== WebSocket.OPEN || (!first && !this.isOpen)) {
-      return Promise.reject({ code: "OFFLINE", message: "the gateway cannot be reached now" });
+      return Promise.reject({ code: "OFFLINE", message: "the gateway cannot be reached" });
     }
     const id = String(++this.number);
     return new Promise((resolve, reject) => {
