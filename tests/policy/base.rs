@@ -40,7 +40,7 @@ fn explain(machine: &Machine, line: &str) -> Value {
 }
 
 /// Programs of `paths.jsonl` that the base has no entry for, or one that shows their version only.
-const NOT_OF_THE_BASE: [&str; 2] = ["tac", "make"];
+const NOT_OF_THE_BASE: [&str; 2] = ["tsort", "make"];
 
 /// The cases of `paths.jsonl` with the host's own policy.
 fn cases(machine: &Machine) -> PathBuf {
@@ -147,7 +147,7 @@ fn the_field_survives_documents_and_the_command_line() {
         "${workspace}/src/**",
         "--path",
         "/srv/**",
-        "tac",
+        "tsort",
     ];
     machine.ok(&add);
     let again = machine.ok(&add).stdout;
@@ -157,22 +157,22 @@ fn the_field_survives_documents_and_the_command_line() {
     assert_eq!(machine.document().0, document);
     fs::create_dir(machine.work().join("src")).unwrap();
     // Its own directory counts too where a program is not known.
-    assert_eq!(explain(&machine, "cd src && tac a")["verdict"], "allow");
-    assert_eq!(explain(&machine, "cd src && tac ../b")["verdict"], "ask");
+    assert_eq!(explain(&machine, "cd src && tsort a")["verdict"], "allow");
+    assert_eq!(explain(&machine, "cd src && tsort ../b")["verdict"], "ask");
     // The entry admits nothing else: what is proposed keeps its terms.
-    let told = explain(&machine, "cd src && FEATURE=1 tac a");
+    let told = explain(&machine, "cd src && FEATURE=1 tsort a");
     let remedy = told["remedies"][0]["command"].as_str().unwrap();
     assert!(
         remedy.contains("--path='${workspace}/src/**' --path='/srv/**'"),
         "{remedy}"
     );
     for wrong in ["src/**", "${workspace}x", "/a/${workspace}/**"] {
-        let refused = machine.run(&["approvals", "allowlist", "add", "--path", wrong, "tac"]);
+        let refused = machine.run(&["approvals", "allowlist", "add", "--path", wrong, "tsort"]);
         assert_ne!(refused.code, 0, "{wrong}");
         assert!(refused.stderr.contains("paths"), "{refused:#?}");
     }
     let empty =
-        r#"{ version: 1, agents: { main: { allowlist: [{ pattern: "tac", paths: [] }] } } }"#;
+        r#"{ version: 1, agents: { main: { allowlist: [{ pattern: "tsort", paths: [] }] } } }"#;
     assert_ne!(machine.set_document(empty).code, 0);
 }
 

@@ -7,6 +7,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_interlock");
 
 mod attacks;
 mod base;
+mod base_readers;
 mod binding;
 mod cases;
 mod days;

@@ -132,6 +132,8 @@ pub enum Objection {
     Paths(String),
     /// The entry names a program, and the one that was found by that name lies in the workspace.
     InWorkspace,
+    /// Git would obey the files of this directory, which is made to look like a repository.
+    BareRepository(String),
 }
 
 impl NearMiss {

@@ -45,8 +45,9 @@ const LONG_OR_WORD: &str = "^(--version|-version)$";
 const WORD: &str = "^version$";
 
 /// The subcommands of git that only read.
-const GIT: &str = "^(--no-pager )?(status|diff|log|show|branch|rev-parse|ls-files|blame|remote|tag|describe|ls-tree|cat-file|\
-     merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|--version)( |$)";
+const GIT: &str = "^((--no-pager|-P|-C [^ ]+|-c [^ ]+) )*(status|diff|log|show|branch|rev-parse|ls-files|blame|remote|tag|\
+     describe|ls-tree|cat-file|merge-base|rev-list|shortlog|reflog|show-ref|for-each-ref|name-rev|check-ignore|grep|\
+     config|symbolic-ref|count-objects|diff-tree|cherry|stash list|stash show|--version)( |$)";
 
 /// Every program of the base, in the order in which it is shown.
 pub const BASE_PROGRAMS: &[BaseProgram] = &[
@@ -90,8 +91,23 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
     program("readlink", "print where a link leads"),
     program("md5sum", "show checksums of files; no lists of files"),
     program("sha1sum", "show checksums of files; no lists of files"),
+    program("sha224sum", "show checksums of files; no lists of files"),
     program("sha256sum", "show checksums of files; no lists of files"),
+    program("sha384sum", "show checksums of files; no lists of files"),
     program("sha512sum", "show checksums of files; no lists of files"),
+    program("tac", "show lines in reverse order"),
+    program("rev", "show lines backwards"),
+    program("fold", "break long lines"),
+    program("expand", "turn tabs into blanks"),
+    program("unexpand", "turn blanks into tabs"),
+    program("join", "join lines of sorted files"),
+    program("base64", "show bytes as text, and back"),
+    program("xxd", "show bytes of a file; no output file, no -r"),
+    program("hexdump", "show bytes of files"),
+    program("strings", "show texts in files; no lists of arguments"),
+    program("hostname", "show the name of the machine; never set it"),
+    program("groups", "show the groups of the user"),
+    program("expr", "compute with words"),
     program("diff", "compare files"),
     program("cmp", "compare files"),
     program("jq", "show parts of JSON; no modules, no environment"),
@@ -99,8 +115,8 @@ pub const BASE_PROGRAMS: &[BaseProgram] = &[
     program("awk", "print columns; no files, commands or environment"),
     BaseProgram {
         name: "git",
-        allows: "status, diff, log, show, branch --list, rev-parse, ls-files, blame, grep, remote -v, tag --list and \
-                 other subcommands that only list",
+        allows: "status, diff, log, show, branch --list, rev-parse, ls-files, blame, grep, remote -v, tag --list, \
+                 stash list, config of a few settings and other subcommands that only list; -C leads to a directory of the workspace",
         arguments: Some(GIT),
         only_version: false,
     },
@@ -247,6 +263,6 @@ mod tests {
         }
         let versions = BASE_PROGRAMS.iter().filter(|one| one.only_version);
         assert_eq!(versions.count(), listed.len());
-        assert_eq!((BASE_PROGRAMS.len(), listed.len()), (71, 23));
+        assert_eq!((BASE_PROGRAMS.len(), listed.len()), (86, 23));
     }
 }

@@ -74,7 +74,9 @@ impl<'a> Holds<'a> {
                 return Some(Objection::Content);
             }
         }
-        let paths = entry.paths.as_deref()?;
+        let Some(paths) = entry.paths.as_deref() else {
+            return self.bare_repository(entry);
+        };
         let workspace = self.caller.workspace;
         let of_base = entry.is_base().then_some(self.executable);
         let checked = super::paths::check(
@@ -92,6 +94,18 @@ impl<'a> Holds<'a> {
             }
             Err(why) => Some(Objection::Paths(why)),
         }
+    }
+
+    /// An entry for some commands of git, or for a directory, trusts the repository of the project. It does not trust
+    /// files of the project that look like one: their settings could name any program.
+    fn bare_repository(&self, entry: &Entry) -> Option<Objection> {
+        let is_narrow = entry.args.is_some() || entry.arg_pattern.is_some() || entry.cwd.is_some();
+        let is_git = |path: &str| path.rsplit('/').next() == Some("git");
+        if !is_narrow || !(is_git(self.command.name()) || is_git(&self.executable.canonical)) {
+            return None;
+        }
+        super::paths::bare_lookalike(&self.command.cwd, self.resolver)
+            .map(Objection::BareRepository)
     }
 
     /// Whether the program lies in the workspace of the call, where agents write: a name then means what the

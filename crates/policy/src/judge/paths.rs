@@ -65,10 +65,12 @@ pub(super) fn check(
         environment: used.environment,
         ..CheckedFiles::default()
     };
+    let mut moved_to = None;
     if let Some(directory) = used.directory {
         let shown = shown(command, &directory);
         let end = look.covered(directory.path, &shown)?;
         look.cwd.clone_from(&end.canonical);
+        moved_to = Some(end.canonical.clone());
         checked.add(end);
     }
     for operand in used.operands.iter().filter(|operand| operand.path != NULL) {
@@ -99,6 +101,7 @@ pub(super) fn check(
         look.covered(".", "the working directory")?;
     }
     if used.reads_repository {
+        look.cwd = moved_to.unwrap_or(look.cwd);
         look.repository(&mut checked)?;
     }
     Ok(checked)
@@ -319,10 +322,7 @@ impl PathLook<'_> {
                 }
                 DestinationKind::Directory | DestinationKind::Missing => {}
             }
-            // Such a directory is a repository by itself to git, with settings of its own.
-            if kind("HEAD") != Some(DestinationKind::Missing)
-                && kind("objects") != Some(DestinationKind::Missing)
-            {
+            if looks_bare(&directory, self.resolver) {
                 return Err(format!("`{directory}` looks like a bare repository"));
             }
             let above = parent(&directory).filter(|above| self.rules.cover(above));
@@ -362,6 +362,34 @@ impl PathLook<'_> {
         }
         Ok(())
     }
+}
+
+/// The directory that git takes for a repository by itself because of the files in it, with the settings that
+/// they hold: files of a clone, for example. `None` where git finds a `.git` first, or nothing.
+pub(super) fn bare_lookalike(cwd: &str, resolver: &dyn Resolver) -> Option<String> {
+    let mut directory = cwd;
+    loop {
+        let git = resolver.destination(".git", directory)?;
+        let own = format!("{}/.git", directory.trim_end_matches('/'));
+        if git.kind == DestinationKind::File || looks_bare(&own, resolver) {
+            return None;
+        }
+        if looks_bare(directory, resolver) {
+            return Some(directory.to_owned());
+        }
+        directory = parent(directory)?;
+    }
+}
+
+/// Whether a directory holds what makes it a repository to git: a `HEAD`, which may be a link to nowhere, and
+/// objects, which another directory may hold.
+fn looks_bare(directory: &str, resolver: &dyn Resolver) -> bool {
+    let is_there = |name: &str| {
+        let own = format!("{}/{name}", directory.trim_end_matches('/'));
+        let end = resolver.destination(&own, "/");
+        end.is_none_or(|end| end.kind != DestinationKind::Missing || end.canonical != own)
+    };
+    is_there("HEAD") && (is_there("objects") || is_there("commondir"))
 }
 
 pub(super) fn parent(directory: &str) -> Option<&str> {

@@ -73,6 +73,8 @@ fn entries(policy: &Policy, facts: &Facts, reason: &Reason) -> Vec<Remedy> {
         if BEYOND_ENTRIES.contains(&judged.reason.code)
             // An entry that binds the content says: ask about another one.
             || judged.reason.code == "entry-content"
+            // No entry trusts files that only look like a repository.
+            || judged.reason.code == "entry-repository"
             || (wants_arguments && !can_be_listed(&judged.argv, judged.reason.code))
             || !judged.needs.env.iter().all(can_be_named)
         {

@@ -423,6 +423,13 @@ impl Miss {
             Objection::Paths(why) => {
                 return Reason::new("entry-paths", why.clone()).at(origin).into();
             }
+            Objection::BareRepository(directory) => {
+                let message = format!(
+                    "git takes `{directory}` for a repository by the files in it, and obeys the settings \
+                     there: run git in another directory, or approve it"
+                );
+                return Reason::new("entry-repository", message).at(origin).into();
+            }
             Objection::Env(unadmitted) => {
                 let message = format!(
                     "{}, and the `env` of the entry does not admit it",

@@ -246,6 +246,7 @@ pub(super) const ROWS: &[ArgumentRow] = &[
             ("-l", "it loads code"),
             ("--load", "it loads code"),
         ],
+        options_first: true,
         operands: OperandRule::TextThenFiles(&[]),
         inspect: Some(awk_only_prints),
         ..ArgumentRow::NONE

@@ -2,7 +2,7 @@
 //! repository's settings name.
 
 use super::parse::{ArgumentRow, OperandRule, ParsedArguments};
-use super::{FileUse, RefusedArgument, git_lists};
+use super::{FileOperand, FileUse, OperandKind, RefusedArgument, git_lists};
 
 const STARTS: &str = "it starts a program";
 const WRITES: &str = "it writes a file";
@@ -39,14 +39,44 @@ const VARIABLES: &[(&str, &str)] = &[
 /// Options before the subcommand that point nowhere else.
 const GLOBAL_FLAGS: &[&str] = &["--no-pager", "-P", "--no-optional-locks"];
 
-pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgument> {
+/// Settings that may stand before the subcommand (`-c NAME=VALUE`): how the output looks, and nothing else.
+const OUTPUT_SETTINGS: &[&str] = &[
+    "color.ui=always",
+    "color.ui=auto",
+    "color.ui=false",
+    "color.ui=never",
+    "core.pager=cat",
+    "core.quotepath=false",
+    "core.quotepath=off",
+];
+
+/// What stands before the subcommand: where that begins, and the directory that git is sent to.
+fn global_options<'a>(argv: &[&'a str]) -> (usize, Option<FileOperand<'a>>) {
     let mut index = 1;
-    while argv
-        .get(index)
-        .is_some_and(|word| GLOBAL_FLAGS.contains(word))
-    {
-        index += 1;
+    let mut directory = None;
+    loop {
+        let value = argv.get(index + 1).copied().unwrap_or_default();
+        match argv.get(index) {
+            Some(word) if GLOBAL_FLAGS.contains(word) => index += 1,
+            Some(&"-c") if OUTPUT_SETTINGS.contains(&value.to_ascii_lowercase().as_str()) => {
+                index += 2;
+            }
+            // A second one would begin where the first leads.
+            Some(&"-C") if directory.is_none() && !value.is_empty() => {
+                directory = Some(FileOperand {
+                    index: index + 1,
+                    path: value,
+                    wants: OperandKind::Any,
+                });
+                index += 2;
+            }
+            _ => return (index, directory),
+        }
     }
+}
+
+pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgument> {
+    let (index, directory) = global_options(argv);
     match argv.get(index) {
         Some(&("--version" | "-v" | "version")) if argv.len() == index + 1 => {
             Ok(FileUse::of(Vec::new()))
@@ -72,6 +102,7 @@ pub(super) fn file_use<'a>(argv: &[&'a str]) -> Result<FileUse<'a>, RefusedArgum
                 // Revisions and patterns look like files.
                 reads_cwd: true,
                 reads_repository: true,
+                directory,
                 environment: environment(),
                 ..row.file_use(argv, start)?
             })

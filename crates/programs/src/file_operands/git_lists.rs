@@ -1,7 +1,7 @@
 //! `git`: further subcommands of which some forms only list.
 //!
-//! Left out are `remote show` and `ls-remote`, which ask a server, `worktree list`, which names directories elsewhere, `config`, which shows the user's own settings too,
-//! and every option that writes, takes names from standard input, starts a program or leaves the repository.
+//! Left out are `remote show` and `ls-remote`, which ask a server, `worktree list`, which names directories elsewhere,
+//! `config --list`, which shows credentials among the settings, and every option that writes, takes names from standard input, starts a program or leaves the repository.
 
 use super::RefusedArgument;
 use super::git::GIT;
@@ -12,15 +12,49 @@ const CHANGES: &str = "it changes the repository";
 const LEAVES: &str = "it reads files that are not of the repository";
 
 /// Subcommands with a word behind them that says what they do.
-pub(super) const TWO_WORDS: &[(&str, &str, ArgumentRow)] = &[(
-    "remote",
-    "get-url",
-    ArgumentRow {
-        long_flags: &["all", "push"],
-        operands: OperandRule::Texts,
-        ..GIT
-    },
-)];
+pub(super) const TWO_WORDS: &[(&str, &str, ArgumentRow)] = &[
+    (
+        "remote",
+        "get-url",
+        ArgumentRow {
+            long_flags: &["all", "push"],
+            operands: OperandRule::Texts,
+            ..GIT
+        },
+    ),
+    (
+        "stash",
+        "list",
+        ArgumentRow {
+            flags: "p",
+            values: "n",
+            long_flags: &["name-only", "name-status", "oneline", "patch", "stat"],
+            long_values: &["date", "format", "max-count"],
+            long_attached: &["pretty"],
+            numbers: true,
+            ..GIT
+        },
+    ),
+    (
+        "stash",
+        "show",
+        ArgumentRow {
+            flags: "pu",
+            long_flags: &[
+                "include-untracked",
+                "name-only",
+                "name-status",
+                "no-color",
+                "numstat",
+                "only-untracked",
+                "patch",
+                "shortstat",
+                "stat",
+            ],
+            ..GIT
+        },
+    ),
+];
 
 pub(super) const ROWS: &[ArgumentRow] = &[
     ArgumentRow {
@@ -220,6 +254,72 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..GIT
     },
     ArgumentRow {
+        names: &["config"],
+        long_flags: &[
+            "get",
+            "global",
+            "local",
+            "show-origin",
+            "show-scope",
+            "system",
+        ],
+        refused: &[
+            ("-l", "it shows credentials among the settings"),
+            ("--list", "it shows credentials among the settings"),
+            ("-f", LEAVES),
+            ("--file", LEAVES),
+            ("--unset", CHANGES),
+            ("--add", CHANGES),
+            ("-e", STARTS),
+            ("--edit", STARTS),
+        ],
+        operands: OperandRule::Texts,
+        inspect: Some(config_shows_one_setting),
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["symbolic-ref"],
+        flags: "q",
+        long_flags: &["quiet", "short"],
+        refused: &[("-d", CHANGES), ("--delete", CHANGES), ("-m", CHANGES)],
+        operands: OperandRule::Texts,
+        inspect: Some(symbolic_ref_only_shows),
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["count-objects"],
+        flags: "vH",
+        long_flags: &["human-readable", "verbose"],
+        operands: OperandRule::Nothing,
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["diff-tree"],
+        flags: "cmprstz",
+        long_flags: &[
+            "cc",
+            "name-only",
+            "name-status",
+            "no-commit-id",
+            "no-renames",
+            "numstat",
+            "patch",
+            "root",
+            "shortstat",
+            "stat",
+        ],
+        long_values: &["diff-filter"],
+        long_attached: &["abbrev", "find-renames"],
+        ..GIT
+    },
+    ArgumentRow {
+        names: &["cherry"],
+        flags: "v",
+        long_flags: &["verbose"],
+        long_attached: &["abbrev"],
+        ..GIT
+    },
+    ArgumentRow {
         // Not `--untracked`: links among these files are followed.
         names: &["grep"],
         flags: "acEFGHhIiLlnoPpqvWwz",
@@ -292,6 +392,52 @@ const REFLOG_CHANGES: [&str; 7] = [
 fn reflog_only_shows(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
     let mut operands = parsed.operands.iter();
     match operands.find(|(_, word)| REFLOG_CHANGES.contains(word)) {
+        Some(&(index, _)) => Err(RefusedArgument::new(index, CHANGES)),
+        None => Ok(()),
+    }
+}
+
+/// Settings that hold no credential and that Interlock does not set for the run.
+const SHOWN_SETTINGS: &[&str] = &[
+    "core.autocrlf",
+    "core.bare",
+    "core.eol",
+    "core.filemode",
+    "core.ignorecase",
+    "init.defaultbranch",
+    "pull.rebase",
+    "push.default",
+    "user.email",
+    "user.name",
+];
+
+/// Settings of a branch or a remote, by the last part of their name. `git remote -v` shows the addresses too.
+const SHOWN_OF_NAMES: &[(&str, &[&str])] = &[
+    ("branch.", &[".merge", ".rebase", ".remote"]),
+    ("remote.", &[".url"]),
+];
+
+/// One name shows a setting, and a second word would be its new value.
+fn config_shows_one_setting(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    let [(index, name)] = parsed.operands.as_slice() else {
+        let index = parsed.operands.last().map_or(0, |(index, _)| *index);
+        return Err(RefusedArgument::new(index, "only one setting is shown"));
+    };
+    let name = name.to_ascii_lowercase();
+    let is_of_name = SHOWN_OF_NAMES.iter().any(|(section, keys)| {
+        let rest = name.strip_prefix(section);
+        rest.is_some_and(|rest| keys.iter().any(|key| rest.ends_with(key)))
+    });
+    if is_of_name || SHOWN_SETTINGS.contains(&name.as_str()) {
+        return Ok(());
+    }
+    let why = "the setting is not known to hold no credential";
+    Err(RefusedArgument::new(*index, why))
+}
+
+/// A second word would be what the first leads to from then on.
+fn symbolic_ref_only_shows(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    match parsed.operands.get(1) {
         Some(&(index, _)) => Err(RefusedArgument::new(index, CHANGES)),
         None => Ok(()),
     }

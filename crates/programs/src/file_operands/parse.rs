@@ -27,9 +27,14 @@ pub(super) struct ArgumentRow {
     pub numbers: bool,
     /// Words that begin with `-` are options.
     pub takes_options: bool,
+    /// Options stand in front of the first operand only: behind it a word with a dash is a file to some
+    /// implementations, and what follows it is one more.
+    pub options_first: bool,
     /// A letter with a value takes the next argument also where further letters follow it, which are
     /// options of their own: only at the end of its word is the reading certain.
     pub values_end_clusters: bool,
+    /// Each word has one option: what stands behind the letter is its value, or part of its name.
+    pub one_letter: bool,
     /// Options whose value may begin with `-` in a word of its own. For all others such a word is refused: where a
     /// program takes the value only if it is attached, the word is one more option.
     pub dash_values: &'static [&'static str],
@@ -57,6 +62,8 @@ pub(super) enum OperandRule {
     FilesUnless(&'static [&'static str]),
     /// At most so many files: one more would be written.
     AtMost(usize),
+    /// Files, or one of these names, of which the program tells nothing but what it tells anyway.
+    FilesBesides(&'static [&'static str]),
     /// A text first, unless one of these options brings it; then files.
     TextThenFiles(&'static [&'static str]),
     /// Texts that name no file.
@@ -90,7 +97,9 @@ impl ArgumentRow {
         refused: &[],
         numbers: false,
         takes_options: true,
+        options_first: false,
         values_end_clusters: false,
+        one_letter: false,
         dash_values: &[],
         doubtful_values: false,
         operands: OperandRule::Files,
@@ -151,6 +160,14 @@ impl ArgumentRow {
                 };
                 Ok((operands, wants))
             }
+            OperandRule::FilesBesides(names) => {
+                let is_named = |(_, word): &(usize, &str)| names.contains(word);
+                let files = match operands {
+                    [one] if is_named(one) => &[],
+                    all => all,
+                };
+                Ok((files, OperandKind::Any))
+            }
             OperandRule::AtMost(most) => match operands.get(most) {
                 None => Ok((operands, OperandKind::Any)),
                 Some(&(index, _)) => Err(RefusedArgument::new(index, "it would be written to")),
@@ -182,6 +199,11 @@ impl ArgumentRow {
                 index += 1;
                 continue;
             }
+            let is_option = word.len() > 1 && word.starts_with('-');
+            if self.options_first && is_option && !parsed.operands.is_empty() {
+                let why = "it stands behind the first operand, where it may be a file by itself";
+                return Err(RefusedArgument::new(index, why));
+            }
             if word == "--" {
                 let rest = argv.iter().enumerate().skip(index + 1);
                 parsed.operands.extend(rest.map(|(at, &word)| (at, word)));
@@ -189,7 +211,7 @@ impl ArgumentRow {
             }
             let taken = if let Some(long) = word.strip_prefix("--") {
                 self.long(long, index, argv, &mut parsed)?
-            } else if word.len() > 1 && word.starts_with('-') {
+            } else if is_option {
                 self.cluster(word, index, argv, &mut parsed)?
             } else {
                 parsed.operands.push((index, word));
@@ -263,6 +285,10 @@ impl ArgumentRow {
             let rest = &word[at + letter.len_utf8()..];
             let mut note =
                 |value: Option<&'a str>| parsed.options.push((format!("-{letter}"), value, index));
+            if self.one_letter && self.flags.contains(letter) && !rest.is_empty() {
+                let why = "each option stands in a word of its own";
+                return Err(RefusedArgument::new(index, why));
+            }
             if self.flags.contains(letter) {
                 note(None);
             } else if self.attached.contains(letter) {

@@ -1,6 +1,7 @@
 //! Rows of small programs that look at text, at names of files and at the machine.
 
-use super::parse::{ArgumentRow, OperandRule, WorkingDirectory};
+use super::RefusedArgument;
+use super::parse::{ArgumentRow, OperandRule, ParsedArguments, WorkingDirectory};
 
 const LIST: &str = "it takes the files to look at from a file";
 
@@ -132,7 +133,14 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         ..ArgumentRow::NONE
     },
     ArgumentRow {
-        names: &["md5sum", "sha1sum", "sha256sum", "sha512sum"],
+        names: &[
+            "md5sum",
+            "sha1sum",
+            "sha224sum",
+            "sha256sum",
+            "sha384sum",
+            "sha512sum",
+        ],
         flags: "btz",
         long_flags: &["binary", "help", "tag", "text", "version", "zero"],
         refused: &[("-c", LIST), ("--check", LIST)],
@@ -191,6 +199,8 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         long_values: &["block-size", "exclude-type", "type"],
         long_attached: &["output"],
         refused: &[("--sync", "it writes what is not on the disk yet")],
+        // Without a file it tells of every file system.
+        operands: OperandRule::FilesBesides(&["/"]),
         ..ArgumentRow::NONE
     },
     ArgumentRow {
@@ -199,4 +209,124 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         operands: OperandRule::Texts,
         ..ArgumentRow::NONE
     },
+    ArgumentRow {
+        names: &["tac"],
+        flags: "br",
+        values: "s",
+        long_flags: &["before", "help", "regex", "version"],
+        long_values: &["separator"],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["rev"],
+        flags: "0hV",
+        long_flags: &["help", "version", "zero"],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["fold"],
+        flags: "bs",
+        values: "w",
+        long_flags: &["bytes", "help", "spaces", "version"],
+        long_values: &["width"],
+        numbers: true,
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["expand", "unexpand"],
+        flags: "ai",
+        values: "t",
+        long_flags: &["all", "first-only", "help", "initial", "version"],
+        long_values: &["tabs"],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["join"],
+        flags: "iz",
+        values: "12aejotv",
+        long_flags: &[
+            "check-order",
+            "header",
+            "help",
+            "ignore-case",
+            "nocheck-order",
+            "version",
+            "zero-terminated",
+        ],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["base64"],
+        flags: "di",
+        values: "w",
+        long_flags: &["decode", "help", "ignore-garbage", "version"],
+        long_values: &["wrap"],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        // A second operand is written. Options are names of which some are beginnings of others: `-pl 10` is
+        // `-p`, and 10 is the file.
+        names: &["xxd"],
+        flags: "abCdeEiphuv",
+        values: "cglos",
+        refused: &[("-r", "it turns text back into bytes")],
+        one_letter: true,
+        options_first: true,
+        operands: OperandRule::AtMost(1),
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["hexdump", "hd"],
+        flags: "bcCdovx",
+        values: "ns",
+        long_flags: &["canonical", "help", "no-squeezing", "version"],
+        long_values: &["length", "skip"],
+        refused: &[("-f", "it reads a further file")],
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["strings"],
+        flags: "afow",
+        values: "ent",
+        long_flags: &["all", "help", "print-file-name", "version"],
+        long_values: &["bytes", "encoding", "radix"],
+        numbers: true,
+        inspect: Some(no_lists_of_arguments),
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        // A name would set the name of the machine.
+        names: &["hostname"],
+        flags: "s",
+        long_flags: &["help", "short", "version"],
+        operands: OperandRule::Nothing,
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        names: &["groups"],
+        long_flags: &["help", "version"],
+        operands: OperandRule::Nothing,
+        ..ArgumentRow::NONE
+    },
+    ArgumentRow {
+        // Computes with its words; it has no options that name a file.
+        names: &["expr"],
+        operands: OperandRule::Texts,
+        ..ArgumentRow::ANY_WORDS
+    },
 ];
+
+/// Programs of binutils put the words of FILE in the place of `@FILE`, wherever it stands.
+fn no_lists_of_arguments(parsed: &ParsedArguments<'_>) -> Result<(), RefusedArgument> {
+    let operands = parsed.operands.iter().copied();
+    let values = parsed.options.iter();
+    let values = values.filter_map(|(_, value, index)| Some((*index, (*value)?)));
+    let mut words = operands.chain(values);
+    match words.find(|(_, word)| word.starts_with('@')) {
+        Some((index, _)) => Err(RefusedArgument::new(
+            index,
+            "it takes arguments from a file",
+        )),
+        None => Ok(()),
+    }
+}

@@ -89,6 +89,23 @@ fn operands_of_known_programs_are_files() {
         ("git grep -n x src", "src"),
         ("awk -F: NR==1{print$NF} a", "a"),
         ("awk {s+=$1}END{print(s)} a", "a"),
+        ("git -C sub status -s", ""),
+        ("git -P -c color.ui=never -C sub log a", "a"),
+        ("git stash list", ""),
+        ("git stash show -p x", "x"),
+        ("git config --get user.name", ""),
+        ("git config Remote.origin.URL", ""),
+        ("git symbolic-ref --short HEAD", ""),
+        ("git diff-tree -r --name-only HEAD", "HEAD"),
+        ("tac -s , a", "a"),
+        ("fold -80 a", "a"),
+        ("join -t , -1 2 a b", "a b"),
+        ("xxd -c 16 -s -4 a", "a"),
+        ("xxd -cols 16", "16"),
+        ("hexdump -Cn 64 a", "a"),
+        ("strings -n 8 a", "a"),
+        ("expr /etc/passwd : x", ""),
+        ("df -h /", ""),
     ] {
         let expected: Vec<&str> = expected
             .split(' ')
@@ -194,7 +211,6 @@ fn what_follows_links_writes_or_starts_programs_is_refused() {
         "sed s/a/b/e a",
         "sed --sandbox 1r/etc/passwd a",
         "sed -n -e p -e w/tmp/x a",
-        "git -C x status",
         "git --git-dir=x status",
         "git --git-dir x status",
         "git -c a=b status",
@@ -262,7 +278,6 @@ fn what_follows_links_writes_or_starts_programs_is_refused() {
         "git check-ignore --stdin",
         "git rev-list --stdin",
         "git rev-list --bisect-all --exclude-from=x HEAD",
-        "git stash list",
         "git config user.name",
         "git ls-remote",
         "awk {print>\"x\"} a",
@@ -277,6 +292,56 @@ fn what_follows_links_writes_or_starts_programs_is_refused() {
         "awk -i x p",
         "awk {f(1)}",
         "awk PROCINFO[1]",
+        // These are files to awk.
+        "awk {print} -v /etc/passwd",
+        "awk {print} -F /etc/passwd",
+        "awk {print} a --assign /etc/passwd",
+        "awk {print} -- a",
+        // A second directory, another option or a setting in front of the subcommand.
+        "git -C a -C b status",
+        "git -C sub push",
+        "git -C  status",
+        "git -Csub status",
+        "git -c core.fsmonitor=x status",
+        "git -c core.pager=less log",
+        "git -c color.ui=never --git-dir=x log",
+        "git config",
+        "git config -l",
+        "git config --list",
+        "git config user.name x",
+        "git config --get user.name x",
+        "git config --get http.extraheader",
+        "git config --get credential.helper",
+        "git config --get-regexp .",
+        "git config url.x.insteadof",
+        "git config set user.name",
+        "git config -f x user.name",
+        "git symbolic-ref HEAD refs/heads/x",
+        "git symbolic-ref -d HEAD",
+        "git stash",
+        "git stash pop",
+        "git stash show --output=x",
+        "git stash list --ext-diff",
+        "git diff-tree --stdin",
+        "git count-objects x",
+        // The second file is written, and the letters are no cluster.
+        "xxd a b",
+        "xxd -p a b",
+        "xxd -- a b",
+        "xxd a -s b",
+        "xxd -r a",
+        "xxd -pl /etc/passwd",
+        "xxd -ps /etc/passwd",
+        "hexdump -f x a",
+        "hexdump -e x a",
+        "strings @a",
+        "strings -- @a",
+        "strings -n @a b",
+        "strings -T x a",
+        "hostname x",
+        "hostname -F a",
+        "groups root",
+        "sha384sum -c a",
     ] {
         assert!(read(line).is_err(), "{line}");
     }
@@ -440,4 +505,16 @@ fn options_that_are_words_have_no_letters_but_options_for_others_do() {
     assert!(linked.contains(&"/tmp/evil".to_owned()), "{linked:?}");
     let other = paths(&["tool", "-o/tmp/x"]);
     assert!(other.contains(&"/tmp/x".to_owned()), "{other:?}");
+}
+
+#[test]
+fn git_is_sent_to_a_directory_by_its_option() {
+    let argv = argv("git -C sub log a");
+    let used = file_use(&argv).unwrap();
+    let directory = used.directory.unwrap();
+    assert_eq!((directory.path, directory.index), ("sub", 2));
+    assert!(used.reads_repository);
+    for line in ["df /etc", "df / /etc", "df /etc /"] {
+        assert!(files(line).contains(&"/etc".to_owned()), "{line}");
+    }
 }
