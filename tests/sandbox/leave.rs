@@ -6,7 +6,7 @@ use testkit::mcp::{StdioClient, raw};
 use testkit::ws::{EVERYTHING, operator};
 use testkit::{Machine, Run};
 
-use crate::site::{Site, USUAL, everywhere};
+use crate::site::{Site, USUAL, everywhere, with_every_backend};
 
 /// Every gate is open for these channels; `more` are further keys of `tools`.
 fn open_for(channels: &str, more: &str) -> String {
@@ -42,10 +42,11 @@ fn elevated(machine: &Machine, text: &str) -> Run {
 /// P27: a closed gate refuses with its key, and nothing runs, inside or outside.
 #[test]
 fn each_closed_gate_refuses_with_its_key() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         open_document(&site.machine);
         let trace = site.work().join("trace");
-        let sandbox = format!("agents: {{ defaults: {{ sandbox: {{ {USUAL} }} }} }}");
+        let usual = site.settings(USUAL);
+        let sandbox = format!("agents: {{ defaults: {{ sandbox: {{ {usual} }} }} }}");
         let gates = "tools: { elevated: { enabled: true, allowFrom: { cli: ['*'] } } }";
         let uid = if testkit::is_root() {
             "id:4294967290"
@@ -67,25 +68,25 @@ fn each_closed_gate_refuses_with_its_key() {
             ),
             (
                 format!(
-                    "{{ {gates}, agents: {{ defaults: {{ sandbox: {{ {USUAL} }} }}, list: [{{ id: 'main', tools: {{ elevated: {{ enabled: false }} }} }}] }} }}"
+                    "{{ {gates}, agents: {{ defaults: {{ sandbox: {{ {usual} }} }}, list: [{{ id: 'main', tools: {{ elevated: {{ enabled: false }} }} }}] }} }}"
                 ),
                 "agents.list[0].tools.elevated.enabled",
             ),
             (
                 format!(
-                    "{{ {gates}, agents: {{ defaults: {{ sandbox: {{ {USUAL} }} }}, list: [{{ id: 'main', tools: {{ elevated: {{ allowFrom: {{ cli: [] }} }} }} }}] }} }}"
+                    "{{ {gates}, agents: {{ defaults: {{ sandbox: {{ {usual} }} }}, list: [{{ id: 'main', tools: {{ elevated: {{ allowFrom: {{ cli: [] }} }} }} }}] }} }}"
                 ),
                 "agents.list[0].tools.elevated.allowFrom.cli",
             ),
             (
                 format!(
-                    "{{ {gates}, agents: {{ defaults: {{ sandbox: {{ {USUAL}, required: true }} }} }} }}"
+                    "{{ {gates}, agents: {{ defaults: {{ sandbox: {{ {usual}, required: true }} }} }} }}"
                 ),
                 "agents.defaults.sandbox.required",
             ),
             (
                 format!(
-                    "{{ {gates}, agents: {{ defaults: {{ elevatedDefault: 'off', sandbox: {{ {USUAL} }} }} }} }}"
+                    "{{ {gates}, agents: {{ defaults: {{ elevatedDefault: 'off', sandbox: {{ {usual} }} }} }} }}"
                 ),
                 "agents.defaults.elevatedDefault",
             ),

@@ -124,7 +124,7 @@ fn a_required_sandbox_is_never_left() {
 /// P28: without user namespaces there is no sandbox, and no run.
 #[test]
 fn without_namespaces_nothing_runs_anywhere() {
-    everywhere(USUAL, |site| {
+    with_every_backend(USUAL, |site| {
         // A user namespace in which no further one can be made.
         let limited = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"";
         let mut command = site.machine.other_program("/usr/bin/unshare");
