@@ -11,6 +11,7 @@ use super::{
 };
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ApprovalsCommand {
     /// Show requested, host and effective policy, and the document
     #[command(after_help = "Example:\n  interlock approvals get --agent main")]
@@ -82,7 +83,7 @@ impl ApprovalsCommand {
     }
 }
 
-/// Which document is meant.
+// Which document is meant.
 #[derive(Debug, Args)]
 pub struct DocumentPlace {
     /// The document of the gateway; it is the same one as without this
@@ -128,6 +129,7 @@ pub struct ApprovalsSetArguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum AllowlistCommand {
     /// Add an entry
     #[command(after_help = "\

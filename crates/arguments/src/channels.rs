@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ChannelsCommand {
     /// Show accounts, targets, how their messages fare, and what of the config is not used
     #[command(after_help = "Example:\n  interlock channels list")]

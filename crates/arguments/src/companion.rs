@@ -32,6 +32,7 @@ pub struct CompanionArguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum CompanionCommand {
     /// Have the companion start with every desktop session of this account: systemd, or an autostart entry
     #[command(after_help = "\

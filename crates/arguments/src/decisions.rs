@@ -199,6 +199,7 @@ pub struct DoctorArguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum AuditCommand {
     /// Show records, the newest last
     #[command(after_help = "Example:\n  interlock audit log --kind decision --since 7d")]

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use super::DocumentPlace;
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum DenyCommand {
     /// Add a rule: a command that it matches never runs, whatever else allows it
     #[command(after_help = "\
@@ -34,7 +35,7 @@ impl DenyCommand {
     }
 }
 
-/// Which arguments a rule is for.
+// Which arguments a rule is for.
 #[derive(Debug, Args)]
 pub struct DenyTerms {
     /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::{ServiceArguments, ServiceInstallArguments};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum GatewayCommand {
     /// Serve in the foreground
     #[command(
@@ -141,6 +142,7 @@ impl GatewayCommand {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum AgentsCommand {
     /// Show agents and their tokens
     #[command(after_help = "Example:\n  interlock agents list")]

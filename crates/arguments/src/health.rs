@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum SecurityCommand {
     /// Look for what weakens the policy: config, approvals document, files, shield, gateway
     #[command(after_help = "\
@@ -38,6 +39,7 @@ pub struct SecurityAuditArguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ImportCommand {
     /// Take over policy, config and allowlists of OpenClaw
     #[command(after_help = "\

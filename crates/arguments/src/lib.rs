@@ -157,6 +157,7 @@ impl StateArguments {
 const PROGRAM: &str = "interlock ";
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum CliCommand {
     /// Say whether a command may run, and why
     Explain(ExplainArguments),
@@ -400,7 +401,7 @@ pub struct ExecArguments {
     pub approval: Option<String>,
 }
 
-/// A command and how it is called.
+// A command and how it is called.
 #[derive(Debug, Args)]
 pub struct RequestArguments {
     /// The agent that runs it

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use super::{ServiceArguments, ServiceInstallArguments};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum NodeCommand {
     /// Run commands for a gateway, under the policy of this machine, in the foreground
     #[command(after_help = "\

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum DevicesCommand {
     /// List the devices that may connect, and those that wait
     #[command(after_help = "Example:\n  interlock devices list")]
@@ -87,6 +88,7 @@ impl DevicesCommand {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum NodesCommand {
     /// List nodes
     #[command(after_help = "\

@@ -11,6 +11,7 @@ use super::{
 };
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PolicyCommand {
     /// Judge test cases and compare with what they expect
     Test(PolicyTestArguments),
@@ -42,6 +43,7 @@ impl PolicyCommand {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PolicyTemplateCommand {
     /// List the templates
     #[command(after_help = "Example:\n  interlock policy template list")]
@@ -139,6 +141,7 @@ pub struct PolicyTemplateRemoveArguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum PolicyBaseCommand {
     /// Show what the base allows, and whether it is in force
     #[command(after_help = "Example:\n  interlock policy base show")]
@@ -226,6 +229,7 @@ pub struct PolicySuggestArguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ExecPolicyCommand {
     /// Show every layer of the policy and which one decides
     #[command(after_help = "Example:\n  interlock exec-policy show --agent main")]

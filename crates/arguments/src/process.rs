@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum ProcessCommand {
     /// List running and finished sessions
     #[command(after_help = "Example:\n  interlock process list")]
@@ -91,7 +92,7 @@ impl ProcessCommand {
     }
 }
 
-/// As whom.
+// As whom.
 #[derive(Debug, Args)]
 pub struct CallerArguments {
     /// Act as this agent, who sees its own background sessions only [default: all sessions]
@@ -117,7 +118,7 @@ pub struct ProcessListArguments {
     pub json: bool,
 }
 
-/// Which session.
+// Which session.
 #[derive(Debug, Args)]
 pub struct ProcessSessionArguments {
     #[command(flatten)]

@@ -232,10 +232,9 @@ pub fn names_node(matches: &clap::ArgMatches) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use clap::{Command, CommandFactory as _};
+    use clap::Command;
 
     use super::*;
-    use crate::Arguments;
 
     fn leaves(command: &Command, path: &str, into: &mut Vec<String>) {
         for inner in command.get_subcommands() {
@@ -252,7 +251,7 @@ mod tests {
     #[test]
     fn every_command_has_a_row_and_every_row_a_command() {
         let mut commands = Vec::new();
-        leaves(&Arguments::command(), "", &mut commands);
+        leaves(&crate::reference::command_line(), "", &mut commands);
         let commands: BTreeSet<&str> = commands.iter().map(String::as_str).collect();
         let rows: BTreeSet<&str> = COMMANDS.iter().map(|row| row.command).collect();
         assert_eq!(rows, commands);

@@ -9,13 +9,15 @@ use crate::reach::{COMMANDS, CommandReach};
 
 /// What the program accepts, for tests that hold texts against it.
 pub fn command_line() -> Command {
-    Arguments::command()
+    let mut root = Arguments::command();
+    // Flags and arguments of a command are made when it is called, or all at once here.
+    root.build();
+    root
 }
 
 /// Markdown: one section per command, in the order of `--help`.
 pub fn cli_page() -> String {
-    let mut root = Arguments::command();
-    root.build();
+    let root = command_line();
     let mut page = String::from(
         "# Command line reference\n\nGenerated from the program. Data goes to standard output, everything else to standard error. \
          Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 a command or patch was not allowed, and what a command says of others.\n\n## Options of every command\n\n",
@@ -182,4 +184,30 @@ pub fn refused_elsewhere() -> Vec<&'static str> {
     };
     let rows = COMMANDS.iter().filter(|row| refused(row.reach));
     rows.map(|row| row.command).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What stands above a group of options as a doc comment would become the text of each command
+    /// that has them, once the command is built.
+    fn changed(before: &Command, after: &Command, path: &str, into: &mut Vec<String>) {
+        for inner in before.get_subcommands() {
+            let path = format!("{path} {}", inner.get_name());
+            let built = after.find_subcommand(inner.get_name()).unwrap();
+            let text = |command: &Command| command.get_about().map(ToString::to_string);
+            if text(inner) != text(built) {
+                into.push(path.clone());
+            }
+            changed(inner, built, &path, into);
+        }
+    }
+
+    #[test]
+    fn a_command_has_one_text_in_the_list_and_in_its_own_help() {
+        let mut found = Vec::new();
+        changed(&Arguments::command(), &command_line(), "", &mut found);
+        assert!(found.is_empty(), "{found:?}");
+    }
 }

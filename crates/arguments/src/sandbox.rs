@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum SandboxCommand {
     /// Say whether runs of a conversation are sandboxed, why, and what they see
     #[command(after_help = "\

@@ -125,6 +125,14 @@ const PUT_TOGETHER: &[(&str, &[&str])] = &[
         &["interlock config set 'agents.list[0].tools.exec.mode' ask"],
     ),
     (
+        "interlock config set {} auto",
+        &["interlock config set tools.exec.host auto"],
+    ),
+    (
+        "interlock config set '{}' auto",
+        &["interlock config set 'agents.list[0].tools.exec.host' auto"],
+    ),
+    (
         "interlock config set {} gateway",
         &["interlock config set 'agents.list[0].tools.exec.host' gateway"],
     ),

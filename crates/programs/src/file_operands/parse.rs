@@ -62,8 +62,6 @@ pub(super) enum OperandRule {
     FilesUnless(&'static [&'static str]),
     /// At most so many files: one more would be written.
     AtMost(usize),
-    /// Files, or one of these names, of which the program tells nothing but what it tells anyway.
-    FilesBesides(&'static [&'static str]),
     /// A text first, unless one of these options brings it; then files.
     TextThenFiles(&'static [&'static str]),
     /// Texts that name no file.
@@ -159,14 +157,6 @@ impl ArgumentRow {
                     OperandKind::NotDirectory
                 };
                 Ok((operands, wants))
-            }
-            OperandRule::FilesBesides(names) => {
-                let is_named = |(_, word): &(usize, &str)| names.contains(word);
-                let files = match operands {
-                    [one] if is_named(one) => &[],
-                    all => all,
-                };
-                Ok((files, OperandKind::Any))
             }
             OperandRule::AtMost(most) => match operands.get(most) {
                 None => Ok((operands, OperandKind::Any)),

@@ -199,8 +199,6 @@ pub(super) const ROWS: &[ArgumentRow] = &[
         long_values: &["block-size", "exclude-type", "type"],
         long_attached: &["output"],
         refused: &[("--sync", "it writes what is not on the disk yet")],
-        // Without a file it tells of every file system.
-        operands: OperandRule::FilesBesides(&["/"]),
         ..ArgumentRow::NONE
     },
     ArgumentRow {
