@@ -123,7 +123,7 @@ fn a_fresh_machine_of_an_ordinary_user_has_nothing_worse() {
 
 #[test]
 fn the_guide_names_every_id() {
-    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md");
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/operating.md");
     let guide = fs::read_to_string(guide).unwrap();
     for check in interlock_doctor::audit::SECURITY_CHECKS {
         let short = check.id.rsplit("_no_sandbox").next().unwrap_or(check.id);
