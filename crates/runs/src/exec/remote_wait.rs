@@ -14,7 +14,7 @@ use interlock_wire::params::{ExecApprovalGet, ExecApprovalList, ExecApprovalReso
 /// How often the command reads the inbox of the gateway.
 const INBOX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the requests of this connection may take. Later requests fail.
+/// How long a request on this connection may take before it fails.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The reason that the gateway records for an approval whose caller gave up.
