@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::super::source::is_outage;
 use super::filter::Filter;
 use super::inbox::Wish;
-use super::{LOOK, Outage, Window};
+use super::{Outage, POLL_INTERVAL, Window};
 use crate::prompt;
 
 /// The longest line that is read as a decision.

@@ -23,7 +23,7 @@ use super::draw::draw;
 use super::filter::Filter;
 use super::inbox::{Chosen, Inbox, Mode, Selection, Wish, always_forms, is_broad};
 use super::keys::{WatchKey, WatchKeys};
-use super::{LOOK, Outage, Window};
+use super::{Outage, POLL_INTERVAL, Window};
 
 /// How many lines a key scrolls.
 const SCROLL: isize = 5;
