@@ -187,8 +187,8 @@ impl Failure {
         }
     }
 
-    /// Prints the failure to stderr, as text or as one JSON object. Commands in the hint get the flags that
-    /// select this state.
+    /// Prints the failure to stderr, as text or as one JSON object. Commands in the hint get the
+    /// flags that select this state.
     pub fn report_at(&self, state: &StateArguments, json: bool) -> ExitCode {
         self.print(self.hint().map(|hint| state.in_hint(&hint)), json)
     }
@@ -272,8 +272,8 @@ fn without_error_numbers(text: &str) -> String {
     out + rest
 }
 
-/// The exit code of a command or patch that was not allowed: a script can tell it from a command that
-/// ran and failed.
+/// The exit code of a command or patch that was not allowed: a script can tell it from a command
+/// that ran and failed.
 pub const NOT_ALLOWED: u8 = 3;
 
 /// The codes that mean "not allowed", grouped by who refused.

@@ -15,7 +15,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
     is_colored: bool,
-    /// The width of the terminal. `None` if the stream is not a terminal: its lines may have any length.
+    /// The width of the terminal. `None` if the stream is not a terminal: its lines may have any
+    /// length.
     columns: Option<usize>,
 }
 
@@ -109,17 +110,18 @@ impl Paint {
     }
 }
 
-/// Formats a name, a path or a reason on one line: control characters and line breaks are spelled out,
-/// so that the text cannot forge a line of output.
+/// Formats a name, a path or a reason on one line: control characters and line breaks are spelled
+/// out, so that the text cannot forge a line of output.
 pub fn line(text: &str) -> String {
     ShownLine::new(text).to_string()
 }
 
-/// Cells longer than this do not widen their column: one long pattern must not push every row off the
-/// screen.
+/// Cells longer than this do not widen their column: one long pattern must not push every row off
+/// the screen.
 const MAX_COLUMN: usize = 60;
 
-/// Formats rows with aligned columns. The last cell of a row is not padded and does not widen its column.
+/// Formats rows with aligned columns. The last cell of a row is not padded and does not widen its
+/// column.
 pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

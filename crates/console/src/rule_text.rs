@@ -80,8 +80,8 @@ pub fn bounds(entry: &Entry) -> String {
     parts.join(", ")
 }
 
-/// One row of the table of layers: the field, its effective value, the layer that decided, and the values
-/// of the other layers.
+/// One row of the table of layers: the field, its effective value, the layer that decided, and the
+/// values of the other layers.
 pub fn level_row<T: Copy + std::fmt::Display>(name: &str, joined: &Joined<T>) -> Vec<String> {
     let effective = &joined.effective;
     let decided = match effective.source {

@@ -12,8 +12,8 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// Formats the time that is left, rounded to the nearest unit, so that an 8-hour lease shows 8 hours right
-/// after it was granted.
+/// Formats the time that is left, rounded to the nearest unit, so that an 8-hour lease shows 8
+/// hours right after it was granted.
 pub fn time_left(ms: u64) -> String {
     let half_unit = match ms {
         0..3_600_000 => 30_000,
