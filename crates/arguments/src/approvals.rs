@@ -1,4 +1,4 @@
-//! Approvals documents, and what waits for a decision.
+//! `interlock approvals`: the approvals document, pending approvals and grants.
 
 use std::path::PathBuf;
 
@@ -25,12 +25,12 @@ pub enum ApprovalsCommand {
         after_help = "Example:\n  interlock approvals allowlist add --agent main rg"
     )]
     Allowlist(AllowlistCommand),
-    /// List the commands that wait for a decision
+    /// List pending approvals
     #[command(
         after_help = "Examples:\n  interlock approvals pending\n  interlock approvals pending kmnpz"
     )]
     Pending(ApprovalsPendingArguments),
-    /// Allow a command that waits
+    /// Allow a pending approval
     #[command(after_help = "\
 Examples:
   interlock approvals approve kmnpz
@@ -38,28 +38,29 @@ Examples:
   interlock approvals approve kmnpz --always=leading:1
   interlock approvals approve kmnpz --for 30m --uses 3")]
     Approve(ApprovalsApproveArguments),
-    /// Refuse a command that waits
+    /// Deny a pending approval
     #[command(after_help = "Example:\n  interlock approvals deny kmnpz")]
     Deny(ApprovalsDenyArguments),
-    /// See what waits as it comes, and decide it
+    /// Show pending approvals as they arrive, and decide them
     #[command(after_help = "\
 Example:
   interlock approvals watch
 
-Keys: o allow once, s for the session, a always, A always in a wider form, l for a time, d deny, D deny with a reason, e for all
-that ask the same, r reveal secrets, / filter, arrows or j and k move, PgUp and PgDn scroll, q leaves.
+Keys: o allows once, s for the session, a always, A always in a wider form, l for a time, d denies, D denies with a reason,
+e includes all approvals that ask for the same, r reveals secrets, / filters, arrows or j and k move, PgUp and PgDn scroll,
+q quits.
 
 Without a terminal, decisions are read as lines: `approve kmnpz`, `approve kmnpz always`,
 `approve kmnpz always leading:1`, `approve kmnpz session`, `approve kmnpz for 30m`, `deny kmnpz`,
-`deny kmnpz REASON`, `approve-equal kmnpz` and `deny-equal kmnpz` for all that ask the same, `reveal kmnpz`, `quit`.")]
+`deny kmnpz REASON`, `approve-equal kmnpz` and `deny-equal kmnpz` for all that ask for the same, `reveal kmnpz`, `quit`.")]
     Watch(ApprovalsWatchArguments),
-    /// Show where a companion program listens
+    /// Show the approval socket, and the token for companion programs
     #[command(after_help = "Example:\n  interlock approvals socket --token")]
     Socket(ApprovalsSocketArguments),
-    /// List what earlier answers still allow, for a session or for a time
+    /// List grants: what earlier decisions still allow, for a session or for a time
     #[command(after_help = "Example:\n  interlock approvals grants")]
     Grants(ApprovalsGrantsArguments),
-    /// Take such a grant back
+    /// Revoke a grant
     #[command(after_help = "Example:\n  interlock approvals revoke 3f2a")]
     Revoke(ApprovalsRevokeArguments),
 }
@@ -83,13 +84,13 @@ impl ApprovalsCommand {
     }
 }
 
-// Which document is meant.
+// The document that a command acts on.
 #[derive(Debug, Args)]
 pub struct DocumentPlace {
-    /// The document of the gateway; it is the same one as without this
+    /// The document of the gateway, which is the default
     #[arg(long, conflicts_with = "node")]
     pub gateway: bool,
-    /// The document of a node, as it is there now: id, name, address or the beginning of the id
+    /// The document of a node, read from the node: its id, name, address or the beginning of its id
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
 }
@@ -115,12 +116,12 @@ pub struct ApprovalsSetArguments {
     /// Read the document from standard input
     #[arg(long, group = "source")]
     pub stdin: bool,
-    /// The document comes from OpenClaw: leave out what cannot be read, and name it
+    /// The document comes from OpenClaw: leave out what cannot be read, and list it
     #[arg(long, conflicts_with = "node")]
     pub import: bool,
     #[command(flatten)]
     pub place: DocumentPlace,
-    /// Only if the document in force still has this hash
+    /// Replace the document only if the one in force still has this hash
     #[arg(long, value_name = "HASH")]
     pub base_hash: Option<String>,
     /// Print JSON
@@ -151,7 +152,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct AllowlistListArguments {
-    /// Only the entries that hold for this agent [default: all entries]
+    /// Only the entries that apply to this agent [default: all entries]
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     #[command(flatten)]
@@ -163,12 +164,12 @@ pub struct AllowlistListArguments {
 
 #[derive(Debug, Args)]
 pub struct AllowlistAddArguments {
-    /// The agent, or `*` for all of them
+    /// The agent, or `*` for all agents
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
     #[command(flatten)]
     pub place: DocumentPlace,
-    /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments
+    /// A pattern for one argument, in order; `*` matches any text, `**` any number of arguments
     #[arg(
         long = "arg",
         value_name = "PATTERN",
@@ -176,30 +177,31 @@ pub struct AllowlistAddArguments {
         allow_hyphen_values = true
     )]
     pub args: Vec<String>,
-    /// A regular expression for the arguments joined by one blank
+    /// A regular expression for the arguments, joined by single spaces
     #[arg(long, value_name = "REGEX")]
     pub arg_pattern: Option<String>,
     /// Only in working directories that match this path pattern
     #[arg(long, value_name = "PATTERN")]
     pub cwd: Option<String>,
-    /// Only where every file that the arguments name lies beneath this pattern; `${workspace}` is the
+    /// Only if every file that the arguments name lies beneath this pattern; `${workspace}` is the
     /// workspace of the call; may be repeated
     #[arg(long = "path", value_name = "PATTERN")]
     pub paths: Vec<String>,
-    /// An environment value that it admits beyond the harmless ones: NAME for any value, or
-    /// NAME=PATTERN; may be repeated
+    /// An environment variable that the entry allows besides the harmless ones: NAME for any value,
+    /// or NAME=PATTERN; may be repeated
     #[arg(long = "env", value_name = "NAME[=PATTERN]")]
     pub env: Vec<String>,
-    /// Trust it also where the caller can type into it: on a terminal, or through an open stdin
+    /// Trust the program even if the caller can type into it: on a terminal, or through an open
+    /// stdin
     #[arg(long)]
     pub interactive: bool,
-    /// `off`: trust it also without the shield
+    /// `off`: trust the program even without the shield
     #[arg(long, value_enum, value_name = "SHIELD")]
     pub shield: Option<ShieldArgument>,
-    /// Stop trusting it after this time, such as 30m, 8h or 7d
+    /// Stop trusting the program after this time, such as 30m, 8h or 7d
     #[arg(long, value_name = "DURATION")]
     pub expires_in: Option<String>,
-    /// Why it is trusted
+    /// Why the program is trusted
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
     /// Print JSON
@@ -217,7 +219,7 @@ pub enum ShieldArgument {
 
 #[derive(Debug, Args)]
 pub struct AllowlistRemoveArguments {
-    /// The agent, or `*` for all of them
+    /// The agent, or `*` for all agents
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
     #[command(flatten)]

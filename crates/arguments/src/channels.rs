@@ -5,18 +5,18 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum ChannelsCommand {
-    /// Show accounts, targets, how their messages fare, and what of the config is not used
+    /// Show accounts and targets, whether messages arrive, and which parts of the config are unused
     #[command(after_help = "Example:\n  interlock channels list")]
     List(ChannelsListArguments),
-    /// Send a message to every target, or to one, to see whether it arrives
+    /// Send a test message to every target, or to one
     #[command(after_help = "\
 Example:
   interlock channels test
   interlock channels test 'matrix:!room:example.org'
 
-The exit code is 1 if a platform did not take it.")]
+The exit code is 1 if a platform did not accept the message.")]
     Test(ChannelsTestArguments),
-    /// Keep the token of an account in the state directory, where runs do not see it
+    /// Store the token of an account in the state directory, where runs cannot see it
     #[command(after_help = "\
 Example:
   interlock channels login telegram < token.txt
@@ -25,7 +25,7 @@ Example:
   interlock channels login matrix --homeserver https://matrix.example.org --user-id @interlock:example.org < token.txt
 
 Reads the token from standard input, never from an argument, writes it to a file of mode 0600, and names that file
-in the config. Slack has two tokens: what begins with xoxb- is the bot's, and what begins with xapp- the app's.")]
+in the config. Slack has two tokens: the token of the bot begins with xoxb-, the token of the app with xapp-.")]
     Login(ChannelsLoginArguments),
 }
 
@@ -63,7 +63,7 @@ pub struct ChannelsLoginArguments {
     /// The server of a Matrix account
     #[arg(long, value_name = "URL")]
     pub homeserver: Option<String>,
-    /// The Matrix account of the token: @name:server
+    /// The Matrix account that the token belongs to: @name:server
     #[arg(long, value_name = "ID")]
     pub user_id: Option<String>,
     /// Print JSON

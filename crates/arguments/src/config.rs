@@ -21,7 +21,7 @@ pub enum ConfigCommand {
     /// Check the config, or another file
     #[command(after_help = "Example:\n  interlock config validate")]
     Validate(ConfigValidateArguments),
-    /// Print where the config lies
+    /// Print the path of the config
     #[command(after_help = "Example:\n  interlock config path")]
     Path(ConfigPathArguments),
 }
@@ -42,7 +42,7 @@ impl ConfigCommand {
 pub struct ConfigGetArguments {
     #[allow(
         rustdoc::broken_intra_doc_links,
-        reason = "a help text is shown as it stands"
+        reason = "clap shows a help text unchanged"
     )]
     /// The key, such as agents.list[0].tools.exec.node [default: everything]
     #[arg(value_name = "KEY")]

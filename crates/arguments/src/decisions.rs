@@ -1,11 +1,11 @@
-//! Deciding what waits, and reading the record of it.
+//! Decisions about approvals, events, the audit and `doctor`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use interlock_policy::AlwaysForm;
 
-/// A list of at most no rows would show nothing and never end.
+/// Parses a limit of rows. With a limit of 0, a list would show nothing and never end.
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err("a whole number from 1 on is expected".to_owned()),
@@ -15,13 +15,14 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
 
 #[derive(Debug, Args)]
 pub struct ApprovalsPendingArguments {
-    /// Only this one, with all of what changed in its script: the id, its beginning, or the short id
+    /// Show only this approval, with every text in full: its id, the beginning of its id, or its
+    /// short id
     #[arg(value_name = "ID")]
     pub id: Option<String>,
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = 200, conflicts_with = "id", value_parser = clap::value_parser!(u64).range(1..=500))]
     pub limit: u64,
-    /// Go on where the last page ended
+    /// Continue where the last page ended
     #[arg(long, value_name = "CURSOR", conflicts_with = "id")]
     pub cursor: Option<String>,
     /// Print JSON
@@ -34,9 +35,9 @@ pub struct ApprovalsApproveArguments {
     /// The id, its beginning, or the short id
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Also store entries, so that the same command is not asked about again; FORM is exact, leading:N
-    /// (the first N arguments, then any), program (any arguments) or project (the words that decide, in
-    /// this project), as far as it is offered
+    /// Also store entries, so that the same command needs no approval again; FORM is exact,
+    /// leading:N (the first N arguments, then any), program (any arguments) or project (the words
+    /// that decide what runs, in this project), if the approval offers it
     #[arg(
         long,
         value_name = "FORM",
@@ -46,16 +47,16 @@ pub struct ApprovalsApproveArguments {
         conflicts_with_all = ["session", "lease"]
     )]
     pub always: Option<AlwaysForm>,
-    /// Also the same command later in the same session, for 24 hours at most
+    /// Also allow the same command later in the same session, for at most 24 hours
     #[arg(long, conflicts_with = "lease")]
     pub session: bool,
-    /// Also the same command in the same session for this time, such as 30m or 8h
+    /// Also allow the same command in the same session for this time, such as 30m or 8h
     #[arg(long = "for", id = "lease", value_name = "DURATION")]
     pub lease: Option<String>,
-    /// At most so many runs in that time, this one included
+    /// Allow at most this many runs in that time, including this one
     #[arg(long, requires = "lease", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub uses: Option<u32>,
-    /// Show secrets in the command that are masked otherwise
+    /// Show secrets in the command, which are otherwise masked
     #[arg(long)]
     pub reveal: bool,
     /// Print JSON
@@ -68,7 +69,7 @@ pub struct ApprovalsDenyArguments {
     /// The id, its beginning, or the short id
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Why, in a sentence that the agent reads with the denial
+    /// The reason, which the agent reads with the denial
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print JSON
@@ -78,31 +79,34 @@ pub struct ApprovalsDenyArguments {
 
 #[derive(Debug, Args)]
 pub struct ApprovalsWatchArguments {
-    /// Print each approval as a block, and read decisions from standard input; without a terminal
-    /// it is so anyway
+    /// Print each approval as a block, and read decisions from standard input; the default without
+    /// a terminal
     #[arg(long)]
     pub plain: bool,
-    /// Do not listen on the approval socket of this machine; what waits is looked up all the same
+    /// Do not listen on the approval socket of this machine; approvals are still read from the
+    /// store
     #[arg(long)]
     pub no_listen: bool,
-    /// Show only what fits all words: agent:NAME, host:NAME, or text of the command or the conversation
+    /// Show only approvals that match all words: agent:NAME, host:NAME, or text of the command or
+    /// the conversation
     #[arg(long, value_name = "WORDS")]
     pub filter: Vec<String>,
-    /// Do not ring the bell of the terminal when an approval comes
+    /// Do not ring the terminal bell when an approval arrives
     #[arg(long)]
     pub no_bell: bool,
-    /// Start this program when an approval comes; it finds its short id in INTERLOCK_APPROVAL, the agent in
-    /// INTERLOCK_APPROVAL_AGENT and how many wait in INTERLOCK_APPROVALS_WAITING
+    /// Start this program when an approval arrives; INTERLOCK_APPROVAL holds its short id,
+    /// INTERLOCK_APPROVAL_AGENT the agent, INTERLOCK_APPROVALS_WAITING the number of pending
+    /// approvals
     #[arg(long, value_name = "PROGRAM")]
     pub notify_command: Option<PathBuf>,
-    /// Print a JSON object a line, and read decisions from standard input
+    /// Print one JSON object per line, and read decisions from standard input
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct ApprovalsSocketArguments {
-    /// Print the token, which a companion needs; it is made if there is none
+    /// Print the token that a companion program needs; it is created if there is none
     #[arg(long)]
     pub token: bool,
     /// Print JSON
@@ -132,14 +136,14 @@ pub struct ApprovalsRevokeArguments {
 Example:
   interlock policy replay --since 7d --with proposed.json5
 
-Takes the commands of the audit and judges them by the policy in force, or with FILE as the approvals
-document. Files are looked at as they are now; commands of which the audit hides a secret are left out.
-The exit code is 0 if every verdict stays, 3 if some are stricter and none looser, 4 if one is looser.")]
+Judges the commands of the audit again: by the policy in force, or with FILE as the approvals document. Files are
+judged as they are now. Commands in which the audit hides a secret are left out.
+The exit code is 0 if no verdict changes, 3 if some are stricter and none is looser, 4 if at least one is looser.")]
 pub struct PolicyReplayArguments {
-    /// Only verdicts that are not older than this, such as 8h or 7d
+    /// Only verdicts of this period, such as 8h or 7d
     #[arg(long, value_name = "DURATION")]
     pub since: Option<String>,
-    /// At most so many verdicts, the newest ones
+    /// At most this many verdicts, the newest ones
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = at_least_one)]
     pub limit: usize,
     /// Only verdicts for this agent
@@ -158,15 +162,15 @@ pub struct PolicyReplayArguments {
 Example:
   interlock events --session agent:main:main --follow
 
-The session itself still gets every event with its next call.")]
+Reading events here does not consume them: the session still gets every event with its next call.")]
 pub struct EventsArguments {
     /// The key of the session
     #[arg(long, value_name = "KEY")]
     pub session: String,
-    /// Go on with what comes
+    /// Keep printing new events
     #[arg(long)]
     pub follow: bool,
-    /// Print JSON; with --follow, a line for each event
+    /// Print JSON; with --follow, one line per event
     #[arg(long)]
     pub json: bool,
 }
@@ -176,21 +180,21 @@ pub struct EventsArguments {
 Example:
   interlock doctor --fix
 
-Says whether an audit record wrote the approvals document that is in force, what separates runs from Interlock
-(a wall, the shield, or a guard only, and why), and what can be repaired. --fix closes files to other users, gives
-safe bins an empty profile where they have none, renames the agent `default` to `main`, and takes over what is
-stricter in a legacy exec-approvals.json. No repair weakens the policy, and a second --fix changes nothing.
+Shows whether the approvals document in force is recorded in the audit, what separates runs from Interlock (a wall, the
+shield, or only a guard, and why), and what can be repaired. --fix closes files to other users, gives safe bins without a
+profile an empty one, renames the agent `default` to `main`, and adopts the stricter rules of a legacy
+exec-approvals.json. No repair weakens the policy, and a second --fix changes nothing.
 
-Where no audit record wrote the document, it shows the difference to the recorded one, and nothing runs until
-the owner restores or records it.")]
+If the document is not recorded, doctor shows the difference to the recorded one. Nothing runs until the owner restores
+the recorded document or records the new one.")]
 pub struct DoctorArguments {
     /// Make the repairs that are safe to make
     #[arg(long, conflicts_with_all = ["record_document", "restore_document"])]
     pub fix: bool,
-    /// Record the approvals document that is in the database now, after you have looked at it
+    /// Record the approvals document that is in the database now; look at it first
     #[arg(long, conflicts_with = "restore_document")]
     pub record_document: bool,
-    /// Put back the approvals document that was recorded last
+    /// Restore the approvals document that was recorded last
     #[arg(long)]
     pub restore_document: bool,
     /// Print JSON
@@ -206,18 +210,18 @@ pub enum AuditCommand {
     Log(AuditLogArguments),
     /// Check that no record was changed, removed or moved
     #[command(
-        after_help = "Example:\n  interlock audit verify --head 120:9f86d0…\n\nWithout the head of an earlier day, records that were cut off at the end cannot be missed."
+        after_help = "Example:\n  interlock audit verify --head 120:9f86d0…\n\nOnly an earlier head reveals that records were cut off at the end."
     )]
     Verify(AuditVerifyArguments),
-    /// Write every record as a line of JSON, and the head as the last one
+    /// Write every record as a line of JSON, and the head as the last line
     #[command(after_help = "Example:\n  interlock audit export > audit.jsonl")]
     Export(AuditExportArguments),
-    /// Print the head, to be kept elsewhere
+    /// Print the head of the chain, to keep it on another machine
     #[command(after_help = "Example:\n  interlock audit head")]
     Head(AuditHeadArguments),
-    /// Move old records to files, and let the chain go on behind them
+    /// Move old records to files; the chain continues after them
     #[command(
-        after_help = "Example:\n  interlock audit archive --before 90d\n\nRecords are moved 1,024 at a time. Keep the files: `audit verify` begins behind them. A gateway does the same by itself where `audit.retention` is set."
+        after_help = "Example:\n  interlock audit archive --before 90d\n\nRecords are moved 1,024 at a time. Keep the files: `audit verify` starts after the moved records. A gateway archives by itself if `audit.retention` is set."
     )]
     Archive(AuditArchiveArguments),
 }
@@ -242,13 +246,13 @@ pub struct AuditLogArguments {
     /// Only records of this agent
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// Only records that are not older than this, such as 8h or 7d
+    /// Only records of this period, such as 8h or 7d
     #[arg(long, value_name = "DURATION")]
     pub since: Option<String>,
-    /// At most so many, the newest ones
+    /// At most this many records, the newest ones
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = at_least_one)]
     pub limit: usize,
-    /// Start with this record and go on to older ones: what the page before has named
+    /// Start with this record and continue with older ones; the page before names it
     #[arg(long, value_name = "SEQ")]
     pub cursor: Option<u64>,
     /// Print JSON
@@ -258,7 +262,7 @@ pub struct AuditLogArguments {
 
 #[derive(Debug, Args)]
 pub struct AuditArchiveArguments {
-    /// Records that are older than this, such as 90d
+    /// Move records that are older than this, such as 90d
     #[arg(long, value_name = "DURATION")]
     pub before: String,
     /// The directory of the files [default: audit-archive in the state directory]
@@ -281,7 +285,7 @@ pub struct AuditVerifyArguments {
 
 #[derive(Debug, Args)]
 pub struct AuditExportArguments {
-    /// It is JSON in any case
+    /// Has no effect: the output is always JSON
     #[arg(long, hide = true)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! `interlock deny`: what never runs.
+//! `interlock deny`: rules for commands that must never run.
 
 use clap::{Args, Subcommand};
 
@@ -7,7 +7,7 @@ use super::DocumentPlace;
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum DenyCommand {
-    /// Add a rule: a command that it matches never runs, whatever else allows it
+    /// Add a rule: a command that matches it never runs, even if something else allows it
     #[command(after_help = "\
 Examples:
   interlock deny add --reason 'releases are made by people' --arg=push --arg='**' git
@@ -20,7 +20,7 @@ Examples:
   interlock deny remove terraform
   interlock deny remove --arg=push --arg='**' git")]
     Remove(DenyRemoveArguments),
-    /// List the rules, and where each is written
+    /// List the rules and where each one comes from
     #[command(after_help = "Example:\n  interlock deny list --agent main")]
     List(DenyListArguments),
 }
@@ -35,10 +35,10 @@ impl DenyCommand {
     }
 }
 
-// Which arguments a rule is for.
+// The arguments that a rule matches.
 #[derive(Debug, Args)]
 pub struct DenyTerms {
-    /// A pattern for one argument, in order; `*` is any text, `**` any number of arguments
+    /// A pattern for one argument, in order; `*` matches any text, `**` any number of arguments
     #[arg(
         long = "arg",
         value_name = "PATTERN",
@@ -46,21 +46,21 @@ pub struct DenyTerms {
         allow_hyphen_values = true
     )]
     pub args: Vec<String>,
-    /// A regular expression for the arguments joined by one blank
+    /// A regular expression for the arguments, joined by single spaces
     #[arg(long, value_name = "REGEX")]
     pub arg_pattern: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct DenyAddArguments {
-    /// The agent, or `*` for all of them
+    /// The agent, or `*` for all agents
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
     #[command(flatten)]
     pub place: DocumentPlace,
     #[command(flatten)]
     pub terms: DenyTerms,
-    /// Why it is denied; the caller reads it
+    /// The reason, which the caller reads
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     /// Print JSON
@@ -73,14 +73,14 @@ pub struct DenyAddArguments {
 
 #[derive(Debug, Args)]
 pub struct DenyRemoveArguments {
-    /// The agent, or `*` for all of them
+    /// The agent, or `*` for all agents
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
     #[command(flatten)]
     pub place: DocumentPlace,
     #[command(flatten)]
     pub terms: DenyTerms,
-    /// Remove every rule with this pattern, whatever its arguments are
+    /// Remove every rule with this pattern, with any arguments
     #[arg(long, conflicts_with_all = ["args", "arg_pattern"])]
     pub all: bool,
     /// Print JSON
@@ -93,7 +93,7 @@ pub struct DenyRemoveArguments {
 
 #[derive(Debug, Args)]
 pub struct DenyListArguments {
-    /// Only the rules that hold for this agent [default: all rules]
+    /// Only the rules that apply to this agent [default: all rules]
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The server, and who may call it.
+//! `interlock gateway`, and `interlock mcp`.
 
 use std::path::PathBuf;
 
@@ -11,24 +11,24 @@ use super::{ServiceArguments, ServiceInstallArguments};
 pub enum GatewayCommand {
     /// Serve in the foreground
     #[command(
-        after_help = "Example:\n  interlock gateway run\n\nPrints where it is, how to watch and decide, how to connect an agent, how to mint tokens, and the policy."
+        after_help = "Example:\n  interlock gateway run\n\nPrints its address, how to watch and decide, how to connect an agent, how to mint tokens, and the policy."
     )]
     Run(GatewayRunArguments),
-    /// Say whether a gateway runs for this state directory
+    /// Show whether a gateway runs for this state directory
     #[command(after_help = "Example:\n  interlock gateway status --json")]
     Status(GatewayStatusArguments),
-    /// End the gateway of this state directory; runs go on
+    /// Stop the gateway of this state directory; runs continue
     #[command(after_help = "Example:\n  interlock gateway stop")]
     Stop(ServiceArguments),
-    /// Keep a gateway running as a service of the system: systemd or launchd
+    /// Install the gateway as a service: systemd or launchd
     #[command(after_help = "\
 Examples:
   interlock gateway install
   sudo interlock gateway install --run-as ada
   interlock gateway install --print > interlock-gateway.service
 
-For root a service of the machine, for other accounts one of the user. Runs go on when it is stopped
-or started again. A gateway that runs already for this state directory is ended first.")]
+Root gets a service of the machine, other accounts a service of the user. Runs continue when the service stops or
+restarts. A gateway that already runs for this state directory is stopped first.")]
     Install(GatewayInstallArguments),
     /// Stop the service and remove what `install` wrote
     #[command(after_help = "Example:\n  interlock gateway uninstall")]
@@ -36,7 +36,7 @@ or started again. A gateway that runs already for this state directory is ended 
     /// Start the service
     #[command(after_help = "Example:\n  interlock gateway start")]
     Start(ServiceArguments),
-    /// Stop the service and start it again; runs go on
+    /// Restart the service, or the gateway that runs without one; runs continue
     #[command(after_help = "Example:\n  interlock gateway restart")]
     Restart(ServiceArguments),
     /// List, mint and revoke operator tokens
@@ -47,7 +47,7 @@ Examples:
   interlock gateway token --revoke 0b9f3c1e-7d57-4f0e-9d62-3c4e1d6a8b11
 
 A new token is printed once; only its hash is kept. Earlier tokens stay valid until they are revoked.
-Connections that came with a revoked token end. Commands of this machine need no token.")]
+Connections that use a revoked token end. Commands on this machine need no token.")]
     Token(GatewayTokenArguments),
 }
 
@@ -56,13 +56,13 @@ pub struct GatewayRunArguments {
     /// The port, 0 for any free one [default: gateway.port or 18789]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Between two signs of life, for tests
+    /// How often the gateway sends a tick, for tests
     #[arg(long, value_name = "MS", hide = true, value_parser = clap::value_parser!(u64).range(50..))]
     pub tick_ms: Option<u64>,
     /// Print the ready line as JSON
     #[arg(long)]
     pub json: bool,
-    /// Leave the terminal, for those who start a gateway in the background
+    /// Leave the terminal; commands that start a gateway in the background use this
     #[arg(long, hide = true)]
     pub detach: bool,
 }
@@ -72,10 +72,10 @@ pub struct GatewayTokenArguments {
     /// Mint a token and print it once
     #[arg(long, group = "act")]
     pub new: bool,
-    /// Take over the token in this file, which only its owner can read; the file stays
+    /// Accept the token in this file, which only its owner can read; the file stays
     #[arg(long, value_name = "FILE", group = "act")]
     pub import: Option<PathBuf>,
-    /// Make a token worthless, by its id
+    /// Revoke a token by its id
     #[arg(long, value_name = "ID", group = "act")]
     pub revoke: Option<String>,
     /// Print JSON
@@ -88,7 +88,7 @@ pub struct GatewayInstallArguments {
     /// The port, 0 for any free one [default: gateway.port or 18789]
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Keep the state under this account (root) and start commands as USER
+    /// Keep the state under this account (root), and run commands as USER
     #[arg(long, value_name = "USER")]
     pub run_as: Option<String>,
     #[command(flatten)]
@@ -103,18 +103,18 @@ Example:
 As an entry of an MCP client's settings:
   { \"mcpServers\": { \"interlock\": { \"command\": \"interlock\", \"args\": [\"mcp\"] } } }
 
-Commands start in the client's workspace (its roots), else in the directory that the client starts this in, and
-find programs by the client's PATH. Each client is a conversation of its own. A gateway is started in the
-background if none runs. Where gateway.remote names a gateway on another machine, the client is connected with that one: by
-its operator's or an agent's token, and without directories and PATH of this machine.")]
+Commands start in the client's workspace (its roots), or else in the directory in which the client starts this program,
+and find programs by the client's PATH. Each client is a separate conversation. A gateway is started in the background if
+none runs. If gateway.remote names a gateway on another machine, the client is connected to that one, with the token of
+its operator or of an agent, and the directories and the PATH of this machine are not used.")]
 pub struct McpArguments {
-    /// The agent that the client is
+    /// The agent that the client acts as
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// Let the client show approvals to the person in front of it, and let that answer count
+    /// Let the client show approvals to its user, and accept the user's decisions
     #[arg(long)]
     pub elicitation: bool,
-    /// The conversation that the client takes part in, by its name or whole key; otherwise it has its own
+    /// The conversation to join, by its name or full key [default: a new conversation]
     #[arg(long, value_name = "KEY")]
     pub session_key: Option<String>,
 }
@@ -147,12 +147,12 @@ pub enum AgentsCommand {
     /// Show agents and their tokens
     #[command(after_help = "Example:\n  interlock agents list")]
     List(AgentsListArguments),
-    /// Make a token that may call exec, process and apply_patch as this agent, and nothing else
+    /// Mint a token that may call exec, process and apply_patch as this agent, and nothing else
     #[command(
-        after_help = "Example:\n  interlock agents token main\n\nThe token is printed once and kept nowhere. An agent never needs an operator's token."
+        after_help = "Example:\n  interlock agents token main\n\nThe token is printed once and not stored. An agent never needs an operator's token."
     )]
     Token(AgentsTokenArguments),
-    /// Make a token useless
+    /// Revoke a token
     #[command(after_help = "Example:\n  interlock agents revoke 0b1f3c1e-…")]
     Revoke(AgentsRevokeArguments),
 }
@@ -169,7 +169,7 @@ pub struct AgentsTokenArguments {
     /// The agent
     #[arg(value_name = "AGENT")]
     pub agent: String,
-    /// Its client program shows approval prompts to a person: let the answers count
+    /// The client program shows approval prompts to its user: accept the user's decisions
     #[arg(long)]
     pub elicitation: bool,
     /// Print JSON

@@ -1,9 +1,9 @@
-//! What can be asked on the command line, and where each command acts.
+//! The command line: all commands with their flags and help, and where each command acts.
 //!
-//! One file per command holds its flags and its help; `reach` has a row for every command that says
-//! whether it goes to the gateway that the owner follows or stays on this machine; `reference` makes
-//! the pages of the documentation from both. It reads the words of this process and does nothing with
-//! them. Start reading at [`CliCommand`].
+//! Each command has a file with its flags and its help. `reach` has a row for every command that
+//! says whether the command goes to the remote gateway that the owner follows or stays on this
+//! machine. `reference` makes the reference pages from both. This crate parses the arguments of the
+//! process and carries out nothing. Start reading at [`CliCommand`].
 
 #![forbid(unsafe_code)]
 
@@ -80,34 +80,35 @@ pub struct Arguments {
     pub command: CliCommand,
 }
 
-/// Where the state lies.
+/// The flags of every command, which select the state and the gateway.
 #[derive(Debug, Clone, Args)]
 pub struct StateArguments {
-    /// The state directory [default: $INTERLOCK_STATE_DIR, $XDG_STATE_HOME/interlock or ~/.interlock]
+    /// The state directory [default: $INTERLOCK_STATE_DIR, $XDG_STATE_HOME/interlock or
+    /// ~/.interlock]
     #[arg(long, global = true, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// The config file [default: interlock.json in the state directory]
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Fail where a gateway is needed and none runs, instead of starting one in the background
+    /// Fail if a gateway is needed and none runs, instead of starting one in the background
     #[arg(long, global = true)]
     pub no_spawn: bool,
-    /// Act on this machine, also where gateway.remote names a gateway on another one
+    /// Act on this machine even if gateway.remote names a gateway on another one
     #[arg(long, global = true)]
     pub local: bool,
-    /// Where the command acts when gateway.remote names a gateway elsewhere
+    /// Where the command acts if gateway.remote names a remote gateway
     #[arg(skip)]
     pub reach: CommandReach,
-    /// What it acts on, where that is this machine
+    /// What the command acts on if it acts on this machine
     #[arg(skip = "this machine")]
     pub acts_on: &'static str,
-    /// The command names a node
+    /// Whether the command names a node
     #[arg(skip)]
     pub names_node: bool,
 }
 
 impl StateArguments {
-    /// A command to paste: with the flags that lead to the same state.
+    /// Adds the flags that select the same state to a command that the user can paste.
     pub fn in_command(&self, command: &str) -> String {
         match command.strip_prefix("interlock ") {
             Some(rest) => format!("{}{rest}", self.program()),
@@ -115,30 +116,35 @@ impl StateArguments {
         }
     }
 
-    /// A hint from a layer that knows no flags: each command of this machine in it can be pasted.
-    /// What was made by [`Self::in_command`] can be already, and may hold words of others.
+    /// Adds the flags to every command of this machine in a hint from a layer that does not know
+    /// them. A hint that contains output of [`Self::in_command`] stays unchanged: it may quote text
+    /// of an agent, in which `interlock` is not a command.
     pub fn in_hint(&self, hint: &str) -> String {
         let program = self.program();
         if program == PROGRAM || hint.contains(&program) {
             return hint.to_owned();
         }
         let commands = Arguments::command();
-        let is_ours = |rest: &str| {
+        let is_local_command = |rest: &str| {
             let word = rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
             let word = word.into_iter().next().unwrap_or_default();
-            // Nodes are other machines.
+            // `interlock node` is for another machine, where these flags would be wrong.
             word != "node" && commands.find_subcommand(word).is_some()
         };
         let mut pieces = hint.split(PROGRAM);
         let mut out = pieces.next().unwrap_or_default().to_owned();
         for piece in pieces {
-            out += if is_ours(piece) { &program } else { PROGRAM };
+            out += if is_local_command(piece) {
+                &program
+            } else {
+                PROGRAM
+            };
             out += piece;
         }
         out
     }
 
-    /// How this program is called for the same state, up to the name of the command.
+    /// The command line for the same state up to the name of the command.
     fn program(&self) -> String {
         let flags = [("--state-dir", &self.state_dir), ("--config", &self.config)];
         let mut program = PROGRAM.to_owned();
@@ -159,23 +165,23 @@ const PROGRAM: &str = "interlock ";
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum CliCommand {
-    /// Say whether a command may run, and why
+    /// Show whether a command may run, and why
     Explain(ExplainArguments),
     /// Run a command if the policy allows it
     Exec(ExecArguments),
-    /// Handle background sessions
+    /// List, read, write and end background sessions
     #[command(subcommand, after_help = "Example:\n  interlock process list")]
     Process(ProcessCommand),
-    /// Test policies, try them on the past, and start from templates and suggestions
+    /// Test and replay policies, apply templates and suggestions
     #[command(
         subcommand,
         after_help = "Example:\n  interlock policy template apply project"
     )]
     Policy(PolicyCommand),
-    /// Show and change approvals documents, of this host or a node, and decide what waits
+    /// Decide pending approvals, and show and change approvals documents of this host or a node
     #[command(subcommand, after_help = "Example:\n  interlock approvals watch")]
     Approvals(ApprovalsCommand),
-    /// Rules for what never runs, whatever else allows it
+    /// Rules for commands that never run, even if something else allows them
     #[command(
         subcommand,
         after_help = "Example:\n  interlock deny add --arg=push --arg='**' git"
@@ -190,33 +196,33 @@ pub enum CliCommand {
         after_help = "Example:\n  interlock config set tools.exec.timeoutSec 600"
     )]
     Config(ConfigCommand),
-    /// Read and check the record of everything that was asked, decided and run
+    /// Read and check the audit: everything that was asked, decided and run
     #[command(subcommand, after_help = "Example:\n  interlock audit log --since 8h")]
     Audit(AuditCommand),
-    /// Look for what weakens the policy
+    /// Look for weaknesses in the policy
     #[command(subcommand, after_help = "Example:\n  interlock security audit")]
     Security(SecurityCommand),
-    /// Show where runs are confined, and remove what they left there
+    /// Show how runs are confined, and handle what they left in the sandbox
     #[command(subcommand, after_help = "Example:\n  interlock sandbox explain")]
     Sandbox(SandboxCommand),
-    /// Say what separates runs from Interlock, check the state and repair it
+    /// Check and repair the state, and show what separates runs from Interlock
     Doctor(DoctorArguments),
-    /// Take over the policy of another program
+    /// Import the policy of another program
     #[command(
         subcommand,
         after_help = "Example:\n  interlock import openclaw --dry-run"
     )]
     Import(ImportCommand),
-    /// Show the events that a session gets about its runs
+    /// Show the events that a conversation gets about its runs
     Events(EventsArguments),
-    /// Apply a multi-file patch, all or nothing
+    /// Apply a patch to several files, all or none of them
     ApplyPatch(ApplyPatchArguments),
-    /// The server that agents and operators talk to
+    /// Run and manage the server for agents and operators
     #[command(subcommand, after_help = "Example:\n  interlock gateway run")]
     Gateway(GatewayCommand),
     /// Serve an MCP client on standard input and output
     Mcp(McpArguments),
-    /// Lead an agent program through Interlock by its own settings, or take that back
+    /// Change the settings of an agent program so that it uses Interlock, or undo that
     Setup(SetupArguments),
     /// Judge a command that an agent program is about to run in its own shell
     Hook(HookArguments),
@@ -226,23 +232,23 @@ pub enum CliCommand {
         after_help = "Example:\n  interlock node run --host 192.168.1.10"
     )]
     Node(NodeCommand),
-    /// Agents, and tokens that let their holders call tools as one
+    /// List agents, and mint and revoke their tokens
     #[command(subcommand, after_help = "Example:\n  interlock agents token main")]
     Agents(AgentsCommand),
-    /// Machines and programs that may connect to the gateway
+    /// Manage the machines and programs that may connect to the gateway
     #[command(subcommand, after_help = "Example:\n  interlock devices list")]
     Devices(DevicesCommand),
-    /// Machines that run commands for the gateway
+    /// Manage the machines that run commands for the gateway
     #[command(subcommand, after_help = "Example:\n  interlock nodes list")]
     Nodes(NodesCommand),
-    /// Chats that show approvals and take decisions
+    /// Manage the chats that show approvals and accept decisions
     #[command(subcommand, after_help = "Example:\n  interlock channels list")]
     Channels(ChannelsCommand),
-    /// Show on one screen what runs, what waits and what holds
+    /// Show the gateway, pending approvals, nodes and the policy on one screen
     Status(StatusArguments),
     /// Open the pages of the gateway in a browser
     Dashboard(DashboardArguments),
-    /// Show approvals as notifications of the desktop
+    /// Show approvals as desktop notifications
     Companion(CompanionArguments),
     /// Print the completions of a shell
     Completion(CompletionArguments),
@@ -255,7 +261,7 @@ pub enum CliCommand {
 }
 
 impl Arguments {
-    /// What the command line asks for. Wrong usage ends the process.
+    /// Parses the command line. Wrong usage ends the process.
     pub fn read() -> Self {
         let matches = Self::command().get_matches();
         let mut arguments = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -310,18 +316,18 @@ Example:
   interlock explain --env RUST_LOG=debug --pty -- cargo test
   interlock explain --node lab -- uptime
 
-One word behind `--` is shell text, several are an exact argument vector. With --node the node itself judges
-it, and --cwd is a directory there.")]
+One word after `--` is shell text; several words are an exact argument vector. With --node the node itself judges the
+command, and --cwd is a directory there.")]
 pub struct ExplainArguments {
     #[command(flatten)]
     pub request: RequestArguments,
     /// Ask this node for its verdict: id, name, address or the beginning of the id
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Judge it as a run on a terminal
+    /// Judge the command as a run on a terminal
     #[arg(long)]
     pub pty: bool,
-    /// Judge it with this standard input: empty, or a pipe that the caller can write to
+    /// Judge the command with this standard input: empty, or a pipe that the caller can write to
     #[arg(long, value_enum, value_name = "STDIN", default_value = "null")]
     pub stdin: StdinArgument,
 }
@@ -331,89 +337,94 @@ pub struct ExplainArguments {
 Example:
   interlock exec -- 'cargo test 2>&1 | tail -20'
 
-One word behind `--` is shell text, several are an exact argument vector. The exit code is that of
-the command; 3 if it did not run because nothing allows it (the policy or an approver said no, or with
---no-wait no approver has decided yet), 1 if it was refused otherwise, 124 if its time was over. With
---pty, a person at the terminal is connected to it; Ctrl-] detaches and leaves it running. Ctrl-C withdraws
-an approval that is waited for.
+One word after `--` is shell text; several words are an exact argument vector. The exit code is that of the command. It is
+3 if the command is not allowed (the policy or an approver said no, or with --no-wait no approver has decided yet), 1 if it
+was refused for another reason, and 124 if its time was over. With --pty, your terminal is connected to the command; Ctrl-]
+detaches and leaves it running. Ctrl-C withdraws a pending approval.
 
-A pipe or a file at standard input is passed to the command (`cat x | interlock exec -- wc -l`), on a node too, and the
-policy judges that its caller can write into it: an entry admits that with --interactive. In a loop that reads
-its own input, use --input none.
+A pipe or a file at standard input is passed to the command (`cat x | interlock exec -- wc -l`), also on a node. The policy
+then judges the command as one that its caller can write to: an entry allows that with --interactive. In a loop that
+reads its own input, use --input none.
 
-Where the policy wants a person to decide, it asks at the terminal, or says how to approve and waits.
+If the policy requires an approval, exec asks at the terminal; without a terminal, it prints how to approve and waits.
 
-It runs where tools.exec.host, the agent's own or --host say. On a node it goes through the gateway, under
-the policy of that node: --cwd is a directory there, several words are quoted for its shell, the command has no connection
-to a terminal, and what goes on in the background is for the agent's process tool, or for `interlock process`
-on the node. Where gateway.remote names a gateway on another machine, it runs there in the same way, unless
---local says otherwise.")]
+The command runs on the host that --host, the settings of the agent or tools.exec.host name. A command for a node goes
+through the gateway and is judged by the policy of that node: --cwd is a directory there, several words are quoted for its
+shell, and the command is not connected to a terminal. A run that continues in the background there is handled by the
+agent's process tool, or by `interlock process` on the node. If gateway.remote names a gateway on another machine, the
+command runs there in the same way, unless --local is given.")]
 pub struct ExecArguments {
     #[command(flatten)]
     pub request: RequestArguments,
-    /// Where to run it: auto, gateway (its machine), node or sandbox [default: tools.exec.host]
+    /// Where to run the command: auto, gateway (its machine), node or sandbox [default:
+    /// tools.exec.host]
     #[arg(long, value_name = "HOST", value_parser = Host::WORDS.to_vec())]
     pub host: Option<String>,
-    /// The node to run it on: id, name, address or the beginning of the id; means --host node
+    /// The node to run the command on: id, name, address or the beginning of the id; implies --host
+    /// node
     #[arg(long, value_name = "NODE")]
     pub node: Option<String>,
-    /// Run it in a sandbox, also where the config has none: this directory copy-on-write, no network
+    /// Run the command in a sandbox even if the config has none: this directory copy-on-write, no
+    /// network
     #[arg(long, conflicts_with_all = ["host", "node"])]
     pub sandbox: bool,
-    /// Leave the sandbox of the agent, if every gate of tools.elevated lets it; ignored without a sandbox
+    /// Leave the sandbox of the agent, if every gate of tools.elevated allows it; ignored without a
+    /// sandbox
     #[arg(long, conflicts_with = "sandbox")]
     pub elevated: bool,
-    /// Run a command outside that the sandbox denied something to, in this run of the same command
+    /// Repeat this run outside the sandbox, which denied something to it; the command must be the
+    /// same
     #[arg(long, value_name = "RUN", requires_all = ["elevated", "justification"])]
     pub retry_of: Option<String>,
-    /// Why it has to run outside, for the approver
+    /// Why the command has to run outside the sandbox, for the approver
     #[arg(long, value_name = "TEXT", requires = "retry_of")]
     pub justification: Option<String>,
-    /// Run it once on a copy of the workspace, and decide about its changes; or for real, where
-    /// tools.exec.effects wants previews [default: tools.exec.effects]
+    /// `preview` runs the command on a copy of the workspace and asks about its changes, `direct`
+    /// runs it for real [default: tools.exec.effects]
     #[arg(long, value_enum, value_name = "EFFECTS")]
     #[arg(conflicts_with_all = ["node", "elevated", "background"])]
     pub effects: Option<EffectsArgument>,
     /// End the command after this many seconds, 0 for never [default: tools.exec.timeoutSec]
     #[arg(long, value_name = "SECONDS")]
     pub timeout: Option<u64>,
-    /// Run it on a terminal of its own
+    /// Run the command on its own terminal
     #[arg(long)]
     pub pty: bool,
     /// Keep its standard input open for `interlock process write`
     #[arg(long)]
     pub stdin: bool,
-    /// Whether it gets the standard input of this command: what is in a pipe or a file, always, or never
+    /// Whether the command gets the standard input of exec: if it is a file or a pipe with data
+    /// (auto), always (pass) or never (none)
     #[arg(long, value_enum, value_name = "INPUT", default_value = "auto")]
     #[arg(conflicts_with_all = ["pty", "stdin", "background", "yield_ms"])]
     pub input: InputArgument,
-    /// Do not wait for it: go on at once, and leave it to `interlock process`
+    /// Do not wait: leave the run to `interlock process` at once
     #[arg(long)]
     pub background: bool,
-    /// Leave it to `interlock process` when it has not ended after this many milliseconds
+    /// Leave the run to `interlock process` if it has not ended after this many milliseconds
     #[arg(long, value_name = "MILLISECONDS", conflicts_with = "background")]
     pub yield_ms: Option<u64>,
-    /// Where a person has to decide, do not wait: print the id of the approval and go
+    /// Do not wait for an approver: print the id of the approval and exit
     #[arg(long)]
     pub no_wait: bool,
-    /// Run what was approved under this id; the command must be the one that was asked about
+    /// Run the command that was approved under this id; the command must be the same
     #[arg(long, value_name = "ID", conflicts_with = "no_wait")]
     pub approval: Option<String>,
 }
 
-// A command and how it is called.
+// A command, and the call that asks for it.
 #[derive(Debug, Args)]
 pub struct RequestArguments {
     /// The agent that runs it
     #[arg(long, default_value = "main", value_name = "AGENT")]
     pub agent: String,
-    /// The working directory [default: the present one]
+    /// The working directory [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// The `ask` of the call; it can only harden
+    /// The `ask` level of the call; it can only make the policy stricter
     #[arg(long, value_enum, value_name = "MODE")]
     pub ask: Option<AskArgument>,
-    /// An environment override of the call
+    /// An environment variable for the command; may be repeated
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub env: Vec<String>,
     /// Take the words as an argument vector even if there is only one
@@ -432,26 +443,26 @@ pub struct RequestArguments {
 Example:
   interlock apply-patch --dry-run changes.patch
 
-A patch of protected files (hooks, shell start-up files, CI files and the like) needs an approval that shows the
-difference: it is asked for at the terminal, or it says how to approve and waits. The exit code is 3 if the
-policy or an approver said no, or with --no-wait no approver has decided yet.")]
+A patch of protected files (hooks, shell start-up files, CI files and the like) needs an approval that shows the diff:
+apply-patch asks at the terminal, or prints how to approve and waits. The exit code is 3 if the policy or an approver said
+no, or with --no-wait no approver has decided yet.")]
 pub struct ApplyPatchArguments {
     /// The agent whose tool policy applies
     #[arg(long, default_value = "main", value_name = "AGENT")]
     pub agent: String,
-    /// The workspace [default: the present directory]
+    /// The workspace [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
     /// The model behind the agent, for tools.exec.applyPatch.allowModels
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Say what would change, and change nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Where an approver has to decide, do not wait: print the id of the approval and go
+    /// Do not wait for an approver: print the id of the approval and exit
     #[arg(long)]
     pub no_wait: bool,
-    /// Apply what was approved under this id; the patch must be the same
+    /// Apply the patch that was approved under this id; the patch must be the same
     #[arg(long, value_name = "ID", conflicts_with_all = ["no_wait", "dry_run"])]
     pub approval: Option<String>,
     /// Print JSON
@@ -489,7 +500,7 @@ pub enum FallbackArgument {
     Full,
 }
 
-/// What of the standard input of `exec` reaches the command.
+/// Whether a command gets the standard input of `exec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum InputArgument {
     Auto,
@@ -497,7 +508,7 @@ pub enum InputArgument {
     None,
 }
 
-/// What becomes of the changes that a command makes.
+/// Whether the file changes of a command are previewed or made directly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum EffectsArgument {
     Preview,
@@ -518,7 +529,7 @@ pub enum HostArgument {
     Auto,
     Sandbox,
     Gateway,
-    /// Accepted so that the answer can say where a node's policy is set
+    /// Accepted only so that the error can say where the policy of a node is set
     #[value(hide = true)]
     Node,
 }

@@ -1,4 +1,4 @@
-//! The node host.
+//! `interlock node`: the node host.
 
 use std::path::PathBuf;
 
@@ -14,24 +14,24 @@ pub enum NodeCommand {
 Example:
   interlock node run --host 127.0.0.1 --port 18789
 
-The token of the gateway comes from --token-file, from INTERLOCK_GATEWAY_TOKEN, or from the file
-that gateway.remote.tokenFile names; later the token that the gateway gave to this device is used.
-The password of a gateway that asks for one comes from INTERLOCK_GATEWAY_PASSWORD, or from the file
-that gateway.remote.passwordFile names.
-Ends with 78 if the gateway refuses this node for good.")]
+The token of the gateway comes from --token-file, from INTERLOCK_GATEWAY_TOKEN, or from the file that
+gateway.remote.tokenFile names. Later connections use the token that the gateway gave to this device.
+If the gateway asks for a password, it comes from INTERLOCK_GATEWAY_PASSWORD, or from the file that
+gateway.remote.passwordFile names.
+The exit code is 78 if the gateway refuses this node for good.")]
     Run(NodeRunArguments),
-    /// Say whether a node runs for this state directory, and how it stands
+    /// Show whether a node runs for this state directory, and the state of its connection
     #[command(after_help = "Example:\n  interlock node status --json")]
     Status(NodeStatusArguments),
-    /// Keep the node host running as a service of the system: systemd or launchd
+    /// Install the node host as a service: systemd or launchd
     #[command(after_help = "\
 Examples:
   INTERLOCK_GATEWAY_TOKEN=… interlock node install --host 10.0.0.5
   interlock node install --host gateway.local --token-file ~/gateway.token
 
-A token that is in the environment is put into a file of the state directory that only its owner
-can read; none is in the unit. For root a service of the machine, for other accounts one of the user.
-Runs go on when it is stopped or started again; it is not started again when it ends with 78.")]
+A token in the environment is stored in a file of the state directory that only its owner can read; the unit contains no
+token. Root gets a service of the machine, other accounts a service of the user. Runs continue when the service stops or
+restarts. The service is not restarted after exit code 78.")]
     Install(NodeInstallArguments),
     /// Stop the service and remove what `install` wrote
     #[command(after_help = "Example:\n  interlock node uninstall")]
@@ -39,10 +39,10 @@ Runs go on when it is stopped or started again; it is not started again when it 
     /// Start the service
     #[command(after_help = "Example:\n  interlock node start")]
     Start(ServiceArguments),
-    /// End the node host of this state directory; runs go on
+    /// Stop the node host of this state directory; runs continue
     #[command(after_help = "Example:\n  interlock node stop")]
     Stop(ServiceArguments),
-    /// Stop the service and start it again; runs go on
+    /// Restart the service; runs continue
     #[command(after_help = "Example:\n  interlock node restart")]
     Restart(ServiceArguments),
 }
@@ -63,22 +63,24 @@ pub struct NodeRunArguments {
     /// The port of the gateway
     #[arg(long, value_name = "PORT", default_value_t = 18789)]
     pub port: u16,
-    /// Talk TLS; needed beyond this machine, private networks and tailnets
+    /// Use TLS; required beyond this machine, private networks and tailnets
     #[arg(long)]
     pub tls: bool,
-    /// The SHA-256 of the gateway's certificate; implies TLS [default: gateway.remote.tlsFingerprint]
+    /// The SHA-256 of the gateway's certificate; implies TLS [default:
+    /// gateway.remote.tlsFingerprint]
     #[arg(long, value_name = "SHA256")]
     pub tls_fingerprint: Option<String>,
-    /// How the gateway shows this node [default: the name of the machine]
+    /// The name under which the gateway shows this node [default: the name of the machine]
     #[arg(long, value_name = "NAME")]
     pub display_name: Option<String>,
-    /// The name of this installation, chosen at the first start otherwise
+    /// The id of this installation [default: chosen at the first start]
     #[arg(long, value_name = "ID")]
     pub node_id: Option<String>,
     /// The file that holds the token of the gateway [default: gateway.remote.tokenFile]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// The file that holds a new token of this device, as `interlock devices rotate` prints it; it is kept
+    /// The file with a new token for this device, as `interlock devices rotate` prints it; the node
+    /// stores the token
     #[arg(long, value_name = "FILE")]
     pub device_token_file: Option<PathBuf>,
 }

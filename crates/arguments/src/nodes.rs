@@ -1,26 +1,27 @@
-//! Other machines: who may connect, and what may be used of them.
+//! `interlock devices` and `interlock nodes`: which machines may connect, and how the gateway uses
+//! them.
 
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum DevicesCommand {
-    /// List the devices that may connect, and those that wait
+    /// List the devices that may connect, and pending requests
     #[command(after_help = "Example:\n  interlock devices list")]
     List(DevicesListArguments),
     /// Let a device connect
     #[command(after_help = "Example:\n  interlock devices approve 6f1c")]
     Approve(DevicesApproveArguments),
-    /// Turn a device that waits away
+    /// Reject the request of a device
     #[command(after_help = "Example:\n  interlock devices reject 6f1c")]
     Reject(DevicesRejectArguments),
     /// Forget a device; its connections end
     #[command(after_help = "Example:\n  interlock devices remove 3a9d0c")]
     Remove(DevicesRemoveArguments),
-    /// Give a device a new token; the old one is worth nothing from then on
+    /// Give a device a new token; the old one becomes invalid
     #[command(after_help = "Example:\n  interlock devices rotate 3a9d0c --role node")]
     Rotate(DevicesTokenArguments),
-    /// Make the token of a device worthless
+    /// Revoke the token of a device
     #[command(after_help = "Example:\n  interlock devices revoke 3a9d0c --role node")]
     Revoke(DevicesTokenArguments),
 }
@@ -34,7 +35,7 @@ pub struct DevicesListArguments {
 
 #[derive(Debug, Args)]
 pub struct DevicesApproveArguments {
-    /// The request or the device, or the beginning of either
+    /// The id of the request or of the device, or its beginning
     #[arg(value_name = "ID")]
     pub id: String,
     /// Print JSON
@@ -44,7 +45,7 @@ pub struct DevicesApproveArguments {
 
 #[derive(Debug, Args)]
 pub struct DevicesRejectArguments {
-    /// The request or the device, or the beginning of either
+    /// The id of the request or of the device, or its beginning
     #[arg(value_name = "ID")]
     pub id: String,
     /// Print JSON
@@ -67,7 +68,7 @@ pub struct DevicesTokenArguments {
     /// The device, its name, or the beginning of its id
     #[arg(value_name = "DEVICE")]
     pub device: String,
-    /// What the token is for
+    /// The role of the token
     #[arg(long, default_value = "node", value_parser = ["node", "operator"])]
     pub role: String,
     /// Print JSON
@@ -96,41 +97,41 @@ Examples:
   interlock nodes list
   interlock nodes list --connected --limit 50
 
-Nodes are listed by name. Where there are more than the limit, the last line is the command that goes on.")]
+Nodes are listed by name. If there are more than the limit, the last line is the command that lists the next ones.")]
     List(NodesListArguments),
-    /// Say which nodes are connected, and what waits for a person
+    /// Show which nodes are connected, and which requests wait for an operator
     #[command(after_help = "\
 Example:
   interlock nodes status
 
-Nodes are listed by name. Where there are more than the limit, the last line is the command that goes on.")]
+Nodes are listed by name. If there are more than the limit, the last line is the command that lists the next ones.")]
     Status(NodesListArguments),
     /// Show one node
     #[command(after_help = "Example:\n  interlock nodes describe lab")]
     Describe(NodesNodeArguments),
-    /// Give a node another name
+    /// Rename a node
     #[command(after_help = "Example:\n  interlock nodes rename 3a9d0c lab")]
     Rename(NodesRenameArguments),
-    /// Take back what was approved of a node
+    /// Withdraw the approval of a node
     #[command(after_help = "Example:\n  interlock nodes remove lab")]
     Remove(NodesNodeArguments),
-    /// Let the commands of a node be used
+    /// Approve the commands of a node
     #[command(
-        after_help = "Example:\n  interlock nodes approve lab\n\nShows the commands; with system.run among them the node runs what its own policy allows."
+        after_help = "Example:\n  interlock nodes approve lab\n\nShows the commands. If system.run is among them, the node runs what its own policy allows."
     )]
     Approve(NodesApproveArguments),
-    /// Leave the commands of a node unused
+    /// Reject the commands of a node
     #[command(after_help = "Example:\n  interlock nodes reject lab")]
     Reject(NodesApproveArguments),
-    /// List, mint and revoke tokens with which nodes join
+    /// List, mint and revoke the tokens with which nodes join
     #[command(after_help = "\
 Examples:
   interlock nodes enroll
   interlock nodes enroll --list
   interlock nodes enroll --revoke 0b9f3c1e-7d57-4f0e-9d62-3c4e1d6a8b11
 
-The token is printed once; only its hash is kept. It lets its holder connect as a node, and do nothing
-else: no tools, no decisions. What the node may then be used for is approved as ever (nodes approve).")]
+The token is printed once; only its hash is kept. It lets its holder connect as a node and do nothing else: no tools, no
+decisions. The commands of the node still need an approval (nodes approve).")]
     Enroll(NodesEnrollArguments),
     /// Call one command of a node; to run programs use exec
     #[command(
@@ -141,10 +142,10 @@ else: no tools, no decisions. What the node may then be used for is approved as 
 
 #[derive(Debug, Args)]
 pub struct NodesListArguments {
-    /// List at most so many nodes
+    /// List at most this many nodes
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub limit: u64,
-    /// Go on where an earlier list ended
+    /// Continue where an earlier list ended
     #[arg(long, value_name = "CURSOR")]
     pub cursor: Option<String>,
     /// List only nodes that are connected
@@ -193,7 +194,7 @@ pub struct NodesEnrollArguments {
     /// List the tokens instead
     #[arg(long, group = "act")]
     pub list: bool,
-    /// Make a token worthless, by its id
+    /// Revoke a token by its id
     #[arg(long, value_name = "ID", group = "act")]
     pub revoke: Option<String>,
     /// Print JSON
@@ -209,13 +210,13 @@ pub struct NodesInvokeArguments {
     /// The command, as `nodes describe` shows it
     #[arg(value_name = "COMMAND")]
     pub command: String,
-    /// Its parameters, as a JSON object
+    /// The parameters of the command, as a JSON object
     #[arg(long, value_name = "JSON")]
     pub params: Option<String>,
     /// How long the answer may take [default: 30000]
     #[arg(long, value_name = "MILLISECONDS")]
     pub timeout_ms: Option<u64>,
-    /// Print JSON: the whole answer
+    /// Print the whole answer as JSON
     #[arg(long)]
     pub json: bool,
 }

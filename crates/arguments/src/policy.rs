@@ -13,16 +13,16 @@ use super::{
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum PolicyCommand {
-    /// Judge test cases and compare with what they expect
+    /// Judge test cases and compare the verdicts with the expected ones
     Test(PolicyTestArguments),
-    /// Judge the commands of the audit by the present or a proposed policy, and say what changes
+    /// Judge the commands of the audit by the current or a proposed policy, and show what changes
     Replay(PolicyReplayArguments),
     /// Propose the narrowest rules for what approvers allowed at least twice
     Suggest(PolicySuggestArguments),
-    /// The entries that the first start writes: commands that only read the workspace
+    /// Show, remove and restore the base: the entries for commands that only read the workspace
     #[command(subcommand, after_help = "Example:\n  interlock policy base show")]
     Base(PolicyBaseCommand),
-    /// Narrow entries for a kind of work, with tests
+    /// List, apply and remove templates: narrow entries for a kind of work, with tests
     #[command(
         subcommand,
         after_help = "Example:\n  interlock policy template apply project"
@@ -59,15 +59,14 @@ Examples:
   interlock policy template apply --agent main --dir ~/src/app rust
   interlock policy template apply --dry-run server")]
     Apply(PolicyTemplateApplyArguments),
-    /// Remove the entries that templates wrote for a directory, and leave those that were edited
+    /// Remove the entries that templates wrote for a directory, except edited ones
     #[command(after_help = "\
 Examples:
   interlock policy template remove rust
   interlock policy template remove --agent main --dir ~/src/app rust
   interlock policy template remove --dry-run project
 
-An entry that says something else than the template wrote stays, and so does one that another template has, which is
-applied for the same directory.")]
+An entry that was edited stays, and so does an entry of another template that is applied for the same directory.")]
     Remove(PolicyTemplateRemoveArguments),
 }
 
@@ -91,7 +90,7 @@ pub struct PolicyTemplateListArguments {
 
 #[derive(Debug, Args)]
 pub struct PolicyTemplateShowArguments {
-    /// The directory that it would be for [default: the present directory]
+    /// The directory to show it for [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Print JSON
@@ -104,32 +103,32 @@ pub struct PolicyTemplateShowArguments {
 
 #[derive(Debug, Args)]
 pub struct PolicyTemplateApplyArguments {
-    /// The agent, or `*` for all of them
+    /// The agent, or `*` for all agents
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
-    /// The directory that it is for, with everything beneath [default: the present directory]
+    /// The directory to apply it for, with everything beneath [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Show what would be added and write nothing
+    /// Show what would be added, and write nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// The templates; several are applied together, or none of them
+    /// The templates; all of them are applied, or none
     #[arg(value_name = "NAME", required = true)]
     pub names: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct PolicyTemplateRemoveArguments {
-    /// The agent, or `*` for the list of all of them
+    /// The agent, or `*` for the list of all agents
     #[arg(long, default_value = "*", value_name = "AGENT")]
     pub agent: String,
-    /// The directory that it was applied for [default: the present directory]
+    /// The directory that it was applied for [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Show what would be removed and write nothing
+    /// Show what would be removed, and write nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON
@@ -146,10 +145,10 @@ pub enum PolicyBaseCommand {
     /// Show what the base allows, and whether it is in force
     #[command(after_help = "Example:\n  interlock policy base show")]
     Show(PolicyBaseArguments),
-    /// Take the base out of the document: its commands are asked about again
+    /// Remove the base from the document, so that its commands need approval again
     #[command(after_help = "Example:\n  interlock policy base remove")]
     Remove(PolicyBaseArguments),
-    /// Put the base into the document, as this version has it
+    /// Add the base of this version to the document
     #[command(after_help = "Example:\n  interlock policy base restore")]
     Restore(PolicyBaseArguments),
 }
@@ -177,16 +176,15 @@ Example:
   interlock policy test policy-cases.jsonl
   interlock policy test --with proposed.json5 cases.jsonl
 
-Cases without a `policy` of their own are judged by the policy of this host, or with --with by a proposed
-document in place of the one in force.
+Cases without a `policy` are judged by the policy of this host. With --with, a proposed document replaces the one in force.
 
 Each line is a JSON object, for example:
   {\"id\":\"1\",\"command\":\"rg x\",\"resolve\":{},\"policy\":{\"security\":\"allowlist\",\"allowlist\":[{\"pattern\":\"rg\"}]},\"expect\":\"allow\"}")]
 pub struct PolicyTestArguments {
-    /// Files of cases, one JSON object a line; `-` reads standard input
+    /// Files of cases, one JSON object per line; `-` reads standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Judge cases that name no policy by this approvals document (JSON5) [default: the one in force]
+    /// Judge cases without a policy by this approvals document (JSON5) [default: the one in force]
     #[arg(long, value_name = "FILE")]
     pub with: Option<PathBuf>,
     /// Show passing cases too
@@ -202,25 +200,25 @@ pub struct PolicyTestArguments {
 Example:
   interlock policy suggest --since 7d
 
-Reads from the audit what approvers allowed, and proposes for each habit the narrowest rule that *always* could have
-stored, for the directory that the commands ran in. Says for each rule how many approvals it would have saved, the
-widest command that it allows, and what else of the history it would allow. Nothing is proposed for text that is not
-plain, for programs that start others, and where an approver denied what the rule would allow. At a terminal it asks
+Reads from the audit what approvers allowed, and proposes for each repeated command the narrowest rule that *always* could
+have stored, for the directory in which the commands ran. Shows for each rule how many approvals it would have saved, the
+widest command that it allows, and what else of the history it would allow. There is no proposal for text that is not
+plain, for programs that start others, or if an approver denied what the rule would allow. At a terminal, suggest asks
 about each rule; otherwise it writes nothing without --accept or --accept-all.")]
 pub struct PolicySuggestArguments {
-    /// Only approvals that are not older than this, such as 8h or 7d
+    /// Only approvals of this period, such as 8h or 7d
     #[arg(long, default_value = "7d", value_name = "DURATION")]
     pub since: String,
     /// Only approvals of this agent
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// Judge at most so many verdicts of the history by each rule, the newest ones
+    /// Judge at most this many verdicts of the history by each rule, the newest ones
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = crate::decisions::at_least_one)]
     pub limit: usize,
-    /// Add the rule with this id; may be given more than once
+    /// Add the rule with this id; may be repeated
     #[arg(long, value_name = "ID", conflicts_with = "accept_all")]
     pub accept: Vec<String>,
-    /// Add every rule that is proposed
+    /// Add every proposed rule
     #[arg(long)]
     pub accept_all: bool,
     /// Print JSON
@@ -273,13 +271,13 @@ pub struct ExecPolicySetArguments {
     /// What may run
     #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
     pub security: Option<SecurityArgument>,
-    /// When a human is asked
+    /// When an approver is asked
     #[arg(long, group = "values", value_enum, value_name = "MODE")]
     pub ask: Option<AskArgument>,
     /// What happens when no approver can be asked
     #[arg(long, group = "values", value_enum, value_name = "LEVEL")]
     pub ask_fallback: Option<FallbackArgument>,
-    /// Let no agent run the programs of skills without an entry
+    /// Require an entry for the programs of skills too
     #[arg(long, group = "values")]
     pub no_auto_allow_skills: bool,
     /// Print JSON

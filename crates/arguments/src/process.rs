@@ -10,13 +10,13 @@ pub enum ProcessCommand {
     /// List running and finished sessions
     #[command(after_help = "Example:\n  interlock process list")]
     List(ProcessListArguments),
-    /// Show new output and how the session stands
+    /// Show new output and the state of the session
     #[command(after_help = "\
 Example:
   interlock process poll brave-otter --timeout 5000
 
-An operator reads by offset: without --offset from the start. With --agent it is what came since
-that session key's last poll.")]
+An operator reads by offset: without --offset, from the start. With --agent, poll shows the output since the last poll of
+that session key.")]
     Poll(ProcessPollArguments),
     /// Show lines of the transcript: the last 200 by default
     #[command(after_help = "Example:\n  interlock process log brave-otter --limit 50")]
@@ -28,7 +28,7 @@ Examples:
   '
   interlock process write brave-otter --eof < answers.txt")]
     Write(ProcessWriteArguments),
-    /// Press keys, as tmux names them
+    /// Press keys, which have the names that tmux uses
     #[command(after_help = "\
 Examples:
   interlock process send-keys brave-otter C-c
@@ -45,7 +45,7 @@ Examples:
   interlock process paste brave-otter 'some text'
   interlock process paste brave-otter < draft.txt")]
     Paste(ProcessPasteArguments),
-    /// Show the terminal as a person would see it
+    /// Show the current screen of the terminal
     #[command(after_help = "Example:\n  interlock process screen brave-otter")]
     Screen(ProcessSessionArguments),
     /// End the session with all its processes, or send a signal
@@ -54,8 +54,8 @@ Examples:
   interlock process kill brave-otter
   interlock process kill brave-otter --signal INT
 
-Without a signal, and with TERM and KILL, it returns when all processes are gone. Any other signal
-goes to what runs in the foreground.")]
+Without a signal, and with TERM and KILL, kill returns when all processes have ended. Any other signal goes to the
+foreground process group.")]
     Kill(ProcessKillArguments),
     /// Forget a finished session
     #[command(after_help = "Example:\n  interlock process clear brave-otter")]
@@ -68,8 +68,8 @@ goes to what runs in the foreground.")]
 Example:
   interlock process attach brave-otter
 
-The exit code is that of the session. Detaching leaves it running. A session without a terminal
-gets what is typed line by line; there Ctrl-C detaches and Ctrl-D ends its input.")]
+The exit code is that of the session. Detaching leaves the session running. A session without a terminal gets its input
+line by line; there Ctrl-C detaches and Ctrl-D ends the input.")]
     Attach(ProcessAttachArguments),
 }
 
@@ -92,13 +92,14 @@ impl ProcessCommand {
     }
 }
 
-// As whom.
+// The caller that a command acts as.
 #[derive(Debug, Args)]
 pub struct CallerArguments {
-    /// Act as this agent, who sees its own background sessions only [default: all sessions]
+    /// Act as this agent, which sees only its own background sessions [default: all sessions]
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// The conversation of the agent, by which polls are remembered [default: agent:AGENT:main]
+    /// The conversation of the agent; each one has its own poll position [default:
+    /// agent:AGENT:main]
     #[arg(long, value_name = "KEY", requires = "agent")]
     pub session_key: Option<String>,
 }
@@ -107,10 +108,10 @@ pub struct CallerArguments {
 pub struct ProcessListArguments {
     #[command(flatten)]
     pub caller: CallerArguments,
-    /// Show at most so many
+    /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub limit: u64,
-    /// Go on where the last page ended
+    /// Continue where the last page ended
     #[arg(long, value_name = "CURSOR")]
     pub cursor: Option<String>,
     /// Print JSON
@@ -118,7 +119,7 @@ pub struct ProcessListArguments {
     pub json: bool,
 }
 
-// Which session.
+// The session that a command acts on.
 #[derive(Debug, Args)]
 pub struct ProcessSessionArguments {
     #[command(flatten)]
@@ -135,10 +136,10 @@ pub struct ProcessSessionArguments {
 pub struct ProcessPollArguments {
     #[command(flatten)]
     pub session: ProcessSessionArguments,
-    /// Wait so long for output or the end
+    /// Wait this long for output or the end
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=30_000))]
     pub timeout: u64,
-    /// Show what came after this byte, and move no poll's place
+    /// Show output from this byte on, and leave the poll position unchanged
     #[arg(long, value_name = "BYTES")]
     pub offset: Option<u64>,
 }
@@ -147,10 +148,10 @@ pub struct ProcessPollArguments {
 pub struct ProcessLogArguments {
     #[command(flatten)]
     pub session: ProcessSessionArguments,
-    /// From this line on, counted from 0; without --limit to the end
+    /// Start at this line, counted from 0; without --limit, show all lines to the end
     #[arg(long, value_name = "LINE")]
     pub offset: Option<u64>,
-    /// So many lines; without --offset the last ones
+    /// Show this many lines; without --offset, the last ones
     #[arg(long, value_name = "LINES")]
     pub limit: Option<u64>,
 }
@@ -159,7 +160,7 @@ pub struct ProcessLogArguments {
 pub struct ProcessWriteArguments {
     #[command(flatten)]
     pub session: ProcessSessionArguments,
-    /// End the input behind it
+    /// Close the input after the data
     #[arg(long)]
     pub eof: bool,
     /// The data [default: standard input, unless that is a terminal]
@@ -172,7 +173,7 @@ pub struct ProcessWriteArguments {
 pub struct ProcessSendKeysArguments {
     #[command(flatten)]
     pub session: ProcessSessionArguments,
-    /// Text that is typed as it is
+    /// Text to type unchanged
     #[arg(long, group = "input", value_name = "TEXT", allow_hyphen_values = true)]
     pub literal: Option<String>,
     /// A byte in hexadecimal
@@ -187,7 +188,7 @@ pub struct ProcessSendKeysArguments {
 pub struct ProcessPasteArguments {
     #[command(flatten)]
     pub session: ProcessSessionArguments,
-    /// Do not mark it as a paste: the program takes it for typing
+    /// Do not mark the text as a paste, so that the program treats it as typing
     #[arg(long)]
     pub no_bracket: bool,
     /// The text [default: standard input]

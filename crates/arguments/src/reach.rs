@@ -1,32 +1,32 @@
-//! Where each command acts when `gateway.remote` names a gateway on another machine.
+//! Where each command acts if `gateway.remote` names a gateway on another machine.
 //!
-//! No command answers for this machine where the owner asks that gateway: it goes there, or it says that it
-//! does not. Every command has a row; the guide shows the same table.
+//! A command must not silently answer for this machine while the owner follows that gateway: it
+//! goes there, or says that it does not. Every command has a row; the guide shows the same table.
 
 /// Where a command acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CommandReach {
     /// At the gateway.
     Gateway,
-    /// At the gateway where `--node` names one of its nodes; otherwise refused as [`CommandReach::Refused`] is.
+    /// At the gateway if `--node` names one of its nodes; otherwise like [`CommandReach::Refused`].
     GatewayWithNode,
-    /// On this machine only. Without `--local` it is refused, because its answer or its change would be
-    /// taken for the gateway's.
+    /// On this machine only. Without `--local` the command is refused, because the owner would take
+    /// its answer or its change for the gateway's.
     #[default]
     Refused,
-    /// On this machine, which is what it is for. It says so beside its answer.
+    /// On this machine, as the command is meant to. A note beside the answer says so.
     Noted,
-    /// It concerns the program and the files of this machine, and nothing that a gateway could answer.
+    /// On the program and the files of this machine, about which no gateway could answer.
     Machine,
 }
 
 /// The row of a command.
 #[derive(Debug)]
 pub struct ReachRow {
-    /// Its words behind `interlock`.
+    /// The words of the command after `interlock`.
     pub command: &'static str,
     pub reach: CommandReach,
-    /// What it acts on, where it does not go to the gateway.
+    /// What the command acts on if it does not go to the gateway.
     pub acts_on: &'static str,
 }
 
@@ -70,10 +70,10 @@ const fn machine(command: &'static str) -> ReachRow {
     }
 }
 
-/// Every command.
+/// The rows of all commands.
 pub const COMMANDS: &[ReachRow] = &[
     gateway("exec"),
-    // The gateway has no method that judges for its own machine; nodes have one.
+    // The gateway has no method that judges for its own machine. Nodes have one.
     with_node("explain", "the policy and the files of this machine"),
     gateway("process list"),
     gateway("process poll"),
@@ -86,9 +86,9 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("process kill"),
     gateway("process clear"),
     gateway("process remove"),
-    // A terminal is connected through the supervisor of its machine.
+    // Only the supervisor of this machine can connect a terminal.
     refused("process attach", "the runs of this machine"),
-    // Cases name their own policy; where they do not, it is the policy of this machine.
+    // Cases without a policy are judged by the policy of this machine.
     noted("policy test", "the policy of this machine"),
     refused("policy replay", "the audit and the policy of this machine"),
     refused("policy suggest", "the audit and the policy of this machine"),
@@ -114,7 +114,7 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("deny add"),
     gateway("deny remove"),
     gateway("deny list"),
-    // They join the config of the machine with its document.
+    // These commands combine the config of this machine with its document.
     refused(
         "exec-policy show",
         "the config and the policy of this machine",
@@ -135,7 +135,7 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("audit log"),
     gateway("audit verify"),
     gateway("audit head"),
-    // A whole chain is written by the machine that keeps it.
+    // Only the machine that keeps a chain can write all of it.
     refused("audit export", "the audit of this machine"),
     refused("audit archive", "the audit of this machine"),
     noted("security audit", "this machine"),
@@ -153,7 +153,7 @@ pub const COMMANDS: &[ReachRow] = &[
     machine("gateway restart"),
     gateway("mcp"),
     machine("setup"),
-    // It judges what the shell of an agent program on this machine is about to run.
+    // The hook judges commands of an agent program on this machine.
     machine("hook"),
     machine("node run"),
     machine("node status"),
@@ -162,7 +162,7 @@ pub const COMMANDS: &[ReachRow] = &[
     machine("node start"),
     machine("node stop"),
     machine("node restart"),
-    // Tokens are minted where they are kept.
+    // Tokens are minted on the machine that stores them.
     refused("agents list", "the agents and tokens of this machine"),
     refused("agents token", "the agents and tokens of this machine"),
     refused("agents revoke", "the agents and tokens of this machine"),
@@ -181,14 +181,14 @@ pub const COMMANDS: &[ReachRow] = &[
     gateway("nodes reject"),
     gateway("nodes invoke"),
     refused("nodes enroll", "the node tokens of this machine"),
-    // Chats are those of the gateway; a token is kept where the command is given.
+    // Chats belong to the gateway, but `login` stores the token on this machine.
     gateway("channels list"),
     gateway("channels test"),
     machine("channels login"),
     gateway("status"),
-    // The code that lets a browser in is given to the owner of the machine only.
+    // The code that pairs a browser is only for the owner of the gateway's machine.
     refused("dashboard", "the gateway of this machine"),
-    // Notifications stand on the desktop of the machine whose approvals they are.
+    // Notifications appear on the desktop of the machine that has the approvals.
     refused("companion", "the approval socket of this machine"),
     machine("companion install"),
     machine("companion uninstall"),
@@ -207,7 +207,7 @@ pub const COMMANDS: &[ReachRow] = &[
     machine("version"),
 ];
 
-/// The row of the command that was parsed.
+/// The row of the parsed command.
 pub fn of_matches(matches: &clap::ArgMatches) -> Option<&'static ReachRow> {
     let mut words: Vec<&str> = Vec::new();
     let mut at = matches;
@@ -241,7 +241,7 @@ mod tests {
             let path = format!("{path} {}", inner.get_name());
             let is_leaf = !inner.has_subcommands();
             leaves(inner, &path, into);
-            // One that also works without the name of a command below it.
+            // Some commands also work without a subcommand.
             if is_leaf || !inner.is_subcommand_required_set() {
                 into.push(path.trim_start().to_owned());
             }

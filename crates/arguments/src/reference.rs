@@ -1,4 +1,4 @@
-//! The page of the documentation that lists every command, made from what the program accepts.
+//! Makes the reference pages of the documentation from the command line that the program accepts.
 
 use std::fmt::Write as _;
 
@@ -7,15 +7,15 @@ use clap::{Arg, Command, CommandFactory};
 use crate::Arguments;
 use crate::reach::{COMMANDS, CommandReach};
 
-/// What the program accepts, for tests that hold texts against it.
+/// The whole command line, also for tests that compare texts with it.
 pub fn command_line() -> Command {
     let mut root = Arguments::command();
-    // Flags and arguments of a command are made when it is called, or all at once here.
+    // Commands add their flags lazily. `build` adds the flags of all commands.
     root.build();
     root
 }
 
-/// Markdown: one section per command, in the order of `--help`.
+/// The reference page in Markdown, with one section per command in the order of `--help`.
 pub fn cli_page() -> String {
     let root = command_line();
     let mut page = String::from(
@@ -63,7 +63,7 @@ fn section(page: &mut String, command: &Command, parent: &str) {
     }
 }
 
-/// What a command takes by itself.
+/// The usage, the arguments and the examples of one command.
 fn usage(page: &mut String, command: &Command) {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
@@ -109,7 +109,7 @@ fn options(page: &mut String, arguments: &[&Arg]) {
     }
 }
 
-/// `-v, --verbose`, `--cwd <DIR>`, `<FILE>...`.
+/// The name of an argument, such as `-v, --verbose`, `--cwd <DIR>` or `<FILE>...`.
 fn signature(argument: &Arg) -> String {
     let mut names = Vec::new();
     if let Some(short) = argument.get_short() {
@@ -131,7 +131,8 @@ fn signature(argument: &Arg) -> String {
     }
 }
 
-/// The table of the guide: where each command acts when `gateway.remote` names a gateway elsewhere.
+/// The table of the guide that says where each command acts if `gateway.remote` names a remote
+/// gateway.
 pub fn reach_table() -> String {
     let mut table = String::from("| where it acts | commands |\n| --- | --- |\n");
     let rows = [
@@ -159,7 +160,7 @@ pub fn reach_table() -> String {
     table
 }
 
-/// Commands with the same first word stand together.
+/// Groups commands with the same first word.
 fn grouped(reach: CommandReach) -> Vec<String> {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     let shown = COMMANDS.iter().filter(|row| row.command != "man");
@@ -177,7 +178,7 @@ fn grouped(reach: CommandReach) -> Vec<String> {
     groups.into_iter().map(shown).collect()
 }
 
-/// The commands that are refused where a gateway elsewhere is followed.
+/// The commands that are refused while the owner follows a remote gateway.
 pub fn refused_elsewhere() -> Vec<&'static str> {
     let refused = |reach: CommandReach| {
         matches!(reach, CommandReach::Refused | CommandReach::GatewayWithNode)
@@ -190,8 +191,8 @@ pub fn refused_elsewhere() -> Vec<&'static str> {
 mod tests {
     use super::*;
 
-    /// What stands above a group of options as a doc comment would become the text of each command
-    /// that has them, once the command is built.
+    /// A doc comment above a shared group of options would replace the help of every command with
+    /// that group. This finds such commands.
     fn changed(before: &Command, after: &Command, path: &str, into: &mut Vec<String>) {
         for inner in before.get_subcommands() {
             let path = format!("{path} {}", inner.get_name());

@@ -5,24 +5,24 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum SandboxCommand {
-    /// Say whether runs of a conversation are sandboxed, why, and what they see
+    /// Show whether runs of a conversation are sandboxed, why, and what they see
     #[command(after_help = "\
 Examples:
   interlock sandbox explain
   interlock sandbox explain --agent ops --session agent:ops:chat --verify
 
-With --verify a probe runs inside and fails (exit code 1) if a promise does not hold.")]
+With --verify a probe runs inside. The exit code is 1 if a promise of the sandbox does not hold.")]
     Explain(SandboxExplainArguments),
-    /// Show one more path to the runs of a conversation, or no longer
+    /// Make a path of the host visible to the runs of a conversation, or hide it again
     #[command(after_help = "\
 Examples:
   interlock sandbox bind --session agent:main:chat /srv/data:ro
   interlock sandbox bind --session agent:main:chat --remove /srv/data:ro
 
-The path is shown where it is on the host, from the next run on. The rules of agents.*.sandbox.binds hold. The
-conversation has a scope of its own from then on, with empty directories.")]
+From the next run on, the path is visible where it is on the host. The rules of agents.*.sandbox.binds apply. The
+conversation then has its own scope, with empty directories.")]
     Bind(SandboxBindArguments),
-    /// List the scopes that have directories of their own
+    /// List the scopes that have their own directories, and runs with uncommitted changes
     #[command(after_help = "Example:\n  interlock sandbox list")]
     List(SandboxListArguments),
     /// Remove scopes, so that the next run starts with empty directories
@@ -31,43 +31,44 @@ Examples:
   interlock sandbox recreate --agent ops
   interlock sandbox recreate --all
 
-A scope in which something runs stays.")]
+A scope with an active run stays.")]
     Recreate(SandboxRecreateArguments),
-    /// Remove scopes that are idle or old, as agents.defaults.sandbox.prune says
+    /// Remove idle and old scopes, as agents.defaults.sandbox.prune sets
     #[command(after_help = "Example:\n  interlock sandbox prune")]
     Prune(SandboxPruneArguments),
-    /// Show what a run changed that is not committed yet
+    /// Show the uncommitted changes of a run
     #[command(after_help = "\
 Example:
   interlock sandbox diff 1b9d6bcd
 
-`interlock sandbox list` names the runs whose changes are kept.")]
+`interlock sandbox list` shows the runs with uncommitted changes.")]
     Diff(SandboxLayerArguments),
-    /// Commit the kept changes of a run to its workspace, protected paths included
+    /// Commit the changes of a run to its workspace, including protected paths
     #[command(after_help = "\
 Example:
   interlock sandbox commit 1b9d6bcd
 
-All or nothing: where the workspace changed meanwhile, it is refused (EFFECT_DRIFT).")]
+All changes are committed, or none. If the workspace has changed meanwhile, the commit is refused (EFFECT_DRIFT).")]
     Commit(SandboxLayerArguments),
-    /// Throw the kept changes of a run away
+    /// Discard the uncommitted changes of a run
     #[command(after_help = "Example:\n  interlock sandbox discard 1b9d6bcd")]
     Discard(SandboxLayerArguments),
-    /// Let Interlock make user namespaces where AppArmor restricts them (as root)
+    /// Let Interlock make user namespaces if AppArmor restricts them (as root)
     #[command(after_help = "\
 Examples:
   interlock sandbox setup --print
   sudo interlock sandbox setup
 
-It writes and loads an AppArmor profile for the program of Interlock. It changes no setting of the system, and where AppArmor restricts nothing it does nothing.")]
+Writes and loads an AppArmor profile for the Interlock program. It changes no setting of the system, and does nothing if
+AppArmor restricts nothing.")]
     Setup(SandboxSetupArguments),
-    /// Show which hosts sandboxed runs reached, and which they were kept from
+    /// Show which hosts sandboxed runs reached, and which were blocked
     #[command(after_help = "\
 Examples:
   interlock sandbox net
   interlock sandbox net --follow --json
 
-These are audit records too: interlock audit log --kind connection")]
+The same connections are in the audit: interlock audit log --kind connection")]
     Net(SandboxNetArguments),
 }
 
@@ -91,7 +92,7 @@ pub struct SandboxExplainArguments {
     /// The conversation [default: agent:AGENT:main]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// Run a probe inside, and fail if a promise does not hold
+    /// Run a probe inside, and fail if a promise of the sandbox does not hold
     #[arg(long)]
     pub verify: bool,
     /// Print JSON
@@ -107,10 +108,10 @@ pub struct SandboxBindArguments {
     /// The conversation [default: agent:AGENT:main]
     #[arg(long, value_name = "KEY")]
     pub session: Option<String>,
-    /// Show it no longer
+    /// Hide the path again
     #[arg(long)]
     pub remove: bool,
-    /// The path, and whether it can be written
+    /// The path, read-only (ro) or writable (rw)
     #[arg(value_name = "PATH[:ro|rw]")]
     pub path: String,
 }
@@ -158,10 +159,10 @@ pub struct SandboxSetupArguments {
 
 #[derive(Debug, Args)]
 pub struct SandboxNetArguments {
-    /// Go on with new ones until it is stopped
+    /// Keep printing new connections
     #[arg(long)]
     pub follow: bool,
-    /// So many at first, the newest
+    /// Start with this many connections, the newest ones
     #[arg(long, default_value_t = 100, value_name = "COUNT", value_parser = crate::decisions::at_least_one)]
     pub limit: usize,
     /// Print one JSON object per line

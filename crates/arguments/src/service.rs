@@ -1,4 +1,4 @@
-//! Services of the system that run the gateway or the node host.
+//! The flags of services that run the gateway, the node host or the companion.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub struct ServiceInstallArguments {
     /// Replace a file of the same name that Interlock did not write
     #[arg(long)]
     pub force: bool,
-    /// Leave the service as it is until the next start of the system, or of the session
+    /// Do not start or restart the service now; it starts with the system or the session
     #[arg(long)]
     pub no_start: bool,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub struct ServiceArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Where units lie, for tests
+    /// The directory of units, for tests
     #[arg(long, value_name = "DIR", hide = true)]
     pub unit_dir: Option<PathBuf>,
 }

@@ -11,7 +11,7 @@ pub enum AgentProgram {
 }
 
 impl AgentProgram {
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude-code",
@@ -32,7 +32,7 @@ impl AgentProgram {
         }
     }
 
-    /// The program's own shell tool, as its users know it.
+    /// The agent program's own shell tool, as its users know it.
     pub fn shell_tool(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Bash and Monitor",
@@ -43,14 +43,14 @@ impl AgentProgram {
         }
     }
 
-    /// The program's own command that lists its MCP servers.
+    /// The agent program's own command that lists its MCP servers.
     pub fn list_command(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
             Self::ClaudeCode => Some(("claude", &["mcp", "list"])),
             Self::Codex => Some(("codex", &["mcp", "list"])),
             Self::Gemini => Some(("gemini", &["mcp", "list"])),
             Self::Opencode => Some(("opencode", &["mcp", "list"])),
-            // It has no such command.
+            // Goose has no such command.
             Self::Goose => None,
         }
     }
@@ -58,16 +58,16 @@ impl AgentProgram {
     pub fn has_hooks(self) -> bool {
         match self {
             Self::ClaudeCode | Self::Codex | Self::Gemini => true,
-            // Plugins of opencode are code, and Goose has nothing of the kind.
+            // opencode has plugins, which are code, and Goose has nothing similar.
             Self::Opencode | Self::Goose => false,
         }
     }
 }
 
-/// Which settings are changed.
+/// Which settings `setup` changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScopeArgument {
-    /// The settings of the present directory
+    /// The settings of the current directory
     Project,
     /// The settings of this user
     User,
@@ -80,29 +80,30 @@ Example:
   interlock setup codex --scope project --dry-run
   interlock setup claude-code --undo
 
-It adds an MCP entry for Interlock to the settings of the agent program, makes a test call with exactly that
-entry, and says what it changed. Comments, order and formatting of the files stay. --undo restores each file byte
-for byte; a file that was changed since loses only what setup added.")]
+Adds an MCP entry for Interlock to the settings of the agent program, makes a test call with exactly that entry, and shows
+what changed. Comments, order and formatting of the files are kept. --undo restores each file byte for byte; from a file
+that was changed since, it removes only what setup added.")]
 pub struct SetupArguments {
     /// The agent program
     #[arg(value_enum, value_name = "PROGRAM")]
     pub program: AgentProgram,
-    /// Change the settings of this user, or those of the present directory
+    /// Change the settings of this user, or those of the current directory
     #[arg(long, value_enum, value_name = "SCOPE", default_value = "user")]
     pub scope: ScopeArgument,
-    /// Turn the shell tool of the agent program off, so that commands go through Interlock only
+    /// Turn off the shell tool of the agent program, so that all commands go through Interlock
     #[arg(long)]
     pub only_interlock: bool,
-    /// Keep the shell tool of the agent program, and have each of its commands judged by `interlock hook`
+    /// Keep the shell tool of the agent program, and let `interlock hook` judge each of its
+    /// commands
     #[arg(long, conflicts_with = "only_interlock")]
     pub hook: bool,
-    /// Take back what setup changed
+    /// Undo what setup changed
     #[arg(long, conflicts_with_all = ["only_interlock", "hook"])]
     pub undo: bool,
-    /// The agent of Interlock that the program acts as
+    /// The Interlock agent that the program acts as
     #[arg(long, value_name = "ID", default_value = "main")]
     pub agent: String,
-    /// Say what would change, and change nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print JSON
@@ -115,17 +116,18 @@ pub struct SetupArguments {
 Example:
   interlock hook claude-code --agent main < call.json
 
-It is started by the agent program, which `interlock setup PROGRAM --hook` tells to. It reads the description of one call from
-standard input, judges its shell command as `interlock explain` does, asks in the inbox where the policy wants an approver,
-and prints the decision in the form of that program. What it does not understand it denies.")]
+The agent program starts this command after `interlock setup PROGRAM --hook`. It reads the description of one call from
+standard input, judges its shell command as `interlock explain` does, asks in the inbox if the policy requires an approval,
+and prints the decision in the format of that program. It denies a call that it does not understand.")]
 pub struct HookArguments {
     /// The agent program: claude-code, codex or gemini
     #[arg(value_enum, value_name = "PROGRAM")]
     pub program: AgentProgram,
-    /// The agent of Interlock that the program acts as
+    /// The Interlock agent that the program acts as
     #[arg(long, value_name = "ID", default_value = "main")]
     pub agent: String,
-    /// Deny when no approver has decided after this many seconds; it must be less than the agent program waits
+    /// Deny if no approver has decided after this many seconds; this must be less than the agent
+    /// program waits for the hook
     #[arg(long, value_name = "SECONDS", default_value_t = 540, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub wait: u64,
 }

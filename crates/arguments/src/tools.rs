@@ -1,4 +1,4 @@
-//! What a person asks first, and what packages are made of.
+//! `interlock status`, and the commands that write completions and man pages.
 
 use std::path::PathBuf;
 
@@ -10,8 +10,8 @@ use clap_complete::Shell;
 Example:
   interlock status
 
-Shows the gateway, the agents, what waits for a decision, the nodes, the shield and the policy in force,
-and what to do next. It starts nothing. Where gateway.remote names a gateway on another machine, it shows that one.")]
+Shows the gateway, the agents, pending approvals, the nodes, the shield and the policy in force, and what to do next. It
+starts nothing. If gateway.remote names a gateway on another machine, it shows that one.")]
 pub struct StatusArguments {
     /// Print JSON
     #[arg(long)]
@@ -33,7 +33,7 @@ pub struct CompletionArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  interlock man /usr/share/man/man1")]
 pub struct ManArguments {
-    /// The directory for the pages; it is made if it is not there
+    /// The directory for the pages; it is created if it is missing
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }

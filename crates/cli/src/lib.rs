@@ -1,9 +1,9 @@
-//! The program: reads its arguments and hands each command to the code that carries it out.
+//! The program: parses its arguments and passes each command to the code that carries it out.
 //!
-//! What can be asked stands in `interlock_arguments`. Commands about runs, the inbox, setting up agent
-//! programs and the two services have crates of their own; the others are in `commands`, one file each.
-//! A library only so that [`mod@reference`] can be compared with the committed page. Start reading
-//! at [`main`].
+//! The command line is defined in `interlock_arguments`. Commands about runs, the inbox, the setup
+//! of agent programs and the services have their own crates; the others are in `commands`, one file
+//! each. This is a library only so that a test can compare [`mod@reference`] with the committed
+//! page. Start reading at [`main`].
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,8 @@ use interlock_runs::{apply_patch, exec, process};
 use interlock_services::{gateway, guard, node};
 use interlock_setup::hook;
 
-/// The whole program. 0: done, 1: refused or failed, 2: wrong usage, 3: a command was not allowed.
+/// Runs the program. The exit codes are 0 for done, 1 for refused or failed, 2 for wrong usage, and
+/// 3 for a command that was not allowed.
 pub fn main() -> ExitCode {
     if let Err(error) = close_to_other_processes() {
         eprintln!("error[DUMPABLE]: this process cannot be closed to other processes: {error}");
@@ -72,17 +73,17 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Keeps other processes of the same user out of the memory, the descriptors and the environment of
-/// this one: they may hold tokens, and a run has the same user. What this process forks is closed
-/// too; what it executes is as open as any program.
+/// Keeps other processes of the same user from reading the memory, the descriptors and the
+/// environment of this process: these may contain tokens, and a run has the same user. Forked
+/// processes inherit the protection; programs that this process executes do not.
 fn close_to_other_processes() -> std::io::Result<()> {
     interlock_engine::mark::remember_birth();
     let closed = rustix::process::DumpableBehavior::NotDumpable;
     Ok(rustix::process::set_dumpable_behavior(closed)?)
 }
 
-/// The parser that describes odd text is a foreign crate. Where it gives up, the answer says so and
-/// the terminal stays clean.
+/// Hides the panic messages of the thread that describes odd text. Its parser is a third-party
+/// crate that may panic; the answer then says so, and the terminal stays clean.
 fn quiet_describer() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

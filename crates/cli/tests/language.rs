@@ -21,7 +21,7 @@ const RIDDLES: &[&str] = &[
     "of another make",
 ];
 
-/// A use of such a word that is right: the file, the text around the word, and the reason.
+/// Uses of such a word that are correct: the file, the text around the word, and the reason.
 const USES: &[(&str, &str, &str)] = &[
     (
         "ARCHITECTURE.md",
@@ -50,10 +50,10 @@ const USES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Names that several types may have, each with its reason.
+/// Names that several types may share, each with its reason.
 const SHARED_NAMES: &[(&str, &str)] = &[];
 
-/// The longest that [`SHARED_NAMES`] may become.
+/// How many names [`SHARED_NAMES`] may contain.
 const MOST_SHARED_NAMES: usize = 30;
 
 fn root() -> PathBuf {
@@ -100,8 +100,8 @@ fn pages() -> Vec<PathBuf> {
     found
 }
 
-/// The text with one space for each break, so that a phrase is found across lines. The marks of
-/// comments at the beginning of lines are left out.
+/// The text on one line, without the comment marks at the beginning of lines, so that a phrase is
+/// found across line breaks.
 fn on_one_line(text: &str) -> String {
     let words = text.lines().flat_map(|line| {
         let line = line.trim_start();
@@ -114,7 +114,7 @@ fn on_one_line(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Whether the text has this phrase as words of its own, or as words of an identifier.
+/// Where the text contains this phrase as whole words, or as whole words of an identifier.
 fn position(text: &str, phrase: &str) -> Option<usize> {
     let is_letter = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     text.match_indices(phrase).map(|(at, _)| at).find(|&at| {

@@ -8,7 +8,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// From the picture. A crate that is not here has no place in it yet.
+/// The layer of each crate, as the picture shows it. A crate that is missing here needs a layer
+/// first.
 const LAYERS: &[(&str, usize)] = &[
     ("interlock-programs", 0),
     ("interlock-command", 1),
@@ -33,7 +34,7 @@ const LAYERS: &[(&str, usize)] = &[
     ("interlock-local", 8),
     ("interlock-effects", 9),
     ("interlock-host", 10),
-    // Only tests and benchmarks use it.
+    // Only tests and benchmarks use this crate.
     ("interlock-testkit", 8),
     ("interlock-sessions", 11),
     ("interlock-access", 11),
@@ -118,7 +119,8 @@ fn the_picture_names_every_crate() {
     }
 }
 
-/// A promise names the test that shows it. A test that moved would leave the promise without one.
+/// A promise in the documents names the test that proves it. If the test moves, the promise must
+/// follow.
 #[test]
 fn files_that_the_documents_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,6 +1,6 @@
-//! The agent that a command is about. A name that neither the config nor the approvals document
-//! knows is a slip more often than a wish: it would get the policy of `*`, and its entries would
-//! satisfy nothing.
+//! Checks the agent that a command names. An agent that neither the config nor the approvals
+//! document knows is usually a typing error: it would get the policy of `*`, and its entries would
+//! match no call.
 
 use interlock_config::nearest;
 use interlock_console::Failure;
@@ -8,7 +8,7 @@ use interlock_console::output::line;
 use interlock_host::LocalHost;
 use interlock_policy::{AgentId, EVERY_AGENT};
 
-/// The agent of this name, if it is known or the config lets in those that are not.
+/// The agent of this name, if it is known or the config allows unknown agents.
 pub fn known_agent(host: &LocalHost, name: &str) -> Result<AgentId, Failure> {
     let agent = agent_id(name)?;
     let file = host.config()?;
@@ -30,7 +30,7 @@ pub fn known_agent(host: &LocalHost, name: &str) -> Result<AgentId, Failure> {
     Err(Failure::usage("AGENT_UNKNOWN", message).with_hint(hint))
 }
 
-/// The same where all agents may be meant: `*` is kept.
+/// Like [`known_agent`], but also accepts `*` for all agents.
 pub fn known_scope(host: &LocalHost, name: &str) -> Result<String, Failure> {
     if name == EVERY_AGENT {
         return Ok(name.to_owned());
@@ -38,13 +38,13 @@ pub fn known_scope(host: &LocalHost, name: &str) -> Result<String, Failure> {
     Ok(known_agent(host, name)?.as_str().to_owned())
 }
 
-/// `main`, those of the config, those of the approvals document.
+/// `main`, the agents of the config, and the agents of the approvals document.
 pub fn known_agents(host: &LocalHost) -> Result<Vec<String>, Failure> {
     let file = host.config()?;
     let mut names = vec![AgentId::MAIN.to_owned()];
     let configured = file.config().agents.list.iter();
     let configured = configured.map(|agent| agent.id.to_ascii_lowercase());
-    // A document that cannot be used names no agent; other commands tell of it.
+    // A document that cannot be read names no agent. Other commands report the error.
     let document = host.document().map(|(document, _)| document.agents);
     let documented = document.unwrap_or_default().into_keys();
     for name in configured.chain(documented.filter(|name| name != EVERY_AGENT)) {
@@ -55,7 +55,7 @@ pub fn known_agents(host: &LocalHost) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// A name that could be an agent's.
+/// Checks that a name is a valid agent id. The agent may still be unknown.
 pub fn agent_id(name: &str) -> Result<AgentId, Failure> {
     AgentId::new(name).map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! The config file of this machine, as commands read and change it.
+//! Reads and changes the config file of this machine.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::remote_gateway::RemoteGateway;
 use crate::state::{open_options, outside_runs};
 
-/// Sets one key and records that.
+/// Sets one key and records the change in the audit.
 pub fn set(state: &StateArguments, key: &str, value: &Value) -> Result<(), Failure> {
     let path = config_path(state)?;
     let parsed = key_path(key)?;
@@ -22,8 +22,8 @@ pub fn set(state: &StateArguments, key: &str, value: &Value) -> Result<(), Failu
     Ok(())
 }
 
-/// The gateway elsewhere that client commands follow, as far as the config and its secret can be read. It
-/// opens no state.
+/// The remote gateway that client commands follow, or `None` if the config or its secret cannot be
+/// read. It does not open the state.
 pub fn remote_gateway(state: &StateArguments) -> Option<RemoteGateway> {
     let options = open_options(state);
     let directory = StateDir::open(options.state_dir.as_deref(), &options.environment).ok()?;
@@ -35,8 +35,8 @@ pub fn remote_gateway(state: &StateArguments) -> Option<RemoteGateway> {
     RemoteGateway::of_config(remote.url.as_deref()?, remote).ok()?
 }
 
-/// Where the config lies or would lie. A state directory that could not be trusted is refused
-/// before anything in it is read.
+/// The path of the config file, which may not exist yet. A state directory that cannot be trusted
+/// is refused before anything in it is read.
 pub fn config_path(state: &StateArguments) -> Result<PathBuf, Failure> {
     if let Some(path) = &state.config {
         return Ok(path.clone());
@@ -47,7 +47,7 @@ pub fn config_path(state: &StateArguments) -> Result<PathBuf, Failure> {
     Ok(directory.config_path())
 }
 
-/// The state directory, where its owner and not a run wants to change the config.
+/// The state directory, if this process may change the config. A process of a run may not.
 pub fn writable(state: &StateArguments) -> Result<PathBuf, Failure> {
     let options = open_options(state);
     let directory = StateDir::open(options.state_dir.as_deref(), &options.environment)

@@ -1,5 +1,5 @@
-//! The gateway, as the command line calls it, one request after the other: that of this state directory
-//! over its Unix socket, or the one that `gateway.remote` names.
+//! A client of the gateway for commands, which sends one request at a time: to the gateway of this
+//! state directory over its Unix socket, or to the remote gateway that `gateway.remote` names.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,13 +26,13 @@ use crate::{Absent, RemoteGateway, join, outside_runs};
 /// How long the gateway may take for the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
-/// The longest answer.
+/// The longest message that the client accepts.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// The code of a connection that is gone.
+/// The error code of a lost connection.
 const LOST: &str = "GATEWAY_UNREACHABLE";
 
-/// All that an operator may do: who reaches the socket is the owner.
+/// All scopes of an operator. Only the owner can reach the socket.
 const SCOPES: &[&str] = &[
     "operator.admin",
     "operator.approvals",
@@ -43,26 +43,26 @@ const SCOPES: &[&str] = &[
 
 #[derive(Debug)]
 pub struct GatewayClient {
-    socket: WebSocket<Patient>,
+    socket: WebSocket<RetryingStream>,
     last: u64,
-    /// What the gateway calls this connection.
+    /// The id that the gateway gave to this connection.
     connection: String,
-    /// The address of a gateway elsewhere, which keeps its approvals there.
+    /// The address of a remote gateway, whose approvals are on its machine.
     remote_url: Option<String>,
 }
 
-/// Reads and writes again when a signal came between: with a time limit, even a stop and a
-/// continuation do.
+/// A stream that repeats a read or write that a signal interrupted. On a socket with a timeout,
+/// even a stop and continue of the process interrupts a read.
 #[derive(Debug)]
-struct Patient(UnixStream);
+struct RetryingStream(UnixStream);
 
-impl Read for Patient {
+impl Read for RetryingStream {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         again(|| self.0.read(into))
     }
 }
 
-impl Write for Patient {
+impl Write for RetryingStream {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         again(|| self.0.write(bytes))
     }
@@ -81,10 +81,10 @@ fn again<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> std::io::Result<
     }
 }
 
-/// Why a call was not answered as hoped.
+/// Why a call failed.
 #[derive(Debug)]
 pub struct CallFailure {
-    /// What programs decide by, if the gateway said it.
+    /// The error code, if the gateway sent one.
     pub detail: Option<String>,
     pub message: String,
     remedy: Option<String>,
@@ -93,12 +93,13 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
-    /// The connection is gone, or gave no answer in time.
+    /// Whether the connection broke or no answer came in time.
     pub fn is_lost(&self) -> bool {
         self.detail.as_deref() == Some(LOST)
     }
 
-    /// With the code that the gateway said, where a command of this machine has the same codes.
+    /// The failure with the code that the gateway sent, for commands that use the same codes on
+    /// this machine.
     pub fn into_reported(self) -> Failure {
         match self.detail {
             Some(code) => Failure::Reported {
@@ -111,7 +112,7 @@ impl CallFailure {
         }
     }
 
-    /// The node or the gateway does not know what was asked.
+    /// Whether the node or the gateway does not know the method or command.
     pub fn is_unsupported(&self) -> bool {
         self.detail.as_deref() == Some("NODE_UNSUPPORTED")
             || self.message.contains("unknown method")
@@ -140,8 +141,8 @@ impl From<CallFailure> for Failure {
 }
 
 impl GatewayClient {
-    /// Connects as the owner of the state directory. Where no gateway runs, one is started, unless
-    /// the caller does not want that.
+    /// Connects as the owner of the state directory, or to the remote gateway that the owner
+    /// follows. If no gateway runs, one is started, unless `--no-spawn` is given.
     pub fn connect(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
         match RemoteGateway::followed(state, host)? {
             Some(remote) => Self::connect_remote(host.state_dir(), &remote),
@@ -149,7 +150,8 @@ impl GatewayClient {
         }
     }
 
-    /// For commands that have nothing to ask a gateway that has just started.
+    /// Like [`Self::connect`], but starts no gateway: a gateway that has just started would have
+    /// nothing to answer.
     pub fn connect_running(state: &StateArguments, host: &LocalHost) -> Result<Self, Failure> {
         match RemoteGateway::followed(state, host)? {
             Some(remote) => Self::connect_remote(host.state_dir(), &remote),
@@ -166,8 +168,9 @@ impl GatewayClient {
         Self::introduce(stream, "ws://localhost/", None, |_| Ok(connect_params()))
     }
 
-    /// As an operator, by the key of this device and the token or password of the gateway. A run is no
-    /// operator, and a gateway elsewhere could not tell that it is one.
+    /// Connects to a remote gateway as an operator, with the key of this device and the token or
+    /// password of the gateway. A run must not act as an operator, and a remote gateway cannot see
+    /// that the caller is a run, so runs are refused here.
     pub fn connect_remote(state_dir: &Path, remote: &RemoteGateway) -> Result<Self, Failure> {
         outside_runs(state_dir)?;
         let identity = interlock_node::identity(state_dir)
@@ -189,14 +192,14 @@ impl GatewayClient {
         Self::introduce(remote.open()?, &url, Some(remote.target.url()), connect)
     }
 
-    /// The address of a gateway elsewhere; its approvals are those of its machine.
+    /// The address of a remote gateway; `None` for the gateway of this machine.
     pub fn remote_url(&self) -> Option<&str> {
         self.remote_url.as_deref()
     }
 
-    /// Has each call fail that takes longer: for callers that a person waits for.
+    /// Limits how long each call may wait for an answer, for commands that must stay responsive.
     pub fn limit_calls(&self, time: Duration) -> Result<(), Failure> {
-        let Patient(stream) = self.socket.get_ref();
+        let RetryingStream(stream) = self.socket.get_ref();
         stream
             .set_read_timeout(Some(time))
             .map_err(|error| Failure::refused("GATEWAY_UNREACHABLE", error.to_string()))
@@ -216,7 +219,8 @@ impl GatewayClient {
         let config = WebSocketConfig::default()
             .max_message_size(Some(MAX_MESSAGE))
             .max_frame_size(Some(MAX_MESSAGE));
-        let opened = tungstenite::client::client_with_config(url, Patient(stream), Some(config));
+        let opened =
+            tungstenite::client::client_with_config(url, RetryingStream(stream), Some(config));
         let (socket, _) = opened.map_err(|error| unreachable(error.to_string()))?;
         let mut client = Self {
             socket,
@@ -229,15 +233,15 @@ impl GatewayClient {
         let greeting: Greeting =
             serde_json::from_value(hello).map_err(|error| unreadable("connect", &error))?;
         client.connection = greeting.server.conn_id;
-        // An answer may take as long as what it is about.
-        let Patient(stream) = client.socket.get_ref();
+        // A call may take as long as the run that it waits for.
+        let RetryingStream(stream) = client.socket.get_ref();
         stream
             .set_read_timeout(None)
             .map_err(|error| unreachable(error.to_string()))?;
         Ok(client)
     }
 
-    /// The first message of a gateway to a client over the network.
+    /// Reads the challenge, the first message of a gateway to a client over the network.
     fn challenge(&mut self) -> Result<Challenge, Failure> {
         loop {
             let frame = self.next()?;
@@ -250,7 +254,7 @@ impl GatewayClient {
         }
     }
 
-    /// The name under which this connection asks: approvals that it causes have it.
+    /// The requester that the gateway records in approvals of this connection's calls.
     pub fn requester(&self) -> String {
         format!("ws:{}", self.connection)
     }
@@ -260,8 +264,8 @@ impl GatewayClient {
         read_result::<P>(self.request_json(params)?)
     }
 
-    /// Calls a method for a command that prints the result as it came: a gateway of another version
-    /// may say more than is known here.
+    /// Calls a method and returns the result as JSON, for commands that print it unchanged: a
+    /// gateway of another version may send fields that this version does not know.
     pub fn request_json<P: Params>(&mut self, params: &P) -> Result<Value, CallFailure> {
         let params = serde_json::to_value(params).map_err(|error| unreadable(P::METHOD, &error))?;
         self.call(P::METHOD, &params)
@@ -278,7 +282,8 @@ impl GatewayClient {
         }
     }
 
-    /// Calls a method that subscribes to events, and hears them until `hear` wants no more.
+    /// Calls a method that subscribes to events, and passes them to `hear` until it returns
+    /// `false`.
     pub fn subscribe<P: Params>(
         &mut self,
         params: &P,
@@ -329,12 +334,12 @@ fn gone(error: &tungstenite::Error) -> CallFailure {
     }
 }
 
-/// The result of a method that came as JSON.
+/// Reads the JSON result of a method.
 pub fn read_result<P: Params>(result: Value) -> Result<P::Answer, CallFailure> {
     serde_json::from_value(result).map_err(|error| unreadable(P::METHOD, &error))
 }
 
-/// What is known of a result that the gateway handed on.
+/// Reads the fields that this version knows of a result that the gateway relayed.
 pub fn read_relayed<P, T>(result: &Relayed<T>) -> Result<T, CallFailure>
 where
     P: Params<Answer = Relayed<T>>,
@@ -343,7 +348,8 @@ where
     result.read().map_err(|error| unreadable(P::METHOD, &error))
 }
 
-/// The gateway is of another version, or another program, and its result is of another shape.
+/// The failure for a result of an unknown shape: the gateway has another version or is another
+/// program.
 fn unreadable(method: &str, error: &serde_json::Error) -> CallFailure {
     CallFailure {
         detail: None,
@@ -353,7 +359,7 @@ fn unreadable(method: &str, error: &serde_json::Error) -> CallFailure {
     }
 }
 
-/// A message of the gateway, as far as it is known here: a gateway of another version may say more.
+/// The fields of a message that this version reads. A gateway of another version may send more.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct IncomingFrame {
@@ -380,7 +386,7 @@ impl IncomingError {
     }
 }
 
-/// What of `hello-ok` is used here.
+/// The fields of `hello-ok` that this client reads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Greeting {
@@ -393,7 +399,7 @@ struct GreetingServer {
     conn_id: String,
 }
 
-/// The final answer to a request, if this is it.
+/// The final answer to the request `id`, if the frame is one.
 fn answer(frame: IncomingFrame, id: &str) -> Option<Result<Value, CallFailure>> {
     let status = frame.payload.get("status");
     let is_accepted = status.is_some_and(|status| status == "accepted");

@@ -1,5 +1,5 @@
-//! Finds the gateway of a state directory, and starts one where there is none: for commands that
-//! are a gateway's clients.
+//! Finds the gateway of a state directory, or starts one, for commands that are clients of a
+//! gateway.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -13,20 +13,21 @@ use interlock_console::{Failure, output};
 use interlock_gateway::{GatewayInfo, running};
 use interlock_host::LocalHost;
 
-/// What a gateway that runs in the background says, in the state directory.
+/// The log of a gateway in the background, in the state directory.
 const LOG: &str = "gateway.log";
 
-/// A log that has grown to this is begun anew by the next gateway.
+/// The next gateway truncates a log that is larger than this.
 const MAX_LOG_BYTES: u64 = 10 * 1024 * 1024;
 
-/// How long a gateway may take until it can be called.
+/// How long a gateway may take until it answers calls.
 const START_TIME: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the command checks whether the gateway answers.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How much of the log a message shows.
+/// How many bytes of the log an error message shows.
 const SHOWN_BYTES: i64 = 2_000;
 
-/// What to do where no gateway runs.
+/// What to do if no gateway runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
     Start,
@@ -34,7 +35,7 @@ pub enum Absent {
 }
 
 impl Absent {
-    /// What the caller wants.
+    /// What the flags of the command ask for.
     pub fn wanted(state: &StateArguments) -> Self {
         if state.no_spawn {
             Self::Refuse
@@ -44,8 +45,8 @@ impl Absent {
     }
 }
 
-/// The gateway of this state directory. One that is started stays, so it is said how to end it. Where two programs start one at once, one of the two lives
-/// on, and both join that.
+/// The gateway of this state directory. One that is started stays, so it is said how to end it.
+/// Where two programs start one at once, one of the two lives on, and both join that.
 pub fn join(
     state: &StateArguments,
     host: &LocalHost,
@@ -62,7 +63,7 @@ pub fn join(
             Failure::refused("GATEWAY_NOT_RUNNING", message).with_hint(format!("start one: {run}"))
         );
     }
-    // The gateway trusts the process that starts it.
+    // The gateway trusts the process that starts it, so a run must not start it.
     crate::state::outside_runs(directory)?;
     let child = start(state, directory)?;
     let pid = child.id();
@@ -86,11 +87,12 @@ fn start(state: &StateArguments, directory: &Path) -> Result<Child, Failure> {
     command.args(["gateway", "run", "--detach", "--state-dir"]);
     command.arg(directory);
     if let Some(config) = &state.config {
-        // It begins in another directory.
+        // The gateway starts in another directory, so the path must be absolute.
         command.arg("--config");
         command.arg(std::path::absolute(config).map_err(failed)?);
     }
-    // It outlives this command, and must not keep what a script has open: a lock, the end of a pipe.
+    // The gateway outlives this command. It must not keep files of a script open, such as a lock or
+    // the end of a pipe.
     interlock_engine::close_others_on_exec();
     command
         .current_dir(directory)
@@ -120,7 +122,8 @@ fn wait(directory: &Path, mut child: Child) -> Result<GatewayInfo, Failure> {
         if let Some(info) = running(directory) {
             return Ok(info);
         }
-        // One that ended because of another gateway leaves that to be waited for.
+        // The child may have ended because another gateway started first. Keep waiting for that
+        // one.
         if ended.is_none()
             && let Ok(Some(status)) = child.try_wait()
         {
@@ -132,13 +135,13 @@ fn wait(directory: &Path, mut child: Child) -> Result<GatewayInfo, Failure> {
                 Some((status, _)) => format!("the gateway ended at once ({status})"),
                 None => "the gateway cannot be called yet".to_owned(),
             };
-            let said = tail(&directory.join(LOG)).unwrap_or_default();
-            let message = format!("{what}: {}", output::visible(said.trim()));
+            let log_end = tail(&directory.join(LOG)).unwrap_or_default();
+            let message = format!("{what}: {}", output::visible(log_end.trim()));
             let log = directory.join(LOG);
             return Err(Failure::refused("GATEWAY_NOT_STARTED", message)
                 .with_hint(format!("see {}", log.display())));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -1,8 +1,9 @@
-//! How a command reaches what it asks: the state of this machine, or a gateway.
+//! How a command reaches the state of this machine or a gateway.
 //!
-//! `state` opens the state directory and says what this process is to it; `gateway_client` calls the
-//! gateway, which `join` finds or starts, or the one elsewhere that `remote_gateway` knows; `local_only`
-//! refuses what must not answer for it. `request` and `agent` read what the words of a command name,
+//! `state` opens the state directory and describes the caller of the command. `gateway_client`
+//! calls the gateway of this machine, which `join` finds or starts, or the one that
+//! `remote_gateway` describes. `local_only` refuses commands that act on this machine only while
+//! the owner follows a remote gateway. `request` and `agent` read the arguments of a command, and
 //! `config_file` edits the config. Start reading at [`open`] and [`GatewayClient::connect`].
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,6 @@
-//! Refuses commands that would answer for this machine where the owner follows a gateway elsewhere, or notes it.
+//! Refuses commands that act on this machine only while the owner follows a remote gateway, or
+//! prints a note. Otherwise the owner could take an answer about this machine for one about the
+//! gateway.
 
 use std::sync::Once;
 
@@ -10,14 +12,15 @@ use interlock_policy::quote;
 
 use crate::remote_gateway::RemoteGateway;
 
-/// Refuses what would act on this machine although the owner's gateway is another one, or notes that it
-/// does.
+/// Refuses a command that would act on this machine while the owner follows a remote gateway, or
+/// prints a note, as the command requires.
 pub fn check_reach(state: &StateArguments, host: &LocalHost) -> Result<(), Failure> {
     match state.reach {
         CommandReach::Gateway | CommandReach::Machine => Ok(()),
-        // A config that cannot be read names no gateway. The command reads it too: it says what is wrong, or mends it.
+        // A config that cannot be read names no gateway. The command reads it as well, and reports
+        // or repairs the error.
         _ if host.config().is_err() => Ok(()),
-        // Tokens that cannot be read are no reason to check nothing.
+        // A token that cannot be read must not stop a command that only reads.
         CommandReach::Noted => {
             if let Ok(Some(remote)) = RemoteGateway::followed(state, host) {
                 note_reach(state, &remote);
@@ -34,10 +37,10 @@ pub fn check_reach(state: &StateArguments, host: &LocalHost) -> Result<(), Failu
     }
 }
 
-/// Says once that an answer is about this machine.
+/// Prints, once per process, that the answer is about this machine.
 pub fn note_reach(state: &StateArguments, remote: &RemoteGateway) {
-    static SAID: Once = Once::new();
-    SAID.call_once(|| {
+    static NOTED: Once = Once::new();
+    NOTED.call_once(|| {
         output::note(&format!(
             "interlock: this is about {}, not about the gateway {} that gateway.remote names",
             state.acts_on,
@@ -74,5 +77,5 @@ fn this_command_here(state: &StateArguments) -> String {
     state.in_command(&rest.join(" "))
 }
 
-/// Flags that lead to a state, each with a value.
+/// Flags that select the state, each with a value.
 const STATE_FLAGS: &[&str] = &["--state-dir", "--config"];

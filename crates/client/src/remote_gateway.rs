@@ -1,5 +1,6 @@
-//! A gateway on another machine, which `gateway.remote` names: reached as nodes reach theirs, in
-//! plain text only where no other machine can read it, otherwise by the pinned certificate.
+//! The gateway on another machine that `gateway.remote` names. Commands reach it as nodes do: in
+//! plain text only if no other machine can read the traffic, otherwise with TLS and a pinned
+//! certificate.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -15,10 +16,10 @@ use interlock_node::{
     TargetError,
 };
 
-/// How long it may take until a connection stands.
+/// How long connecting may take.
 const DIAL_TIME: Duration = Duration::from_secs(10);
 
-/// A gateway elsewhere, and what proves an operator to it.
+/// A remote gateway, and the secrets that prove an operator to it.
 #[derive(Debug, Clone)]
 pub struct RemoteGateway {
     pub target: GatewayTarget,
@@ -27,10 +28,10 @@ pub struct RemoteGateway {
 }
 
 impl RemoteGateway {
-    /// The gateway that client commands follow: the one of `gateway.remote.url`, where a token or a
-    /// password for it is given, no gateway of this state directory runs, and `--local` is not given.
-    /// Without a token or a password the address is only the one under which this machine's own gateway
-    /// is reached.
+    /// The remote gateway that client commands follow: that of `gateway.remote.url`, if a token or
+    /// a password for it is given, no gateway of this state directory runs, and `--local` is
+    /// absent. Without a token or a password, the address only says under which name the gateway of
+    /// this machine is reached.
     pub fn followed(state: &StateArguments, host: &LocalHost) -> Result<Option<Self>, Failure> {
         if state.local {
             return Ok(None);
@@ -45,7 +46,7 @@ impl RemoteGateway {
         Self::of_config(url, &remote)
     }
 
-    /// The gateway that a config names, where a token or a password for it is given.
+    /// The gateway that a config names, if a token or a password for it is given.
     pub fn of_config(url: &str, remote: &GatewayRemote) -> Result<Option<Self>, Failure> {
         let token = secret(TOKEN_VARIABLES, remote.token_file.as_deref())?;
         let password = secret(PASSWORD_VARIABLES, remote.password_file.as_deref())?;
@@ -60,20 +61,20 @@ impl RemoteGateway {
         }))
     }
 
-    /// A connection. What is written to this end reaches the gateway, encrypted where the address says
-    /// so, by a thread that ends with it.
+    /// Connects to the gateway. A thread carries the bytes between the returned socket and the
+    /// gateway, with TLS if the target asks for it, until either end closes.
     pub fn open(&self) -> Result<UnixStream, Failure> {
         let unreachable = |what: String| {
             let message = format!("the gateway {}: {what}", self.target.url());
             Failure::refused("GATEWAY_UNREACHABLE", message)
                 .with_hint("see where it is: interlock config get gateway.remote.url")
         };
-        let (own, other) = UnixStream::pair().map_err(|error| unreachable(error.to_string()))?;
-        let (tell, told) = channel();
+        let (near, far) = UnixStream::pair().map_err(|error| unreachable(error.to_string()))?;
+        let (sender, connected) = channel();
         let target = self.target.clone();
-        std::thread::spawn(move || carry(&target, other, &tell));
-        match told.recv() {
-            Ok(Ok(())) => Ok(own),
+        std::thread::spawn(move || carry(&target, far, &sender));
+        match connected.recv() {
+            Ok(Ok(())) => Ok(near),
             Ok(Err(why)) => Err(unreachable(why)),
             Err(_) => Err(unreachable("no connection".to_owned())),
         }
@@ -81,14 +82,14 @@ impl RemoteGateway {
 }
 
 /// Carries bytes between the gateway and this process until either end is closed.
-fn carry(target: &GatewayTarget, other: UnixStream, tell: &Sender<Result<(), String>>) {
+fn carry(target: &GatewayTarget, far: UnixStream, sender: &Sender<Result<(), String>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            let _ = tell.send(Err(error.to_string()));
+            let _ = sender.send(Err(error.to_string()));
             return;
         }
     };
@@ -96,25 +97,25 @@ fn carry(target: &GatewayTarget, other: UnixStream, tell: &Sender<Result<(), Str
         let opened = tokio::time::timeout(DIAL_TIME, interlock_node::open_stream(target)).await;
         let opened = opened.map_err(|_| "no answer".to_owned());
         let local = || {
-            other.set_nonblocking(true)?;
-            tokio::net::UnixStream::from_std(other)
+            far.set_nonblocking(true)?;
+            tokio::net::UnixStream::from_std(far)
         };
         let both = opened
             .and_then(|opened| opened.map_err(|error| error.to_string()))
             .and_then(|gateway| Ok((gateway, local().map_err(|error| error.to_string())?)));
         match both {
             Ok((mut gateway, mut local)) => {
-                let _ = tell.send(Ok(()));
+                let _ = sender.send(Ok(()));
                 let _ = tokio::io::copy_bidirectional(&mut gateway, &mut local).await;
             }
             Err(why) => {
-                let _ = tell.send(Err(why));
+                let _ = sender.send(Err(why));
             }
         }
     });
 }
 
-/// `ws://HOST[:PORT]` or `wss://HOST[:PORT]`.
+/// Parses `ws://HOST[:PORT]` or `wss://HOST[:PORT]`.
 fn target(url: &str, remote: &GatewayRemote) -> Result<GatewayTarget, Failure> {
     let invalid = |why: &str| {
         let message = format!("gateway.remote.url is `{url}`: {why}");
@@ -141,7 +142,7 @@ fn target(url: &str, remote: &GatewayRemote) -> Result<GatewayTarget, Failure> {
         return Err(invalid("a gateway is a host and a port, and nothing else"));
     }
     let (host, port) = match place.rsplit_once(':') {
-        // An address of version 6 has colons of its own.
+        // An IPv6 address without a port ends with a bracket, and its colons separate no port.
         Some((host, port)) if !port.ends_with(']') => {
             let port = port
                 .parse()
@@ -160,13 +161,13 @@ fn target(url: &str, remote: &GatewayRemote) -> Result<GatewayTarget, Failure> {
             return Err(Failure::refused("FINGERPRINT_MISSING", message)
                 .with_hint(TargetError::from(NotAFingerprint).remedy()));
         }
-        // A fingerprint in the config means TLS, whatever the address says: as for nodes.
+        // A fingerprint in the config means TLS even if the address says `ws://`, as for nodes.
         (_, pinned) => pinned,
     };
     GatewayTarget::new(host, port, tls).map_err(|error| wrong(&error))
 }
 
-/// The secret of the environment, else of the file that the config names.
+/// The secret from the environment, or else from the file that the config names.
 fn secret(names: [&str; 2], file: Option<&str>) -> Result<Option<Secret>, Failure> {
     let given = names.iter().filter_map(|name| std::env::var(name).ok());
     let mut given = given.map(|secret| secret.trim().to_owned());

@@ -1,4 +1,4 @@
-//! From the words of the command line to a request.
+//! Builds a run request from the arguments of a command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ pub fn request(arguments: &RequestArguments, input: CallerInput) -> Result<RunRe
     let cwd = directory(arguments.cwd.as_deref(), "--cwd")?;
     Ok(RunRequest {
         source,
-        // What the caller works in is for the host to say.
+        // The host fills in the workspace of the caller.
         workspace: Vec::new(),
         cwd: utf8(&cwd.into_os_string())?,
         env: environment(&arguments.env)?,
@@ -36,8 +36,8 @@ pub fn source(arguments: &RequestArguments) -> Result<Source, Failure> {
     })
 }
 
-/// The directory that a flag names, else the present one; canonical, since entries are matched
-/// against it.
+/// The directory that a flag names, or else the working directory. The path is canonical because
+/// entries are matched against it.
 pub fn directory(named: Option<&Path>, flag: &str) -> Result<PathBuf, Failure> {
     let found = match named {
         Some(cwd) => std::fs::canonicalize(cwd).and_then(|cwd| {

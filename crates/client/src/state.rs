@@ -1,4 +1,4 @@
-//! The state of this machine, as a command opens it, and what this process is to it.
+//! Opens the state of this machine for a command, and describes the command's caller to it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use rustix::process::Resource;
 
 use crate::local_only::check_reach;
 
-/// What opening the state needs to know of this process and its flags.
+/// The options for opening the state, from the flags and the environment of this process.
 pub fn open_options(state: &StateArguments) -> OpenOptions {
     OpenOptions {
         state_dir: state.state_dir.clone(),
@@ -36,7 +36,8 @@ pub fn open_options(state: &StateArguments) -> OpenOptions {
     }
 }
 
-/// What a first start writes. Images and provisioning tools that bring a policy of their own ask for none.
+/// What a first start writes. Images and provisioning tools that install a policy set
+/// `INTERLOCK_BASE=none` to get no base rules.
 fn starter() -> Starter {
     match std::env::var("INTERLOCK_BASE") {
         Ok(value) if value == "none" => Starter::Bare,
@@ -44,10 +45,11 @@ fn starter() -> Starter {
     }
 }
 
-/// Opens the state of this host; the first start says what it wrote.
+/// Opens the state of this host. The first start prints what it wrote.
 pub fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
     check_named_config(state)?;
-    // A shielded run finds an empty directory that cannot be written to: that says nothing to it.
+    // A shielded run sees an empty, read-only directory, so the plain error would not explain
+    // anything.
     let opened = LocalHost::open(open_options(state)).map_err(|error| {
         if !interlock_engine::mark::born_in_run() {
             return Failure::from(error);
@@ -76,13 +78,13 @@ pub fn open(state: &StateArguments) -> Result<LocalHost, Failure> {
     Ok(host)
 }
 
-/// A config that was named must be there: a wrong path must not mean a config without any rule.
+/// Fails if `--config` names a missing file: a wrong path must not mean a config without any rules.
 pub fn check_named_config(state: &StateArguments) -> Result<(), Failure> {
     let named = state.config.as_deref();
     named.map_or(Ok(()), |path| check_config_exists(state, path))
 }
 
-/// Fails where there is no such file.
+/// Fails if the file does not exist.
 pub fn check_config_exists(state: &StateArguments, path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -94,21 +96,21 @@ pub fn check_config_exists(state: &StateArguments, path: &Path) -> Result<(), Fa
         .with_hint(format!("correct the path, or begin the file: {begin}")))
 }
 
-/// Opens the state also where the approvals document is not recorded.
+/// Opens the state even if the last change of the approvals document is not recorded.
 pub fn open_for_repair(state: &StateArguments) -> Result<LocalHost, Failure> {
     let host = LocalHost::open_for_repair(open_options(state))?;
     check_reach(state, &host)?;
     Ok(host)
 }
 
-/// What this process brings of its own: a person started it, to work in this directory.
+/// The context of a caller that works in this directory: the home and PATH of this process.
 pub fn caller_context(directory: &Path) -> CallerContext {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let path = std::env::var("PATH").ok();
     CallerContext::of_program(path, &[directory.to_owned()], home.as_deref())
 }
 
-/// Where the commands of an agent go, as its session or the config say.
+/// The host that the conversation or the config of an agent sets for its commands.
 pub fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>, Failure> {
     let session = host.session(&usual_session_key(agent.as_str()))?;
     let config = host.config()?;
@@ -117,7 +119,8 @@ pub fn configured_host(host: &LocalHost, agent: &AgentId) -> Result<Option<Host>
         .or(config.config().exec_for(agent.as_str()).host))
 }
 
-/// Where a command of an agent goes that is not elevated, as the call, its session and the config say.
+/// Where a command of an agent runs that is not elevated, by the call, the conversation and the
+/// config.
 pub fn routed(
     host: &LocalHost,
     agent: &AgentId,
@@ -135,7 +138,7 @@ pub fn routed(
     }))
 }
 
-/// Where a call of the command line goes, which may be elevated.
+/// Where a call from the command line runs, which may be elevated.
 pub fn routed_call(
     host: &LocalHost,
     agent: &AgentId,
@@ -162,8 +165,8 @@ pub fn routed_call(
     Ok(route_call(facts, &elevation))
 }
 
-/// The caller at this command line, where a sandbox holds its calls: the user of this process, unless it
-/// is part of a run, which leaves no sandbox.
+/// The sender of a call from the command line, if a sandbox holds the conversation: the user of
+/// this process. A process of a run gets `None`, because a run must not leave its sandbox.
 pub fn command_line_sender(
     host: &LocalHost,
     agent: &AgentId,
@@ -183,15 +186,15 @@ pub fn command_line_sender(
     }))
 }
 
-/// Decisions are taken, and policies written, by people: never by a run.
+/// Proof that this process belongs to no run. A run must neither decide approvals nor write
+/// policies.
 pub fn outside_runs(state_dir: &Path) -> Result<OutsideRuns, Failure> {
-    // A supervisor that is not running cannot have started this process: none is started to be
-    // asked.
+    // A supervisor that does not run cannot have started this process, so none is started to ask.
     let client = SupervisorClient::new(SupervisorPaths::new(state_dir), env!("CARGO_PKG_VERSION"));
     Ok(OutsideRuns::this_process(&client)?)
 }
 
-/// Who decides here, as other surfaces show it.
+/// The name of the user of this process, which records and other surfaces show as the decider.
 pub fn decider() -> String {
     let user = rustix::process::getuid().as_raw();
     let name = std::env::var("USER").ok().filter(|name| !name.is_empty());
@@ -201,8 +204,8 @@ pub fn decider() -> String {
     }
 }
 
-/// The supervisor of this state directory, started when it is needed. Its runs may have as many files open
-/// as this process may now.
+/// The supervisor of this state directory, which is started when it is needed. Its runs get the
+/// limit of open files that this process has now.
 pub fn supervisor(host: &LocalHost) -> Result<SupervisorClient, Failure> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::refused("SUPERVISOR_UNAVAILABLE", format!("this program: {error}"))

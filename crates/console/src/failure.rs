@@ -1,4 +1,4 @@
-//! Errors for the reader: a stable code, what was wrong, and what to do next.
+//! The errors of commands: a stable code, a message, a hint and an exit code.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::output::{self, DataLost};
 
-/// How a command ends: with its exit code, or with a failure that is reported.
+/// How a command ends: with an exit code, or with a failure that is printed.
 pub type CommandOutcome = Result<ExitCode, Failure>;
 
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum Failure {
     Cases(#[from] CaseError),
     #[error(transparent)]
     Output(#[from] DataLost),
-    /// A failure as the gateway reported it.
+    /// A failure that the gateway reported.
     #[error("{message}")]
     Reported {
         code: String,
@@ -59,7 +59,7 @@ pub enum Failure {
         message: String,
         hint: Option<String>,
     },
-    /// A command or patch did not begin because nothing allows it, or not yet.
+    /// A command or patch did not start because it is not allowed, or not yet.
     #[error("{message}")]
     NotAllowed {
         code: &'static str,
@@ -68,7 +68,7 @@ pub enum Failure {
     },
 }
 
-/// A failure as programs read it.
+/// The JSON form of a failure.
 #[derive(Debug, Serialize)]
 struct FailureReport<'a> {
     code: &'a str,
@@ -87,7 +87,7 @@ impl Failure {
         }
     }
 
-    /// The same with what to do next.
+    /// Adds a hint that says what to do next.
     #[must_use]
     pub fn with_hint(mut self, text: impl Into<String>) -> Self {
         if let Self::Usage { hint, .. }
@@ -107,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// For an approval that still waits: its command or patch has not begun.
+    /// The failure for a pending approval: its command or patch has not started.
     pub fn pending(message: impl Into<String>) -> Self {
         Self::NotAllowed {
             code: "APPROVAL_PENDING",
@@ -147,7 +147,7 @@ impl Failure {
         }
     }
 
-    /// What an agent has to know of a command that was asked about and not allowed.
+    /// The text for an agent whose command an approver did not allow.
     fn denial(&self) -> Option<&str> {
         match self {
             Self::Exec { error, .. } => error.denial_text(),
@@ -156,7 +156,7 @@ impl Failure {
         }
     }
 
-    /// 1 for refused or failed, 2 for wrong usage, 3 for not allowed.
+    /// The exit code: 1 for refused or failed, 2 for wrong usage, 3 for not allowed.
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Exec { .. }
@@ -187,17 +187,18 @@ impl Failure {
         }
     }
 
-    /// To stderr, as text or as one JSON object, with a hint for this state.
+    /// Prints the failure to stderr, as text or as one JSON object. Commands in the hint get the
+    /// flags that select this state.
     pub fn report_at(&self, state: &StateArguments, json: bool) -> ExitCode {
-        self.tell(self.hint().map(|hint| state.in_hint(&hint)), json)
+        self.print(self.hint().map(|hint| state.in_hint(&hint)), json)
     }
 
-    /// The same to who is at that state already.
+    /// Prints the failure like [`Self::report_at`], without flags of a state in the hint.
     pub fn report(&self, json: bool) -> ExitCode {
-        self.tell(self.hint(), json)
+        self.print(self.hint(), json)
     }
 
-    fn tell(&self, hint: Option<String>, json: bool) -> ExitCode {
+    fn print(&self, hint: Option<String>, json: bool) -> ExitCode {
         let (code, message) = (self.code(), without_error_numbers(&self.to_string()));
         let denial = self.denial();
         if json {
@@ -254,7 +255,7 @@ impl From<ListenerError> for Failure {
     }
 }
 
-/// The words of the system without the number that Rust puts behind them.
+/// Removes the ` (os error N)` that Rust appends to messages of the system.
 fn without_error_numbers(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -271,11 +272,11 @@ fn without_error_numbers(text: &str) -> String {
     out + rest
 }
 
-/// The exit code of a command or patch that was not allowed: a script can tell it from a command that
-/// ran and failed.
+/// The exit code of a command or patch that was not allowed: a script can tell it from a command
+/// that ran and failed.
 pub const NOT_ALLOWED: u8 = 3;
 
-/// The codes that say so, each by who said no.
+/// The codes that mean "not allowed", grouped by who refused.
 const NOT_ALLOWED_CODES: &[&str] = &[
     // The policy.
     "EXEC_DENIED",
@@ -288,22 +289,22 @@ const NOT_ALLOWED_CODES: &[&str] = &[
     "TOOL_DENIED",
     // No approver may allow it.
     "APPROVAL_UNBOUND",
-    // No approver has, or none did in time.
+    // No approver allowed it, or none did in time.
     "APPROVAL_DENIED",
     "APPROVAL_ENDED",
     "APPROVAL_EXPIRED",
     "APPROVAL_FALLBACK_DENIED",
     "APPROVAL_PENDING",
-    // What was allowed is not what would run.
+    // What would run differs from what was allowed.
     "APPROVAL_DRIFT",
 ];
 
-/// Whether a code says that nothing allows the command.
+/// Whether a code means that the command is not allowed.
 pub fn is_not_allowed(code: &str) -> bool {
     NOT_ALLOWED_CODES.contains(&code)
 }
 
-/// What the caller wrote was wrong, not what the host holds.
+/// Codes for errors in the caller's arguments, not in the state of the host.
 const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID", "RULE_INVALID"];
 
 pub fn input_hint(error: &InputError) -> Option<String> {

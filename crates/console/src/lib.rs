@@ -1,8 +1,8 @@
-//! How a command speaks: data to stdout, everything else to stderr.
+//! The output of commands: data goes to stdout, everything else to stderr.
 //!
-//! `output` prints tables, colors and JSON; `failure` is every error of a command, with its code, its hint
-//! and its exit code; `rule_text` and `time_text` say entries, levels, times and durations in a few
-//! words. Nothing here opens a state or calls a gateway. Start reading at [`Failure`].
+//! `output` prints tables, colors and JSON. `failure` has the errors of commands with their codes,
+//! hints and exit codes. `rule_text` and `time_text` format entries, levels, times and durations.
+//! Nothing here opens a state or calls a gateway. Start reading at [`Failure`].
 
 #![forbid(unsafe_code)]
 

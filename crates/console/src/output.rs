@@ -1,4 +1,4 @@
-//! How things look: readable without colour, aligned, data to stdout and the rest to stderr.
+//! Prints data to stdout and notes to stderr, with aligned columns, readable without color.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -11,11 +11,12 @@ pub use interlock_command::display::visible;
 use interlock_command::{HighlightStyle, highlight};
 use serde::Serialize;
 
-/// Whether a stream takes colours.
+/// How to format text for a stream: with colors or without, and how wide.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
-    colour: bool,
-    /// How wide the terminal is. A stream that is none has lines of any length.
+    is_colored: bool,
+    /// The width of the terminal. `None` if the stream is not a terminal: its lines may have any
+    /// length.
     columns: Option<usize>,
 }
 
@@ -24,12 +25,12 @@ impl Paint {
         Self::on(&std::io::stdout())
     }
 
-    /// Where questions are asked, and notes are made.
+    /// The format for stderr, where prompts and notes go.
     pub fn stderr() -> Self {
         Self::on(&std::io::stderr())
     }
 
-    /// How wide the terminal is, if this is one.
+    /// The width of the terminal, if the stream is one.
     pub fn columns(self) -> Option<usize> {
         self.columns
     }
@@ -41,13 +42,13 @@ impl Paint {
         let size = rustix::termios::tcgetwinsize(stream).ok();
         let columns = size.map(|size| usize::from(size.ws_col));
         Self {
-            colour: !refused && is_terminal,
+            is_colored: !refused && is_terminal,
             columns: columns.filter(|columns| is_terminal && *columns > 0),
         }
     }
 
     fn wrap(self, text: &str, codes: &str) -> String {
-        if self.colour {
+        if self.is_colored {
             format!("\x1b[{codes}m{text}\x1b[0m")
         } else {
             text.to_owned()
@@ -66,7 +67,7 @@ impl Paint {
         self.wrap(text, "1;31")
     }
 
-    /// Lines of a difference.
+    /// An added line of a diff.
     pub fn added(self, text: &str) -> String {
         self.wrap(text, "32")
     }
@@ -85,7 +86,7 @@ impl Paint {
         self.wrap(verdict, codes)
     }
 
-    /// A command with its parts coloured, control characters made visible.
+    /// A command with colored parts. Control characters are made visible.
     pub fn command(self, text: &str) -> String {
         let mut out = String::new();
         let mut at = 0;
@@ -109,15 +110,18 @@ impl Paint {
     }
 }
 
-/// A name, a path or a reason: on one line, whatever it holds. Only whole texts keep their lines.
+/// Formats a name, a path or a reason on one line: control characters and line breaks are spelled
+/// out, so that the text cannot forge a line of output.
 pub fn line(text: &str) -> String {
     ShownLine::new(text).to_string()
 }
 
-/// A longer cell makes its column no wider: one long pattern must not push every row off the screen.
+/// Cells longer than this do not widen their column: one long pattern must not push every row off
+/// the screen.
 const MAX_COLUMN: usize = 60;
 
-/// Rows with aligned columns; the last cell of a row is not padded and makes no column wider.
+/// Formats rows with aligned columns. The last cell of a row is not padded and does not widen its
+/// column.
 pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -145,23 +149,23 @@ pub fn table(rows: &[Vec<String>], indent: &str) -> String {
     out
 }
 
-/// The first failed write to stdout, other than to a reader that went away.
+/// The first failed write to stdout, except for a closed pipe.
 static LOST: OnceLock<std::io::Error> = OnceLock::new();
 
-/// The reader went away.
+/// Whether the reader of stdout has closed the pipe.
 static UNREAD: AtomicBool = AtomicBool::new(false);
 
-/// Whether there is still a reason to print. For commands that print until their reader is gone.
+/// Whether output still reaches a reader. Commands that print without end stop when it does not.
 pub fn reaches_reader() -> bool {
     LOST.get().is_none() && !UNREAD.load(Ordering::Relaxed)
 }
 
-/// Data. A reader that went away is no reason to fail; a full disk is one (see [`finish`]).
+/// Prints data to stdout. A closed pipe is not an error; a full disk is one (see [`finish`]).
 pub fn print(text: &str) {
     keep_failure(std::io::stdout().lock().write_all(text.as_bytes()));
 }
 
-/// Data that is shown at once.
+/// Prints data to stdout and flushes it.
 pub fn print_bytes(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     keep_failure(out.write_all(bytes).and_then(|()| out.flush()));
@@ -172,17 +176,17 @@ pub fn print_json(value: &impl Serialize) {
     print(&(text + "\n"));
 }
 
-/// One line to stderr. A missing reader changes nothing.
+/// Prints one line to stderr. A closed stderr is ignored.
 pub fn note(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Data did not reach its place.
+/// Output data could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to write to standard output: {0}")]
 pub struct DataLost(&'static std::io::Error);
 
-/// Says whether everything that was printed has been written.
+/// Flushes stdout, and fails if any output was lost.
 pub fn finish() -> Result<(), DataLost> {
     keep_failure(std::io::stdout().lock().flush());
     LOST.get().map_or(Ok(()), |error| Err(DataLost(error)))
@@ -194,7 +198,7 @@ fn keep_failure(written: std::io::Result<()>) {
             UNREAD.store(true, Ordering::Relaxed);
         }
         Err(error) => {
-            // Only the first one tells anything.
+            // Only the first error is kept.
             let _ = LOST.set(error);
         }
         Ok(()) => {}

@@ -1,4 +1,4 @@
-//! Entries, deny rules and levels in a few words.
+//! Describes entries, deny rules and levels in a few words.
 
 use interlock_host::now_ms;
 use interlock_policy::{
@@ -18,18 +18,18 @@ fn arguments(args: Option<&[String]>, pattern: Option<&str>) -> Option<String> {
         if pattern.starts_with(ARGUMENTS_DIGEST) {
             return "exactly the approved arguments, in the directory of the approval".to_owned();
         }
-        // As a regular expression writes the end of an argument, not as an escape of Rust.
+        // Show NUL as a regular expression writes it, not as a Rust escape.
         format!("argPattern {}", pattern.replace('\0', "\\x00"))
     })
 }
 
-/// Which arguments a deny rule is for.
+/// Describes the arguments that a deny rule matches.
 pub fn rule_terms(rule: &DenyRule) -> String {
     let arguments = arguments(rule.args.as_deref(), rule.arg_pattern.as_deref());
     arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned())
 }
 
-/// What an entry wants and admits, in a few words.
+/// Describes the conditions of an entry in a few words.
 pub fn bounds(entry: &Entry) -> String {
     let arguments = arguments(entry.args.as_deref(), entry.arg_pattern.as_deref());
     let mut parts = vec![arguments.unwrap_or_else(|| ANY_ARGUMENTS.to_owned())];
@@ -80,7 +80,8 @@ pub fn bounds(entry: &Entry) -> String {
     parts.join(", ")
 }
 
-/// One row of the layers table: field, effective value, who decided, what the others say.
+/// One row of the table of layers: the field, its effective value, the layer that decided, and the
+/// values of the other layers.
 pub fn level_row<T: Copy + std::fmt::Display>(name: &str, joined: &Joined<T>) -> Vec<String> {
     let effective = &joined.effective;
     let decided = match effective.source {

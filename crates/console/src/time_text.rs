@@ -1,8 +1,8 @@
-//! Times and durations as texts.
+//! Formats and parses times and durations.
 
 use crate::failure::Failure;
 
-/// How long something takes or took, in its largest unit.
+/// Formats a duration in its largest unit.
 pub fn duration(ms: u64) -> String {
     let minutes = ms / 60_000;
     match minutes {
@@ -12,7 +12,8 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// How long something still holds, to the nearest unit: what was given 8 hours a moment ago has 8 hours.
+/// Formats the time that is left, rounded to the nearest unit, so that an 8-hour lease shows 8
+/// hours right after it was granted.
 pub fn time_left(ms: u64) -> String {
     let half_unit = match ms {
         0..3_600_000 => 30_000,
@@ -22,7 +23,7 @@ pub fn time_left(ms: u64) -> String {
     duration(ms.saturating_add(half_unit))
 }
 
-/// `90s`, `30m`, `8h`, `7d`.
+/// Parses `90s`, `30m`, `8h` or `7d`.
 pub fn milliseconds(text: &str) -> Result<u64, Failure> {
     let wrong = || {
         Failure::usage(
@@ -45,11 +46,11 @@ pub fn milliseconds(text: &str) -> Result<u64, Failure> {
         .ok_or_else(wrong)
 }
 
-/// In UTC, to the second.
+/// Formats a time in UTC, to the second.
 pub fn time(ms: i64) -> String {
     let seconds = ms.div_euclid(1000);
     let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days are counted from 1 March of the year 0, so that a leap day ends its year.
+    // Count days from 1 March of the year 0, so that a leap day is the last day of its year.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -73,7 +74,7 @@ mod tests {
     use super::time;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_match_the_calendar() {
         for (ms, expected) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400_000, "2000-02-29T00:00:00Z"),

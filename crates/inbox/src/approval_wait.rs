@@ -1,6 +1,6 @@
-//! An approval that a command of this process waits for: decided right here by an approver at the
-//! terminal, else it is said where it can be decided. A command that is interrupted withdraws it, so
-//! that no inbox keeps what nothing waits for.
+//! Waits for the approval that a command of this process needs. An approver at the terminal decides
+//! it here; without a terminal, the command prints where it can be decided. An interrupted command
+//! withdraws its approval, so that no inbox lists an approval that no caller waits for.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -25,9 +25,9 @@ use signal_hook::iterator::Signals;
 use super::prompt;
 use crate::decide::{DecisionWords, answer, told};
 
-/// How often the wait looks for signals and at the companion. Keys and the decision of another approver
-/// end it at once.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the wait checks for signals and for the companion. Keys and the decision of another
+/// approver wake it at once.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long a companion may take to confirm that it has the approval, when the caller does not wait
 /// for a decision.
@@ -36,7 +36,7 @@ const RECEIPT: Duration = Duration::from_secs(1);
 /// How the wait for a decision ended.
 #[derive(Debug)]
 pub enum Settled {
-    /// It was decided, one way or the other.
+    /// An approver allowed or denied it, or it expired.
     Decided,
     /// A signal ended the wait.
     Left {
@@ -46,7 +46,8 @@ pub enum Settled {
     },
 }
 
-/// The signals that end a command of this program. From now on they wait to be looked at.
+/// Catches the signals that end a command. From now on they stay pending until the command reads
+/// them.
 pub fn ending_signals() -> Result<Signals, Failure> {
     Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))
@@ -57,9 +58,9 @@ pub fn ending_signals() -> Result<Signals, Failure> {
 pub struct AwaitedApproval<'a> {
     pub approval: &'a PendingApproval,
     pub reason: &'a str,
-    /// A program reads the result: then no terminal is asked.
+    /// The result is JSON for a program, so the terminal is not asked.
     pub json: bool,
-    /// Where it is also shown to a companion from here.
+    /// Shows the approval to a companion as well.
     pub courier: Option<Courier<'a>>,
 }
 
@@ -77,7 +78,7 @@ pub fn settle(
         mut courier,
     } = asked;
     let approve = approve_command(state, approval);
-    // Input in the terminal of a run does not come from an approver.
+    // A command inside a run must not ask at its terminal: the agent types there, not an approver.
     let is_asked_here = !json && is_terminal();
     let outside = (is_asked_here || courier.is_some())
         .then(|| outside_runs(host.state_dir()).ok())
@@ -135,7 +136,7 @@ pub fn settle(
     }
 }
 
-/// Takes the approval back. One that was decided a moment before stays as it is, and is returned.
+/// Withdraws the approval. If an approver has just decided it, the decision stays and is returned.
 fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<ApprovalEnd> {
     let short_id = &approval.short_id;
     let (said, decided) = match host.approvals().withdraw_undecided(&approval.id) {
@@ -147,12 +148,13 @@ fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<ApprovalEnd>
     decided
 }
 
-/// The keys are waited for meanwhile.
+/// How long to wait in the store. It is zero if an approver sits at the terminal, because then the
+/// wait happens in [`read_line`].
 fn pause(is_person_there: bool) -> Duration {
     if is_person_there {
         Duration::ZERO
     } else {
-        LOOK
+        POLL_INTERVAL
     }
 }
 
@@ -170,11 +172,11 @@ fn approve_command(state: &StateArguments, approval: &PendingApproval) -> String
 pub struct Unawaited<'a> {
     pub approval: &'a PendingApproval,
     pub reason: &'a str,
-    /// What to do besides approving it.
+    /// What the caller can do besides approving it.
     pub hint: String,
 }
 
-/// Says what waits, and how to approve it; to programs by `print`.
+/// Prints which approval is pending and how to approve it; as JSON if `print` is given.
 pub fn leave(
     host: &LocalHost,
     state: &StateArguments,
@@ -212,9 +214,9 @@ struct TerminalApprover<'a> {
     host: &'a LocalHost,
     outside: OutsideRuns,
     approval: PendingApproval,
-    /// All of every text was printed.
+    /// Whether every text was printed in full.
     is_opened: bool,
-    /// Wakes when another approver decides.
+    /// Wakes the wait when another approver decides.
     decisions: Option<StoreWatch>,
 }
 
@@ -231,13 +233,13 @@ impl TerminalApprover<'_> {
         self.offer();
     }
 
-    /// Nothing that the approver should read is missing.
+    /// Whether the approver was shown everything. Nothing may be allowed before.
     fn is_whole(&self) -> bool {
         self.is_opened || self.approval.view.is_whole_in_prompt()
     }
 
     fn offer(&self) {
-        // What was typed before the question was seen is no answer to it.
+        // Keys typed before the prompt appeared must not answer it.
         let _ = rustix::termios::tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
         let mut words = vec!["[y] allow once", "[n] deny (n REASON says why)"];
         if self.approval.offers(ApprovalDecision::AllowSession) {
@@ -265,7 +267,7 @@ impl TerminalApprover<'_> {
         output::note(&format!("{}, then Enter:", words.join("  ")));
     }
 
-    /// Reads an answer if there is one.
+    /// Reads a line if the approver typed one, and acts on it.
     fn hear(&mut self) -> Result<Heard, Failure> {
         let Some(line) = read_line(self.decisions.as_ref()) else {
             return Ok(Heard::Nothing);
@@ -327,7 +329,8 @@ impl TerminalApprover<'_> {
                     output::note(line);
                 }
             }
-            // Not offered, or another approver was first: the next look shows what holds.
+            // The decision is not offered, or another approver was first. The next poll shows the
+            // state of the approval.
             Err(failure) => {
                 output::note(&format!("interlock: {failure}"));
                 self.offer();
@@ -337,25 +340,26 @@ impl TerminalApprover<'_> {
     }
 }
 
-/// `a leading:2`, `always program`.
+/// Parses `a leading:2` or `always program`.
 fn always(line: &str) -> Option<AlwaysForm> {
     let (word, form) = line.split_once(' ')?;
     let is_always = matches!(word, "a" | "always");
     form.trim().parse().ok().filter(|_| is_always)
 }
 
-/// `n REASON`, `no REASON`: the words that the caller reads.
+/// Parses `n REASON` or `no REASON`. The caller reads the reason.
 fn denial(line: &str) -> Option<&str> {
     let (word, reason) = line.split_once(' ')?;
     matches!(word, "n" | "no").then(|| reason.trim())
 }
 
-/// A line of the terminal, if one was typed within a moment; empty at the end of input.
+/// Reads a line from the terminal if one is typed within [`POLL_INTERVAL`]. The line is empty at
+/// the end of input.
 fn read_line(decisions: Option<&StoreWatch>) -> Option<String> {
     let stdin = rustix::stdio::stdin();
     let time = Timespec {
         tv_sec: 0,
-        tv_nsec: i64::from(LOOK.subsec_nanos()),
+        tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()),
     };
     let mut polled = vec![PollFd::new(&stdin, PollFlags::IN)];
     polled.extend(decisions.map(|decisions| PollFd::new(decisions, PollFlags::IN)));
@@ -368,7 +372,7 @@ fn read_line(decisions: Option<&StoreWatch>) -> Option<String> {
         return None;
     }
     let mut line = [0; 1024];
-    // Not through the buffer of the standard library: what it holds cannot be waited for.
+    // The buffer of the standard library must not be used: `poll` does not see what it holds.
     match rustix::io::read(stdin, &mut line) {
         Ok(length) => Some(String::from_utf8_lossy(&line[..length]).into_owned()),
         Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => None,

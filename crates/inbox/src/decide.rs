@@ -1,4 +1,4 @@
-//! `interlock approvals pending|approve|deny`: what waits for a decision, and the decision.
+//! `interlock approvals pending|approve|deny`: lists pending approvals and decides them.
 
 use std::num::NonZeroU32;
 use std::process::ExitCode;
@@ -93,7 +93,7 @@ pub fn pending(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Settles what earlier processes left behind, and says what cannot be known of it.
+/// Settles runs that earlier processes left behind, and reports runs whose outcome is unknown.
 fn tidy(host: &LocalHost) -> Result<(), Failure> {
     for recovered in host.recover(&supervisor(host)?)? {
         if recovered.outcome.is_none() {
@@ -158,17 +158,17 @@ pub fn deny(
     decide((source, state), &approval, answer, outside, arguments.json)
 }
 
-/// What an approver answers.
+/// The decision of an approver, with its form and reason.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionWords<'a> {
     pub decision: ApprovalDecision,
     /// How much `allow-always` stores.
     pub form: AlwaysForm,
-    /// Why it is denied; the caller reads it.
+    /// The reason of a denial. The caller reads it.
     pub reason: Option<&'a str>,
 }
 
-/// Shows what is decided, then decides exactly that.
+/// Prints the whole approval, then decides exactly what was printed.
 fn decide(
     (source, state): (&ApprovalSource<'_>, &StateArguments),
     approval: &PendingApproval,
@@ -177,7 +177,7 @@ fn decide(
     json: bool,
 ) -> CommandOutcome {
     if !json {
-        // The decision follows at once, so all of it is printed first.
+        // The decision follows at once, so every text is printed in full first.
         output::note(prompt::whole_text(approval, Paint::stderr()).trim_end());
     }
     let DecisionAnswer { stored, unawaited } = source.answer(approval, words, "cli", outside)?;
@@ -202,7 +202,7 @@ fn decide(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the approver should know where nothing is there that would begin what was allowed.
+/// Says what happens next if no process waits to start what was allowed.
 pub fn unawaited(
     host: &LocalHost,
     approval: &PendingApproval,
@@ -226,7 +226,7 @@ pub fn unawaited(
                 left_effect(id, by)
             })
         }
-        // It lets connections pass, and begins nothing.
+        // The approval lets connections pass. There is nothing to start.
         NETWORK_BINDING => None,
         binding if requester_has_ended(&approval.requester) => {
             let again = if binding == PATCH_BINDING {
@@ -245,7 +245,7 @@ pub fn unawaited(
     }
 }
 
-/// The same where a gateway elsewhere was asked, and said that the caller has ended.
+/// Like [`unawaited`], for an approval at a remote gateway that reports that the caller has ended.
 pub fn unawaited_elsewhere(approval: &PendingApproval) -> String {
     let id = &approval.short_id;
     if approval.binding == EFFECT_BINDING {
@@ -254,12 +254,13 @@ pub fn unawaited_elsewhere(approval: &PendingApproval) -> String {
     format!("nothing waits for {id} any more, so nothing runs now")
 }
 
-/// What becomes of the changes of a run whose caller has left. The command is not run again.
+/// Says what happens to the file changes of a run whose caller has left. The command does not run
+/// again.
 fn left_effect(id: &str, by: &str) -> String {
     format!("{id} ran already, and its caller has left; {by}")
 }
 
-/// Records that it was shown on a surface of this process, and the answer.
+/// Records that the approval was shown on a surface of this process, then stores the decision.
 pub fn answer(
     host: &LocalHost,
     approval: &PendingApproval,
@@ -287,7 +288,7 @@ pub fn answer(
     Ok(approvals.decide_in_form(id, digest, decision, form, by)?)
 }
 
-/// Refuses to allow what cannot be shown whole.
+/// Refuses to allow an approval that cannot be shown in full.
 pub fn check_shown(approval: &PendingApproval, decision: ApprovalDecision) -> Result<(), Failure> {
     if decision == ApprovalDecision::Deny || approval.offers(ApprovalDecision::AllowOnce) {
         return Ok(());
@@ -299,7 +300,7 @@ pub fn check_shown(approval: &PendingApproval, decision: ApprovalDecision) -> Re
     Err(Failure::refused("APPROVAL_NOT_SHOWN", message))
 }
 
-/// What an answer did, in words.
+/// Describes what a decision did.
 pub fn told(
     approval: &PendingApproval,
     decision: ApprovalDecision,

@@ -1,4 +1,4 @@
-//! `interlock approvals grants|revoke`: what earlier answers still allow.
+//! `interlock approvals grants|revoke`: lists and revokes what earlier decisions still allow.
 
 use std::process::ExitCode;
 

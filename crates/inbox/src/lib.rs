@@ -1,9 +1,9 @@
-//! How an approver decides at a terminal: what waits, what it would do, and the decision.
+//! Shows pending approvals to an approver at a terminal, and stores the approver's decisions.
 //!
-//! `source` is where approvals wait: on this machine, or at the gateway elsewhere that the owner follows.
-//! `decide` lists them and stores decisions, `watch` is the inbox on the whole screen or line by line,
-//! `approval_wait` asks the caller that sits at the terminal itself, `prompt` is the text that all of them
-//! show. Start reading at [`watch::run`].
+//! `source` reads approvals from this machine or from the remote gateway that the owner follows.
+//! `decide` lists them and stores decisions. `watch` is the inbox, full-screen or line by line.
+//! `approval_wait` asks at the terminal of the command that needs the approval. `prompt` is the
+//! text that all of them show. Start reading at [`watch::run`].
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! An approval as an approver reads it at a terminal: the view of the plan, what *always* would
-//! store, and how long there is to decide.
+//! Formats an approval for an approver at a terminal: the plan, what *always* would store, and the
+//! time that is left to decide.
 
 use interlock_approvals::{
     EFFECT_BINDING, PendingApproval, ViewDetail, ViewLabel, ViewLine, ViewPart, ViewTone,
@@ -11,25 +11,26 @@ use interlock_console::{bounds, time_left};
 use interlock_host::now_ms;
 use interlock_policy::AlwaysForm;
 
-/// The labels stand in a column of this width.
+/// The width of the column of labels.
 const LABELS: usize = 10;
 const INDENT: usize = 2;
-/// The widest mark that stands in front of a text.
+/// The width of the widest mark in front of a text.
 const MARKS: usize = 3;
-/// A narrower terminal gets lines of this width.
+/// The least width of a line, also on a narrower terminal.
 const LEAST_COLUMNS: usize = 20;
 
-/// Everything that the answer depends on; of a long text as much as is read at once.
+/// The prompt: everything that the decision depends on. Long texts are cut to what an approver
+/// reads at once.
 pub(super) fn text(approval: &PendingApproval, paint: Paint) -> String {
     block(approval, paint, ViewDetail::Prompt)
 }
 
-/// The same as one of several: of a longer text the beginning.
+/// The entry of a list: like [`text`], with only the beginning of longer texts.
 pub(super) fn listed_text(approval: &PendingApproval, paint: Paint) -> String {
     block(approval, paint, ViewDetail::List)
 }
 
-/// The same with all of every text.
+/// Like [`text`], with every text in full.
 pub(super) fn whole_text(approval: &PendingApproval, paint: Paint) -> String {
     block(approval, paint, ViewDetail::Whole)
 }
@@ -64,7 +65,7 @@ fn block(approval: &PendingApproval, paint: Paint, detail: ViewDetail) -> String
     out
 }
 
-/// The command beside the short id, where it is one line that fits there.
+/// The command, if it fits on the line of the short id.
 fn heading(approval: &PendingApproval, columns: Option<usize>) -> Option<&str> {
     let Some(ViewPart::Field(field)) = approval.view.parts.first() else {
         return None;
@@ -73,7 +74,7 @@ fn heading(approval: &PendingApproval, columns: Option<usize>) -> Option<&str> {
     (field.label == ViewLabel::Command && fits).then_some(field.value.as_str())
 }
 
-/// Every line of the prompt, in the same form for lists, prompts and the full-screen inbox.
+/// The lines of an approval, the same for lists, prompts and the full-screen inbox.
 pub(super) fn lines(
     approval: &PendingApproval,
     detail: ViewDetail,
@@ -136,13 +137,13 @@ pub(super) fn lines(
     lines
 }
 
-/// What an approver reads where the process that asked has ended.
+/// What an approver reads if the caller has ended.
 const EFFECT_CALLER_GONE: &str =
     "the caller has gone: a yes commits the changes by the gateway, or with the next command";
 const CALLER_GONE: &str =
     "the caller has gone: nothing waits for this, and a yes runs nothing by itself";
 
-/// The program that asks, by what is known of it: a process of this machine, or a client of the gateway.
+/// Describes the caller: a process of this machine or a client of the gateway.
 fn client(requester: &str) -> String {
     let (requester, is_elsewhere) = requester_at_home(requester);
     let machine = if is_elsewhere {

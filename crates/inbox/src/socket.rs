@@ -1,4 +1,5 @@
-//! `interlock approvals socket`: what another companion needs to know.
+//! `interlock approvals socket`: prints the socket and the token that a third-party companion
+//! needs.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,8 @@
-//! Where approvals wait: in the store of this machine, or at the gateway that `gateway.remote` names.
+//! Where approvals are read and decided: in the store of this machine, or at the gateway that
+//! `gateway.remote` names.
 //!
-//! An inbox asks the same questions of both. A gateway elsewhere is told the digest of the plan that was on
-//! the screen, so that it decides what the approver read and nothing else.
+//! Both offer the same operations. A decision at a remote gateway names the digest of the plan that
+//! was on the screen, so that the gateway decides exactly what the approver read.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -24,16 +25,16 @@ use serde_json::Value;
 
 use super::decide::{DecisionWords, answer, check_shown, unawaited, unawaited_elsewhere};
 
-/// A gateway that takes longer for an answer is taken for one that is gone.
-const MOST_TIME: Duration = Duration::from_secs(10);
+/// How long the gateway may take to answer before it counts as unreachable.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Approvals that are asked for at once.
+/// How many approvals one request lists.
 const PAGE: usize = 500;
 
-/// Between two tries to reach a gateway that is gone.
-const PAUSE: Duration = Duration::from_secs(2);
+/// How long to wait before the next attempt to reach an unreachable gateway.
+const RECONNECT_DELAY: Duration = Duration::from_secs(2);
 
-/// The code of a gateway that is gone for now.
+/// The error code of a gateway that is unreachable for now.
 const UNREACHABLE: &str = "GATEWAY_UNREACHABLE";
 
 /// Where approvals wait.
@@ -43,26 +44,26 @@ pub enum ApprovalSource<'a> {
     Gateway(RemoteInbox),
 }
 
-/// What waits now, the one that expires first in front.
+/// A page of pending approvals. The approval that expires first comes first.
 #[derive(Debug)]
 pub struct WaitingApprovals {
     pub approvals: Vec<ApprovalSummary>,
-    /// How many wait, with those on other pages.
+    /// How many approvals are pending on all pages.
     pub total: u64,
-    /// Where the next page begins; none on the last one.
+    /// Where the next page begins; `None` on the last page.
     pub next: Option<PendingCursor>,
 }
 
-/// What a decision did.
+/// The result of a decision.
 #[derive(Debug)]
 pub struct DecisionAnswer {
     pub stored: StoredDecision,
-    /// What the approver should know where nothing begins what was allowed.
+    /// What the approver should know if no process waits to start what was allowed.
     pub unawaited: Option<String>,
 }
 
 impl<'a> ApprovalSource<'a> {
-    /// The inbox that the owner means: that of the followed gateway, else that of this machine.
+    /// Opens the inbox of the remote gateway that the owner follows, or else that of this machine.
     pub fn open(state: &StateArguments, host: &'a LocalHost) -> Result<Self, Failure> {
         Ok(match RemoteGateway::followed(state, host)? {
             Some(remote) => Self::Gateway(RemoteInbox::connect(host, remote)?),
@@ -70,7 +71,7 @@ impl<'a> ApprovalSource<'a> {
         })
     }
 
-    /// The address of the gateway, where it is another machine's inbox.
+    /// The address of the remote gateway; `None` for the inbox of this machine.
     pub fn gateway(&self) -> Option<String> {
         match self {
             Self::Here(_) => None,
@@ -78,7 +79,7 @@ impl<'a> ApprovalSource<'a> {
         }
     }
 
-    /// A page of what waits.
+    /// A page of the pending approvals.
     pub fn page(
         &self,
         after: Option<PendingCursor>,
@@ -111,7 +112,7 @@ impl<'a> ApprovalSource<'a> {
         }
     }
 
-    /// All that waits.
+    /// All pending approvals.
     pub fn waiting(&self) -> Result<Vec<ApprovalSummary>, Failure> {
         let mut page = self.page(None, PAGE)?;
         let mut all = page.approvals;
@@ -122,7 +123,7 @@ impl<'a> ApprovalSource<'a> {
         Ok(all)
     }
 
-    /// One approval, by its id, its short id or the beginning of its id.
+    /// Reads an approval by its id, its short id or the beginning of its id.
     pub fn approval(&self, reference: &str, secrets: Secrets) -> Result<PendingApproval, Failure> {
         match self {
             Self::Here(host) => Ok(host.approvals().approval(reference, secrets)?),
@@ -130,7 +131,7 @@ impl<'a> ApprovalSource<'a> {
         }
     }
 
-    /// Decides what was shown on a surface of this process.
+    /// Decides an approval that was shown on a surface of this process.
     pub fn answer(
         &self,
         approval: &PendingApproval,
@@ -151,7 +152,7 @@ impl<'a> ApprovalSource<'a> {
         }
     }
 
-    /// How one ended that waits no longer.
+    /// Describes how an approval ended that is no longer pending.
     pub fn ended(&self, id: &str) -> String {
         let ended = match self {
             Self::Here(host) => host.approvals().ended(id).map_err(Failure::from),
@@ -167,12 +168,12 @@ impl<'a> ApprovalSource<'a> {
     }
 }
 
-/// Whether a failure may be over in a moment: then an inbox goes on looking.
+/// Whether a failure may be temporary, so that an inbox keeps polling.
 pub fn is_outage(failure: &Failure) -> bool {
     failure.code() == UNREACHABLE
 }
 
-/// The inbox of a gateway elsewhere. It connects again by itself when the connection is gone.
+/// The inbox of a remote gateway. It reconnects by itself if the connection breaks.
 #[derive(Debug)]
 pub struct RemoteInbox {
     gateway: RemoteGateway,
@@ -185,16 +186,16 @@ type ConnectOutcome = Result<GatewayClient, Failure>;
 #[derive(Debug)]
 enum InboxLink {
     Up(Box<GatewayClient>),
-    /// A thread connects; meanwhile nothing here waits.
+    /// A thread is connecting. No call waits for it.
     Connecting(Receiver<ConnectOutcome>),
-    /// The last try failed.
+    /// The last attempt failed.
     Down {
         again_at: Instant,
         why: String,
     },
 }
 
-/// The answer to a decision.
+/// The gateway's answer to a decision.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ResolvedApproval {
@@ -218,7 +219,8 @@ impl RemoteInbox {
         })
     }
 
-    /// Reading it counts as being shown it: without that, this connection decides nothing.
+    /// Reads an approval. The gateway lets a connection decide only what the connection has read
+    /// before.
     fn approval(&self, reference: &str, secrets: Secrets) -> Result<PendingApproval, Failure> {
         let params = ExecApprovalGet {
             id: reference.to_owned(),
@@ -234,7 +236,8 @@ impl RemoteInbox {
         approval: &PendingApproval,
         words: DecisionWords<'_>,
     ) -> Result<DecisionAnswer, Failure> {
-        // The connection may be a new one since the approval was opened. What counts is the digest below.
+        // The connection may be newer than the approval on the screen, so it reads the approval
+        // again. The digest below makes sure that the approver decides what was on the screen.
         self.approval(&approval.id, Secrets::Masked)?;
         let decision = words.decision;
         let mut params = ExecApprovalResolve {
@@ -275,7 +278,8 @@ impl RemoteInbox {
         })
     }
 
-    /// Calls a method, where the gateway is connected. What is gone is connected again, for later calls.
+    /// Calls a method if the gateway is connected. If the connection breaks, the call fails, and a
+    /// thread reconnects for later calls.
     fn request<P: Params>(&self, params: &P) -> Result<P::Answer, Failure> {
         read_result::<P>(self.request_json(params)?).map_err(CallFailure::into_reported)
     }
@@ -298,15 +302,15 @@ impl RemoteInbox {
         }
     }
 
-    /// Takes the connection that a thread has made, or has one make another. A gateway that turns this
-    /// client away is not tried again.
+    /// Takes the connection that a thread has made, or starts a thread that makes one. A gateway
+    /// that refuses this client is not tried again.
     fn renew(&self, link: &mut InboxLink) -> Result<(), Failure> {
         match link {
             InboxLink::Connecting(made) => match made.try_recv() {
                 Ok(Ok(client)) => *link = InboxLink::Up(Box::new(client)),
                 Ok(Err(failure)) if is_outage(&failure) => {
                     *link = InboxLink::Down {
-                        again_at: Instant::now() + PAUSE,
+                        again_at: Instant::now() + RECONNECT_DELAY,
                         why: failure.to_string(),
                     };
                 }
@@ -342,7 +346,7 @@ impl RemoteInbox {
 
 fn connected(state_dir: &std::path::Path, gateway: &RemoteGateway) -> ConnectOutcome {
     let client = GatewayClient::connect_remote(state_dir, gateway)?;
-    client.limit_calls(MOST_TIME)?;
+    client.limit_calls(CALL_TIMEOUT)?;
     Ok(client)
 }
 

@@ -1,7 +1,8 @@
-//! `interlock approvals watch`: what waits, as it comes, and the decision.
+//! `interlock approvals watch`: shows pending approvals as they arrive, and decides them.
 //!
-//! Read `inbox` (what is selected, and when a key decides it), `filter` (what is shown), then `keys`, `screen` (what
-//! they do), `draw` (what it looks like), `plain` for those without a terminal, and `notify`.
+//! Read `inbox` first (what is selected, and when a key decides it) and `filter` (what is shown).
+//! Then read `keys`, `screen` (what each key does) and `draw` (what the inbox looks like). `plain`
+//! works without a terminal, and `notify` notifies the owner.
 
 mod draw;
 mod filter;
@@ -34,16 +35,17 @@ use filter::Filter;
 use inbox::Wish;
 use notify::Notifier;
 
-/// So often it is looked for keys, signals, and whether something is new.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the command checks for keys, signals and new approvals.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// So often the store of this machine is read where nothing is new: the time of an approval may be up.
-const STORE_LOOK: Duration = Duration::from_secs(1);
+/// How often the store of this machine is read even if nothing has changed: an approval may have
+/// expired.
+const STORE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// So often a gateway elsewhere is asked for what is new.
-const REMOTE_LOOK: Duration = Duration::from_millis(500);
+/// How often a remote gateway is asked for pending approvals.
+const REMOTE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// As it stands in the record of deliveries.
+/// The name of this surface in the delivery records.
 const SURFACE: &str = "watch";
 
 pub fn run(
@@ -52,11 +54,11 @@ pub fn run(
     arguments: &ApprovalsWatchArguments,
     outside: OutsideRuns,
 ) -> CommandOutcome {
-    // Looked at first: a terminal that is closed later ends the command. It is no reason to print
+    // Check for a terminal first: if it is closed later, the command must end instead of printing
     // lines for no reader.
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let source = ApprovalSource::open(state, host)?;
-    // The socket is for programs of this machine, and brings what waits on this machine.
+    // The socket brings approvals of this machine only, so it does not fit a remote inbox.
     let listener = match (&source, arguments.no_listen) {
         (ApprovalSource::Here(host), false) => listener(host, outside)?,
         _ => None,
@@ -84,7 +86,8 @@ pub fn run(
     })
 }
 
-/// Listens, unless the companion of the desktop does: then what waits is read from the store alone.
+/// Listens on the approval socket. If the desktop companion listens already, approvals are read
+/// from the store alone.
 fn listener(
     host: &LocalHost,
     outside: OutsideRuns,
@@ -98,49 +101,51 @@ fn listener(
     }
 }
 
-/// The pending approvals as they are seen from here.
+/// The pending approvals as this command sees them.
 struct Window<'a> {
     source: ApprovalSource<'a>,
-    /// What processes of this machine store. None where the kernel has no watch left for this user.
+    /// Changes of the store by other processes. `None` if the kernel has no watch left for this
+    /// user.
     changes: Option<StoreWatch>,
     outside: OutsideRuns,
-    /// Where programs of this machine bring approvals.
+    /// The approval socket, over which programs of this machine deliver approvals.
     listener: Option<(CompanionListener, &'a LocalHost)>,
-    /// What the last look found, and when that was.
+    /// The result of the last poll, and its time.
     last: RefCell<Option<(Instant, Vec<ApprovalSummary>)>>,
-    /// That look did not reach it.
+    /// Whether the last poll failed to reach the remote gateway.
     is_out: bool,
-    /// 0, or the signal that ends this.
+    /// The signal that ends this command, or 0.
     signal: Arc<AtomicUsize>,
     notifier: Option<Notifier>,
-    /// Everything that was there at the last look; none before the first.
+    /// The ids of the approvals that were pending at the last poll; `None` before the first poll.
     known: Option<BTreeSet<String>>,
 }
 
-/// What a look found.
+/// The result of a poll.
 struct WatchLook {
-    /// What waits now, the one that expires first in front.
+    /// The pending approvals. The one that expires first comes first.
     waiting: Vec<ApprovalSummary>,
-    /// Approvals that the filter shows have come since the last look.
+    /// Whether the filter shows an approval that has arrived since the last poll.
     has_new: bool,
-    /// The owner could not be notified of them.
+    /// The error, if the owner could not be notified of the new approvals.
     not_notified: Option<String>,
-    /// The gateway elsewhere cannot be reached since this look, or can be reached again.
+    /// Set if the remote gateway became unreachable with this poll, or reachable again.
     outage: Option<Outage>,
 }
 
-/// What became of the connection with a gateway elsewhere.
+/// A change in the connection to a remote gateway.
 enum Outage {
-    /// What waits is what the gateway said last.
+    /// The gateway is unreachable. The inbox shows the last known approvals.
     Begun(Failure),
     Over,
 }
 
 impl Window<'_> {
-    /// Looks for what waits, and notifies the owner of what is new and not hidden by the filter. What
-    /// waited before the first look is not new.
+    /// Reads the pending approvals, and notifies the owner of new ones that the filter shows.
+    /// Approvals that were pending before the first poll are not new.
     fn look(&mut self, filter: &Filter) -> Result<WatchLook, Failure> {
-        // Hosts that bring an approval learn that it came; its content is read from the store.
+        // A host that delivers an approval gets a receipt. The content of the approval is read from
+        // the store, never from the socket.
         if let Some((listener, host)) = &mut self.listener {
             listener.look(host.approvals())?;
         }
@@ -167,21 +172,21 @@ impl Window<'_> {
         })
     }
 
-    /// What waits. A gateway elsewhere is asked less often than the keys are looked at, and the store of
-    /// this machine when something is new. While a gateway cannot be reached, what it said last still
-    /// stands on the screen.
+    /// The pending approvals. A remote gateway is asked less often than keys are polled; the store
+    /// of this machine is read when it has changed. While a gateway is unreachable, its last answer
+    /// stays on the screen.
     fn waiting(&mut self) -> Result<(Vec<ApprovalSummary>, Option<Outage>), Failure> {
         let is_changed = || {
             let changes = self.changes.as_ref();
             changes.is_none_or(|changes| changes.wait(Duration::ZERO))
         };
-        let stands_for = match self.source.gateway() {
-            Some(_) => REMOTE_LOOK,
+        let is_fresh_for = match self.source.gateway() {
+            Some(_) => REMOTE_POLL_INTERVAL,
             None if is_changed() => Duration::ZERO,
-            None => STORE_LOOK,
+            None => STORE_POLL_INTERVAL,
         };
         if let Some((at, waiting)) = &*self.last.borrow()
-            && at.elapsed() < stands_for
+            && at.elapsed() < is_fresh_for
         {
             return Ok((waiting.clone(), None));
         }
@@ -203,7 +208,7 @@ impl Window<'_> {
         Ok((waiting, outage))
     }
 
-    /// What stands beside the number of those that wait.
+    /// The text beside the number of pending approvals.
     fn about(&self) -> String {
         match (self.source.gateway(), &self.listener) {
             (Some(url), _) => format!(" at {url}"),
@@ -212,14 +217,14 @@ impl Window<'_> {
         }
     }
 
-    /// A person can see it now.
+    /// Records that the approver can see this approval now.
     fn shown(&mut self, id: &str) {
         if let Some((listener, _)) = &mut self.listener {
             listener.shown(id);
         }
     }
 
-    /// Decides what is shown, and says what that did.
+    /// Decides an approval that was shown, and describes what the decision did.
     fn decide(&self, approval: &PendingApproval, wish: &Wish) -> Result<String, Failure> {
         let words = decide::DecisionWords {
             decision: wish.decision,
@@ -227,7 +232,7 @@ impl Window<'_> {
             reason: wish.reason.as_deref(),
         };
         let answered = self.source.answer(approval, words, SURFACE, self.outside)?;
-        // What is decided waits no longer, also until the next look.
+        // Remove the decided approval now, so that it is not shown as pending until the next poll.
         if let Some((_, waiting)) = &mut *self.last.borrow_mut() {
             waiting.retain(|one| one.id != approval.id);
         }
@@ -238,7 +243,7 @@ impl Window<'_> {
         Ok(told)
     }
 
-    /// How one ended that waits no longer.
+    /// Describes how an approval ended that is no longer pending.
     fn ended(&self, id: &str) -> String {
         self.source.ended(id)
     }

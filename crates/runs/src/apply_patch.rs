@@ -1,4 +1,4 @@
-//! `interlock apply-patch`: several files, all or nothing.
+//! `interlock apply-patch`: changes several files, all or none of them.
 
 use std::io::Read;
 use std::path::Path;
@@ -91,7 +91,8 @@ fn apply_command(arguments: &ApplyPatchArguments, id: &str) -> String {
     format!("interlock apply-patch --approval {id}{flags} {file}")
 }
 
-/// The caller that waits here is notified by the answer: no event does it again.
+/// Applies an approved patch. This command reports the outcome to its caller, so the host must not
+/// queue an event that reports it again.
 fn apply_approved(
     host: &LocalHost,
     id: &str,
@@ -136,7 +137,7 @@ fn text(summary: &PatchSummary, dry_run: bool) -> String {
 
 fn read(file: &Path) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    // Whatever is longer is refused, and need not be read for that.
+    // One byte past the limit is enough to see that the patch is too large.
     let limit = MAX_PATCH_BYTES as u64 + 1;
     let outcome = if file == Path::new("-") {
         let stdin = std::io::stdin().lock();

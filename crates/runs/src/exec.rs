@@ -1,8 +1,9 @@
-//! `interlock exec`: judged by the policy of this host, then run, output as it comes.
+//! `interlock exec`: the policy of this host judges the command, then the command runs and its
+//! output is shown as it arrives.
 //!
-//! Read [`run`] (where the command goes, and its request), `call` (verdict, approval, run and end), then
-//! `result` and `hint` (what the caller is answered). A command for a node is `node`, with
-//! `followed`.
+//! Read [`run`] first: it decides where the command goes and builds the request. `call` carries out
+//! a command on this machine (verdict, approval, run and end); `result` and `hint` build the answer
+//! to the caller. `node` and `followed` carry out a command on a node or at a remote gateway.
 
 mod attended;
 mod call;
@@ -59,7 +60,8 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
     }
 }
 
-/// Puts the command to a gateway elsewhere, which knows its agents and where their commands run.
+/// Sends the command to a remote gateway. The remote gateway knows its agents and where their
+/// commands run, so neither is checked here.
 fn run_elsewhere(state: &StateArguments, host: &LocalHost, all: &ExecArguments) -> CommandOutcome {
     if all.sandbox {
         let message =
@@ -95,7 +97,8 @@ fn run_here(
         place: requested_place(all, sender)?,
         ..exec_request(all, asked, (agent, &caller, &base_env))
     };
-    // Before anything runs: a signal from now on waits for the run that it has to end.
+    // Install the handlers before anything runs: a signal that arrives before the start stays
+    // pending until there is a run to end.
     let mut signals = approval_wait::ending_signals()?;
     let events = UndeliveredEvents::begin(host, &client, agent, all.request.json);
     let call = TerminalCall {
@@ -115,7 +118,7 @@ fn run_here(
     }
 }
 
-/// The request of a call that names no place and brings no input.
+/// Builds the request without input and with the default place. The caller fills in both.
 fn exec_request<'a>(
     all: &ExecArguments,
     asked: RunRequest,
@@ -147,7 +150,7 @@ fn exec_request<'a>(
     }
 }
 
-/// Where the command line says that the command runs.
+/// Where the command line asks the command to run.
 fn requested_place(
     all: &ExecArguments,
     sender: Option<CallSender>,
@@ -165,7 +168,7 @@ fn requested_place(
     })
 }
 
-/// The run that this one repeats outside.
+/// The sandboxed run that this call repeats outside the sandbox, and the justification for it.
 fn retry(all: &ExecArguments) -> Option<RetryRequest> {
     Some(RetryRequest {
         run: all.retry_of.clone()?,

@@ -1,4 +1,4 @@
-//! `interlock process`: background sessions, for people and for agents.
+//! `interlock process`: background sessions, for operators and for agents.
 
 pub mod attach;
 mod sessions;
@@ -91,8 +91,8 @@ pub fn run(state: &StateArguments, command: ProcessCommand) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A page of the sessions, of this machine and of the nodes: by the gateway where one runs, which knows
-/// both and need not read every session again.
+/// A page of the sessions of this machine and of its nodes. A running gateway is asked first: it
+/// knows the nodes' sessions too, and does not have to read every session from disk.
 fn list(state: &StateArguments, arguments: &ProcessListArguments) -> Result<SessionPage, Failure> {
     let agent = arguments.caller.agent.as_deref();
     let after = arguments.cursor.as_deref().map(str::parse).transpose();
@@ -139,7 +139,7 @@ fn process(state: &StateArguments, caller: &CallerArguments) -> Result<Process, 
     Process::open(&host, caller, client).map_err(|error| failure(state, error))
 }
 
-/// Where the session is, and its whole name.
+/// Finds where the session is, and its full id.
 fn session<'a>(
     state: &'a StateArguments,
     arguments: &ProcessSessionArguments,
@@ -156,7 +156,7 @@ fn session<'a>(
     )
 }
 
-/// With a hint that can be pasted.
+/// Turns the error into a failure whose hint can be pasted into a shell.
 fn failure(state: &StateArguments, error: ProcessError) -> Failure {
     let hint = error.remedy().map(|remedy| {
         let command = remedy.find("interlock ");
@@ -184,12 +184,12 @@ fn poll(state: &StateArguments, arguments: &ProcessPollArguments) -> Result<(), 
         return Ok(());
     }
     output::print(&text::transcript(&polled.text()));
-    let mut said = format!("interlock: {id} {}", text::standing(&polled.ended));
+    let mut note = format!("interlock: {id} {}", text::standing(&polled.ended));
     let by_offset = arguments.session.caller.agent.is_none() || arguments.offset.is_some();
     if by_offset && polled.ended.exit_code.is_none() {
-        said += &format!("; go on with --offset {}", polled.next_offset);
+        note += &format!("; go on with --offset {}", polled.next_offset);
     }
-    output::note(&said);
+    output::note(&note);
     Ok(())
 }
 
@@ -203,7 +203,7 @@ fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Fa
         output::print_json(&sessions.log(&id, range)?);
         return Ok(());
     }
-    // Page by page, until all that was asked for is there.
+    // Print page by page until the whole range is shown.
     let mut stop = None;
     loop {
         let page = sessions.log(&id, range)?;
@@ -217,7 +217,7 @@ fn log(state: &StateArguments, arguments: &ProcessLogArguments) -> Result<(), Fa
             LineRange {
                 limit: Some(limit), ..
             } => page.offset.saturating_add(limit),
-            // As far as it went when it was asked for: a session may write for ever.
+            // Stop where the log ended at the first page: a session may write forever.
             LineRange { limit: None, .. } => page.total_lines,
         });
         match page.next_offset {
@@ -236,7 +236,7 @@ fn write(state: &StateArguments, arguments: ProcessWriteArguments) -> Result<(),
     let (sessions, id) = session(state, &arguments.session)?;
     let data = match arguments.data {
         Some(data) => data.into_bytes(),
-        // The user need not press Ctrl-D to send an empty input.
+        // The user must not have to press Ctrl-D to close an empty input.
         None if arguments.eof && std::io::stdin().is_terminal() => Vec::new(),
         None => standard_input()?,
     };
@@ -288,7 +288,7 @@ fn paste(state: &StateArguments, arguments: ProcessPasteArguments) -> Result<(),
     Ok(())
 }
 
-/// No more than could be sent, and one byte, so that it is seen to be too much.
+/// Reads standard input up to one byte past the limit, so that input that is too long is noticed.
 fn standard_input() -> Result<Vec<u8>, Failure> {
     let most = interlock_sessions::MAX_INPUT_BYTES as u64 + 1;
     let mut data = Vec::new();

@@ -1,4 +1,4 @@
-//! `interlock companion install`: notifications with every desktop session of this account.
+//! `interlock companion install`: starts the companion with every desktop session of this account.
 
 use std::ffi::OsString;
 
@@ -38,7 +38,7 @@ pub fn uninstall(state: &StateArguments, arguments: &ServiceArguments) -> Comman
     service::uninstall(state, &host, ServiceKind::Companion, None, arguments)
 }
 
-/// The process that shows the approvals of this state directory on the desktop, if any.
+/// The companion process of this state directory, if one runs.
 struct ShownCompanion<'a>(&'a LocalHost);
 
 impl KeptProcess for ShownCompanion<'_> {
@@ -54,8 +54,8 @@ impl KeptProcess for ShownCompanion<'_> {
         let Some(pid) = self.pid() else {
             return Ok(());
         };
-        end_process(pid, || self.pid() == Some(pid)).map_err(|said| {
-            let message = format!("the companion (pid {pid}): {said}");
+        end_process(pid, || self.pid() == Some(pid)).map_err(|problem| {
+            let message = format!("the companion (pid {pid}): {problem}");
             Failure::refused("COMPANION_NOT_STOPPED", message)
         })
     }

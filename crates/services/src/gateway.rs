@@ -1,4 +1,4 @@
-//! `interlock gateway`: the server in the foreground, and what to know of one that runs.
+//! `interlock gateway`: runs the server in the foreground, and manages a running one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,18 +32,18 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use super::role_tokens::RoleTokens;
 use super::service::{self, KeptProcess, ServiceDefinition, ServiceKind};
 
-/// The key of the user that commands run as.
+/// The config key of the account that commands run as.
 const RUN_AS: &str = "tools.exec.runAs";
 
-/// How long a gateway may take to end.
+/// How long a server may take to end.
 const STOP_TIME: Duration = Duration::from_secs(10);
 
-/// How long a thread waits for work. Short: what looks around again and again while nothing happens would
-/// have all of them in turn, and keep all.
+/// How long an idle thread stays alive. It is short, because periodic checks use idle threads in
+/// turn and would otherwise keep all of them alive.
 const THREAD_KEPT: Duration = Duration::from_secs(1);
 
-/// Threads for work that waits: more than calls that wait for runs, follow output and are
-/// subscribed to it can hold, so that there is always one for reads and decisions.
+/// The most threads for blocking work. There must be more than all calls that wait for runs or
+/// follow output can occupy, so that one is always free for reads and decisions.
 const WAITING_THREADS: usize = 2048;
 
 pub fn run(state: &StateArguments, command: &GatewayCommand) -> CommandOutcome {
@@ -66,14 +66,14 @@ pub fn run(state: &StateArguments, command: &GatewayCommand) -> CommandOutcome {
 
 fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> CommandOutcome {
     if arguments.detach {
-        // Fails only for who leads a session already.
+        // This fails only if the process already leads a session.
         let _ = rustix::process::setsid();
     }
     let host = open(state)?;
     interlock_client::outside_runs(host.state_dir())?;
     let client = supervisor(&host)?;
     let has_port = host.config()?.config().gateway.port.is_some();
-    say_guard_only(&host)?;
+    warn_guard_only(&host)?;
     let policy = about_policy(state, &host)?;
     drop(host);
     let environment = environment();
@@ -99,20 +99,21 @@ fn serve_here(state: &StateArguments, arguments: &GatewayRunArguments) -> Comman
     let served = runtime.block_on(async {
         end_with_signals(&stop)
             .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
-        let tell = |ready: &ReadyGateway| tell_ready(state, arguments, &policy, ready);
-        let served = serve(options(arguments.port), stop.clone(), tell).await;
+        let on_ready = |ready: &ReadyGateway| print_ready(state, arguments, &policy, ready);
+        let served = serve(options(arguments.port), stop.clone(), on_ready).await;
         match served {
-            // Who started it in the background comes by the socket: any port will do.
+            // A command that starts a gateway in the background uses its socket, so any port is
+            // fine.
             Err(GatewayError::Listen { source, .. })
                 if arguments.detach && !has_port && source.kind() == ErrorKind::AddrInUse =>
             {
-                serve(options(Some(0)), stop, tell).await
+                serve(options(Some(0)), stop, on_ready).await
             }
             served => served,
         }
         .map_err(|error| failed(&error))
     });
-    // Runs that calls still wait for belong to the supervisor.
+    // Do not wait for threads that wait for runs: the runs belong to the supervisor.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
@@ -123,8 +124,8 @@ fn environment() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The log, and the threads of a server: one for the network, on which nothing waits, and others for
-/// work that waits.
+/// Sets up the log and the threads of a server: one thread for the network, which must never block,
+/// and others for blocking work.
 pub(super) fn runtime(
     log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> Result<tokio::runtime::Runtime, Failure> {
@@ -138,18 +139,20 @@ pub(super) fn runtime(
         .map_err(|error| Failure::refused("RUNTIME_UNAVAILABLE", error.to_string()))
 }
 
-/// Each connection takes a file. Runs do not get this limit: see [`supervisor`].
+/// Raises the limit of open files, because each connection needs one. Runs do not get this limit:
+/// see [`supervisor`].
 fn raise_open_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // Without it there is room for fewer clients.
+    // If this fails, the server has room for fewer clients.
     let _ = rustix::process::setrlimit(Resource::Nofile, raised);
 }
 
-/// What clients say is theirs: the library that reads it tells only what went wrong.
+/// Sets up the log. The MCP library may log only errors: its other lines contain messages of
+/// clients.
 fn log_to(log: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
     let levels = Targets::new()
         .with_default(LevelFilter::INFO)
@@ -174,9 +177,9 @@ pub(super) fn end_with_signals(stop: &CancellationToken) -> std::io::Result<()> 
     Ok(())
 }
 
-/// Five lines: where it is, how to watch, how to connect an agent, how to mint a token, what the policy is. With
-/// TLS, how nodes know it, too.
-fn tell_ready(
+/// Prints that the gateway is ready. The text has five lines: the address, how to watch, how to
+/// connect an agent, how to mint a token, and the policy; with TLS also the fingerprint for nodes.
+fn print_ready(
     state: &StateArguments,
     arguments: &GatewayRunArguments,
     policy: &str,
@@ -189,7 +192,7 @@ fn tell_ready(
             url: ready.info.url(),
             ready: true,
         });
-        // One line, so that programs can wait for it.
+        // The JSON is one line, so that programs can wait for it.
         output::print_bytes(format!("{line}\n").as_bytes());
     } else {
         let token = state.in_command("interlock agents token main");
@@ -216,7 +219,7 @@ fn tell_ready(
     }
 }
 
-/// The policy of the main agent, in one line.
+/// Describes the policy of the main agent in one line.
 fn about_policy(state: &StateArguments, host: &LocalHost) -> Result<String, Failure> {
     let levels = host.levels(&AgentId::default(), None)?;
     Ok(format!(
@@ -228,7 +231,7 @@ fn about_policy(state: &StateArguments, host: &LocalHost) -> Result<String, Fail
     ))
 }
 
-/// What the port asks operators for, and how to get it.
+/// Describes which secret operators need at the port, and where it comes from.
 fn about_access(state: &StateArguments, access: Option<&OperatorAccess>) -> String {
     let mint = state.in_command("interlock gateway token --new");
     match access {
@@ -246,7 +249,7 @@ fn about_access(state: &StateArguments, access: Option<&OperatorAccess>) -> Stri
     }
 }
 
-/// How nodes know this gateway, if its port speaks TLS.
+/// The certificate fingerprint that nodes pin, if the port uses TLS.
 fn about_certificate(info: &GatewayInfo) -> String {
     let Some(fingerprint) = &info.tls_fingerprint else {
         return String::new();
@@ -258,7 +261,7 @@ fn about_certificate(info: &GatewayInfo) -> String {
     )
 }
 
-/// The line that says that a gateway is ready, for programs.
+/// The JSON line that announces a ready gateway.
 #[derive(Serialize)]
 struct ReadyGatewayJson<'a> {
     #[serde(flatten)]
@@ -268,7 +271,7 @@ struct ReadyGatewayJson<'a> {
     ready: bool,
 }
 
-/// A gateway that runs, for programs.
+/// The JSON status of a running gateway.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RunningGatewayJson<'a> {
@@ -319,8 +322,8 @@ fn status(state: &StateArguments, arguments: &GatewayStatusArguments) -> Command
     Ok(ExitCode::SUCCESS)
 }
 
-/// The service, or else the gateway that runs: most gateways were started in the background by the first
-/// command that needed one.
+/// Restarts the service, or else the running gateway: most gateways were started in the background
+/// by the first command that needed one.
 fn restart(state: &StateArguments, arguments: &ServiceArguments) -> CommandOutcome {
     let host = open(state)?;
     let serving = ServingGateway(&host);
@@ -378,7 +381,7 @@ fn install(state: &StateArguments, arguments: &GatewayInstallArguments) -> Comma
     )
 }
 
-/// The gateway that serves this state directory, if any.
+/// The gateway process of this state directory, if one runs.
 struct ServingGateway<'a>(&'a LocalHost);
 
 impl KeptProcess for ServingGateway<'_> {
@@ -400,13 +403,13 @@ impl KeptProcess for ServingGateway<'_> {
 
 fn end(host: &LocalHost, info: &GatewayInfo) -> Result<(), Failure> {
     let is_there = || running(host.state_dir()).is_some_and(|other| other.pid == info.pid);
-    end_process(info.pid, is_there).map_err(|said| {
-        let message = format!("the gateway (pid {}): {said}", info.pid);
+    end_process(info.pid, is_there).map_err(|problem| {
+        let message = format!("the gateway (pid {}): {problem}", info.pid);
         Failure::refused("GATEWAY_NOT_STOPPED", message)
     })
 }
 
-/// Asks a server to end, and waits until it is not there any more.
+/// Asks a server to end, and waits until it has ended.
 pub(super) fn end_process(pid: u32, is_there: impl Fn() -> bool) -> Result<(), String> {
     let pid = i32::try_from(pid).ok();
     let pid = pid.and_then(rustix::process::Pid::from_raw);
@@ -463,13 +466,13 @@ fn failed(error: &GatewayError) -> Failure {
     }
 }
 
-/// A server whose runs are not shielded, although its config wants them to be, says so in its first line.
-pub(super) fn say_guard_only(host: &LocalHost) -> Result<(), Failure> {
+/// Warns if the config wants runs to be shielded but this system offers no shield.
+pub(super) fn warn_guard_only(host: &LocalHost) -> Result<(), Failure> {
     let file = host.config()?;
     let config = file.config();
     let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
     let mut agents = listed.chain([AgentId::MAIN]);
-    // An agent may have a shield of its own.
+    // Each agent can set its own shield.
     let reason = agents.find_map(|agent| interlock_host::guard_only(&config.exec_for(agent)));
     if let Some(reason) = reason {
         output::note(&format!(

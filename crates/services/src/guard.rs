@@ -3,9 +3,9 @@
 //! `interlock guard --state-dir DIR [--supervisor-version VERSION] [--idle-ms MILLISECONDS]
 //! [--open-files LIMIT]`
 //!
-//! Only this program calls it. It reads no config and no policy: it decides nothing. Its arguments
-//! are taken one by one: two processes live on from here, and what they never touch costs them no
-//! memory.
+//! Only Interlock itself calls this command. It reads no config and no policy, and decides nothing.
+//! It parses its arguments by hand, because the two processes that stay alive would otherwise keep
+//! the memory of the command-line parser.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use interlock_supervisor::{SupervisorPaths, guard};
 use rustix::process::{Resource, Rlimit};
 
-/// `None` where something else was asked for.
+/// Runs the guard. Returns `None` if the command line names another command.
 pub fn run() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != "guard" {
@@ -26,7 +26,7 @@ pub fn run() -> Option<ExitCode> {
     Some(match become_guard(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // The starter of this process reads it there.
+            // The process that started the guard reads the error from stdout.
             println!("{why}");
             ExitCode::FAILURE
         }
@@ -66,7 +66,8 @@ fn become_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Str
     .map_err(|error| error.to_string())
 }
 
-/// The limit for runs, where the starter of this process has raised its own.
+/// Sets the limit of open files for runs, because the process that started the guard may have
+/// raised its own limit.
 fn limit_open_files(limit: u64) {
     let own = rustix::process::getrlimit(Resource::Nofile);
     let lowered = Rlimit {

@@ -1,4 +1,4 @@
-//! `interlock node`: the node host in the foreground, and what to know of one that runs.
+//! `interlock node`: runs the node host in the foreground, and manages a running one.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::gateway::{self, end_with_signals};
 use super::service::{self, DO_NOT_RESTART, KeptProcess, ServiceDefinition, ServiceKind};
 
-/// Where `install` puts a token that it finds there, in the state directory.
+/// The file in the state directory in which `install` stores a token from the environment.
 const TOKEN_FILE: &str = "node.token";
 
 pub fn run(state: &StateArguments, command: &NodeCommand) -> CommandOutcome {
@@ -51,7 +51,7 @@ pub fn run(state: &StateArguments, command: &NodeCommand) -> CommandOutcome {
 fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> CommandOutcome {
     let host = open(state)?;
     interlock_client::outside_runs(host.state_dir())?;
-    gateway::say_guard_only(&host)?;
+    gateway::warn_guard_only(&host)?;
     let configured = host
         .config()?
         .config()
@@ -90,7 +90,7 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> CommandOu
             .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
         Ok::<_, Failure>(interlock_node::run(options, stop).await)
     });
-    // Runs that a gateway still waits for belong to the supervisor.
+    // Do not wait for threads that wait for runs: the runs belong to the supervisor.
     runtime.shutdown_background();
     match served? {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -103,7 +103,8 @@ fn serve_here(state: &StateArguments, arguments: &NodeRunArguments) -> CommandOu
     }
 }
 
-/// A node has the rights of a node; the token in its file must not have more.
+/// The refusal of an operator token. A node needs only the rights of a node, so a file must not
+/// hold a token with more rights.
 fn no_operator_token() -> Failure {
     let message =
         "the token in the environment is an operator's, and no file may hold one of those";
@@ -115,7 +116,7 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> CommandO
     let host = open(state)?;
     let run = &arguments.run;
     let configured = host.config()?.config().gateway.remote.clone();
-    // What would end it at once is said here.
+    // Report an invalid target now: the service would end at once.
     target(run, configured.tls_fingerprint.clone())?;
     let mut given = TOKEN_VARIABLES
         .iter()
@@ -132,7 +133,7 @@ fn install(state: &StateArguments, arguments: &NodeInstallArguments) -> CommandO
             return Err(no_operator_token());
         }
         (None, Some(token)) => (Some(kept.clone()), Some(token)),
-        // The file of an earlier start.
+        // An earlier `install` has stored a token.
         (None, None) if kept.exists() => (Some(kept.clone()), None),
         (None, None) => (None, None),
     };
@@ -191,7 +192,7 @@ fn stop(state: &StateArguments, arguments: &ServiceArguments) -> CommandOutcome 
     service::stop(&host, &ServingNode(&host), not_running, arguments)
 }
 
-/// The node host that runs for this state directory, if any.
+/// The node host process of this state directory, if one runs.
 struct ServingNode<'a>(&'a LocalHost);
 
 impl KeptProcess for ServingNode<'_> {
@@ -205,8 +206,8 @@ impl KeptProcess for ServingNode<'_> {
 
     fn end(&self) -> Result<(), Failure> {
         let Some(pid) = self.pid() else { return Ok(()) };
-        gateway::end_process(pid, || self.pid() == Some(pid)).map_err(|said| {
-            let message = format!("the node (pid {pid}): {said}");
+        gateway::end_process(pid, || self.pid() == Some(pid)).map_err(|problem| {
+            let message = format!("the node (pid {pid}): {problem}");
             Failure::refused("NODE_NOT_STOPPED", message)
         })
     }
@@ -219,7 +220,7 @@ fn target(
     let wrong = |error: TargetError| {
         Failure::usage(error.code(), error.to_string()).with_hint(error.remedy())
     };
-    // An owner who pins a certificate does not mean plain text.
+    // A pinned certificate means TLS, even without `--tls`.
     let fingerprint = match arguments.tls_fingerprint.clone().or(configured) {
         Some(text) => Some(Fingerprint::parse(&text).map_err(|error| wrong(error.into()))?),
         None if arguments.tls => {
@@ -240,7 +241,7 @@ fn failed(error: &NodeError) -> Failure {
     }
 }
 
-/// The node of this machine, for programs.
+/// The JSON status of the node host.
 #[derive(Serialize)]
 struct NodeStatusJson {
     #[serde(flatten)]

@@ -1,4 +1,5 @@
-//! Tokens of one role: minted, listed and revoked. Their texts are printed once and kept nowhere.
+//! Mints, lists and revokes the tokens of a role. The text of a token is printed once; only its
+//! hash is stored.
 
 use std::process::ExitCode;
 
@@ -16,13 +17,13 @@ pub struct RoleTokens {
 }
 
 impl RoleTokens {
-    /// Makes a token. A run must not.
+    /// Makes a token. A process of a run must not make tokens.
     pub fn mint(&self, host: &LocalHost) -> Result<(String, RoleToken), Failure> {
         outside_runs(host.state_dir())?;
         Ok(host.mint_role_token(self.role)?)
     }
 
-    /// Prints a new token: the text alone on stdout, what to know of it beside.
+    /// Prints a new token: only its text goes to stdout, notes go to stderr.
     pub fn tell(
         &self,
         state: &StateArguments,
@@ -45,12 +46,12 @@ impl RoleTokens {
         }
     }
 
-    /// The command without the flag that lists.
+    /// The listing command without `--list`.
     fn list_flags(&self) -> &'static str {
         self.list.trim_end_matches(" --list")
     }
 
-    /// Prints what is known of the tokens; `hint` where there is none.
+    /// Prints the ids of the tokens, or `hint` if there are none.
     pub fn list(&self, host: &LocalHost, json: bool, hint: &str) -> CommandOutcome {
         let tokens = host.role_tokens(self.role)?;
         if json {
@@ -76,7 +77,7 @@ impl RoleTokens {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Makes a token worthless. A run must not.
+    /// Revokes a token. A process of a run must not revoke tokens.
     pub fn revoke(
         &self,
         state: &StateArguments,

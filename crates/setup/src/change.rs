@@ -1,4 +1,4 @@
-//! The change of one file: from what setup found to what it writes, and back.
+//! Plans, makes and undoes the change of one settings file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,15 +12,16 @@ use super::record::{SetupRecord, SetupRecords, sha256};
 use super::scope_name;
 use super::text::{SettingsFormat, SettingsText};
 
-/// The mode of a new file among the settings of a user, which may get secrets later.
+/// The mode of a new settings file of a user. The file may get secrets later.
 const NEW_USER_FILE: u32 = 0o600;
 
-/// What will be done to one file.
+/// The planned change of one file.
 #[derive(Debug)]
 pub struct SettingsFileChange {
     pub found: FoundFile,
     pub format: SettingsFormat,
-    /// What an undo restores: what was found, without the changes of an earlier setup.
+    /// The content that an undo restores: the found content without the changes of an earlier
+    /// setup.
     original: Option<Vec<u8>>,
     pub written: String,
     pub edits: Vec<AppliedEdit>,
@@ -56,7 +57,7 @@ impl SettingsFileChange {
         })
     }
 
-    /// Whether the file says all of it already.
+    /// Whether the file already has the planned content.
     pub fn is_made(&self) -> bool {
         self.found.content.as_deref() == Some(self.written.as_bytes())
     }
@@ -66,10 +67,10 @@ impl SettingsFileChange {
         edits.map(SettingsEdit::describe).collect()
     }
 
-    /// Writes the file. What stood there is in the state directory before.
+    /// Writes the file. The previous content is stored in the state directory first.
     pub fn make(&self, arguments: &SetupArguments, records: &SetupRecords) -> Result<(), Failure> {
         if self.edits.is_empty() {
-            // The file said all of it before setup; an earlier setup may have added more.
+            // The original file needs no edits. An earlier setup may have added some; remove them.
             if self.original.is_some() && !self.is_made() {
                 self.found.replace(self.written.as_bytes(), NEW_USER_FILE)?;
             }
@@ -92,7 +93,7 @@ impl SettingsFileChange {
         if self.is_made() {
             return Ok(());
         }
-        // Settings of a project are shared with all readers of the project.
+        // Everyone with access to a project must be able to read its settings.
         let new_mode = match arguments.scope {
             ScopeArgument::Project => 0o666,
             ScopeArgument::User => NEW_USER_FILE,
@@ -103,25 +104,25 @@ impl SettingsFileChange {
 
 /// A file as it was before setup.
 struct BeforeSetup {
-    /// None where there was no file.
+    /// `None` if there was no file.
     content: Option<Vec<u8>>,
     way: UndoWay,
 }
 
-/// How a file came back to what it was.
+/// How an undo restored a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UndoWay {
-    /// Byte for byte.
+    /// The file has its original bytes again.
     Restored,
-    /// It had been changed since: only the additions of setup are gone.
+    /// The file had been changed since setup, so only the additions of setup were removed.
     OnlyOwnKeys,
-    /// It had been changed since, and values that setup wrote have other values now: these stay.
+    /// The file had been changed since setup. Values of setup that were changed stay.
     SomeStay,
-    /// There was no file, so it is removed.
+    /// There was no file before setup, so the file was removed.
     Removed,
-    /// The file is what it was already.
+    /// The file already has its original content.
     AsBefore,
-    /// The file was removed by its owner; what stood in it is kept.
+    /// The owner has removed the file. Its original content is kept in the state directory.
     Gone,
 }
 
@@ -177,12 +178,12 @@ fn before_setup(
     })
 }
 
-/// A file that was brought back.
+/// A file that an undo restored.
 #[derive(Debug)]
 pub struct Undone {
     pub path: PathBuf,
     pub way: UndoWay,
-    /// Where the original bytes are kept, if they are needed still.
+    /// Where the original bytes are kept, if they are still needed.
     pub original: Option<PathBuf>,
 }
 

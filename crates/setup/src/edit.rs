@@ -1,20 +1,21 @@
-//! Changes of settings files, in the terms of the file: which value is set, which element is added,
-//! and what has to be known to take that back from a file that was changed meanwhile.
+//! Edits of settings files: which value is set or which element is added, and what is needed to
+//! undo the edit in a file that was changed meanwhile.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::text::{SettingsText, SettingsTextError};
 
-/// One change.
+/// One edit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum SettingsEdit {
-    /// The value at a path is this one.
+    /// Sets the value at a path.
     Set { path: Vec<String>, value: Value },
-    /// The list at a path has this element.
+    /// Adds an element to the list at a path.
     Add { path: Vec<String>, value: Value },
-    /// As `Set`, where the object around the value exists; else that object becomes `otherwise`.
+    /// Sets the value at a path if its parent object exists; otherwise sets the parent to
+    /// `otherwise`.
     SetOr {
         path: Vec<String>,
         value: Value,
@@ -22,14 +23,14 @@ pub enum SettingsEdit {
     },
 }
 
-/// A change that was made, with what stood there before.
+/// An edit that was made, with the value that it replaced.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliedEdit {
     pub edit: SettingsEdit,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Value>,
-    /// Steps of the path that existed before: what lies deeper was created.
+    /// How many steps of the path existed before. The edit created the deeper ones.
     pub existing_steps: usize,
 }
 
@@ -56,7 +57,7 @@ impl SettingsEdit {
         }
     }
 
-    /// The change as one line for the owner.
+    /// Describes the edit in one line for the owner.
     pub fn describe(&self) -> String {
         let (path, value) = self.parts();
         let path = path.join(".");
@@ -68,7 +69,7 @@ impl SettingsEdit {
         }
     }
 
-    /// What `SetOr` means for this text.
+    /// The `Set` edit that a `SetOr` edit means for this text.
     fn settled(&self, text: &SettingsText) -> Option<Self> {
         let Self::SetOr {
             path,
@@ -92,7 +93,7 @@ impl SettingsEdit {
         })
     }
 
-    /// Makes the change; none where the file says so already.
+    /// Makes the edit. Returns `None` if the file already has the value.
     pub fn apply(&self, text: &mut SettingsText) -> Result<Option<AppliedEdit>, SettingsTextError> {
         if let Some(settled) = self.settled(text) {
             return settled.apply(text);
@@ -132,15 +133,16 @@ impl SettingsEdit {
 }
 
 impl AppliedEdit {
-    /// Takes the change back, and leaves everything else. False where the owner has changed the value since:
-    /// then it stays.
+    /// Undoes the edit and nothing else. Returns `false` and changes nothing if the owner has
+    /// changed the value since.
     pub fn revert(&self, text: &mut SettingsText) -> Result<bool, SettingsTextError> {
         let (path, value) = self.edit.parts();
         let Some(current) = text.get(path) else {
             return Ok(true);
         };
         match (&self.edit, &self.previous) {
-            // An entry under the name of Interlock belongs to it, whatever is in it now.
+            // An object under the name of Interlock belongs to setup, even if its members were
+            // changed.
             (SettingsEdit::Set { .. } | SettingsEdit::SetOr { .. }, _)
                 if current != *value && !value.is_object() =>
             {
@@ -169,11 +171,11 @@ impl AppliedEdit {
         Ok(true)
     }
 
-    /// Removes the objects that the change had created, where nothing else is in them.
+    /// Removes objects that the edit created if they are empty now.
     fn prune(&self, text: &mut SettingsText) -> Result<(), SettingsTextError> {
         let (path, _) = self.edit.parts();
         for steps in (self.existing_steps + 1..path.len()).rev() {
-            // A mapping of YAML without members reads as null.
+            // An empty YAML mapping reads as null.
             let is_empty =
                 |value: Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
             if !text.get(&path[..steps]).is_some_and(is_empty) {
@@ -189,8 +191,8 @@ fn owned(path: &[&str]) -> Vec<String> {
     path.iter().map(|step| (*step).to_owned()).collect()
 }
 
-/// The place of a path in a plain value, created where it is missing. Steps that are no objects are
-/// left to the text, which refuses them.
+/// The value at a path, created if it is missing. A step that is not an object is replaced here;
+/// the edit of the text refuses it.
 fn at<'a>(value: &'a mut Value, path: &[String]) -> &'a mut Value {
     let mut place = value;
     for step in path {

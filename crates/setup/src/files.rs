@@ -1,5 +1,5 @@
-//! Reading and replacing settings files that belong to another program: links are followed, owner and
-//! mode stay, and a file is never half written.
+//! Reads and replaces settings files of other programs. Links are followed, owner and mode are
+//! kept, and a file is never half written.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 
 use interlock_console::Failure;
 
-/// Longer files are refused unread.
+/// The largest file that is read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// A settings file as it was found.
 #[derive(Debug, Clone)]
 pub struct FoundFile {
-    /// Where the agent program looks for it.
+    /// The path that the agent program reads.
     pub path: PathBuf,
-    /// The file itself, behind links.
+    /// The path of the file itself, with links resolved.
     pub target: PathBuf,
-    /// None where there is no such file.
+    /// `None` if the file does not exist.
     pub content: Option<Vec<u8>>,
     attributes: Option<FileAttributes>,
 }
@@ -44,7 +44,7 @@ impl FoundFile {
         };
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // A directory on the way may be a link all the same.
+                // The file does not exist, but a directory of its path may be a link.
                 return Ok(Self {
                     target: through_links(path),
                     ..absent
@@ -81,12 +81,12 @@ impl FoundFile {
         })
     }
 
-    /// Whether a link leads to another file than the one that the agent program names.
+    /// Whether the path that the agent program reads is a link.
     pub fn is_linked(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|metadata| metadata.is_symlink())
     }
 
-    /// The directories that must be created before the file can be, the outermost first.
+    /// The directories that must be created for the file, the outermost first.
     pub fn missing_directories(&self) -> Vec<PathBuf> {
         let parent = self.target.parent().unwrap_or(Path::new("/"));
         let missing = parent.ancestors().take_while(|path| !path.exists());
@@ -95,8 +95,8 @@ impl FoundFile {
         missing
     }
 
-    /// Replaces the file, if it still is what was found; creates it and its directories where it was missing,
-    /// with `new_mode` as far as the umask lets it.
+    /// Replaces the file if it still has the found content. A missing file is created with its
+    /// directories, with `new_mode` limited by the umask.
     pub fn replace(&self, content: &[u8], new_mode: u32) -> Result<(), Failure> {
         let unwritable = |error: &io::Error| {
             let message = format!("failed to write {}: {error}", self.target.display());
@@ -116,7 +116,7 @@ impl FoundFile {
     fn write(&self, content: &[u8], new_mode: u32) -> io::Result<()> {
         let directory = self.target.parent().unwrap_or(Path::new("/"));
         let mode = self.attributes.map_or(new_mode, |_| 0o600);
-        // Removed again if anything below fails.
+        // The temporary file is removed if anything below fails.
         let mut file = tempfile::Builder::new()
             .prefix(".interlock-setup-")
             .permissions(Permissions::from_mode(mode))
@@ -139,15 +139,15 @@ impl FoundFile {
         File::open(directory)?.sync_all()
     }
 
-    /// Removes a file that setup had created, and the directories that it had created for it, where they
-    /// are empty.
+    /// Removes a file that setup created, and those directories that setup created for it that are
+    /// empty.
     pub fn remove(&self, directories: &[PathBuf]) -> Result<(), Failure> {
         fs::remove_file(&self.target).map_err(|error| {
             let message = format!("failed to remove {}: {error}", self.target.display());
             Failure::refused("SETTINGS_UNWRITABLE", message)
         })?;
         for directory in directories.iter().rev() {
-            // One that holds something by now stays.
+            // A directory that is not empty stays.
             if fs::remove_dir(directory).is_err() {
                 break;
             }
@@ -156,7 +156,8 @@ impl FoundFile {
     }
 }
 
-/// The path of a file that does not exist, with the links of its nearest existing directory resolved.
+/// The path of a file that does not exist, with the links of its nearest existing directory
+/// resolved.
 fn through_links(path: &Path) -> PathBuf {
     for directory in path.ancestors().skip(1) {
         if let (Ok(real), Ok(rest)) = (fs::canonicalize(directory), path.strip_prefix(directory)) {

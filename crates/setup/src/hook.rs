@@ -1,8 +1,9 @@
-//! `interlock hook`: judges a command that an agent program is about to run in its own shell, and asks in the same
-//! inbox. The program runs it, so nothing is bound: the approver and the documentation say so.
+//! `interlock hook`: judges a command that an agent program is about to run in its own shell, and
+//! asks for approval in the same inbox. The agent program runs the command, so the approval binds
+//! nothing; the prompt and the documentation say so.
 //!
-//! Whatever goes wrong is a denial. Agent programs go on where a hook fails in any other way, so this never
-//! ends with an error of its own.
+//! Every failure must be a denial. If a hook fails in any other way, agent programs run the
+//! command, so the hook must never end with an ordinary error.
 
 mod call;
 
@@ -32,13 +33,13 @@ use signal_hook::iterator::Signals;
 
 use call::HookCall;
 
-/// A longer description of a call is denied unread.
+/// The longest description of a call. A call with a longer one is denied.
 const MAX_INPUT: u64 = 4 * 1024 * 1024;
 
-/// So often it is looked for the decision, a signal and the companion.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often the hook checks for the decision, a signal and the companion.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Every agent program with hooks takes this for a denial whose reason is on standard error.
+/// The exit code that every agent program with hooks takes for a denial, with the reason on stderr.
 const BLOCKED: u8 = 2;
 
 /// The answer to the agent program.
@@ -47,7 +48,7 @@ enum HookAnswer {
     Deny(String),
 }
 
-/// Prints an answer, always.
+/// Judges the call and prints an answer, whatever happens.
 pub fn run(state: &StateArguments, arguments: &HookArguments) -> ExitCode {
     let judged = std::panic::catch_unwind(AssertUnwindSafe(|| judge(state, arguments)));
     let answer = match judged {
@@ -72,7 +73,7 @@ pub fn run(state: &StateArguments, arguments: &HookArguments) -> ExitCode {
 }
 
 impl HookAnswer {
-    /// In the form of the agent program, with a line end.
+    /// The answer in the format of the agent program, with a line break.
     fn text(&self, program: AgentProgram) -> String {
         let (word, reason) = match self {
             Self::Allow(reason) => ("allow", reason),
@@ -80,7 +81,7 @@ impl HookAnswer {
         };
         let reason = format!("Interlock: {reason}");
         let answer = match program {
-            // Codex has no word for "allow": it goes on where a hook says nothing.
+            // Codex has no answer for "allow": it continues if the hook prints nothing.
             AgentProgram::Codex if word == "allow" => return String::new(),
             AgentProgram::Gemini => serde_json::json!({ "decision": word, "reason": reason }),
             _ => serde_json::json!({ "hookSpecificOutput": {
@@ -109,7 +110,7 @@ fn judge(state: &StateArguments, arguments: &HookArguments) -> Result<HookAnswer
     let host = open(state)?;
     let agent = known_agent(&host, &arguments.agent)?;
     match routed(&host, &agent, None)? {
-        // The judge says what is to be said about a sandbox.
+        // The judge handles commands that belong into a sandbox.
         Ok(Route::Gateway | Route::Sandbox) => {}
         Ok(Route::Node) => {
             let message =
@@ -128,7 +129,7 @@ fn ask(
     agent: &AgentId,
     call: &HookCall,
 ) -> Result<HookAnswer, Failure> {
-    // From now on a signal withdraws the approval.
+    // From now on, a signal withdraws the approval.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|error| Failure::refused("SIGNALS_UNUSABLE", error.to_string()))?;
     let base_env = BTreeMap::new();
@@ -144,7 +145,7 @@ fn ask(
         source: Source::Text(call.command.clone()),
         cwd: call.cwd.clone(),
         env: BTreeMap::new(),
-        // What the call says beyond the known could change what the command does: an approver reads it.
+        // An unknown field could change what the command does, so an approver must read it.
         ask: (!call.unknown.is_empty()).then_some(Ask::Always),
         gateway: None,
         timeout_seconds: None,
@@ -177,7 +178,8 @@ fn ask(
     }
 }
 
-/// Waits for a decision; none when it is not waited for any more. Then the approval is withdrawn.
+/// Waits for a decision. If the time is up or a signal arrives, the approval is withdrawn, and the
+/// result is `None` unless a decision came first.
 fn settle(
     host: &LocalHost,
     approval: &PendingApproval,
@@ -199,14 +201,14 @@ fn settle(
         if let Some(courier) = &mut courier {
             courier.look(Duration::ZERO, outside);
         }
-        if let Some(ended) = host.approvals().wait(&approval.id, LOOK)? {
+        if let Some(ended) = host.approvals().wait(&approval.id, POLL_INTERVAL)? {
             finish(courier, &ended.to_string());
             return Ok(Some(ended));
         }
         if signals.pending().next().is_some() || Instant::now() >= until {
             finish(courier, "the agent program does not wait for it any more");
             host.approvals().withdraw(&approval.id)?;
-            // A decision may have come in the same moment.
+            // A decision may have arrived just before the withdrawal.
             return Ok(host.approvals().ended(&approval.id)?);
         }
     }
@@ -230,7 +232,7 @@ fn decided(
             approval.short_id
         )));
     }
-    // The one use is on the disk before the agent program may run it.
+    // The single use must be on disk before the agent program may run the command.
     host.approvals().use_remote(&approval.id)?;
     let outcome = RecordedOutcome::new(RecordedStatus::LeftToAgentProgram);
     host.approvals()
@@ -238,7 +240,7 @@ fn decided(
     Ok(HookAnswer::Allow(format!("{}: {how}", approval.short_id)))
 }
 
-/// Why it is refused, and what the owner could do about it.
+/// Why the command is refused, and what the owner can do about it.
 fn refusal_text(state: &StateArguments, error: &ExecError) -> String {
     let mut text = format!("{} ({})", output::line(&error.to_string()), error.code());
     let remedies = error

@@ -1,9 +1,10 @@
-//! `interlock setup`: leads an agent program through Interlock by its own settings, and back.
+//! `interlock setup`: changes the settings of an agent program so that its commands go through
+//! Interlock, and undoes the change.
 //!
-//! Read in this order: `programs` (what each agent program reads), `edit` (a change, and how it is
-//! taken back), `text` (the formats, with `toml` and `yaml`), `files` and `record` (nothing is
-//! lost), `change` (the plan for one file), `verify` (the test call), `report` (the report to the
-//! owner). `hook` stands beside them: it judges what the agent program's own shell is about to run.
+//! Read in this order: `programs` (which settings each agent program reads), `edit` (an edit and
+//! its undo), `text` (the file formats, with `toml` and `yaml`), `files` and `record` (how nothing
+//! is lost), `change` (the plan for one file), `verify` (the test call), `report` (the report to
+//! the owner). `hook` is separate: it judges commands that the agent program runs in its own shell.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,7 @@ use report::{SetupReport, UndoReport};
 
 pub fn run(state: &StateArguments, arguments: &SetupArguments) -> CommandOutcome {
     let host = open(state)?;
-    // The settings decide whether an agent goes through Interlock: no run changes them by this command.
+    // The settings decide whether an agent goes through Interlock, so a run must not change them.
     outside_runs(host.state_dir())?;
     let places = SettingsPlaces::from_environment()?;
     let records = SetupRecords::of(host.state_dir());
@@ -61,7 +62,7 @@ pub fn run(state: &StateArguments, arguments: &SetupArguments) -> CommandOutcome
         report.print(arguments.json);
         return Ok(ExitCode::SUCCESS);
     }
-    // A gateway that cannot start is known before anything is changed.
+    // Start the gateway first: if it cannot start, nothing must be changed.
     let _ = join(state, &host, Absent::wanted(state))?;
     for change in &changes {
         change.make(arguments, &records)?;
@@ -75,8 +76,8 @@ pub fn run(state: &StateArguments, arguments: &SetupArguments) -> CommandOutcome
     })
 }
 
-/// The program and the arguments of the MCP entry. All paths are absolute, and nothing is left to the environment,
-/// which some agent programs clear.
+/// The program and the arguments of the MCP entry. All paths are absolute and nothing depends on
+/// the environment, because some agent programs clear it.
 fn entry_command(
     state: &StateArguments,
     host: &LocalHost,
@@ -101,7 +102,8 @@ fn entry_command(
     Ok(command)
 }
 
-/// The line that an agent program gives to a shell before its own shell tool runs something.
+/// The shell command of the hook, which an agent program runs before its own shell tool runs a
+/// command.
 fn hook_line(command: &[String], arguments: &SetupArguments) -> String {
     let before_mcp = command.iter().take_while(|word| *word != "mcp");
     let mut words: Vec<String> = before_mcp.map(|word| quote(word)).collect();
@@ -110,7 +112,8 @@ fn hook_line(command: &[String], arguments: &SetupArguments) -> String {
     words.join(" ")
 }
 
-/// The gateway refuses agents that the config does not know: better said before anything is written.
+/// Refuses an agent that the config does not know. The gateway would refuse its calls later, after
+/// the settings were written.
 fn check_agent(host: &LocalHost, name: &str) -> Result<(), Failure> {
     let agent =
         AgentId::new(name).map_err(|error| Failure::usage("AGENT_INVALID", error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What each agent program reads: where its settings are, and the changes that lead it through Interlock.
+//! The settings files of each agent program, and the edits that make it use Interlock.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,27 +13,27 @@ use super::text::SettingsFormat;
 /// The name of Interlock's entry among the MCP servers of an agent program.
 pub const ENTRY: &str = "interlock";
 
-/// How long an agent program may wait for one call, in seconds. A call waits for an approval for at most ten
-/// minutes, and its run goes to the background by itself.
+/// The timeout of one call in the agent program, in seconds. It is never reached: a call waits at
+/// most ten minutes for an approval, and a long run goes to the background by itself.
 const CALL_SECONDS: u64 = 3600;
 
-/// How long an agent program waits for a hook. The hook answers earlier: a program whose hook is late goes on
-/// without it.
+/// The timeout of a hook in the agent program, in seconds. The hook must answer earlier, because an
+/// agent program runs the command if its hook is late.
 const HOOK_SECONDS: u64 = 600;
 
-/// What the owner wants.
+/// What the owner asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct SetupWish<'a> {
     pub program: AgentProgram,
     pub scope: ScopeArgument,
     pub only_interlock: bool,
-    /// The line that runs the hook, where one is wanted.
+    /// The shell command of the hook, if the owner wants one.
     pub hook: Option<&'a str>,
     /// The program and the arguments of the MCP entry.
     pub command: &'a [String],
 }
 
-/// One file and its changes.
+/// A settings file and its edits.
 #[derive(Debug, Clone)]
 pub struct PlannedFile {
     pub path: PathBuf,
@@ -41,7 +41,7 @@ pub struct PlannedFile {
     pub edits: Vec<SettingsEdit>,
 }
 
-/// Where settings are looked for.
+/// The directories in which settings files are.
 #[derive(Debug, Clone)]
 pub struct SettingsPlaces {
     pub home: PathBuf,
@@ -59,7 +59,7 @@ impl SettingsPlaces {
         Ok(Self { home, project })
     }
 
-    /// The directory that a variable names, else one below the home directory.
+    /// The directory that a variable names, or else one below the home directory.
     fn directory(&self, name: &str, default: &str) -> PathBuf {
         variable(name).unwrap_or_else(|| self.home.join(default))
     }
@@ -118,7 +118,7 @@ fn claude_code(wish: &SetupWish<'_>, places: &SettingsPlaces) -> Vec<PlannedFile
         "command": wish.command[0],
         "args": wish.command[1..],
     });
-    // Interlock asks: without this, Claude Code would ask about each call once more.
+    // Interlock already asks. Without this, Claude Code would ask again for each call.
     let mut edits = vec![SettingsEdit::add(
         &["permissions", "allow"],
         format!("mcp__{ENTRY}"),
@@ -165,7 +165,7 @@ fn codex(wish: &SetupWish<'_>, places: &SettingsPlaces) -> PlannedFile {
         "args": wish.command[1..],
         "startup_timeout_sec": 60,
         "tool_timeout_sec": CALL_SECONDS,
-        // Interlock asks: Codex would ask once more, and refuse where it has no terminal.
+        // Interlock already asks. Codex would ask again, and refuse without a terminal.
         "default_tools_approval_mode": "approve",
     });
     let mut edits = vec![SettingsEdit::set(&["mcp_servers", ENTRY], entry)];
@@ -197,7 +197,7 @@ fn gemini(wish: &SetupWish<'_>, places: &SettingsPlaces) -> PlannedFile {
         "command": wish.command[0],
         "args": wish.command[1..],
         "timeout": CALL_SECONDS * 1000,
-        // Interlock asks: Gemini CLI would ask about each call once more.
+        // Interlock already asks. Gemini CLI would ask again for each call.
         "trust": true,
     });
     let mut edits = vec![SettingsEdit::set(&["mcpServers", ENTRY], entry)];
@@ -244,7 +244,7 @@ fn opencode(wish: &SetupWish<'_>, places: &SettingsPlaces) -> PlannedFile {
     }
 }
 
-/// The file that is there already; the first name where none is.
+/// The first of these files that exists, or else the path of the first name.
 fn first_existing(directory: &Path, names: &[&str]) -> PathBuf {
     let mut paths = names.iter().map(|name| directory.join(name));
     let existing = paths.clone().find(|path| path.exists());
@@ -281,7 +281,8 @@ fn goose(wish: &SetupWish<'_>, places: &SettingsPlaces) -> Result<PlannedFile, F
     })
 }
 
-/// Goose adds its developer extension, which has the shell, where the file does not mention it.
+/// Turns off the developer extension of Goose, which has the shell. Goose adds the extension if the
+/// file does not mention it, so the entry must be written even if it is missing.
 fn goose_developer_off() -> SettingsEdit {
     SettingsEdit::SetOr {
         path: ["extensions", "developer", "enabled"]

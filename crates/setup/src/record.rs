@@ -1,5 +1,5 @@
-//! What setup remembers of each file that it changed: the exact bytes that stood there, and the changes. It lies in
-//! the state directory, which no run can reach.
+//! The records of changed files: the original bytes and the edits. They are in the state directory,
+//! which no run can reach.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -13,16 +13,16 @@ use sha2::{Digest as _, Sha256};
 use super::edit::AppliedEdit;
 use super::text::SettingsFormat;
 
-/// One changed file.
+/// The record of one changed file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SetupRecord {
     pub program: String,
     pub scope: String,
-    /// Where the agent program looks for the file.
+    /// The path that the agent program reads.
     pub path: PathBuf,
     pub format: SettingsFormat,
-    /// None where there was no such file.
+    /// `None` if there was no file before setup.
     pub original_sha256: Option<String>,
     pub written_sha256: String,
     pub edits: Vec<AppliedEdit>,
@@ -44,7 +44,7 @@ impl SetupRecords {
         }
     }
 
-    /// What is remembered of a file.
+    /// The record of a file, if there is one.
     pub fn find(&self, path: &Path) -> Result<Option<SetupRecord>, Failure> {
         let file = self.file(path, "json");
         let bytes = match fs::read(&file) {
@@ -58,7 +58,7 @@ impl SetupRecords {
             .map_err(|error| unusable(&file, &error.to_string()))
     }
 
-    /// The files of one agent program and scope that setup has changed.
+    /// The records of one agent program and scope.
     pub fn of_program(&self, program: &str, scope: &str) -> Result<Vec<SetupRecord>, Failure> {
         let entries = match fs::read_dir(&self.directory) {
             Ok(entries) => entries,
@@ -82,7 +82,7 @@ impl SetupRecords {
         Ok(records)
     }
 
-    /// The exact bytes that stood in a file before setup.
+    /// The original bytes of a file.
     pub fn original(&self, record: &SetupRecord) -> Result<Option<Vec<u8>>, Failure> {
         let Some(expected) = &record.original_sha256 else {
             return Ok(None);
@@ -99,7 +99,7 @@ impl SetupRecords {
         self.file(path, "original")
     }
 
-    /// Remembers a file before it is changed.
+    /// Stores the record of a file. Must be called before the file is changed.
     pub fn keep(&self, record: &SetupRecord, original: Option<&[u8]>) -> Result<(), Failure> {
         let mut directory = fs::DirBuilder::new();
         let created = directory
@@ -114,7 +114,7 @@ impl SetupRecords {
         write(&self.file(&record.path, "json"), &text)
     }
 
-    /// Forgets a file that was restored.
+    /// Deletes the record of a file that was restored.
     pub fn forget(&self, path: &Path) {
         for extension in ["json", "original"] {
             let _ = fs::remove_file(self.file(path, extension));
@@ -128,7 +128,7 @@ impl SetupRecords {
     }
 }
 
-/// Complete on the disk before it takes the name.
+/// Writes a file so that it is complete on disk before it gets its name.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let written = || -> io::Result<()> {
         let temporary = path.with_extension("new");

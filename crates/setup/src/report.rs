@@ -1,5 +1,5 @@
-//! The report to the owner: what was changed, whether it works, how to take it back, and what an
-//! agent can still do.
+//! The report to the owner: what was changed, whether it works, how to undo it, and what an agent
+//! can still do without Interlock.
 
 use interlock_arguments::{AgentProgram, ScopeArgument, SetupArguments, StateArguments};
 use interlock_console::output;
@@ -10,7 +10,7 @@ use super::change::{SettingsFileChange, UndoWay, Undone};
 use super::scope_name;
 use super::verify::{self, CheckResult};
 
-/// One changed file, in words.
+/// The description of one changed file.
 #[derive(Debug)]
 struct ReportedFile {
     path: String,
@@ -20,7 +20,7 @@ struct ReportedFile {
     changes: Vec<String>,
 }
 
-/// All that setup says.
+/// The report of a setup.
 #[derive(Debug)]
 pub struct SetupReport<'a> {
     arguments: &'a SetupArguments,
@@ -73,7 +73,8 @@ impl<'a> SetupReport<'a> {
         self.program = verify::ask_program(self.arguments.program);
     }
 
-    /// Whether what was written works. What the agent program says of it is for the owner to read.
+    /// Whether the entry and the hook passed their test calls. The check by the agent program
+    /// itself does not count; the owner reads its output.
     pub fn is_verified(&self) -> bool {
         let checks = [&self.entry, &self.hook];
         checks.into_iter().flatten().all(|check| check.ok)
@@ -170,7 +171,7 @@ fn line_of(name: &str, check: &CheckResult) -> String {
     format!("{name}: {word}, {}\n", check.text)
 }
 
-/// What the settings do not cover.
+/// Ways around Interlock that the settings leave open.
 fn limits(state: &StateArguments, arguments: &SetupArguments) -> Vec<String> {
     let program = arguments.program;
     let title = program.title();
@@ -213,7 +214,7 @@ fn limits(state: &StateArguments, arguments: &SetupArguments) -> Vec<String> {
     limits
 }
 
-/// What the agent program asks its user before the settings count.
+/// What the user of the agent program must confirm before the settings take effect.
 fn first_use(program: AgentProgram, arguments: &SetupArguments) -> Option<String> {
     let is_project = arguments.scope == ScopeArgument::Project;
     match program {
@@ -238,7 +239,7 @@ fn first_use(program: AgentProgram, arguments: &SetupArguments) -> Option<String
     }
 }
 
-/// What undo says.
+/// The report of an undo.
 #[derive(Debug)]
 pub struct UndoReport<'a> {
     arguments: &'a SetupArguments,
@@ -309,7 +310,7 @@ impl<'a> UndoReport<'a> {
 }
 
 impl UndoWay {
-    /// For programs.
+    /// The name in JSON output.
     fn name(self) -> &'static str {
         match self {
             Self::Restored => "restored",

@@ -1,5 +1,5 @@
-//! The text of a settings file in one of three formats. An edit keeps every other byte as far as the
-//! format's editor can, and is read back before it counts.
+//! The text of a settings file in one of three formats. An edit keeps all other bytes as far as the
+//! editor of the format can. Each edit is read back and checked before it is used.
 
 use interlock_config::{Json5Text, KeyPath};
 use serde::{Deserialize, Serialize};
@@ -12,13 +12,13 @@ use super::yaml::YamlText;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingsFormat {
-    /// JSON, with comments and trailing commas where the agent program takes them.
+    /// JSON, with comments and trailing commas if the agent program accepts them.
     Json,
     Toml,
     Yaml,
 }
 
-/// A settings file that was read.
+/// A parsed settings file.
 #[derive(Debug, Clone)]
 pub enum SettingsText {
     Json(Json5Text),
@@ -26,7 +26,7 @@ pub enum SettingsText {
     Yaml(YamlText),
 }
 
-/// Why a settings file cannot be read or changed. The file is as it was.
+/// Why a settings file cannot be read or changed. The file stays unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsTextError(pub String);
@@ -41,13 +41,13 @@ impl SettingsTextError {
 }
 
 impl SettingsText {
-    /// `name` is what messages call the file.
+    /// Parses a file. Error messages call it `name`.
     pub fn parse(
         format: SettingsFormat,
         name: &str,
         text: &str,
     ) -> Result<Self, SettingsTextError> {
-        // A file of white space alone says as little as one that is not there.
+        // A file with only white space counts as missing.
         let is_empty = text.trim().is_empty();
         match format {
             SettingsFormat::Json => {
@@ -117,7 +117,7 @@ impl SettingsText {
         }
     }
 
-    /// Adds an element to a list, which is created where it is missing.
+    /// Adds an element to a list. A missing list is created.
     pub fn push(&mut self, path: &[String], value: &Value) -> Result<(), SettingsTextError> {
         let length = match self.get(path) {
             Some(Value::Array(elements)) => Some(elements.len()),
@@ -154,7 +154,8 @@ impl SettingsText {
         }
     }
 
-    /// A guard: what was written must read back as what was meant.
+    /// Checks that the edited text reads back as the expected value. An edit that fails this check
+    /// must not be written.
     pub fn check_reads_as(&self, expected: &Value) -> Result<(), SettingsTextError> {
         let format = match self {
             Self::Json(_) => SettingsFormat::Json,

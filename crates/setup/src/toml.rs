@@ -1,11 +1,12 @@
-//! Edits of TOML that keep comments, order and formatting.
+//! Edits TOML and keeps comments, order and formatting.
 
 use serde_json::{Map, Value};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike};
 
 use super::text::SettingsTextError;
 
-/// The document as a plain value. Dates are texts: setup compares them, and never writes one.
+/// The document as a JSON value. Dates become strings, which is enough to compare them; setup never
+/// writes one.
 pub fn value(document: &DocumentMut) -> Value {
     table_value(document.as_table())
 }
@@ -52,7 +53,7 @@ pub fn set(
         table.insert(last, item);
         return Ok(());
     };
-    // The comment behind a value stays with its key.
+    // Keep the comment behind the old value.
     if let (Some(old), Some(new)) = (place.as_value(), item.as_value_mut()) {
         new.decor_mut().clone_from(old.decor());
     }
@@ -109,7 +110,7 @@ pub fn remove(document: &mut DocumentMut, path: &[String], index: usize) {
     }
 }
 
-/// The table that holds the last key of a path, created where it is missing.
+/// The table of the last key of a path, created if it is missing, and that key.
 fn parent<'a>(
     document: &'a mut DocumentMut,
     path: &'a [String],
@@ -119,7 +120,7 @@ fn parent<'a>(
     };
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for key in parents {
-        // A table whose header is not written: its members have headers of their own.
+        // An implicit table has no header in the text; its members have headers.
         let item = table.entry(key).or_insert_with(|| {
             let mut created = Table::new();
             created.set_implicit(true);

@@ -1,4 +1,5 @@
-//! The test call: starts exactly what was written, as the agent program will, and asks the program itself.
+//! The test calls: starts exactly the commands that setup wrote, as the agent program will, and
+//! asks the agent program itself.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -14,19 +15,19 @@ use serde_json::{Value, json};
 
 use super::programs::ENTRY;
 
-/// How long a test may take, with the start of a gateway.
+/// How long a test call may take, including the start of a gateway.
 const CALL_TIME: Duration = Duration::from_secs(30);
 
-/// How long the agent program may take for its list. It starts every server in it.
+/// How long the agent program may take to list its servers. It starts every one of them.
 const LIST_TIME: Duration = Duration::from_mins(1);
 
-/// As much of an answer is looked at.
+/// How many bytes of an answer are read.
 const MAX_OUTPUT: u64 = 256 * 1024;
 
-/// The variables that an agent program passes on at the least.
+/// The variables that every agent program passes on. The test passes only these.
 const PASSED_VARIABLES: [&str; 5] = ["HOME", "PATH", "USER", "LANG", "TMPDIR"];
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckResult {
@@ -43,8 +44,8 @@ impl CheckResult {
     }
 }
 
-/// Starts the MCP entry and makes calls that change nothing: `initialize`, `tools/list`, and `process` with the action
-/// `list`.
+/// Starts the MCP entry and makes calls that change nothing: `initialize`, `tools/list`, and
+/// `process` with the action `list`.
 pub fn call_entry(command: &[String]) -> CheckResult {
     match call(command) {
         Ok(text) => CheckResult { ok: true, text },
@@ -65,7 +66,7 @@ fn call(command: &[String]) -> Result<String, String> {
         "clientInfo": { "name": "interlock setup", "version": env!("CARGO_PKG_VERSION") },
     });
     let answer = client.request(1, "initialize", &initialize);
-    // What it says of itself tells why there is no answer.
+    // Its stderr explains why there is no answer.
     let answer = answer.map_err(|problem| started.with_errors(&problem))?;
     let answer: InitializeResult = serde_json::from_value(answer).unwrap_or_default();
     let server = answer.server_info.version.unwrap_or_else(|| "?".to_owned());
@@ -89,7 +90,7 @@ fn call(command: &[String]) -> Result<String, String> {
     Ok(format!("version {server} offers {}", tools.join(", ")))
 }
 
-/// Runs the hook with a tool that no agent program has: it must deny that.
+/// Runs the hook with a tool that no agent program has. The hook must deny the call.
 pub fn call_hook(line: &str) -> CheckResult {
     let tried = || -> Result<(), String> {
         let mut started = start("/bin/sh", &["-c".to_owned(), line.to_owned()])?;
@@ -119,7 +120,8 @@ pub fn call_hook(line: &str) -> CheckResult {
     }
 }
 
-/// What the agent program itself says of the entry; none where it is not installed or has no list.
+/// Asks the agent program whether it sees the entry. Returns `None` if the program is not installed
+/// or cannot list its servers.
 pub fn ask_program(program: AgentProgram) -> Option<(String, CheckResult)> {
     let (name, arguments) = program.list_command()?;
     let path = find_program(name)?;
@@ -137,7 +139,7 @@ pub fn ask_program(program: AgentProgram) -> Option<(String, CheckResult)> {
     Some((command, result))
 }
 
-/// Looks for the entry in a list. Some programs print it to standard error.
+/// Searches the output of the agent program for the entry. Some programs print the list to stderr.
 fn find_entry(mut child: Child) -> CheckResult {
     let (send, lines) = mpsc::channel();
     let pipes: [Option<Box<dyn Read + Send>>; 2] = [
@@ -193,7 +195,7 @@ fn find_program(name: &str) -> Option<PathBuf> {
     candidates.find(|candidate| candidate.is_absolute() && candidate.is_file())
 }
 
-/// Agent programs color their lists even where no terminal reads them.
+/// Removes colors, which agent programs print even without a terminal.
 fn without_colors(line: &str) -> String {
     let mut plain = String::new();
     let mut rest = line;
@@ -205,7 +207,7 @@ fn without_colors(line: &str) -> String {
     plain + rest
 }
 
-/// A process under test. It ends with this value.
+/// A process under test. Dropping this kills it.
 struct TestedProcess {
     child: Child,
     errors: Receiver<String>,
@@ -249,7 +251,7 @@ impl TestedProcess {
         Self { child, errors }
     }
 
-    /// The lines that it writes, as they come.
+    /// The lines of its stdout, as they arrive.
     fn lines(&mut self) -> Receiver<String> {
         let (send, lines) = mpsc::channel();
         if let Some(stdout) = self.child.stdout.take() {
@@ -258,18 +260,18 @@ impl TestedProcess {
         lines
     }
 
-    /// A problem with what the process says of it.
+    /// Appends what the process wrote to stderr to a problem.
     fn with_errors(&mut self, problem: &str) -> String {
         let _ = self.child.kill();
-        let said = self.errors.recv_timeout(Duration::from_secs(1));
-        match said.as_deref().map(str::trim) {
-            Ok(said) if !said.is_empty() => format!("{problem}: {}", output::line(said)),
+        let errors = self.errors.recv_timeout(Duration::from_secs(1));
+        match errors.as_deref().map(str::trim) {
+            Ok(errors) if !errors.is_empty() => format!("{problem}: {}", output::line(errors)),
             _ => problem.to_owned(),
         }
     }
 }
 
-/// A client that knows as much of MCP as the test needs.
+/// A minimal MCP client for the test.
 struct McpCheck {
     input: std::process::ChildStdin,
     lines: Receiver<String>,
@@ -305,7 +307,7 @@ impl McpCheck {
     }
 }
 
-/// What of an MCP answer is looked at.
+/// The fields of an MCP answer that the test reads.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct McpAnswer {

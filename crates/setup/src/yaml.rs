@@ -1,16 +1,17 @@
-//! Edits of YAML by lines. No library keeps the comments of a YAML file, so this knows one shape: a block
-//! mapping at the left edge, whose members are block mappings. Each edit is read back by a YAML reader and
-//! must mean exactly what was intended; every other shape is refused, and the file stays as it was.
+//! Edits YAML line by line. No library keeps the comments of a YAML file, so this module handles
+//! one shape only: a block mapping at the left edge whose members are block mappings. Each edit is
+//! read back by a YAML parser and must have exactly the intended value. Every other shape is
+//! refused, and the file stays unchanged.
 
 use saphyr::{LoadableYamlNode as _, Scalar, Yaml};
 use serde_json::{Map, Value};
 
 use super::text::SettingsTextError;
 
-/// Longer files are refused unread.
+/// The largest file that is parsed.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// A file that holds one mapping, or nothing.
+/// A file that contains one mapping or nothing.
 #[derive(Debug, Clone)]
 pub struct YamlText {
     text: String,
@@ -57,7 +58,7 @@ impl YamlText {
         &self.value
     }
 
-    /// Sets a member of a top-level mapping, or a scalar inside of such a member.
+    /// Sets a member of a top-level mapping, or a scalar inside such a member.
     pub fn set(&mut self, path: &[String], value: &Value) -> Result<(), SettingsTextError> {
         let mut meant = self.value.clone();
         let lines = match path {
@@ -81,7 +82,7 @@ impl YamlText {
         self.replace(&lines, &meant, path)
     }
 
-    /// Removes a member of a top-level mapping, or that mapping.
+    /// Removes a member of a top-level mapping, or the mapping itself.
     pub fn unset(&mut self, path: &[String]) -> Result<(), SettingsTextError> {
         let mut meant = self.value.clone();
         let lines: Vec<&str> = self.text.split_inclusive('\n').collect();
@@ -99,7 +100,7 @@ impl YamlText {
                     members.shift_remove(name);
                     members.is_empty()
                 });
-                // A mapping without members is no mapping in this notation.
+                // A block mapping without members reads as null.
                 if is_last {
                     meant[top] = Value::Null;
                 }
@@ -153,7 +154,7 @@ impl YamlText {
         let inside = block.start + 1..block.end;
         let indent = member_indent(&lines, inside).unwrap_or(2);
         let mut text = lines[..block.start].concat();
-        // `extensions: {}` has its members on the lines below from now on.
+        // `extensions: {}` must lose its braces before members follow on the next lines.
         let head = lines[block.start];
         text += &match head.trim_end().strip_suffix("{}") {
             Some(head) => format!("{}\n", head.trim_end()),
@@ -201,8 +202,8 @@ fn unknown_shape(path: &[String]) -> SettingsTextError {
     ))
 }
 
-/// The lines of a member: that of its key, and the deeper ones below it. Blank lines and comments behind its last
-/// line are not its own.
+/// The lines of a member: the line of its key and the deeper lines below. Blank lines and comments
+/// after its last line do not belong to it.
 fn find_block(
     lines: &[&str],
     within: std::ops::Range<usize>,
@@ -226,19 +227,19 @@ fn find_block(
     Some(start..end)
 }
 
-/// The indentation of a line that says something.
+/// The indentation of a line, or `None` for a blank line or a comment.
 fn content_indent(line: &str) -> Option<usize> {
     let content = line.trim_start_matches(' ');
-    let says_something = !content.trim().is_empty() && !content.starts_with('#');
-    says_something.then(|| line.len() - content.len())
+    let has_content = !content.trim().is_empty() && !content.starts_with('#');
+    has_content.then(|| line.len() - content.len())
 }
 
 fn member_indent(lines: &[&str], within: std::ops::Range<usize>) -> Option<usize> {
     lines[within].iter().find_map(|line| content_indent(line))
 }
 
-/// A member whose value is a mapping of scalars and lists of scalars. Texts are quoted as in JSON, which
-/// YAML reads the same way.
+/// Writes a member whose value is a mapping of scalars and lists of scalars. Strings are quoted as
+/// in JSON, which YAML reads the same way.
 fn write_member(text: &mut String, indent: usize, name: &str, value: &Value) {
     let outer = " ".repeat(indent);
     *text += &format!("{outer}{name}:\n");
@@ -255,7 +256,7 @@ fn write_member(text: &mut String, indent: usize, name: &str, value: &Value) {
     }
 }
 
-/// The plain value of a node; none where it has what JSON has not.
+/// The JSON value of a node, or `None` if JSON cannot represent it.
 fn plain(node: &Yaml<'_>) -> Option<Value> {
     Some(match node {
         Yaml::Value(Scalar::Null) => Value::Null,

@@ -1,4 +1,4 @@
-//! `interlock agents`: who may call tools, and with what.
+//! `interlock agents`: lists agents, and mints and revokes the tokens with which they call tools.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `interlock approvals`: the document of this host, and what waits for a decision.
+//! `interlock approvals`: the approvals document of this host, and pending approvals.
 
 mod list;
 
@@ -73,12 +73,12 @@ pub fn run(state: &StateArguments, command: ApprovalsCommand) -> CommandOutcome 
     }
 }
 
-/// The agents to show: the one that was named, else `main` and every other one of the document.
+/// The agents to show: the named one, or else `main` and all others of the document.
 pub(super) fn agents(
     named: Option<&str>,
     others: impl Iterator<Item = String>,
 ) -> Result<Vec<AgentId>, Failure> {
-    // Every agent is also what is meant when none is named.
+    // `*` means every agent, as no name does.
     if let Some(name) = named.filter(|name| *name != EVERY_AGENT) {
         return Ok(vec![agent_id(name)?]);
     }
@@ -134,7 +134,7 @@ fn get(host: &LocalHost, arguments: &ApprovalsGetArguments) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is trusted and what is not, with where it is written.
+/// The entries of an agent as a table, each with where it is written.
 pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
     let row = |(entry, origin): (Entry, String)| {
         let note = entry.note.as_deref().map(line).unwrap_or_default();
@@ -167,7 +167,7 @@ pub(super) fn entries(document: &Document, agent: &AgentId) -> String {
     out
 }
 
-/// When, and for what.
+/// When an entry was last used, and by which command.
 fn last_use(entry: &Entry) -> String {
     let Some(at) = entry.last_used_at else {
         return String::new();
@@ -179,7 +179,7 @@ fn last_use(entry: &Entry) -> String {
     }
 }
 
-/// The socket's token stays in the store.
+/// The document without the token of the approval socket, which must not leave the store.
 fn without_secrets(document: &Document) -> Document {
     let mut document = document.clone();
     if let Some(socket) = &mut document.socket {
@@ -230,7 +230,7 @@ fn set(
     Ok(ExitCode::SUCCESS)
 }
 
-/// One byte more than is accepted, so that the reader of documents sees that there is more.
+/// Reads one byte past the limit, so that the parser notices a document that is too long.
 pub(super) fn read_limited(source: impl Read) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
@@ -305,7 +305,7 @@ fn add(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A warning, with the command that adds a narrower entry.
+/// A warning about an entry, with the command that adds a narrower one.
 fn warned(state: &StateArguments, agent: &str, warning: &EntryWarning) -> String {
     let narrower = format!(
         "interlock approvals allowlist add --agent {} {}",
@@ -330,12 +330,13 @@ pub(super) fn with_owner(mut told: Value, owner: Option<&DocumentOwner>) -> Valu
     told
 }
 
-/// The key in the document: older names are read as the present ones.
+/// The key of an agent in the document. Older names map to the current ones.
 pub(super) fn scope_name(agent: &str) -> String {
     AgentId::new(agent).map_or_else(|_| agent.to_owned(), |id| id.as_str().to_owned())
 }
 
-/// Some programs are never trusted by their name alone; better to hear it now than at a prompt.
+/// Warns that an entry will never match: some programs are not trusted by name alone. The owner
+/// should read that now, not at the next prompt.
 fn satisfies_nothing(entry: &Entry) -> Option<String> {
     let program = entry.pattern.as_str();
     if interlock_programs::is_shell(program) {

@@ -1,4 +1,4 @@
-//! `interlock audit`: the chain of records, read and checked; that of this machine, or of the gateway that
+//! `interlock audit`: reads and checks the audit chain of this machine, or of the gateway that
 //! `gateway.remote` names.
 
 mod remote;
@@ -42,7 +42,7 @@ pub fn run(state: &StateArguments, command: &AuditCommand) -> CommandOutcome {
     }
 }
 
-/// What sandboxed runs connected with is part of the audit from here on.
+/// Moves the recorded connections of sandboxed runs into the audit.
 fn take_connections(host: &LocalHost) {
     if let Err(error) = host.record_connections() {
         output::note(&format!(
@@ -83,13 +83,13 @@ fn archive(host: &LocalHost, arguments: &AuditArchiveArguments) -> CommandOutcom
     Ok(ExitCode::SUCCESS)
 }
 
-/// Audit records, the newest first, and what else there is.
+/// A page of audit records, the newest first.
 #[derive(Debug, Default)]
 struct ListedRecords {
     records: Vec<AuditEntry>,
-    /// How many match in all. `None` where the gateway does not say it.
+    /// How many records match in all. `None` if the gateway does not report it.
     total: Option<u64>,
-    /// The next older record that matches.
+    /// The next older matching record.
     next_cursor: Option<String>,
 }
 
@@ -118,15 +118,15 @@ fn log(state: &StateArguments, host: &LocalHost, arguments: &AuditLogArguments) 
     if let Some(agent) = arguments.agent.as_deref()
         && listed.records.is_empty()
     {
-        // The record may name agents that the config has forgotten.
+        // The audit may name agents that the config no longer has, so check the name only now.
         known_agent(host, agent)?;
     }
-    tell_records(state, arguments, listed);
+    print_records(state, arguments, listed);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the newest record last.
-fn tell_records(state: &StateArguments, arguments: &AuditLogArguments, listed: ListedRecords) {
+fn print_records(state: &StateArguments, arguments: &AuditLogArguments, listed: ListedRecords) {
     let mut records = listed.records;
     records.reverse();
     if arguments.json {
@@ -165,7 +165,7 @@ fn tell_records(state: &StateArguments, arguments: &AuditLogArguments, listed: L
     }
 }
 
-/// The same command for the records before these.
+/// The command that shows the next older records.
 fn next_page(arguments: &AuditLogArguments, cursor: &str) -> String {
     let mut command = "interlock audit log".to_owned();
     let options = [
@@ -226,8 +226,8 @@ fn entry(record: &AuditRecord) -> AuditEntry {
     }
 }
 
-/// The fields that tell a reader most, in this order, where a record has them.
-const TOLD: &[&str] = &[
+/// The most important fields of a record, in the order in which they are shown.
+const SHOWN_FIELDS: &[&str] = &[
     "agent",
     "verdict",
     "refused",
@@ -252,7 +252,7 @@ fn summary(body: &Value) -> String {
         let text = body.get(*name)?.as_str()?;
         Some(format!("{name}={}", interlock_policy::quote(text)))
     };
-    let parts: Vec<String> = TOLD.iter().filter_map(field).collect();
+    let parts: Vec<String> = SHOWN_FIELDS.iter().filter_map(field).collect();
     parts.join(" ")
 }
 

@@ -16,7 +16,7 @@ use interlock_console::{CommandOutcome, Failure, output};
 use interlock_wire::params::{ChannelsList, ChannelsTest};
 use serde_json::{Value, json};
 
-/// The longest token.
+/// The longest token that is accepted.
 const MOST_BYTES: u64 = 16 * 1024;
 
 pub fn run(state: &StateArguments, command: &ChannelsCommand) -> CommandOutcome {
@@ -146,7 +146,8 @@ fn login(state: &StateArguments, arguments: &ChannelsLoginArguments) -> CommandO
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where a token of Slack is kept, and the key that names it. Its first letters say which of the two it is.
+/// The file of a Slack token and the config key that names the file. The prefix of the token tells
+/// which of the two tokens it is.
 fn slack_token(token: &str) -> Result<(String, &'static str), Failure> {
     if token.starts_with("xoxb-") {
         Ok(("channel-slack.token".to_owned(), "tokenFile"))
@@ -160,7 +161,7 @@ fn slack_token(token: &str) -> Result<(String, &'static str), Failure> {
     }
 }
 
-/// Written aside and moved, so that the gateway never reads half of it.
+/// Writes a new file and renames it, so that the gateway never reads half a token.
 fn write_token(path: &Path, token: &str) -> std::io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".new");

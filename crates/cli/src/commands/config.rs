@@ -1,4 +1,4 @@
-//! `interlock config`: read and change the config, comments kept.
+//! `interlock config`: reads and changes the config, and keeps its comments.
 
 use std::process::ExitCode;
 
@@ -75,7 +75,7 @@ pub fn run(state: &StateArguments, command: ConfigCommand) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who switches a sandbox on and keeps commands out of it by another key should read that now.
+/// Warns an owner who has switched on a sandbox while another key keeps commands out of it.
 fn note_overruled_sandbox(state: &StateArguments, config: &Config) {
     let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
     let mut agents = listed.chain([AgentId::MAIN]);
@@ -85,7 +85,7 @@ fn note_overruled_sandbox(state: &StateArguments, config: &Config) {
     }
 }
 
-/// JSON5 if it is some, else the text itself: `allowlist` needs no quotes.
+/// Reads JSON5, or else takes the text as a string, so that `allowlist` needs no quotes.
 fn read_value(text: &str) -> Value {
     match Json5Text::parse("value", text) {
         Ok(json5) => json5.value(),
@@ -93,7 +93,7 @@ fn read_value(text: &str) -> Value {
     }
 }
 
-/// A key that does not exist can never be set: then the nearest one is named.
+/// The failure for a key without a value. For an unknown key, the hint names the nearest known one.
 fn not_set(key: &str) -> Failure {
     if let Some(hint) = unknown_key_hint(key) {
         return Failure::refused("UNKNOWN_KEY", format!("unknown key `{key}`")).with_hint(hint);

@@ -1,4 +1,4 @@
-//! `interlock dashboard`: opens the pages of the gateway in a browser, and lets that browser in.
+//! `interlock dashboard`: opens the pages of the gateway in a browser, and pairs that browser.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -14,8 +14,8 @@ use interlock_wire::params::{UiCode, UiPhone};
 use interlock_wire::results::{UiCodeMinted, UiPhoneInvited};
 use serde_json::json;
 
-/// The file that leads the browser to the page. It holds the code, which stands in no argument of a
-/// process.
+/// The file that redirects the browser to the page. It contains the code, which must not appear in
+/// the arguments of a process.
 const REDIRECT: &str = "dashboard.html";
 
 pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOutcome {
@@ -50,13 +50,13 @@ pub fn run(state: &StateArguments, arguments: &DashboardArguments) -> CommandOut
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens one approval in the user's browser, for the notifications of the desktop. The id is that of a
+/// Opens one approval in the user's browser, for desktop notifications. The id must be that of a
 /// stored approval.
 pub fn open_approval(state: &StateArguments, host: &LocalHost, id: &str) -> Result<(), Failure> {
     open_page(state, host, &format!("/approve/{id}"))
 }
 
-/// Opens the list of what waits in the user's browser.
+/// Opens the list of pending approvals in the user's browser.
 pub fn open_inbox(state: &StateArguments, host: &LocalHost) -> Result<(), Failure> {
     open_page(state, host, "/inbox")
 }
@@ -76,7 +76,7 @@ fn open_page(state: &StateArguments, host: &LocalHost, page: &str) -> Result<(),
     }
 }
 
-/// A code that lets a browser of this machine in once.
+/// Mints a code that pairs a browser of this machine once.
 fn mint(state: &StateArguments, host: &LocalHost) -> Result<UiCodeMinted, Failure> {
     let minted = GatewayClient::connect(state, host)?.request(&UiCode::default())?;
     if minted.url.is_empty() {
@@ -86,7 +86,7 @@ fn mint(state: &StateArguments, host: &LocalHost) -> Result<UiCodeMinted, Failur
     Ok(minted)
 }
 
-/// Shows a phone the way.
+/// Prints the address with which a phone pairs, as a QR code or as JSON.
 fn invite(invited: &UiPhoneInvited, is_json: bool) {
     let address = format!("{}#pair={}", invited.url, invited.code.expose());
     if is_json {
@@ -112,12 +112,12 @@ fn invite(invited: &UiPhoneInvited, is_json: bool) {
     );
 }
 
-/// The page with the code behind it. Browsers send no fragment to a server.
+/// The address of the page with the code in the fragment, which browsers do not send to servers.
 fn address(minted: &UiCodeMinted) -> String {
     format!("{}#code={}", minted.url, minted.code.expose())
 }
 
-/// The program that opens files in the user's browser, where there is a screen for it.
+/// The program that opens files in the user's browser, if there is a display.
 fn opener() -> Option<PathBuf> {
     let name = if cfg!(target_os = "macos") {
         "open"
@@ -141,7 +141,7 @@ fn open_browser(program: &Path, state_dir: &Path, minted: &UiCodeMinted) -> Resu
         )
         .with_hint("interlock dashboard --no-open")
     };
-    // An old file may be open to a reader: a new one is made.
+    // Another user may have the old file open, so a new one is created.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
         _ => {}
@@ -151,7 +151,7 @@ fn open_browser(program: &Path, state_dir: &Path, minted: &UiCodeMinted) -> Resu
         .write(true)
         .mode(0o600)
         .open(&path);
-    // The address holds letters, digits and marks that mean nothing to HTML.
+    // The address has only characters without a meaning in HTML, so it needs no escapes.
     let page = format!(
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><meta http-equiv=\"refresh\" content=\"0; url={}\"><title>Interlock</title>\n",
         address(minted)

@@ -1,4 +1,4 @@
-//! `interlock deny`: rules that win over everything that allows.
+//! `interlock deny`: rules that override everything that allows a command.
 
 use std::process::ExitCode;
 
@@ -159,7 +159,7 @@ fn list(state: &StateArguments, host: &LocalHost, arguments: &DenyListArguments)
     Ok(ExitCode::SUCCESS)
 }
 
-/// The rules of every scope, each once.
+/// The rules of all scopes, without duplicates.
 fn all_rules(document: &Document) -> Result<Vec<(DenyRule, String)>, Failure> {
     let mut all: Vec<(DenyRule, String)> = Vec::new();
     let named = document.agents.keys().filter(|name| *name != EVERY_AGENT);

@@ -1,4 +1,4 @@
-//! `interlock devices`: who may connect to the gateway.
+//! `interlock devices`: the devices that may connect to the gateway.
 
 use std::process::ExitCode;
 
@@ -77,7 +77,7 @@ pub fn run(state: &StateArguments, command: &DevicesCommand) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Calls a method and says what it did: in words, or as the gateway answered.
+/// Calls a method and prints what it did, in words or as the JSON answer of the gateway.
 pub(super) fn perform<P: Params>(
     gateway: &mut GatewayClient,
     params: &P,
@@ -130,13 +130,13 @@ fn find(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
     Ok(pick(&known.paired, asked, "device")?.device_id.clone())
 }
 
-/// The id of a request that waits.
+/// The id of a pending request.
 fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
     let known = gateway.request(&DevicePairList::default())?;
     Ok(pick(&known.pending, asked, "request")?.request_id.clone())
 }
 
-/// A row that an operator names by an id or by its name.
+/// A row that an operator can name by an id or by its name.
 pub(super) trait NamedRow {
     fn ids(&self) -> Vec<&str>;
     fn name(&self) -> Option<&str>;
@@ -172,7 +172,7 @@ impl NamedRow for NodePairRequested {
     }
 }
 
-/// The row that is meant: by a whole id, by its name, by the beginning of an id.
+/// Finds a row by a full id, by its name, or by the beginning of an id, in this order.
 pub(super) fn pick<'a, R: NamedRow>(
     rows: &'a [R],
     asked: &str,
@@ -199,17 +199,17 @@ pub(super) fn pick<'a, R: NamedRow>(
         .with_hint("list them: interlock devices list, interlock nodes status"))
 }
 
-/// Text of a stranger, as a terminal may show it in one line.
+/// Formats untrusted text on one line, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     line(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// The same of a text that may be missing.
+/// Like [`one_line`], for a text that may be missing.
 pub(super) fn one_line_or_empty(text: Option<&str>) -> String {
     text.map(one_line).unwrap_or_default()
 }
 
-/// Enough of an id to name it.
+/// The beginning of an id, long enough to name it.
 pub(super) fn short_id(id: &str) -> String {
     one_line(id).chars().take(12).collect()
 }

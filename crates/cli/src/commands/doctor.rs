@@ -1,5 +1,5 @@
-//! `interlock doctor`: how the approvals document stands, what separates runs from Interlock, and what can be
-//! repaired.
+//! `interlock doctor`: checks whether the approvals document is recorded, shows what separates runs
+//! from Interlock, and repairs what can be repaired.
 
 mod sandbox;
 
@@ -28,7 +28,7 @@ const WITHOUT_EFFECT: [&str; 3] = [
     checks::SANDBOX_OVERRULED.id,
 ];
 
-/// More lines of a difference are counted, not shown.
+/// How many lines of a difference are shown. The rest are counted.
 const MAX_LINES: usize = 400;
 
 pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> CommandOutcome {
@@ -65,21 +65,21 @@ pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> CommandOutcom
     tell(state, &host, arguments, &standing, &report)
 }
 
-/// Whether there is more to say than how the document stands.
+/// Whether the report continues after the section about the document.
 enum DocumentSection {
-    /// It was reported already.
+    /// The document is not recorded. The failure was already printed.
     Unrecorded,
     Recorded(DocumentSummary),
 }
 
-/// How the document stands, where that is as it should be.
+/// The state of a recorded document.
 #[derive(Debug, Serialize)]
 struct DocumentSummary {
     standing: &'static str,
     hash: Option<String>,
 }
 
-/// Everything but an unrecorded document, which comes first and alone.
+/// Prints the whole report, for a recorded document.
 fn tell(
     state: &StateArguments,
     host: &LocalHost,
@@ -110,7 +110,7 @@ fn tell(
         count(FindingSeverity::Critical),
         count(FindingSeverity::Warn),
     );
-    // Settings without effect, and critical findings, cannot wait for the audit.
+    // Show settings without effect and critical findings here: the owner may not run the audit.
     let urgent = findings.iter().filter(|finding| {
         finding.severity == FindingSeverity::Critical || WITHOUT_EFFECT.contains(&finding.id)
     });
@@ -163,7 +163,7 @@ fn tell(
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the document stands. A document that is not recorded is reported at once, as a failure.
+/// Checks the document. A document that is not recorded is reported at once, as a failure.
 fn document_section(
     state: &StateArguments,
     host: &LocalHost,
@@ -233,7 +233,7 @@ fn mend(host: &LocalHost, repair: DocumentRepair, wants_json: bool) -> CommandOu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The document for readers: a line for each value, without the secret of the approval socket.
+/// The document with one line per value, without the secret of the approval socket.
 fn lines(text: Option<&str>) -> Vec<String> {
     let Some(text) = text else {
         return Vec::new();
@@ -248,7 +248,7 @@ fn lines(text: Option<&str>) -> Vec<String> {
     pretty.lines().map(str::to_owned).collect()
 }
 
-/// What stands between the common beginning and the common end.
+/// The lines between the common beginning and the common end.
 fn difference(old: &[String], new: &[String]) -> Vec<String> {
     let pairs = old.iter().zip(new);
     let start = pairs.take_while(|(old, new)| old == new).count();

@@ -1,5 +1,5 @@
-//! `interlock events`: the events of a session, for its owner. To read them does not deliver them:
-//! the session still gets them with its next call.
+//! `interlock events`: shows the events of a conversation to the owner. Reading events here does
+//! not deliver them: the conversation still gets them with its next call.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use interlock_console::{CommandOutcome, Failure, time};
 use interlock_host::HostError;
 use serde_json::{Value, json};
 
-/// Events that are read at once.
+/// How many events one request reads.
 const PAGE: usize = 500;
 
-/// Between two looks for more.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often `--follow` checks for new events.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcome {
     if arguments.session.trim().is_empty() {
@@ -33,7 +33,7 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
         let is_page = events.len() == PAGE;
         match (arguments.json, arguments.follow) {
             (true, false) => all.extend(events.iter().map(value)),
-            // A line each, so that programs can read on.
+            // Print one line per event, so that programs can read them as they arrive.
             (true, true) => tell(&events, |event| format!("{}\n", value(event))),
             (false, _) => tell(&events, line),
         }
@@ -43,7 +43,7 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
         if !arguments.follow || !output::reaches_reader() {
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         host.store().check_in_place().map_err(HostError::from)?;
     }
     if arguments.json && !arguments.follow {

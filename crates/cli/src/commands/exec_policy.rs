@@ -1,4 +1,4 @@
-//! `interlock exec-policy`: config and document of this host, in step.
+//! `interlock exec-policy`: shows and changes the config and the document of this host together.
 
 use std::process::ExitCode;
 
@@ -63,7 +63,7 @@ fn set(state: &StateArguments, arguments: &ExecPolicySetArguments) -> CommandOut
     report(state, &host, arguments.json)
 }
 
-/// What holds after a change, for the main agent.
+/// Shows the policy of the main agent after a change.
 fn report(state: &StateArguments, host: &LocalHost, json: bool) -> CommandOutcome {
     let arguments = ExecPolicyShowArguments {
         agent: Some(AgentId::MAIN.to_owned()),
@@ -72,23 +72,23 @@ fn report(state: &StateArguments, host: &LocalHost, json: bool) -> CommandOutcom
     show(state, host, &arguments)
 }
 
-/// What is shown of an agent.
+/// The policy of an agent as it is shown.
 struct ShownAgent {
     agent: AgentId,
     exec_host: String,
     levels: Levels,
-    /// Which of its conversations are sandboxed, where the config says anything of that.
+    /// Which of its conversations are sandboxed, if the config sets it.
     sandbox: Option<SandboxCoverage>,
-    /// Where a sandbox is switched on, and the host keeps commands out of it.
+    /// Set if a sandbox is on, but `tools.exec.host` keeps commands out of it.
     overruled: Option<OverruledSandbox>,
-    /// Deny rules of this host's document, which hold on nodes too.
+    /// How many deny rules this host's document has. They apply on nodes too.
     deny_rules: usize,
-    /// What the node says, where its commands run on one.
+    /// The policy of the node, if the agent's commands run on one.
     node: Option<Result<nodes::NodePolicy, Failure>>,
 }
 
 impl ShownAgent {
-    /// What this gateway adds to the policy of a node.
+    /// The layer that this gateway adds to the policy of a node.
     fn gateway_layer(&self) -> Value {
         json!({
             "security": self.levels.security.value(),

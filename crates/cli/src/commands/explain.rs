@@ -1,4 +1,4 @@
-//! `interlock explain`: the verdict, the deciding rule first, then everything it rests on.
+//! `interlock explain`: shows the verdict and the deciding rule first, then all facts behind them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -113,8 +113,8 @@ pub fn run(state: &StateArguments, arguments: &ExplainArguments) -> CommandOutco
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the caller brings besides the command. Values that are secrets are masked: what is on the
-/// screen may be pasted into a bug report.
+/// The environment and input of the call. Secret values are masked, because the output may be
+/// pasted into a bug report.
 #[derive(Serialize)]
 struct CallFacts {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -134,7 +134,7 @@ fn without_secrets(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     pairs.collect()
 }
 
-/// Who else decides, where the agent's commands do not run here.
+/// Which policy decides instead, if the agent's commands do not run on this host.
 fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
     match routed {
         Ok(Route::Gateway) => None,
@@ -150,16 +150,16 @@ fn elsewhere(routed: Result<Route, RouteRefusal>) -> Option<String> {
     }
 }
 
-/// Whether a human's yes would be taken.
+/// Whether an approval of this command would be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExplainedApproval {
     Possible,
-    /// What would run cannot be pinned.
+    /// The files that would run cannot be pinned.
     Refused,
 }
 
 const UNBOUND_CODE: &str = "APPROVAL_UNBOUND";
-/// The verdict where the policy would ask and no approver could say yes.
+/// The verdict if the policy would ask, but no approver could allow the command.
 const REFUSED: &str = "refused";
 
 impl ExplainedApproval {
@@ -173,7 +173,7 @@ impl ExplainedApproval {
         }
     }
 
-    /// The verdict as its reader acts on it: `ask` means that an approver can say yes.
+    /// The verdict as it is shown. `ask` means that an approver can allow the command.
     fn word(self, verdict: &Verdict) -> &'static str {
         match self {
             Self::Possible => verdict.outcome.as_str(),
@@ -182,14 +182,14 @@ impl ExplainedApproval {
     }
 }
 
-/// What to do where nothing can be approved.
+/// What to do if the command cannot be approved.
 fn next_step(verdict: &Verdict, approval: ExplainedApproval) -> Option<String> {
     let unbound = verdict.binding.unbound.as_ref();
     let unbound = unbound.filter(|_| approval == ExplainedApproval::Refused)?;
     Some(unbound.next_step.clone())
 }
 
-/// The command as people read it: text as it is, an argument vector quoted.
+/// The command as it is shown: text unchanged, an argument vector quoted.
 fn shown_command(source: &Source) -> String {
     match source {
         Source::Text(text) => text.clone(),
@@ -215,16 +215,16 @@ struct Explanation<'a> {
     highlights: Vec<Highlight>,
     #[serde(flatten)]
     verdict: &'a Verdict,
-    /// The code that an approval would be refused with. The verdict is `refused` then.
+    /// The code with which an approval would be refused. The verdict is then `refused`.
     #[serde(skip_serializing_if = "Option::is_none")]
     approval_refused: Option<&'static str>,
-    /// The one thing to do about that, ready to be pasted.
+    /// What to do about a refused approval, ready to be pasted.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_step: Option<String>,
     policy: &'a Levels,
-    /// What keeps the run away from Interlock itself.
+    /// The shield that keeps the run away from Interlock itself.
     shield: String,
-    /// Why this host does not run it.
+    /// Why this host does not run the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     elsewhere: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -237,15 +237,15 @@ struct Explanation<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ExplainedElevation {
-    /// The level of a call that asks for it, where every gate is open.
+    /// The level of an elevated call if every gate is open.
     level: Elevation,
-    /// The first gate that is closed.
+    /// The first closed gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     closed_by: Option<String>,
 }
 
 impl ExplainedElevation {
-    /// `None` where no sandbox holds the conversation of the command line.
+    /// Returns `None` if no sandbox holds the conversation of the command line.
     fn of_call(
         host: &LocalHost,
         agent: &AgentId,
@@ -282,7 +282,7 @@ impl ExplainedElevation {
     }
 }
 
-/// Whether the conversation of the command line is sandboxed, where the config says anything of that.
+/// Whether the conversation of the command line is sandboxed, if the config sets it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ExplainedSandbox {
@@ -317,8 +317,8 @@ impl ExplainedSandbox {
 }
 
 impl<'a> Explanation<'a> {
-    /// As JSON. The verdict of the policy is `ask` where no approval is possible; the reader learns
-    /// that here.
+    /// The explanation as JSON. If no approval is possible, `refused` replaces the verdict `ask` of
+    /// the policy.
     fn with_refusal(&self) -> serde_json::Value {
         let mut value = serde_json::json!(self);
         if self.approval_refused.is_some() {

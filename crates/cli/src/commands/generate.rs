@@ -1,5 +1,5 @@
-//! `interlock completion` and `interlock man`: files that are made from what the program accepts, so
-//! that they cannot fall behind it.
+//! `interlock completion` and `interlock man`: generates files from the command line definition, so
+//! that they cannot become outdated.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ pub fn completion(arguments: &CompletionArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// One page for each command, as `interlock-approvals-watch.1`.
+/// Writes one page per command, such as `interlock-approvals-watch.1`.
 pub fn man(arguments: &ManArguments) -> CommandOutcome {
     let failed = |error: std::io::Error| {
         let message = format!("{}: {error}", arguments.directory.display());

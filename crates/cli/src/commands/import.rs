@@ -1,4 +1,4 @@
-//! `interlock import openclaw`: takes over policy, config and allowlists of another program.
+//! `interlock import openclaw`: imports policy, config and allowlists from another program.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

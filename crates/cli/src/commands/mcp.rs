@@ -1,5 +1,5 @@
-//! `interlock mcp`: a client's standard input and output, connected with the gateway of this state directory
-//! or with the one that `gateway.remote` names.
+//! `interlock mcp`: connects the standard input and output of an MCP client to the gateway of this
+//! state directory or to the one that `gateway.remote` names.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,13 +14,13 @@ use interlock_gateway::GatewayInfo;
 use interlock_host::LocalHost;
 use interlock_node::Secret;
 
-/// An answer with a longer head is none of a gateway.
+/// The longest head of an answer. A gateway's answer never has a longer one.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// A longer PATH is not sent; then the gateway's own counts.
+/// The longest PATH that is sent. With a longer one, the gateway uses its own.
 const MAX_PATH_BYTES: usize = 64 * 1024;
 
-/// How much of a refusal is read.
+/// How many bytes of a refusal are read.
 const MAX_BODY_BYTES: u64 = 64 * 1024;
 
 pub fn run(state: &StateArguments, arguments: &McpArguments) -> CommandOutcome {
@@ -40,7 +40,8 @@ pub fn run(state: &StateArguments, arguments: &McpArguments) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// To the gateway of this state directory, which knows what is at the other end of its socket.
+/// Connects to the gateway of this state directory, which identifies the process at the other end
+/// of its socket.
 fn connect_here(info: &GatewayInfo, arguments: &McpArguments) -> Result<UnixStream, Failure> {
     let stream = UnixStream::connect(&info.socket).map_err(|error| unreachable(&error))?;
     let mut lines = head("localhost", arguments)?;
@@ -51,8 +52,9 @@ fn connect_here(info: &GatewayInfo, arguments: &McpArguments) -> Result<UnixStre
     upgrade(stream, &lines)
 }
 
-/// To the gateway that `gateway.remote` names, by its token. Directories and PATH of this machine mean
-/// nothing there. A run is no client of it: a gateway elsewhere could not tell that it is one.
+/// Connects to the gateway that `gateway.remote` names, with its token. The directories and the
+/// PATH of this machine mean nothing there. A run must not connect: a remote gateway could not see
+/// that the client belongs to a run.
 fn connect_remote(
     host: &LocalHost,
     remote: &RemoteGateway,
@@ -67,7 +69,7 @@ fn connect_remote(
     outside_runs(host.state_dir())?;
     let secret = remote.token.as_ref().or(remote.password.as_ref());
     let secret = secret.map(Secret::expose).unwrap_or_default();
-    // A line break would begin a header of its own.
+    // A line break in the secret would begin another header.
     if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         let message = "the token or password of gateway.remote cannot stand in a request";
         return Err(Failure::refused("TOKEN_FILE_UNUSABLE", message)
@@ -78,7 +80,7 @@ fn connect_remote(
     upgrade(remote.open()?, &lines)
 }
 
-/// A connection that has left HTTP.
+/// Upgrades the connection from HTTP.
 fn upgrade(mut stream: UnixStream, lines: &[String]) -> Result<UnixStream, Failure> {
     let request = lines.join("\r\n") + "\r\n\r\n";
     let head = stream
@@ -92,7 +94,7 @@ fn upgrade(mut stream: UnixStream, lines: &[String]) -> Result<UnixStream, Failu
     Err(refused(status, &stream))
 }
 
-/// The lines that every gateway gets.
+/// The lines of the request for every gateway.
 fn head(host: &str, arguments: &McpArguments) -> Result<Vec<String>, Failure> {
     let mut lines = vec![
         "GET /mcp/stdio HTTP/1.1".to_owned(),
@@ -116,7 +118,7 @@ fn head(host: &str, arguments: &McpArguments) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// Where the client works, and where it looks for programs.
+/// Headers with the client's working directory and PATH.
 fn client_program() -> Vec<String> {
     let mut lines = Vec::new();
     if let Ok(directory) = std::env::current_dir() {
@@ -140,7 +142,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     digits
 }
 
-/// Byte by byte: what follows the head is the client's already.
+/// Reads the head byte by byte: bytes after the head belong to the MCP client.
 fn read_head(stream: &mut UnixStream) -> io::Result<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -154,7 +156,7 @@ fn read_head(stream: &mut UnixStream) -> io::Result<String> {
 }
 
 fn refused(status: &str, stream: &UnixStream) -> Failure {
-    // Its end is not waited for: it says how long it is, and it came with the head.
+    // Shut the connection down first, so that reading the body cannot wait forever.
     let _ = stream.shutdown(Shutdown::Write);
     let mut body = Vec::new();
     let _ = stream.take(MAX_BODY_BYTES).read_to_end(&mut body);
@@ -170,7 +172,8 @@ fn refused(status: &str, stream: &UnixStream) -> Failure {
     Failure::refused("GATEWAY_REFUSED", message)
 }
 
-/// Until either side ends. A client that ends its input still gets the answers to what it sent.
+/// Copies bytes both ways until either side ends. A client that closes its input still gets the
+/// answers to its requests.
 fn carry(stream: UnixStream) -> io::Result<()> {
     let mut to_gateway = stream.try_clone()?;
     std::thread::spawn(move || {
@@ -192,7 +195,7 @@ fn carry(stream: UnixStream) -> io::Result<()> {
             .write_all(&buffer[..count])
             .and_then(|()| client.flush());
         match written {
-            // The client is gone.
+            // The client has closed its end.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }

@@ -1,4 +1,4 @@
-//! `interlock nodes`: machines that run commands for the gateway.
+//! `interlock nodes`: the machines that run commands for the gateway.
 
 mod allowlist;
 pub(super) mod deny;
@@ -29,10 +29,10 @@ pub(super) use allowlist::{add_entry, remove_entry};
 pub(super) use document::{NodePolicy, get as document_get, get_of_gateway, set as document_set};
 pub(super) use remote::{DocumentAsked, DocumentOwner};
 
-/// Nodes that an error names: more would not be read.
+/// How many nodes an error message names.
 const MOST_NAMED: usize = 20;
 
-/// A gateway that has more pages is not read to the end.
+/// How many pages of a list are read at most, even if the gateway offers more.
 const MOST_PAGES: usize = 1_000;
 
 pub fn run(state: &StateArguments, command: &NodesCommand) -> CommandOutcome {
@@ -85,13 +85,13 @@ pub fn run(state: &StateArguments, command: &NodesCommand) -> CommandOutcome {
             })?;
         }
         NodesCommand::Invoke(arguments) => invoke(&mut gateway, arguments)?,
-        // It needs no gateway.
+        // `enroll` needs no gateway and was handled above.
         NodesCommand::Enroll(_) => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tokens with which nodes join. They are in the store, whether a gateway runs or not.
+/// Handles the tokens with which nodes join. They are in the store, so no gateway has to run.
 fn enroll(
     state: &StateArguments,
     host: &LocalHost,
@@ -114,7 +114,8 @@ fn enroll(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs go through `exec`: it asks the policy, and people where they are to be asked.
+/// Refuses `system.run`. Commands must go through `exec`, which applies the policy and asks
+/// approvers.
 fn check_invoke(command: &str) -> Result<(), Failure> {
     let command = command.trim();
     if command == "system.run" || command.starts_with("system.run.") {
@@ -126,7 +127,7 @@ fn check_invoke(command: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A node, and what people call it.
+/// A node with its name.
 #[derive(Debug, Clone)]
 pub(super) struct NamedNode {
     pub id: String,
@@ -134,7 +135,7 @@ pub(super) struct NamedNode {
 }
 
 impl NamedNode {
-    /// For people: the name alone could be another node's.
+    /// The name with the id, because two nodes can have the same name.
     pub fn shown(&self) -> String {
         match &self.name {
             Some(name) => format!("{} ({})", line(name), line(&self.id)),
@@ -143,12 +144,12 @@ impl NamedNode {
     }
 }
 
-/// The id of the node that is meant: by the same rule as a call's.
+/// The id of the named node, by the same rules as a call's.
 pub(super) fn resolve(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
     Ok(resolve_named(gateway, asked)?.id)
 }
 
-/// The same with its name.
+/// Like [`resolve`], with the name of the node.
 pub(super) fn resolve_named(
     gateway: &mut GatewayClient,
     asked: &str,
@@ -180,7 +181,7 @@ pub(super) fn resolve_named(
     }
 }
 
-/// The node that runs commands when none is named: the only one that is connected and can.
+/// The node that runs commands if none is named: the only connected one that can.
 pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
     let can_run = |node: &NodeEntry| node.commands.iter().any(|command| command == SYSTEM_RUN);
     let mut able = connected(gateway)?;
@@ -201,7 +202,7 @@ pub(super) fn only(gateway: &mut GatewayClient) -> Result<NamedNode, Failure> {
     }
 }
 
-/// All nodes that are connected, page by page.
+/// All connected nodes, read page by page.
 pub(in crate::commands) fn connected(
     gateway: &mut GatewayClient,
 ) -> Result<Vec<NodeEntry>, Failure> {
@@ -221,7 +222,7 @@ pub(in crate::commands) fn connected(
     Ok(nodes)
 }
 
-/// The page that a command names.
+/// The request for the page that the flags name.
 fn page(arguments: &NodesListArguments) -> NodeList {
     NodeList {
         limit: Some(arguments.limit),
@@ -231,7 +232,7 @@ fn page(arguments: &NodesListArguments) -> NodeList {
     }
 }
 
-/// Says how to go on where this was not all.
+/// Prints how to list the next page, if there is one.
 fn note_rest(
     state: &StateArguments,
     command: &str,
@@ -313,7 +314,7 @@ fn status(
     let listed = gateway.request_json(&page(arguments))?;
     let pairing = gateway.request_json(&NodePairList::default())?;
     if arguments.json {
-        // The rows are printed as they came.
+        // Print the rows unchanged, with fields that this version does not know.
         let part = |value: &Value, name: &str| value.get(name).cloned().unwrap_or_default();
         let mut known = Map::new();
         known.insert("nodes".to_owned(), part(&listed, "nodes"));
@@ -347,7 +348,7 @@ fn describe(node: &Value, json: bool) {
         output::print_json(node);
         return;
     }
-    // Every field is shown, known or not.
+    // Show every field, even unknown ones.
     let text = |value: &Value| one_line_or_empty(value.as_str());
     let mut rows = Vec::new();
     for (name, value) in node.as_object().into_iter().flatten() {
@@ -361,7 +362,7 @@ fn describe(node: &Value, json: bool) {
     output::print(&output::table(&rows, ""));
 }
 
-/// The id of a request that waits.
+/// The id of a pending request.
 fn waiting(gateway: &mut GatewayClient, asked: &str) -> Result<String, Failure> {
     let pairing = gateway.request(&NodePairList::default())?;
     Ok(pick(&pairing.pending, asked, "request")?.request_id.clone())
@@ -371,7 +372,7 @@ fn approve(gateway: &mut GatewayClient, arguments: &NodesApproveArguments) -> Re
     let request_id = waiting(gateway, &arguments.id)?;
     let mut answer = gateway.request_json(&NodePairApprove { request_id })?;
     if arguments.json {
-        // For older programs; here it would only be another secret on the screen.
+        // Only older programs need the token. Printing it would put a secret on the screen.
         if let Some(Value::Object(node)) = answer.get_mut("node") {
             node.remove("token");
         }

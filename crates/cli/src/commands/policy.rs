@@ -1,4 +1,4 @@
-//! `interlock policy test`: a policy under test.
+//! `interlock policy`, with `policy test` itself.
 
 mod base;
 mod replay;
@@ -75,7 +75,7 @@ fn test(state: &StateArguments, arguments: &PolicyTestArguments) -> CommandOutco
     })
 }
 
-/// A document that is not in force.
+/// Reads a proposed document, which is not in force.
 pub(super) fn read_proposed(file: &Path) -> Result<Document, Failure> {
     let name = file.display().to_string();
     let text = File::open(file).and_then(super::approvals::read_limited);

@@ -1,5 +1,5 @@
-//! `interlock sandbox`, and the hidden commands that become the init of a sandbox, the keeper of a scope and
-//! the server of networks.
+//! `interlock sandbox`, and the hidden commands that become the init of a sandbox, the keeper of a
+//! scope or the network server.
 
 mod backends;
 mod bind;
@@ -27,8 +27,8 @@ use serde_json::json;
 
 pub(super) use backends::{BackendHealth, try_backends};
 
-/// The hidden commands. `None` where something else was asked for. Only the process of a run and the
-/// supervisor call them; they read no config and no policy.
+/// Runs a hidden command. Returns `None` if the command line names another command. Only the
+/// process of a run and the supervisor call hidden commands; these read no config and no policy.
 pub fn become_part() -> Option<ExitCode> {
     let command = std::env::args_os().nth(1)?;
     let code = if command == INIT_COMMAND {
@@ -128,7 +128,7 @@ fn list(state: &StateArguments, json: bool) -> CommandOutcome {
 
 fn recreate(state: &StateArguments, arguments: &SandboxRecreateArguments) -> CommandOutcome {
     let host = open(state)?;
-    // The command line takes exactly one of the three.
+    // The command line requires exactly one of the three flags.
     let selection = match (&arguments.agent, &arguments.session) {
         (Some(agent), _) => ScopeSelection::Agent(agent),
         (None, Some(key)) => ScopeSelection::Session(key),

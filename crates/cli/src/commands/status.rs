@@ -1,4 +1,4 @@
-//! `interlock status`: one screen that answers what a person asks first. It starts nothing.
+//! `interlock status`: shows the state of the machine on one screen. It starts nothing.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ use super::devices::{one_line, one_line_or_empty, short_id};
 /// How many of the pending approvals are shown.
 const SHOWN_APPROVALS: usize = 3;
 
-/// Of the nodes, so many are shown.
+/// How many of the nodes are shown.
 const SHOWN_NODES: usize = 20;
 
 /// The `source` of entries that belong to the base.
@@ -48,7 +48,7 @@ pub fn run(state: &StateArguments, arguments: &StatusArguments) -> CommandOutcom
     Ok(ExitCode::SUCCESS)
 }
 
-/// The facts for programs. Those of the machine itself are not told of a gateway elsewhere.
+/// The facts as JSON. For a remote gateway, the facts about this machine are missing.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusJson {
@@ -71,7 +71,7 @@ struct StatusJson {
     next: Vec<String>,
 }
 
-/// One node, for programs.
+/// The JSON form of one node.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusNode {
@@ -80,7 +80,7 @@ struct StatusNode {
     connected: bool,
 }
 
-/// The pending approvals of a gateway elsewhere, as far as they are shown here.
+/// The fields of a remote gateway's pending approvals that are shown here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct RemotePendingApprovals {
@@ -96,7 +96,7 @@ struct RemotePendingApproval {
     preview: String,
 }
 
-/// The same facts for people and for programs.
+/// The facts, as text and as JSON.
 #[derive(Default)]
 struct StatusFacts {
     rows: Vec<Vec<String>>,
@@ -151,7 +151,8 @@ impl StatusFacts {
         });
     }
 
-    /// What the followed gateway says of itself. Its shield and its policy are looked at on its machine.
+    /// Collects the facts that the followed gateway reports. Its shield and its policy are only
+    /// visible on its machine.
     fn elsewhere(
         &mut self,
         state: &StateArguments,
@@ -203,7 +204,7 @@ impl StatusFacts {
         Ok(())
     }
 
-    /// How many approvals wait.
+    /// Adds the number of pending approvals.
     fn waiting(&mut self, state: &StateArguments, count: u64) {
         self.json.pending = count;
         match count {
@@ -249,7 +250,7 @@ impl StatusFacts {
         Ok(())
     }
 
-    /// Only a gateway that runs knows them.
+    /// Adds the nodes, which only a running gateway knows.
     fn nodes(&mut self, state: &StateArguments, host: &LocalHost) {
         if !self.has_gateway {
             return;

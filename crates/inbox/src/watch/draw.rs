@@ -1,4 +1,4 @@
-//! What the inbox looks like: the list above, the selected approval below, keys at the bottom.
+//! Draws the inbox: the list at the top, the selected approval below it, the keys at the bottom.
 
 use interlock_approvals::{
     ApprovalDecision, Lease, ViewDetail, ViewLabel, ViewLine, ViewTone, requester_has_ended,
@@ -16,7 +16,8 @@ use ratatui::widgets::{Block, Borders, Paragraph};
 use super::inbox::{Inbox, Mode, OpenApproval, Selection};
 use crate::prompt;
 
-/// Draws everything, and notes what of it has been on the screen.
+/// Draws the inbox, and records whether the whole command of the selected approval has been on the
+/// screen.
 pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, about: &str) {
     let rows = u16::try_from(inbox.rows.len()).unwrap_or(u16::MAX);
     let list_height = rows.clamp(1, (frame.area().height / 4).max(1));
@@ -42,9 +43,9 @@ pub(super) fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, about: &str) {
     frame.render_widget(Line::from(heading).bold(), title);
     draw_list(frame, inbox, list);
     draw_pane(frame, inbox, pane);
-    let said = Line::from(inbox.message.clone()).fg(Color::Yellow);
-    frame.render_widget(said, message);
-    frame.render_widget(Line::from(offered(inbox)).dim(), keys);
+    let message_line = Line::from(inbox.message.clone()).fg(Color::Yellow);
+    frame.render_widget(message_line, message);
+    frame.render_widget(Line::from(key_help(inbox)).dim(), keys);
 }
 
 fn draw_list(frame: &mut Frame<'_>, inbox: &Inbox, area: Rect) {
@@ -119,12 +120,13 @@ fn draw_pane(frame: &mut Frame<'_>, inbox: &mut Inbox, area: Rect) {
     }
 }
 
-/// The command, and all else that the answer depends on, each row of this width.
+/// The rows of the command, and the rows of everything else that the decision depends on, each of
+/// this width.
 fn content(open: &OpenApproval, width: usize) -> (Vec<Line<'static>>, Vec<Line<'static>>) {
     let approval = &open.approval;
     let columns = width.saturating_sub(LABELS + MARKS).max(LEAST_COLUMNS);
     let lines = prompt::lines(approval, ViewDetail::Whole, Some(columns));
-    // The command is one row, or a field or text of its own at the beginning.
+    // The command comes first: as a single row, as a field or as a text.
     let is_command = |line: &ViewLine| line.label.is_empty() || line.label == COMMAND;
     let count = lines.iter().take_while(|line| is_command(line)).count();
     let (command_lines, rest) = lines.split_at(count);
@@ -142,11 +144,11 @@ fn content(open: &OpenApproval, width: usize) -> (Vec<Line<'static>>, Vec<Line<'
 
 /// The label of the first lines of a prompt.
 const COMMAND: &str = ViewLabel::Command.as_str();
-/// The labels stand in a column of this width.
+/// The width of the column of labels.
 const LABELS: usize = 10;
-/// The widest mark that stands in front of a text.
+/// The width of the widest mark in front of a text.
 const MARKS: usize = 3;
-/// A narrower terminal gets lines of this width.
+/// The least width of a line, also on a narrower terminal.
 const LEAST_COLUMNS: usize = 20;
 
 fn row(line: &ViewLine) -> Line<'static> {
@@ -164,7 +166,8 @@ fn row(line: &ViewLine) -> Line<'static> {
     ])
 }
 
-/// With its parts coloured; what cannot be seen was spelled out when it was made ready to be shown.
+/// Colors the parts of a command. Invisible characters were already spelled out when the view was
+/// made.
 fn command(text: &str) -> Line<'static> {
     let mut spans = Vec::new();
     let mut at = 0;
@@ -186,7 +189,8 @@ fn command(text: &str) -> Line<'static> {
     Line::from(spans)
 }
 
-/// Cut into lines of this width, so that it is known how many there are and what each one holds.
+/// Cuts lines to this width. The inbox wraps lines itself because it must know which of them have
+/// been on the screen.
 fn wrapped(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
     let width = width.max(1);
     let mut out = Vec::new();
@@ -213,8 +217,8 @@ fn wrapped(lines: Vec<Line<'static>>, width: usize) -> Vec<Line<'static>> {
     out
 }
 
-/// What the keys do now.
-fn offered(inbox: &Inbox) -> String {
+/// Describes what the keys do in the current mode.
+fn key_help(inbox: &Inbox) -> String {
     let open = match (&inbox.mode, &inbox.selection) {
         (Mode::Confirming { wish, ids }, _) => {
             let form = match (wish.decision, wish.form) {
@@ -283,7 +287,7 @@ fn offered(inbox: &Inbox) -> String {
     words.join("  ")
 }
 
-/// Nothing hidden, and no line break.
+/// Spells out invisible characters and line breaks.
 fn one_line(text: &str) -> String {
     line(text)
 }

@@ -1,9 +1,10 @@
-//! Which of the approvals that wait are shown.
+//! The filter that chooses which pending approvals are shown.
 
 use interlock_approvals::ApprovalSummary;
 
-/// Words that must all fit: `agent:NAME`, `host:NAME` (a node's id or name too), and any other text, which
-/// is looked for in the command, the conversation and the short id. Upper case does not matter.
+/// Words that must all match: `agent:NAME`, `host:NAME` (also the id or name of a node), and any
+/// other text, which is searched in the command, the conversation and the short id. Case does not
+/// matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Filter {
     text: String,
@@ -33,7 +34,7 @@ impl Filter {
         }
     }
 
-    /// As it was typed.
+    /// The filter as the approver typed it.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -1,8 +1,8 @@
-//! What waits, which of it is looked at, and when a key may decide that.
+//! The pending approvals, the selected one, and when a key may decide it.
 //!
-//! A decision is for what a person sees. So the selection follows an approval by its id, whatever
-//! comes and goes around it; when the one that is looked at ends, nothing is selected until the
-//! person moves; and what got in front of the person by itself takes no keys for a moment.
+//! A key must decide only what the approver sees. So the selection follows an approval by its id
+//! while others come and go. If the selected approval ends, nothing is selected until the approver
+//! moves. An approval that appears by itself accepts no decision for a moment.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,15 @@ use interlock_policy::AlwaysForm;
 
 use super::filter::Filter;
 
-/// What appears by itself may meet keys that were meant for something else.
+/// How long an approval that appears by itself accepts no decision: the key may have been meant for
+/// something else.
 const UNEXPECTED: Duration = Duration::from_millis(700);
 
 #[derive(Debug)]
 pub(super) struct Inbox {
-    /// Everything that waits.
+    /// All pending approvals.
     all: Vec<ApprovalSummary>,
-    /// What of it the filter lets through.
+    /// The pending approvals that the filter shows.
     pub rows: Vec<ApprovalSummary>,
     filter: Filter,
     pub selection: Selection,
@@ -31,37 +32,37 @@ pub(super) struct Inbox {
 pub(super) enum Selection {
     Nothing,
     Open(Box<OpenApproval>),
-    /// The one that was looked at, and how it ended.
+    /// The approval that was selected has ended in this way.
     Ended {
         short_id: String,
         how: String,
-        /// Where it stood in the list.
+        /// Its position in the list.
         index: usize,
     },
 }
 
-/// The approval that is looked at.
+/// The selected approval.
 #[derive(Debug)]
 pub(super) struct OpenApproval {
     pub approval: PendingApproval,
     pub is_revealed: bool,
-    /// Lines of the pane that are above its upper edge.
+    /// How many lines are scrolled out above the pane.
     pub scroll: usize,
-    /// All of the command has been on the screen.
+    /// Whether all of the command has been on the screen.
     pub is_command_seen: bool,
-    /// Keys decide it from then on.
+    /// Keys decide this approval only from this time on.
     pub decides_from: Instant,
-    /// A decision is for all that ask the same.
+    /// Whether a decision is for all approvals that ask for the same.
     pub is_for_equal: bool,
 }
 
-/// A decision as it was chosen.
+/// A decision that the approver chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
     pub decision: ApprovalDecision,
     /// How much `allow-always` stores.
     pub form: AlwaysForm,
-    /// Why it is denied; the caller reads it.
+    /// The reason of a denial. The caller reads it.
     pub reason: Option<String>,
 }
 
@@ -74,7 +75,7 @@ impl Wish {
         }
     }
 
-    /// *Always* in a form that the approval offers.
+    /// `allow-always` in a form that the approval offers.
     pub fn always(form: AlwaysForm) -> Self {
         Self {
             form,
@@ -82,7 +83,7 @@ impl Wish {
         }
     }
 
-    /// No, with words for the caller.
+    /// A denial with a reason for the caller.
     pub fn deny(reason: &str) -> Self {
         let reason = reason.trim();
         Self {
@@ -91,7 +92,8 @@ impl Wish {
         }
     }
 
-    /// Whether it may be taken for several approvals at once. What is stored is chosen one by one.
+    /// Whether several approvals can be decided so at once. Decisions that store a rule or a lease
+    /// must be made one by one.
     pub fn is_for_several(&self) -> bool {
         matches!(
             self.decision,
@@ -104,7 +106,7 @@ impl Wish {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mode {
     Looking,
-    /// `y` decides these approvals this way, anything else does not.
+    /// `y` decides these approvals as chosen; any other key cancels.
     Confirming {
         wish: Wish,
         ids: Vec<String>,
@@ -113,13 +115,13 @@ pub(super) enum Mode {
     Leasing(String),
     /// The reason of a denial is being typed.
     Denying(String),
-    /// A form of *always* is being chosen, by its number.
+    /// A form of `allow-always` is being chosen by its number.
     Choosing(Vec<AlwaysForm>),
     /// A filter is being typed.
     Filtering(String),
 }
 
-/// How an approval came to be looked at.
+/// How an approval came to be selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chosen {
     ByPerson,
@@ -138,8 +140,8 @@ impl Inbox {
         }
     }
 
-    /// Takes a new list. Returns the id of the selected approval if it is not in it any more: then
-    /// [`Self::ended`] has to be called.
+    /// Takes a new list. Returns the id of the selected approval if the list no longer contains it;
+    /// the caller must then call [`Self::ended`].
     pub fn update(&mut self, rows: Vec<ApprovalSummary>) -> Option<String> {
         let before = self.index();
         self.all = rows;
@@ -165,8 +167,8 @@ impl Inbox {
         gone
     }
 
-    /// Another approval is looked at: what was being decided is not decided. A filter that is being
-    /// typed is for no approval.
+    /// Cancels the decision that was being entered, because the selection changes. A filter that is
+    /// being typed belongs to no approval and stays.
     fn leave_decision(&mut self) {
         if !matches!(self.mode, Mode::Filtering(_)) {
             self.mode = Mode::Looking;
@@ -182,12 +184,12 @@ impl Inbox {
         &self.filter
     }
 
-    /// How many wait, shown or not.
+    /// How many approvals are pending, shown or not.
     pub fn waiting(&self) -> usize {
         self.all.len()
     }
 
-    /// Shows what another filter lets through. What it hides is not looked at any more.
+    /// Sets another filter. A selected approval that it hides is no longer selected.
     pub fn set_filter(&mut self, filter: Filter) {
         self.filter = filter;
         self.apply_filter();
@@ -196,8 +198,8 @@ impl Inbox {
         }
     }
 
-    /// The ids of those that ask the same as the selected one, which is the first. Those that the filter
-    /// hides are not among them.
+    /// The ids of the selected approval, which comes first, and of all approvals that ask for the
+    /// same. Approvals that the filter hides are not included.
     pub fn equal_ids(&self) -> Vec<String> {
         let Some(selected) = self.index().map(|at| &self.rows[at]) else {
             return Vec::new();
@@ -210,7 +212,7 @@ impl Inbox {
             .collect()
     }
 
-    /// Whether a decision is for all that ask the same.
+    /// Whether a decision is for all approvals that ask for the same.
     pub fn is_for_equal(&self) -> bool {
         matches!(&self.selection, Selection::Open(open) if open.is_for_equal)
     }
@@ -221,7 +223,7 @@ impl Inbox {
         }
     }
 
-    /// The approval to begin with, where nothing was ever looked at.
+    /// The approval to select first, if nothing is selected.
     pub fn first(&self) -> Option<String> {
         let is_new = matches!(self.selection, Selection::Nothing);
         self.rows
@@ -230,11 +232,11 @@ impl Inbox {
             .map(|row| row.id.clone())
     }
 
-    /// The approval so many places further, which is to be opened.
+    /// The approval `step` places further in the list.
     pub fn neighbour(&self, step: isize) -> Option<String> {
         let last = self.rows.len().checked_sub(1)?;
         let at = match &self.selection {
-            // The next one has moved up to its place.
+            // The next approval has moved up to the position of the ended one.
             Selection::Ended { index, .. } if step > 0 => *index,
             Selection::Ended { index, .. } => index.saturating_add_signed(step),
             _ => self.index().unwrap_or(0).saturating_add_signed(step),
@@ -242,7 +244,7 @@ impl Inbox {
         self.rows.get(at.min(last)).map(|row| row.id.clone())
     }
 
-    /// Where the selected one stands in the list.
+    /// The position of the selected approval in the list.
     pub fn index(&self) -> Option<usize> {
         let Selection::Open(open) = &self.selection else {
             return None;
@@ -266,7 +268,7 @@ impl Inbox {
         }));
     }
 
-    /// The same approval with its secrets shown, or hidden again.
+    /// Replaces the selected approval by the same one with its secrets shown or masked.
     pub fn reveal(&mut self, shown: PendingApproval, is_revealed: bool) {
         if let Selection::Open(open) = &mut self.selection
             && open.approval.id == shown.id
@@ -284,7 +286,7 @@ impl Inbox {
         }
     }
 
-    /// The approval that a key may decide now in this way, or why it may not.
+    /// The selected approval if a key may decide it so now, or else the reason why not.
     pub fn decidable(
         &self,
         decision: ApprovalDecision,
@@ -318,7 +320,7 @@ impl Inbox {
     }
 }
 
-/// The forms of *always* that an approval offers, the narrowest first.
+/// The forms of `allow-always` that an approval offers, the narrowest first.
 pub(super) fn always_forms(approval: &PendingApproval) -> Vec<AlwaysForm> {
     if !approval.offers(ApprovalDecision::AllowAlways) {
         return Vec::new();
@@ -327,7 +329,8 @@ pub(super) fn always_forms(approval: &PendingApproval) -> Vec<AlwaysForm> {
     std::iter::once(AlwaysForm::Exact).chain(wider).collect()
 }
 
-/// Whether a decision reaches further than the one run that is shown, or holds less than it seems.
+/// Whether a decision allows more than the one run that is shown, or pins less than it seems to.
+/// Such a decision must be confirmed.
 pub(super) fn is_broad(approval: &PendingApproval, decision: ApprovalDecision) -> bool {
     match decision {
         ApprovalDecision::Deny => false,

@@ -1,9 +1,9 @@
-//! Keys out of what a terminal sends. What is pasted is no key, and neither is what is not known:
-//! a key decides something here.
+//! Reads keys from the bytes that a terminal sends. Pasted text and unknown sequences must not
+//! count as keys, because a key can decide an approval.
 
 use std::mem::take;
 
-/// A key that does anything.
+/// A key that has a function in the inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WatchKey {
     Character(char),
@@ -20,13 +20,13 @@ pub(super) enum WatchKey {
 
 const ESCAPE: u8 = 0x1b;
 
-/// Longer sequences are dropped.
+/// The most bytes of an escape sequence that are kept.
 const MAX_SEQUENCE: usize = 32;
 
-/// Takes bytes as they come.
+/// Reads keys from bytes in any pieces.
 #[derive(Debug, Default)]
 pub(super) struct WatchKeys {
-    /// The beginning of a sequence whose end has not come.
+    /// The beginning of an escape sequence whose end has not arrived.
     sequence: Vec<u8>,
     is_pasting: bool,
 }
@@ -36,7 +36,8 @@ impl WatchKeys {
         bytes.iter().filter_map(|byte| self.byte(*byte)).collect()
     }
 
-    /// Nothing has come for a while: what looked like a beginning was the Escape key.
+    /// Must be called if nothing has arrived for a while: a lone escape byte was then the Escape
+    /// key.
     pub fn silence(&mut self) -> Option<WatchKey> {
         let sequence = take(&mut self.sequence);
         (sequence == [ESCAPE] && !self.is_pasting).then_some(WatchKey::Escape)
@@ -49,7 +50,7 @@ impl WatchKeys {
                 None
             }
             [] => plain(byte),
-            // Alt and a key is another key than that key.
+            // Alt with a key must not count as the key.
             [_] if byte != b'[' && byte != b'O' => {
                 self.sequence.clear();
                 None
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_however_they_are_cut() {
+    fn keys_are_read_however_the_bytes_are_split() {
         let sent = b"o\x1b[A\x1bOB\x1b[5~\x1b[6~\r\x7f\x03";
         let expected = [
             WatchKey::Character('o'),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_or_unknown_is_no_key() {
+    fn pasted_text_and_unknown_sequences_are_no_keys() {
         let mut keys = WatchKeys::default();
         let unknown = b"\x1bo\x1b[1;5A\x1b[3~\x1bOP\xc3\xb6\x00\x01\x1b[200~o\ra\x1b[Ad\x1b[";
         assert_eq!(keys.take(unknown), []);

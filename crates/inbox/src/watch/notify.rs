@@ -1,5 +1,5 @@
-//! Tells the owner that an approval has come, where the owner does not look at the screen: a bell, and a program of
-//! the owner's choice.
+//! Notifies an owner who does not look at the screen that an approval has arrived, with a program
+//! of the owner's choice.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use interlock_approvals::ApprovalSummary;
 
-/// A program that takes longer is ended, so that it does not delay the notice of the next approval.
-const MOST_TIME: Duration = Duration::from_secs(10);
+/// How long the program may run. It is then killed, so that it does not delay the next
+/// notification.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Starts the owner's program for approvals that have come. It is named on the command line of `watch`
-/// and nowhere else: no config that something else could change, no shell, no text of an agent in its
-/// arguments. It learns which approval it is from its environment, and only the ids.
+/// Starts the owner's program when approvals arrive. Only the command line of `watch` can name the
+/// program: another process must not be able to change it in a config file. It runs without a shell
+/// and without arguments, so no text of an agent reaches a command line. Its environment carries
+/// only the short id and agent of the approval, and the number of pending approvals.
 #[derive(Debug)]
 pub(super) struct Notifier {
     program: PathBuf,
@@ -27,7 +29,8 @@ impl Notifier {
         }
     }
 
-    /// Starts the program for the newest of these. One runs at a time, however many come at once.
+    /// Starts the program for the newest approval. Only one program runs at a time, even if several
+    /// approvals arrive at once.
     pub fn notify(
         &mut self,
         new: &[&ApprovalSummary],
@@ -48,12 +51,13 @@ impl Notifier {
         Ok(())
     }
 
-    /// Collects the program that ran last, and ends it if it takes too long.
+    /// Reaps the program if it has ended, and kills it if it takes too long. Returns whether it
+    /// still runs.
     fn is_busy(&mut self) -> bool {
         let Some((child, began)) = &mut self.running else {
             return false;
         };
-        if began.elapsed() > MOST_TIME {
+        if began.elapsed() > TIME_LIMIT {
             let _ = child.kill();
             let _ = child.wait();
         } else if matches!(child.try_wait(), Ok(None)) {

@@ -1,4 +1,5 @@
-//! Without a terminal: a block or a JSON object for each approval, decisions by lines.
+//! The inbox without a terminal: prints a block or a JSON object for each approval, and reads
+//! decisions line by line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead as _;
@@ -18,13 +19,13 @@ use serde_json::{Value, json};
 use super::super::source::is_outage;
 use super::filter::Filter;
 use super::inbox::Wish;
-use super::{LOOK, Outage, Window};
+use super::{Outage, POLL_INTERVAL, Window};
 use crate::prompt;
 
-/// Longer lines are no decisions.
+/// The longest line that is read as a decision.
 const MAX_LINE: usize = 4096;
 
-/// What is printed when a gateway elsewhere answers again.
+/// What is printed when a remote gateway is reachable again.
 const REACHED: &str = "the gateway answers again\n";
 
 /// An approval that was printed.
@@ -33,14 +34,15 @@ struct Printed {
     approval: PendingApproval,
 }
 
-/// Only what was printed can be decided, and as it was printed.
+/// The printed approvals by id. A decision is only for an approval that was printed, as it was
+/// printed.
 type AllPrinted = BTreeMap<String, Printed>;
 
 pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Result<(), Failure> {
     let lines = read_lines();
     let mut shown = AllPrinted::new();
     let mut is_unnotified = false;
-    // Damaged ones are reported once.
+    // Approvals that cannot be read are reported once.
     let mut skipped: BTreeSet<String> = BTreeSet::new();
     while !window.is_over() && output::reaches_reader() {
         let look = window.look(filter)?;
@@ -80,7 +82,7 @@ pub(super) fn run(window: &mut Window<'_>, json: bool, filter: &Filter) -> Resul
                     let summary = summary.clone();
                     shown.insert(approval.id.clone(), Printed { summary, approval });
                 }
-                // It is opened when the gateway answers again.
+                // The approval is printed when the gateway is reachable again.
                 Err(error) if is_outage(&error) => {}
                 Err(error) => {
                     report(json, &error);
@@ -195,7 +197,8 @@ fn lease(time: &str, max_uses: Option<NonZeroU32>) -> Result<ApprovalDecision, F
     }))
 }
 
-/// By its id or its short id, whole: a slip must not decide another one.
+/// Finds an approval by its full id or short id. A prefix is not enough: a typing error must not
+/// decide another approval.
 fn find<'a>(shown: &'a AllPrinted, id: &str) -> Result<&'a Printed, Failure> {
     let mut found = shown.values();
     let found = found.find(|one| one.approval.id == id || one.approval.short_id == id);
@@ -234,18 +237,18 @@ fn say_line(value: &Value) {
 }
 
 fn next(lines: &Receiver<String>) -> Option<String> {
-    match lines.recv_timeout(LOOK) {
+    match lines.recv_timeout(POLL_INTERVAL) {
         Ok(line) => Some(line),
         Err(RecvTimeoutError::Timeout) => None,
         // Standard input has ended; new approvals are still shown.
         Err(RecvTimeoutError::Disconnected) => {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
             None
         }
     }
 }
 
-/// In a thread of its own, which ends with its input or with this process.
+/// Reads lines on a separate thread, which ends with its input or with this process.
 fn read_lines() -> Receiver<String> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -255,7 +258,8 @@ fn read_lines() -> Receiver<String> {
             let mut limited = std::io::Read::take(&mut input, MAX_LINE as u64);
             match limited.read_until(b'\n', &mut line) {
                 Ok(1..) if line.ends_with(b"\n") => {}
-                // The end, or a line that is too long: its rest must not be taken for another one.
+                // The input has ended, or the line is too long: its rest must not be taken for
+                // another line.
                 _ => return,
             }
             let line = String::from_utf8_lossy(&line).into_owned();

@@ -1,4 +1,5 @@
-//! The full-screen inbox: keys, one at a time, each for what was drawn before it.
+//! The full-screen inbox. Keys are handled one at a time, and the screen is drawn before each: a
+//! key acts on what the approver saw.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,36 +23,37 @@ use super::draw::draw;
 use super::filter::Filter;
 use super::inbox::{Chosen, Inbox, Mode, Selection, Wish, always_forms, is_broad};
 use super::keys::{WatchKey, WatchKeys};
-use super::{LOOK, Outage, Window};
+use super::{Outage, POLL_INTERVAL, Window};
 
-/// So many lines at once.
+/// How many lines a key scrolls.
 const SCROLL: isize = 5;
 
-/// What a lease is given when nothing else is typed.
+/// The duration of a lease that is offered first.
 const USUAL_LEASE: &str = "1h";
 
-/// The longest duration that is typed.
+/// The longest duration that can be typed.
 const MAX_LEASE_TEXT: usize = 8;
 
-/// The longest filter that is typed.
+/// The longest filter that can be typed.
 const MAX_FILTER_TEXT: usize = 80;
 
-/// The longest reason that is typed.
+/// The longest reason that can be typed.
 const MAX_REASON_TEXT: usize = 300;
 
 const BELL: &str = "\x07";
 
 const NOT_DECIDED: &str = "not decided";
 
-/// The terminal as it is drawn on; as it was before when this is gone.
+/// The terminal in full-screen mode; dropping this restores it.
 ///
-/// The library's own end of it would complain to a terminal that was closed, and fail at that.
+/// The `Drop` of `ratatui` must not run: it prints an error to a terminal that may be closed, and
+/// fails.
 struct WatchScreen(ManuallyDrop<DefaultTerminal>);
 
 impl WatchScreen {
     fn enter() -> io::Result<Self> {
         let screen = Self(ManuallyDrop::new(ratatui::try_init()?));
-        // What is pasted is no key: it decides nothing.
+        // With bracketed paste, pasted text can be told from keys and decides nothing.
         execute!(io::stdout(), EnableBracketedPaste)?;
         Ok(screen)
     }
@@ -71,9 +73,9 @@ pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Resul
     let mut keyboard = Keyboard::default();
     let mut looked: Option<Instant> = None;
     while !window.is_over() {
-        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+        if looked.is_none_or(|at| at.elapsed() >= POLL_INTERVAL) {
             if refresh(window, &mut inbox)? && rings {
-                // A terminal that is gone is noticed below.
+                // A closed terminal is noticed below.
                 let _ = execute!(io::stdout(), Print(BELL));
             }
             looked = Some(Instant::now());
@@ -82,7 +84,7 @@ pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Resul
         let drawn = screen.0.draw(|frame| draw(frame, &mut inbox, &about));
         match drawn {
             Ok(_) => {}
-            // The signal says more.
+            // A signal ends the command, so its exit code matters more than the error.
             Err(_) if window.is_over() => return Ok(()),
             Err(error) => return Err(broken(error)),
         }
@@ -98,8 +100,8 @@ pub(super) fn run(window: &mut Window<'_>, filter: Filter, rings: bool) -> Resul
     Ok(())
 }
 
-/// What was typed, a key at a time. Read here and not by the library that draws, which never comes
-/// back from a terminal that was closed.
+/// Reads keys one at a time. `ratatui` and its backend must not read them: their read never returns
+/// from a terminal that was closed.
 #[derive(Default)]
 struct Keyboard {
     keys: WatchKeys,
@@ -114,17 +116,17 @@ enum Typed {
 }
 
 impl Keyboard {
-    /// Waits for a moment at most.
+    /// Waits at most [`POLL_INTERVAL`] for a key.
     fn next(&mut self) -> Typed {
         if let Some(key) = self.typed.pop_front() {
             return Typed::Key(key);
         }
         let stdin = rustix::stdio::stdin();
-        let time = Timespec::try_from(LOOK).unwrap_or_default();
+        let time = Timespec::try_from(POLL_INTERVAL).unwrap_or_default();
         let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
         match rustix::event::poll(&mut polled, Some(&time)) {
             Ok(0) => self.typed.extend(self.keys.silence()),
-            // A signal, which is looked at elsewhere.
+            // A signal arrived. The loop in `run` handles it.
             Err(_) => {}
             Ok(_) => {
                 let mut bytes = [0; 1024];
@@ -139,7 +141,7 @@ impl Keyboard {
     }
 }
 
-/// Whether there is anything new.
+/// Updates the inbox. Returns whether the filter shows a new approval.
 fn refresh(window: &mut Window<'_>, inbox: &mut Inbox) -> Result<bool, Failure> {
     let look = window.look(inbox.filter())?;
     if let Some(gone) = inbox.update(look.waiting) {
@@ -236,17 +238,17 @@ fn look(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
         }
         WatchKey::Character('l') => {
             let mode = Mode::Leasing(USUAL_LEASE.to_owned());
-            enter(inbox, ApprovalDecision::Lease(Lease::LONGEST), |_| mode);
+            ask_details(inbox, ApprovalDecision::Lease(Lease::LONGEST), |_| mode);
             return Then::GoOn;
         }
         WatchKey::Character('D') => {
-            enter(inbox, ApprovalDecision::Deny, |_| {
+            ask_details(inbox, ApprovalDecision::Deny, |_| {
                 Mode::Denying(String::new())
             });
             return Then::GoOn;
         }
         WatchKey::Character('A') => {
-            enter(inbox, ApprovalDecision::AllowAlways, |approval| {
+            ask_details(inbox, ApprovalDecision::AllowAlways, |approval| {
                 Mode::Choosing(always_forms(approval))
             });
             return Then::GoOn;
@@ -257,7 +259,7 @@ fn look(window: &Window<'_>, inbox: &mut Inbox, key: WatchKey) -> Then {
         WatchKey::Character('d') => ApprovalDecision::Deny,
         _ => return Then::GoOn,
     };
-    want(window, inbox, Wish::plain(decision));
+    decide_or_confirm(window, inbox, Wish::plain(decision));
     Then::GoOn
 }
 
@@ -268,8 +270,9 @@ fn move_by(window: &Window<'_>, inbox: &mut Inbox, step: isize) -> Then {
     Then::GoOn
 }
 
-/// Asks for more before the selected approval is decided in this way, if it may be.
-fn enter(
+/// Switches to a mode that asks for details of a decision, if the selected approval may be decided
+/// so.
+fn ask_details(
     inbox: &mut Inbox,
     decision: ApprovalDecision,
     mode: impl FnOnce(&PendingApproval) -> Mode,
@@ -280,7 +283,7 @@ fn enter(
     }
 }
 
-/// The next decision is for all that ask the same, or for one again.
+/// Switches whether the next decision is for all approvals that ask for the same, or for one.
 fn include_equal(inbox: &mut Inbox) {
     let count = inbox.equal_ids().len();
     let Selection::Open(open) = &mut inbox.selection else {
@@ -294,8 +297,8 @@ fn include_equal(inbox: &mut Inbox) {
     };
 }
 
-/// Decides at once, or asks once more where the decision is broad.
-fn want(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
+/// Decides at once, or asks for confirmation if the decision is broad or for several approvals.
+fn decide_or_confirm(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
     let is_for_equal = inbox.is_for_equal();
     let approval = match inbox.decidable(wish.decision, Instant::now()) {
         Ok(approval) => approval,
@@ -320,7 +323,8 @@ fn want(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
     }
 }
 
-/// For the plan whose digest is on the screen, and for those that were found to ask the same.
+/// Decides the plan that is on the screen, and the other approvals that were found to ask for the
+/// same.
 fn decide(window: &Window<'_>, inbox: &mut Inbox, wish: &Wish, ids: &[String]) {
     let said = match inbox.decidable(wish.decision, Instant::now()) {
         Ok(selected) => decide_each(window, selected, wish, ids),
@@ -363,7 +367,7 @@ fn decide_each(
     }
 }
 
-/// A number chooses the form that stands beside it.
+/// Chooses a form of `allow-always` by the number that is shown beside it.
 fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key: WatchKey) {
     inbox.mode = Mode::Looking;
     let number = match key {
@@ -372,13 +376,13 @@ fn choose_form(window: &Window<'_>, inbox: &mut Inbox, forms: &[AlwaysForm], key
     };
     let index = number.and_then(|number| usize::try_from(number).ok()?.checked_sub(1));
     match index.and_then(|index| forms.get(index)) {
-        Some(form) => want(window, inbox, Wish::always(*form)),
+        Some(form) => decide_or_confirm(window, inbox, Wish::always(*form)),
         None => NOT_DECIDED.clone_into(&mut inbox.message),
     }
 }
 
-/// Takes the words for the caller, and denies with them. They are typed for the approval that was
-/// selected then: when that ends meanwhile, nothing is denied.
+/// Reads the reason of a denial key by key, then denies. If the selected approval ends meanwhile,
+/// the mode is left and nothing is denied.
 fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: WatchKey) {
     match key {
         WatchKey::Character(typed) if reason.len() < MAX_REASON_TEXT => reason.push(typed),
@@ -390,7 +394,7 @@ fn deny(window: &Window<'_>, inbox: &mut Inbox, mut reason: String, key: WatchKe
         }
         WatchKey::Enter => {
             inbox.mode = Mode::Looking;
-            want(window, inbox, Wish::deny(&reason));
+            decide_or_confirm(window, inbox, Wish::deny(&reason));
             return;
         }
         _ => {}
@@ -437,7 +441,7 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: WatchKey
                         expires_in: Duration::from_millis(time),
                         max_uses: None,
                     };
-                    want_lease(window, inbox, lease);
+                    decide_lease(window, inbox, lease);
                 }
                 Err(failure) => inbox.message = line(&failure.to_string()),
             }
@@ -448,11 +452,11 @@ fn lease(window: &Window<'_>, inbox: &mut Inbox, mut text: String, key: WatchKey
     inbox.mode = Mode::Leasing(text);
 }
 
-/// The time that was typed confirms it.
-fn want_lease(window: &Window<'_>, inbox: &mut Inbox, lease: Lease) {
+/// Grants a lease. The typed duration confirms it, unless it would be for several approvals.
+fn decide_lease(window: &Window<'_>, inbox: &mut Inbox, lease: Lease) {
     let wish = Wish::plain(ApprovalDecision::Lease(lease));
     if inbox.is_for_equal() {
-        want(window, inbox, wish);
+        decide_or_confirm(window, inbox, wish);
         return;
     }
     let ids: Vec<String> = inbox.equal_ids().into_iter().take(1).collect();

@@ -1,4 +1,4 @@
-//! A run with a terminal of its own, shown at the terminal of its caller.
+//! A run with a pseudoterminal, shown at the terminal of its caller.
 
 use std::io::IsTerminal as _;
 
@@ -10,13 +10,13 @@ use interlock_supervisor::{StartedRun, SupervisorClient};
 
 use crate::process::attach::{self, AttachBegin, AttachEnd, DetachKey, attach};
 
-/// Default size of a detached terminal.
+/// Default size of the pseudoterminal of a run that no terminal is attached to.
 const PTY_SIZE: PtySize = PtySize {
     columns: 120,
     rows: 30,
 };
 
-/// Whether a person sits at a terminal and wants one for the command.
+/// Whether the caller sits at a terminal and asked for a pseudoterminal for the command.
 pub(super) fn is_attended(all: &ExecArguments) -> bool {
     all.pty
         && !all.request.json
@@ -26,8 +26,9 @@ pub(super) fn is_attended(all: &ExecArguments) -> bool {
         && std::io::stdout().is_terminal()
 }
 
-/// Connects the person to the command until it ends or the person detaches. What ends this process
-/// ends the command, as without a terminal; see [`super::interrupt`].
+/// Connects the caller's terminal to the command until the command ends or the caller detaches. A
+/// signal that ends this process also ends the command, as it does without a terminal; see
+/// [`super::interrupt`].
 pub(super) fn attend(
     host: &LocalHost,
     client: &SupervisorClient,
@@ -35,7 +36,7 @@ pub(super) fn attend(
 ) -> Result<AttachEnd, ProcessError> {
     let process = Process::open(host, ProcessCaller::Operator, client.clone())?;
     let id = &started.session.name;
-    // A command may have ended before this process could look.
+    // A short command may have ended before this process attaches.
     let session = process.look(id)?;
     let left = match attach(
         &process,
@@ -56,12 +57,12 @@ pub(super) fn attend(
     Ok(left)
 }
 
-/// The size of the terminal of the run.
+/// The size of the pseudoterminal of the run: that of the caller's terminal if the run is attended.
 pub(super) fn pty_size(attended: bool) -> PtySize {
-    let own = if attended {
+    let callers = if attended {
         attach::terminal_size()
     } else {
         None
     };
-    own.unwrap_or(PTY_SIZE)
+    callers.unwrap_or(PTY_SIZE)
 }

@@ -1,5 +1,5 @@
-//! One call at the command line: from its request to a run, past an approver where one decides, and to the
-//! end of the run.
+//! One `interlock exec` call on this machine: the verdict, the wait for an approver where the
+//! policy asks for one, the run, and the result.
 
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
@@ -28,30 +28,30 @@ use super::result::{
 use super::{input, networks, notice};
 use crate::process::attach::{self, AttachEnd};
 
-/// What the steps of one call share.
+/// The state that the steps of one call share.
 pub(super) struct TerminalCall<'a> {
     pub host: &'a LocalHost,
     pub state: &'a StateArguments,
     pub all: &'a ExecArguments,
     pub client: &'a SupervisorClient,
     pub request: &'a ExecRequest<'a>,
-    /// Events of the conversation, which this call delivers with its result.
+    /// Undelivered events of the conversation. This call delivers them with its result.
     pub events: &'a UndeliveredEvents<'a>,
-    /// What this process reads goes to the run.
+    /// Whether the standard input of this process is passed to the run.
     pub is_input_passed: bool,
     pub has_pipe: bool,
     pub is_attended: bool,
 }
 
-/// How a call goes on after its verdict.
+/// How a call continues after its verdict.
 pub(super) enum BegunCall {
     Running(Box<Running>),
-    /// An approval waits, and the call does not.
+    /// The approval is still pending, and the call ends with this exit code.
     Left(ExitCode),
 }
 
 impl TerminalCall<'_> {
-    /// Starts the run: at once, or when an approver has allowed it.
+    /// Starts the run: at once if the policy allows it, otherwise when an approver has allowed it.
     pub(super) fn begin(&self, signals: &mut Signals) -> Result<BegunCall, Failure> {
         let begun = match &self.all.approval {
             Some(id) => return self.run_approved(id),
@@ -64,18 +64,18 @@ impl TerminalCall<'_> {
         }
     }
 
-    /// Runs what an approval allows.
+    /// Starts the run that an approval allows.
     fn run_approved(&self, id: &str) -> Result<BegunCall, Failure> {
         let running = self.host.run_approved(id, self.request, self.client);
         if running.is_err() {
-            // The answer to this call tells of it.
+            // The answer to this call reports the failure, so no event has to.
             let _ = self.host.approvals().mark_outcome_delivered(id);
         }
         let running = running.map_err(|error| self.failure(error))?;
         Ok(BegunCall::Running(Box::new(running)))
     }
 
-    /// Leaves the approval to those who decide later.
+    /// Leaves the approval pending and ends the call.
     fn leave(&self, pending: &Pending) -> Result<BegunCall, Failure> {
         let print = |result| self.events.print(result);
         let left = Unawaited {
@@ -107,7 +107,7 @@ impl TerminalCall<'_> {
         }
     }
 
-    /// Shows the run while it goes on, records its end, and answers with it.
+    /// Shows the output of the run, records how the run ended, and answers the caller.
     pub(super) fn see_through(self, running: Running, signals: Signals) -> CommandOutcome {
         let Running {
             conversation,
@@ -174,11 +174,12 @@ impl TerminalCall<'_> {
             true
         };
         if shown_whole {
-            // Kept otherwise, so that the rest can be read.
+            // The transcript is no longer needed. If output was omitted, it is kept so that the
+            // caller can read the rest.
             let _ = conversation.taken();
         }
         drop(done);
-        // What cannot be recorded now stays where it is, for the next process that looks.
+        // Connections that cannot be recorded now stay in their file for the next process.
         let _ = self.host.record_connections();
         let code = interrupted.get().copied();
         Ok(code
@@ -186,11 +187,12 @@ impl TerminalCall<'_> {
             .into())
     }
 
-    /// Connects the person to the run. Whether they detached from it, so that it goes on alone.
+    /// Connects the caller's terminal to the run. Returns whether the caller detached, so that the
+    /// run continues in the background.
     fn is_detached(&self, started: &StartedRun) -> bool {
         match attend(self.host, self.client, started) {
             Ok(left) => matches!(left, AttachEnd::Detached),
-            // The end of the run says more.
+            // The run goes on or has ended by itself; its result follows.
             Err(error) => {
                 output::note(&format!("interlock: {error}"));
                 false
@@ -198,7 +200,7 @@ impl TerminalCall<'_> {
         }
     }
 
-    /// What became of the changes of a run in a sandbox.
+    /// Settles the file changes of a run in a sandbox: commits them or asks for approval.
     fn settle_effect(
         &self,
         started: &StartedRun,
@@ -229,7 +231,8 @@ impl TerminalCall<'_> {
         }
     }
 
-    /// Records the end of a run whose caller waits here: no event repeats it.
+    /// Records the end of the run. The caller waits here and gets the result, so no event repeats
+    /// it.
     fn record(&self, ticket: &RunTicket, session: &str, waited: Result<&Waited, &ClientError>) {
         let recorded = self
             .host
@@ -250,7 +253,7 @@ impl TerminalCall<'_> {
     }
 }
 
-/// What the sandbox denied to a run, and what became of its changes.
+/// Adds to the result what the sandbox denied, and whether the run's file changes were committed.
 fn add_sandbox(result: &mut Value, denied: Option<&NotedDenials>, effect: Option<&EffectReport>) {
     if let Some(noted) = denied {
         result["sandbox"] = json!({ "runId": noted.run_id, "denials": noted.denials });

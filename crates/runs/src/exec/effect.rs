@@ -1,5 +1,5 @@
-//! What became of the changes of a run under `cow`, for the command that waited for the run: committed,
-//! or put to an approver, here at the terminal where there is one.
+//! Settles the file changes of a run under `cow`, for the command that waited for the run. The
+//! changes are committed, or an approver decides about them: at this terminal if there is one.
 
 use interlock_approvals::companion::CourierWaits;
 use interlock_approvals::process_name;
@@ -20,7 +20,7 @@ pub(super) struct SettledEffect<'a> {
 }
 
 impl SettledEffect<'_> {
-    /// `None` for a run without a layer.
+    /// Returns `None` for a run without a layer.
     pub fn settle(&self) -> Option<EffectReport> {
         let report =
             self.host
@@ -32,7 +32,8 @@ impl SettledEffect<'_> {
         Some(self.wait(&report).unwrap_or(report))
     }
 
-    /// Waits for the decision. Where the wait is left, the approval is withdrawn and the layer is kept.
+    /// Waits for the decision. If the caller stops waiting, the approval is withdrawn and the layer
+    /// is kept.
     fn wait(&self, report: &EffectReport) -> Option<EffectReport> {
         let id = report.approval_id.as_deref()?;
         let approval = self.host.approvals().approval(id, Secrets::Masked).ok()?;

@@ -1,5 +1,5 @@
-//! Undelivered events of the session, which this call delivers: ends and denials that no call
-//! waited for.
+//! Undelivered events of the conversation: ends and denials of runs that no call waited for. The
+//! next call delivers them.
 
 use interlock_approvals::{WaitingEvents, usual_session_key};
 use interlock_console::output::{self, Paint};
@@ -8,11 +8,11 @@ use interlock_policy::AgentId;
 use interlock_supervisor::SupervisorClient;
 use serde_json::{Value, json};
 
-/// Delivered with one call; more wait for the next.
+/// The most events that one call delivers. The rest wait for the next call.
 const AT_ONCE: usize = 20;
 
-/// The events that this call delivers: to people at once, on stderr; to programs within the result. Until
-/// then they wait, so that a call that fails loses none.
+/// The events that this call delivers: as text on stderr at once, or as JSON within the result.
+/// Events stay undelivered until they are printed, so that a call that fails loses none.
 pub struct UndeliveredEvents<'a> {
     host: &'a LocalHost,
     session_key: String,
@@ -20,7 +20,7 @@ pub struct UndeliveredEvents<'a> {
 }
 
 impl<'a> UndeliveredEvents<'a> {
-    /// An event that cannot be read is no reason not to run anything.
+    /// Reads the waiting events. Events that cannot be read must not stop the command from running.
     pub fn begin(
         host: &'a LocalHost,
         client: &SupervisorClient,
@@ -34,14 +34,14 @@ impl<'a> UndeliveredEvents<'a> {
             session_key,
             events: waiting.unwrap_or_default(),
         };
-        if !json && !undelivered.is_nothing() {
+        if !json && !undelivered.is_empty() {
             undelivered.show();
-            undelivered.delivered();
+            undelivered.mark_delivered();
         }
         undelivered
     }
 
-    fn is_nothing(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.events.events.is_empty() && self.events.dropped == 0
     }
 
@@ -58,9 +58,9 @@ impl<'a> UndeliveredEvents<'a> {
         }
     }
 
-    /// Prints a result, with the events in it.
+    /// Prints a JSON result that includes the events.
     pub fn print(&self, mut result: Value) {
-        if self.is_nothing() {
+        if self.is_empty() {
             output::print_json(&result);
             return;
         }
@@ -79,11 +79,12 @@ impl<'a> UndeliveredEvents<'a> {
             result["eventsDropped"] = self.events.dropped.into();
         }
         output::print_json(&result);
-        self.delivered();
+        self.mark_delivered();
     }
 
-    /// Events are better delivered twice than not at all.
-    fn delivered(&self) {
+    /// Marks the events as delivered. If that fails, they are delivered again: twice is better than
+    /// never.
+    fn mark_delivered(&self) {
         let _ = self
             .host
             .approvals()

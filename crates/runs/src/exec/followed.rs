@@ -1,4 +1,5 @@
-//! A run elsewhere, followed until its end: its output as it comes, then how it ended.
+//! Follows a run on a node or at a remote gateway until it ends: shows its output as it arrives,
+//! then reports how it ended.
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 
@@ -13,36 +14,36 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 
-use super::node::{LOOK, gone, text};
+use super::node::{POLL_INTERVAL, no_answer, text};
 
-/// Pieces of output that wait here to be printed, of 64 KiB at most.
+/// How many pieces of output, of at most 64 KiB each, are buffered for printing.
 const PIECES: usize = 256;
 
-/// How much output a result for programs holds.
+/// How much output a JSON result holds at most.
 const SHOWN_BYTES: usize = 200_000;
 
-/// A run on its node, which is followed.
+/// A run on a node or at a remote gateway whose output this command follows.
 pub(super) struct FollowedRun {
     pub(super) session: String,
     agent: String,
-    /// The output that the result shows, for programs.
+    /// The output for the JSON result.
     shown: String,
     not_shown: u64,
-    /// How the run ended, as the event says; empty until then.
+    /// How the run ended, as the gateway's event reports it; empty until then.
     ended: ProcessEnded,
     signal: Option<i32>,
 }
 
-/// What the gateway reports of a run.
+/// An event about a run, from the gateway.
 enum FollowedEvent {
     Output(ProcessOutput),
     Ended(ProcessEnded),
 }
 
 impl FollowedRun {
-    /// The run of an answer that names its session.
+    /// The run whose session the gateway's answer names.
     pub(super) fn of(details: &ExecDetails, agent: &AgentId) -> Result<Self, Failure> {
-        let session = details.session_id.clone().ok_or_else(gone)?;
+        let session = details.session_id.clone().ok_or_else(no_answer)?;
         Ok(Self {
             session,
             agent: agent.to_string(),
@@ -53,17 +54,19 @@ impl FollowedRun {
         })
     }
 
-    /// Shows the output until the run has ended. A signal that ends this process ends the run first. Gives the
-    /// connection back, unless it is still in use.
+    /// Shows the output until the run has ended. A signal to this process ends the run; a second
+    /// signal stops following it. Returns the connection, or `None` if it is still in use.
+    /// `connect_again` makes a second connection, because `gateway` is busy with the events.
     pub(super) fn follow(
         &mut self,
         mut gateway: GatewayClient,
-        other_way: impl Fn() -> Result<GatewayClient, Failure>,
+        connect_again: impl Fn() -> Result<GatewayClient, Failure>,
         is_json: bool,
         signals: &mut Signals,
     ) -> Result<Option<GatewayClient>, Failure> {
-        // A slow reader slows down this process, then the gateway, and then the node.
-        let (tell, followed) = sync_channel(PIECES);
+        // The channel is bounded: a slow reader of the output slows down this process, then the
+        // gateway, and then the node, and no buffer grows without limit.
+        let (sender, events) = sync_channel(PIECES);
         let params = ProcessSubscribe {
             session_id: self.session.clone(),
             ..ProcessSubscribe::default()
@@ -76,17 +79,17 @@ impl FollowedRun {
                     _ => return true,
                 };
                 let is_last = matches!(event, FollowedEvent::Ended(_));
-                tell.send(event).is_ok() && !is_last
+                sender.send(event).is_ok() && !is_last
             });
             heard.map(|()| gateway)
         });
         loop {
-            match followed.recv_timeout(LOOK) {
+            match events.recv_timeout(POLL_INTERVAL) {
                 Ok(FollowedEvent::Output(piece)) => self.show(&piece, is_json),
                 Ok(FollowedEvent::Ended(ended)) => self.ended = ended,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let heard = reader.join().map_err(|_| gone())?;
+                    let heard = reader.join().map_err(|_| no_answer())?;
                     return Ok(Some(heard?));
                 }
             }
@@ -100,8 +103,8 @@ impl FollowedRun {
                     session_id: self.session.clone(),
                     ..ProcessKill::default()
                 };
-                let way = other_way();
-                let killed = way.is_ok_and(|mut way| way.request(&kill).is_ok());
+                let second = connect_again();
+                let killed = second.is_ok_and(|mut gateway| gateway.request(&kill).is_ok());
                 if !killed {
                     output::note("interlock: the command could not be ended there");
                 }
@@ -121,7 +124,8 @@ impl FollowedRun {
         }
     }
 
-    /// Says how the run ended. A session whose output was shown whole is removed.
+    /// Reports how the run ended and returns the exit code. The session is removed from the gateway
+    /// only if all of its output was shown and the run is not lost.
     pub(super) fn end(
         self,
         gateway: Option<GatewayClient>,
@@ -130,7 +134,7 @@ impl FollowedRun {
     ) -> u8 {
         let mut events = Vec::new();
         let ended = &self.ended;
-        // A run that was lost sight of may go on.
+        // A lost run may still be running, so its session must stay.
         let is_lost = ended.status.as_deref() == Some("lost");
         if let Some(mut gateway) = gateway.filter(|_| self.not_shown == 0 && !is_lost) {
             let remove = ProcessPerform::on_session("remove", &self.session);
@@ -195,19 +199,22 @@ impl FollowedRun {
     }
 }
 
-/// Notes undelivered events of the conversation, but for those of a run that was just followed.
-pub(super) fn note_events(events: &[DeliveredEvent], but: Option<&str>) {
-    let own = but.map(|session| format!("session={session}"));
+/// Prints undelivered events of the conversation. Events of the session `except` are left out: the
+/// caller has just followed it.
+pub(super) fn note_events(events: &[DeliveredEvent], except: Option<&str>) {
+    let followed = except.map(|session| format!("session={session}"));
     for event in events {
-        let said = text(event.text.as_deref());
-        let is_own = own.as_ref().is_some_and(|own| said.contains(own.as_str()));
-        if !is_own && !said.is_empty() {
-            output::note(&format!("interlock: {said}"));
+        let event_text = text(event.text.as_deref());
+        let is_followed = followed
+            .as_ref()
+            .is_some_and(|mark| event_text.contains(mark.as_str()));
+        if !is_followed && !event_text.is_empty() {
+            output::note(&format!("interlock: {event_text}"));
         }
     }
 }
 
-/// The payload of an event; a payload of another shape is empty.
+/// Reads the payload of an event. A payload of an unknown shape counts as empty.
 fn read_event<T: DeserializeOwned + Default>(payload: &Value) -> T {
     T::deserialize(payload).unwrap_or_default()
 }

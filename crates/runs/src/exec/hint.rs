@@ -1,10 +1,10 @@
-//! What helps a caller whose command was not run: what changes the verdict, or where to look.
+//! Hints for a caller whose command did not run: what would change the verdict, or where to look.
 
 use interlock_arguments::{ExecArguments, StateArguments};
 use interlock_host::ExecError;
 use interlock_policy::{Verdict, quote};
 
-/// What helps against an error.
+/// The hint that is printed below an error.
 pub(super) fn hint(
     error: &ExecError,
     state: &StateArguments,
@@ -25,7 +25,7 @@ pub(super) fn hint(
     }
 }
 
-/// What changes the verdict, or where all of its reasons are shown.
+/// The command that would change the verdict, or the one that shows all of its reasons.
 pub(super) fn remedy(
     verdict: &Verdict,
     state: &StateArguments,
@@ -43,7 +43,8 @@ pub(super) fn remedy(
     }
 }
 
-/// The same request, put to `explain`; it may have input of the caller.
+/// The `interlock explain` command for the same request. `has_pipe` says whether the run would get
+/// input from the caller.
 fn explain(state: &StateArguments, (all, has_pipe): (&ExecArguments, bool)) -> String {
     let arguments = &all.request;
     let mut words = vec!["interlock explain".to_owned()];

@@ -1,9 +1,9 @@
-//! The standard input of `interlock exec`, for the run.
+//! The standard input of `interlock exec`, and whether the run gets it.
 //!
-//! Input of the caller is a fact of judgement: who can write into a program may make it do other things
-//! than its words say. So it is settled before the command is judged whether there is any. A pipe that
-//! a script merely inherited, into which nothing comes, must not turn an allowed command into one that
-//! is asked about; and what a program does write must not be lost.
+//! The judge must know whether a command gets input: a caller that can write to a program can make
+//! it do more than its command line says. So this module decides before the command is judged. A
+//! pipe that a script merely inherited, and that stays empty, must not turn an allowed command into
+//! one that needs an approval. Data that a program does write must not be lost.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -19,28 +19,30 @@ use interlock_wire::params::{ProcessKill, ProcessPerform};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FileType;
 
-/// How long a pipe without data is waited for, where the policy allows the command only without input.
+/// How long to wait for the first data in an empty pipe, if the policy allows the command only
+/// without input.
 const FIRST_DATA: Duration = Duration::from_secs(2);
 
-/// Read and written at once.
+/// How many bytes are read and passed on at once.
 const PIECE: usize = 64 * 1024;
 
-/// Read and sent at once to a run elsewhere: its bytes may have to be spelled out.
+/// The same for a run on a node or at a remote gateway. It is smaller because bytes that are not
+/// UTF-8 are sent as hexadecimal digits.
 const REMOTE_PIECE: usize = 32 * 1024;
 
-/// Between two tries to write, when the run does not read.
+/// How long to wait before the next attempt to write to a run that does not read its input.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What stands at descriptor 0.
+/// The state of file descriptor 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StandardInput {
-    /// Nothing that could be passed: a terminal, a device, a socket, or nothing at all.
+    /// Not a file and not a pipe (a terminal, a device, a socket) or closed: nothing is passed.
     Nothing,
     /// There is data to read.
     Data,
-    /// There is none, and none will come.
+    /// There is no data, and none will come.
     Ended,
-    /// A pipe that is open, and empty so far.
+    /// A pipe that is open and empty so far.
     Idle,
 }
 
@@ -58,7 +60,7 @@ pub(super) fn is_passed(
     if has_other_input(all) {
         return Ok(false);
     }
-    match stands(Duration::ZERO) {
+    match standard_input(Duration::ZERO) {
         StandardInput::Data => return Ok(true),
         StandardInput::Nothing | StandardInput::Ended => return Ok(false),
         StandardInput::Idle => {}
@@ -69,8 +71,9 @@ pub(super) fn is_passed(
     Ok(has_data_soon())
 }
 
-/// Whether a run on a node or at a gateway elsewhere gets the standard input of this process. Its policy
-/// cannot be asked here, so a pipe without data is waited for.
+/// Whether a run on a node or at a remote gateway gets the standard input of this process. The
+/// policy that judges the run is not known here, so an empty pipe is always given time to bring
+/// data.
 pub(super) fn is_passed_elsewhere(all: &ExecArguments) -> bool {
     match all.input {
         InputArgument::Pass => return true,
@@ -80,14 +83,15 @@ pub(super) fn is_passed_elsewhere(all: &ExecArguments) -> bool {
     !has_other_input(all) && has_data_soon()
 }
 
-/// It would end with this process, or is a terminal of its own, or is left to `process write`.
+/// Whether the run must not get the standard input of this process: the run has a pseudoterminal,
+/// it may outlive this process, or its input is left to `process write`.
 fn has_other_input(all: &ExecArguments) -> bool {
     all.pty || all.stdin || all.background || all.yield_ms.is_some()
 }
 
-/// Waits a moment for data in a pipe, and says where it stays without.
+/// Waits a moment for data in a pipe, and prints a note if none comes.
 fn has_data_soon() -> bool {
-    match stands(FIRST_DATA) {
+    match standard_input(FIRST_DATA) {
         StandardInput::Data => true,
         StandardInput::Nothing | StandardInput::Ended => false,
         StandardInput::Idle => {
@@ -114,8 +118,8 @@ fn is_allowed_with_input(
     Ok(evaluated.is_ok_and(|one| matches!(one.verdict.outcome, Outcome::Allow(_))))
 }
 
-/// Looks at descriptor 0, and waits so long for data in a pipe that is empty.
-fn stands(wait: Duration) -> StandardInput {
+/// Looks at file descriptor 0. If it is an empty pipe, waits at most `wait` for data.
+fn standard_input(wait: Duration) -> StandardInput {
     let stdin = rustix::stdio::stdin();
     let Ok(stat) = rustix::fs::fstat(stdin) else {
         return StandardInput::Nothing;
@@ -129,18 +133,18 @@ fn stands(wait: Duration) -> StandardInput {
                 StandardInput::Ended
             }
         }
-        FileType::Fifo => pipe_stands(stdin, wait),
+        FileType::Fifo => pipe_input(stdin, wait),
         _ => StandardInput::Nothing,
     }
 }
 
-fn pipe_stands(stdin: BorrowedFd<'_>, wait: Duration) -> StandardInput {
+fn pipe_input(stdin: BorrowedFd<'_>, wait: Duration) -> StandardInput {
     let time = Timespec::try_from(wait).unwrap_or_default();
     let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
     if !matches!(rustix::event::poll(&mut polled, Some(&time)), Ok(1..)) {
         return StandardInput::Idle;
     }
-    // At the end of a pipe, poll says only that the writers are gone.
+    // At the end of a pipe, `poll` reports HUP without IN.
     if polled[0].revents().contains(PollFlags::IN) {
         StandardInput::Data
     } else {
@@ -148,8 +152,8 @@ fn pipe_stands(stdin: BorrowedFd<'_>, wait: Duration) -> StandardInput {
     }
 }
 
-/// Passes the standard input on until it ends or the run does. On a thread of its own, which ends with
-/// this process: what is not read by then was not wanted.
+/// Passes the standard input to the run until either ends. The thread is not joined: it ends with
+/// this process, and input that the run has not read by then is dropped.
 pub(super) fn pass(client: &SupervisorClient, session: &str) {
     let Ok(link) = client.session(session) else {
         return;
@@ -161,7 +165,8 @@ pub(super) fn pass(client: &SupervisorClient, session: &str) {
     });
 }
 
-/// Reads the standard input to its end, piece by piece. `false` where a piece could not be passed on.
+/// Reads the standard input to its end, piece by piece. Returns `false` if a piece could not be
+/// passed on.
 fn read_pieces(size: usize, mut pass_on: impl FnMut(&[u8]) -> bool) -> bool {
     let mut piece = vec![0; size];
     loop {
@@ -171,14 +176,14 @@ fn read_pieces(size: usize, mut pass_on: impl FnMut(&[u8]) -> bool) -> bool {
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => std::thread::sleep(PAUSE),
             Ok(_) => return false,
-            // What cannot be read has no more to say.
+            // An input that cannot be read has ended.
             Err(_) => return true,
         }
     }
 }
 
-/// As [`pass`], to a run on a node or at a gateway elsewhere, by a connection of its own. A run that cannot
-/// get all of it is ended: it must not take a part for the whole.
+/// Like [`pass`], for a run on a node or at a remote gateway, over a separate connection. A run
+/// that cannot get all of its input is ended: it must not take a part of the input for the whole.
 pub(super) fn pass_elsewhere(gateway: GatewayClient, session: &str) {
     let session = session.to_owned();
     std::thread::spawn(move || {
@@ -213,16 +218,17 @@ pub(super) fn pass_elsewhere(gateway: GatewayClient, session: &str) {
     });
 }
 
-/// The input of a run that a gateway handles.
+/// Writes the input of a run through a gateway.
 struct RemoteInput {
     gateway: GatewayClient,
     session: String,
 }
 
 impl RemoteInput {
-    /// Waits while the run has more than enough to read. `false` when it reads no more.
+    /// Writes all bytes, and waits while the input buffer of the run is full. Returns `false` if
+    /// the run no longer reads its input.
     fn write(&mut self, bytes: &[u8]) -> Result<bool, CallFailure> {
-        // Text goes as text; other bytes have a form that the tool knows.
+        // `write` takes only text; `send-keys` takes other bytes as hexadecimal digits.
         let action = if let Ok(text) = std::str::from_utf8(bytes) {
             ProcessPerform::on_session("write", &self.session).with("data", text)
         } else {
@@ -252,7 +258,7 @@ impl RemoteInput {
     }
 }
 
-/// Codes of runs that take no input any more: they have ended, or have closed it.
+/// Error codes of runs that no longer read input: they have ended or have closed it.
 const READS_NO_MORE: &[&str] = &[
     "SESSION_FINISHED",
     "SESSION_NOT_FOUND",
@@ -264,7 +270,8 @@ fn reads_no_more(code: &str) -> bool {
     READS_NO_MORE.contains(&code)
 }
 
-/// Waits while the run has more than enough to read. `false` when it reads no more.
+/// Writes all bytes, and waits while the input buffer of the run is full. Returns `false` if the
+/// run no longer reads its input.
 fn write(link: &SessionLink, bytes: &[u8]) -> bool {
     loop {
         match link.write(bytes, false) {

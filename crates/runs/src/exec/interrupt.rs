@@ -1,4 +1,4 @@
-//! Signals that end this process: they end its run first.
+//! A signal that ends this process ends its run first.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
@@ -11,10 +11,11 @@ use signal_hook::iterator::Signals;
 use super::result::exit_code;
 use crate::process::attach;
 
-/// How long the last words of a run that is being interrupted may take to be shown.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the main thread gets to show the last output of an interrupted run.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// Ends the run when a signal ends this process. Returns where the exit code of that is put.
+/// Ends the run when a signal arrives. Returns the cell that then holds the exit code of this
+/// process.
 pub(super) fn end_run_on_signal(
     client: &SupervisorClient,
     name: &str,
@@ -22,18 +23,18 @@ pub(super) fn end_run_on_signal(
     is_done: Receiver<()>,
 ) -> Arc<OnceLock<u8>> {
     let interrupted = Arc::new(OnceLock::new());
-    let (client, name, place) = (client.clone(), name.to_owned(), Arc::clone(&interrupted));
+    let (client, name, cell) = (client.clone(), name.to_owned(), Arc::clone(&interrupted));
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             let code = exit_code(RunStatus::Signaled(signal));
-            // Before the run ends, since the main thread then asks for it.
-            let _ = place.set(code);
-            // A run that could not be ended is no reason to stay.
+            // Set the code before the run ends: the main thread reads it when the run has ended.
+            let _ = cell.set(code);
+            // This process exits even if the run cannot be ended.
             let _ = client
                 .session(&name)
                 .and_then(|session| session.kill(Signal::TERM));
-            // The main thread may be waiting for a reader.
-            if is_done.recv_timeout(LAST_WORDS) == Err(RecvTimeoutError::Timeout) {
+            // The main thread may hang in a write to a reader that does not read.
+            if is_done.recv_timeout(LAST_OUTPUT) == Err(RecvTimeoutError::Timeout) {
                 attach::restore();
                 std::process::exit(code.into());
             }

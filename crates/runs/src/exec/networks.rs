@@ -1,5 +1,6 @@
-//! While a command waits for a sandboxed run, it answers which hosts the run reaches, as a gateway does. It asks
-//! only where a person at the terminal reads it, or a gateway shows it.
+//! Answers which hosts a sandboxed run may reach, while the command waits for the run. A gateway
+//! does the same for its runs. The command asks for an approval only if someone can see it: a
+//! person at the terminal, or a running gateway that shows it.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use interlock_console::output;
 use interlock_host::{LocalHost, NetworkAsker, NetworkLinks};
 use interlock_supervisor::SupervisorClient;
 
-/// This process, as it answers.
+/// The command that waits for a run and answers for its network.
 struct WaitingCommand {
     host: LocalHost,
     supervisor: SupervisorClient,
@@ -29,7 +30,7 @@ impl NetworkAsker for WaitingCommand {
     }
 
     fn can_ask(&self) -> bool {
-        // What is asked here is stored, and a gateway shows it.
+        // The approval is stored, so a running gateway shows it too.
         self.is_read || interlock_gateway::running(self.host.state_dir()).is_some()
     }
 
@@ -46,15 +47,15 @@ impl NetworkAsker for WaitingCommand {
     }
 }
 
-/// Answers from now on, until this process ends. `has_terminal`: the run has the terminal, and what is said
-/// there is not read.
+/// Starts to answer; the answers end with this process. If `has_terminal`, the run owns the
+/// terminal, and a note there would not be read.
 pub fn begin(
     state: &StateArguments,
     supervisor: &SupervisorClient,
     json: bool,
     has_terminal: bool,
 ) {
-    // Without a store nothing can be answered, and names are refused.
+    // Without a store there are no answers, and every name is refused.
     let Ok(host) = open(state) else { return };
     let is_person = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let asker = Arc::new(WaitingCommand {

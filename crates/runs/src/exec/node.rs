@@ -1,5 +1,5 @@
-//! A command for a node, or for a gateway elsewhere: sent through the gateway, asked about here, its output
-//! shown as it comes.
+//! Runs a command on a node or at a remote gateway. The command is sent through the gateway, this
+//! process waits for the approval if one is needed, and the output is shown as it arrives.
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -26,13 +26,14 @@ use super::followed::{FollowedRun, note_events};
 use super::input;
 use super::remote_wait::RemoteWait;
 
-/// The time between two looks for an answer, an approval and a signal.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+/// How often the command checks for an answer, an approval and a signal.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How long the call waits for an approver: as long as an approval can be pending.
-const PATIENT_MS: u64 = 24 * 60 * 60 * 1000;
+const APPROVAL_WAIT_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Sends the call. `asked_host` is where it has to run; a gateway elsewhere decides where that is not said.
+/// Sends the call and shows its run. `asked_host` is the host that the caller named; without one,
+/// the remote gateway chooses.
 pub(super) fn run(
     state: &StateArguments,
     host: &LocalHost,
@@ -50,7 +51,7 @@ pub(super) fn run(
         name: "exec".to_owned(),
         args: Some(arguments(all, asked_host, is_input_passed)?),
         agent_id: Some(agent.to_string()),
-        approval_wait_ms: Some(if all.no_wait { 0 } else { PATIENT_MS }),
+        approval_wait_ms: Some(if all.no_wait { 0 } else { APPROVAL_WAIT_MS }),
         ..ToolsInvoke::default()
     };
     let mut signals = approval_wait::ending_signals()?;
@@ -75,13 +76,13 @@ pub(super) fn run(
         session_key: usual_session_key(agent.as_str()),
         requester: gateway.requester(),
         answer: begin(gateway, params),
-        is_asked: false,
+        is_approval_found: false,
         others: HashSet::new(),
     };
     let (answer, gateway) = loop {
-        match call.answer.recv_timeout(LOOK) {
+        match call.answer.recv_timeout(POLL_INTERVAL) {
             Ok(answered) => break answered,
-            Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+            Err(RecvTimeoutError::Disconnected) => return Err(no_answer()),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if let Some(signal) = signals.pending().next() {
@@ -101,7 +102,7 @@ pub(super) fn run(
                 approval: &approval,
                 reason,
                 json: all.request.json,
-                // The gateway has shown it to the companion.
+                // The gateway has already shown the approval to the companion.
                 courier: None,
             };
             match approval_wait::settle(host, state, asked, &mut signals)? {
@@ -121,7 +122,7 @@ pub(super) fn run(
     }
     let is_json = all.request.json;
     let is_followed = !all.background && all.yield_ms.is_none();
-    // The run ended at once, and wrote more than a result shows.
+    // The run has already ended, and wrote more than the result shows.
     let has_more = run.details.session_id.is_some() && run.details.omitted_bytes.is_some();
     let follow = |run: GatewayExec| {
         let mut followed = FollowedRun::of(&run.details, agent)?;
@@ -151,7 +152,7 @@ pub(super) fn run(
     }
 }
 
-/// Where a run is, as the gateway says.
+/// Where the run is, according to the gateway's answer.
 fn place_of(details: &ExecDetails) -> String {
     match &details.node {
         Some(node) => format!("on the node {}", visible(node)),
@@ -159,7 +160,7 @@ fn place_of(details: &ExecDetails) -> String {
     }
 }
 
-/// The arguments of the tool.
+/// The arguments of the `exec` tool.
 fn arguments(
     all: &ExecArguments,
     asked_host: Option<Host>,
@@ -197,7 +198,8 @@ fn arguments(
         add("stdin", "pipe".into());
     }
     if !all.background {
-        // What is followed is a session of its node: from there, output can be read as it comes.
+        // Without `--yield-ms` the run yields as early as possible: its output can be followed only
+        // once it is a background session of its node.
         add("yieldMs", all.yield_ms.unwrap_or(*YIELD_MS.start()).into());
     }
     Ok(arguments)
@@ -205,31 +207,32 @@ fn arguments(
 
 type NodeCallAnswer = (Result<ToolInvoked, CallFailure>, GatewayClient);
 
-/// A call that is under way.
+/// A call that the gateway has not answered yet.
 struct PendingNodeCall<'a> {
     host: &'a LocalHost,
     session_key: String,
     requester: String,
     answer: Receiver<NodeCallAnswer>,
-    is_asked: bool,
-    /// Pending approvals of other calls.
+    is_approval_found: bool,
+    /// Ids of pending approvals that belong to other calls.
     others: HashSet<String>,
 }
 
-/// Sends the call on a thread of its own: the gateway cuts off a client that does not read its connection.
+/// Sends the call on a separate thread that reads the connection all the time: the gateway cuts off
+/// a client that does not.
 fn begin(mut gateway: GatewayClient, params: ToolsInvoke) -> Receiver<NodeCallAnswer> {
-    let (tell, answer) = channel();
+    let (sender, answer) = channel();
     std::thread::spawn(move || {
         let answer = gateway.request(&params);
-        let _ = tell.send((answer, gateway));
+        let _ = sender.send((answer, gateway));
     });
     answer
 }
 
 impl PendingNodeCall<'_> {
-    /// The approval that the call waits for; returned once.
+    /// Returns the approval that the call waits for, the first time it is found.
     fn own_approval(&mut self) -> Option<PendingApproval> {
-        if self.is_asked {
+        if self.is_approval_found {
             return None;
         }
         let approvals = self.host.approvals();
@@ -244,21 +247,21 @@ impl PendingNodeCall<'_> {
             self.others.extend(new);
             return None;
         };
-        self.is_asked = true;
+        self.is_approval_found = true;
         Some(own)
     }
 }
 
-/// What the tool returned.
+/// The result of the `exec` tool.
 struct GatewayExec {
-    /// The fields that this version knows.
+    /// The fields that this version of Interlock knows.
     details: ExecDetails,
-    /// The whole result, for programs.
+    /// The whole result, for JSON output.
     whole: Relayed<ExecDetails>,
 }
 
 impl GatewayExec {
-    /// An error if the tool could not be called.
+    /// Reads the result. Returns an error if the tool could not be called.
     fn read(invoked: ToolInvoked) -> Result<Self, Failure> {
         if invoked.ok {
             let whole = invoked.into_details();
@@ -305,7 +308,7 @@ fn pending(state: &StateArguments, all: &ExecArguments, run: GatewayExec) -> Com
     Err(Failure::pending(message).with_hint(text(details.message.as_deref())))
 }
 
-/// A run that had ended when the answer came.
+/// Shows a run that had already ended when the answer came, and returns its exit code.
 fn ended(all: &ExecArguments, run: GatewayExec) -> u8 {
     let GatewayExec { details, mut whole } = run;
     let code = match (details.exit_code, &details.signal) {
@@ -348,6 +351,6 @@ fn signalled(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }
 
-pub(super) fn gone() -> Failure {
+pub(super) fn no_answer() -> Failure {
     Failure::refused("GATEWAY_UNREACHABLE", "the gateway gave no answer")
 }

@@ -1,10 +1,10 @@
-//! An approved run that takes long is announced while this process waits for it.
+//! Announces an approved run that takes long, while this process waits for it.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 use interlock_host::{LocalHost, RunTicket};
 
-/// Until it is dropped.
+/// Ends the watch when dropped.
 pub struct NoticeWatch {
     _end: Sender<()>,
 }
@@ -14,7 +14,7 @@ pub fn begin(host: &LocalHost, ticket: &RunTicket) -> Option<NoticeWatch> {
     let (end, ended) = channel::<()>();
     std::thread::spawn(move || {
         if ended.recv_timeout(notice.after()) == Err(RecvTimeoutError::Timeout) {
-            // Whether it could be said changes nothing for the run.
+            // A notice that cannot be published changes nothing for the run.
             let _ = notice.publish();
         }
     });

@@ -1,5 +1,6 @@
-//! The approval that a command at a gateway elsewhere waits for. It is named, so that an approver finds it.
-//! A caller that stops waiting denies it, so that nothing runs later that nothing waits for.
+//! Watches the approval that a command at a remote gateway waits for. The command prints its id so
+//! that an approver finds it. A caller that stops waiting denies the approval, so that no run
+//! starts later without a caller.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +11,22 @@ use interlock_console::{Failure, output};
 use interlock_host::LocalHost;
 use interlock_wire::params::{ExecApprovalGet, ExecApprovalList, ExecApprovalResolve};
 
-/// Between two looks at the inbox of the gateway.
-const INBOX_LOOK: Duration = Duration::from_secs(1);
+/// How often the command reads the inbox of the gateway.
+const INBOX_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A gateway that takes longer for an answer is not asked again by this call.
-const MOST_TIME: Duration = Duration::from_secs(10);
+/// How long a request on this connection may take before it fails.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the record of the gateway says of an approval that is given up.
+/// The reason that the gateway records for an approval whose caller gave up.
 const REASON: &str = "its caller does not wait any more";
 
-/// The inbox of the gateway, as far as one call is concerned.
+/// The inbox of the gateway, reduced to the approval of one call.
 pub(super) struct RemoteWait<'a> {
     state: &'a StateArguments,
     host: &'a LocalHost,
-    /// How the gateway names the connection of the call.
+    /// The name that the gateway gave to the connection of the call.
     requester: String,
-    /// A connection of its own: that of the call waits for its answer.
+    /// A second connection, because the connection of the call waits for its answer.
     gateway: Option<GatewayClient>,
     looked_at: Instant,
     approval: Option<ApprovalSummary>,
@@ -43,9 +44,10 @@ impl<'a> RemoteWait<'a> {
         }
     }
 
-    /// Names the approval when there is one, once. What fails here, the call itself sees.
+    /// Prints the id of the approval once it exists. Failures are ignored here: the call itself
+    /// reports them.
     pub(super) fn look(&mut self) {
-        if self.approval.is_some() || self.looked_at.elapsed() < INBOX_LOOK {
+        if self.approval.is_some() || self.looked_at.elapsed() < INBOX_POLL_INTERVAL {
             return;
         }
         self.looked_at = Instant::now();
@@ -60,13 +62,13 @@ impl<'a> RemoteWait<'a> {
         }
     }
 
-    /// Denies the approval that is waited for, and says what became of the call.
+    /// Denies the approval that the call waits for, and prints whether the call was stopped.
     pub(super) fn give_up(mut self) {
         let found = match self.approval.take() {
             Some(approval) => Ok(Some(approval)),
             None => self.find(),
         };
-        let said = match found {
+        let outcome = match found {
             Ok(Some(approval)) => match self.deny(&approval) {
                 Ok(()) => format!("{} is denied; nothing was done", approval.short_id),
                 Err(failure) => format!(
@@ -76,20 +78,20 @@ impl<'a> RemoteWait<'a> {
             },
             Ok(None) | Err(_) => "the command may have begun, and may go on there".to_owned(),
         };
-        output::note(&format!("interlock: {said}"));
+        output::note(&format!("interlock: {outcome}"));
     }
 
     fn connected(&mut self) -> Result<&mut GatewayClient, Failure> {
         if self.gateway.is_none() {
             let gateway = GatewayClient::connect_running(self.state, self.host)?;
-            gateway.limit_calls(MOST_TIME)?;
+            gateway.limit_calls(CALL_TIMEOUT)?;
             self.gateway = Some(gateway);
         }
         let gone = || Failure::refused("GATEWAY_UNREACHABLE", "the gateway gave no answer");
         self.gateway.as_mut().ok_or_else(gone)
     }
 
-    /// The approval that the connection of the call asked for.
+    /// Finds the pending approval that the connection of the call requested.
     fn find(&mut self) -> Result<Option<ApprovalSummary>, Failure> {
         let mut cursor = None;
         loop {
@@ -115,7 +117,7 @@ impl<'a> RemoteWait<'a> {
 
     fn deny(&mut self, approval: &ApprovalSummary) -> Result<(), Failure> {
         let gateway = self.connected()?;
-        // Only what a connection was shown can be decided by it.
+        // A connection can decide only an approval that the gateway has shown to it.
         gateway.request_json(&ExecApprovalGet {
             id: approval.id.clone(),
             inbox: Some(true),

@@ -1,4 +1,4 @@
-//! What a call at the command line answers: JSON for programs, notes on stderr for people.
+//! The answer of an `exec` call: JSON for programs, notes on stderr for people.
 
 use interlock_arguments::StateArguments;
 use interlock_console::output;
@@ -8,7 +8,7 @@ use interlock_supervisor::{EndedRun, StartedRun, SupervisorClient};
 use interlock_transcript::{LineRange, TranscriptReader};
 use serde_json::{Value, json};
 
-/// What a result shows of a run that goes on.
+/// How much of the output the result of a run in the background shows.
 const TAIL_LINES: u64 = 20;
 const TAIL_BYTES: usize = 4_000;
 
@@ -83,7 +83,7 @@ pub(super) fn running_result(started: &StartedRun, cwd: &str, client: &Superviso
     })
 }
 
-/// Where a run of this machine is.
+/// The host of a run on this machine, as results name it.
 pub(super) fn shown_host(started: &StartedRun) -> &'static str {
     match started.session.shield {
         Some(interlock_plan::PlanShield::Sandbox) => "sandbox",
@@ -91,14 +91,14 @@ pub(super) fn shown_host(started: &StartedRun) -> &'static str {
     }
 }
 
-/// Says where a run that goes on can be looked at.
+/// Prints how to read the output of a run that continues in the background.
 pub(super) fn note_running(started: &StartedRun, state: &StateArguments) {
     let name = &started.session.name;
     let look = state.in_command(&format!("interlock process log {name}"));
     output::note(&format!("interlock: running as {name}; see it: {look}"));
 }
 
-/// Notes what a person should know besides the output.
+/// Prints notes about the run that its output does not show.
 pub(super) fn note_end(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
     if elevation.leaves() {
         output::note(&format!("interlock: {}", elevation.words()));
@@ -135,7 +135,7 @@ pub(super) fn note_end(ended: &EndedRun, not_shown: u64, elevation: Elevation) {
     }
 }
 
-/// Notes what the sandbox denied, and the id by which the command can be repeated outside.
+/// Prints what the sandbox denied, and the run id with which the command can be repeated outside.
 pub(super) fn note_denials(denied: Option<&NotedDenials>) {
     let Some(NotedDenials { run_id, denials }) = denied else {
         return;
@@ -148,7 +148,8 @@ pub(super) fn note_denials(denied: Option<&NotedDenials>) {
     }
 }
 
-/// As shells report it: 128 and the signal; 124 for a time-out, as `timeout` does.
+/// The exit code as shells report it: 128 plus the number of the signal, and 124 for a time-out, as
+/// `timeout` does.
 pub(super) fn exit_code(status: RunStatus) -> u8 {
     let code = match status {
         RunStatus::Exited(code) => code,

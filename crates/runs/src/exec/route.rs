@@ -1,4 +1,4 @@
-//! Where a command goes that is called at the command line.
+//! Decides where a command from the command line runs.
 
 use interlock_arguments::{ExecArguments, StateArguments};
 use interlock_client::routed_call;
@@ -7,7 +7,7 @@ use interlock_console::Failure;
 use interlock_host::{CallSender, LocalHost, Route, RouteRefusal, host_named};
 use interlock_policy::AgentId;
 
-/// Where the command runs: by the same rule as a call of the gateway's tool.
+/// Where the command runs, by the same rules as a call of the gateway's `exec` tool.
 pub(super) fn checked_route(
     state: &StateArguments,
     host: &LocalHost,
@@ -20,7 +20,7 @@ pub(super) fn checked_route(
     }
     let elevated = all.elevated.then_some(true);
     let routed = match routed_call(host, agent, (asked, elevated), sender)? {
-        // The judge of this host refuses it once more, and that is recorded.
+        // The judge of this host refuses the elevation again, and its refusal is recorded.
         Err(RouteRefusal::Elevation(_)) => return Ok(Route::Sandbox),
         routed => routed,
     };
@@ -32,7 +32,7 @@ pub(super) fn checked_route(
     })
 }
 
-/// The host that the command line names: a node is one.
+/// The host that the command line names. `--node` implies the host `node`.
 pub(super) fn asked_host(all: &ExecArguments) -> Result<Option<Host>, Failure> {
     let asked = all.host.as_deref().and_then(host_named);
     match (asked, &all.node) {

@@ -1,7 +1,7 @@
-//! `interlock process attach`: a person's terminal becomes the terminal of a session.
+//! `interlock process attach`: connects the caller's terminal to a session.
 //!
-//! Three threads: one shows output, one sends what is typed, one hears signals. The main thread
-//! waits for the first of them to have a reason to leave, and puts the terminal back as it was.
+//! Three threads do the work: one shows output, one sends what is typed, one handles signals. The
+//! main thread waits until one of them has a reason to leave, then restores the terminal.
 
 mod queries;
 mod terminal;
@@ -30,7 +30,7 @@ use super::{failure, process, text};
 use terminal::Raw;
 use view::{Leave, TranscriptView};
 
-/// Asked anew after this time.
+/// How long one request to the supervisor waits for new output.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// The key that detaches.
@@ -40,7 +40,7 @@ pub struct DetachKey {
 }
 
 impl DetachKey {
-    /// Ctrl-]: programs use it for little else.
+    /// Ctrl-], which few programs use.
     pub const USUAL: Self = Self { byte: 0x1d };
 
     fn named(name: &str) -> Result<Self, Failure> {
@@ -61,7 +61,7 @@ impl DetachKey {
         }
     }
 
-    /// As it is written on a keyboard.
+    /// The name of the key as a person reads it.
     fn shown(self) -> String {
         match self.byte {
             0x7f => "Backspace".to_owned(),
@@ -70,19 +70,19 @@ impl DetachKey {
     }
 }
 
-/// What is on the person's terminal in the beginning.
+/// What the terminal shows first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttachBegin {
-    /// The screen of a session that has been running.
+    /// The current screen of a session that has been running.
     WithScreen,
-    /// Everything from the first byte, below what is there.
+    /// All output from the first byte, below what the terminal already shows.
     FromStart,
 }
 
-/// Which signals make this end; those that are not named here are the caller's.
+/// The signals that end `process attach`. Callers of [`attach`] handle other signals themselves.
 pub const ENDING: &[i32] = &[SIGTERM, SIGHUP, SIGINT, SIGQUIT];
 
-/// Why it is over.
+/// Why the terminal is no longer attached.
 #[derive(Debug)]
 pub enum AttachEnd {
     /// The session ended, or is lost.
@@ -91,7 +91,7 @@ pub enum AttachEnd {
     Signalled(i32),
 }
 
-/// What the threads tell.
+/// What the threads report to the main thread.
 #[derive(Debug)]
 enum AttachEvent {
     Left(AttachEnd),
@@ -124,7 +124,7 @@ pub fn run(state: &StateArguments, arguments: &ProcessAttachArguments) -> Comman
             tell_detached(state, &id);
             Ok(ExitCode::SUCCESS)
         }
-        // In a session without a terminal this is how one detaches.
+        // In a session without a pseudoterminal, Ctrl-C detaches.
         AttachEnd::Signalled(SIGINT) if !session.pty => {
             tell_detached(state, &id);
             Ok(ExitCode::SUCCESS)
@@ -143,13 +143,13 @@ fn exit_code(ended: &EndedSession) -> u8 {
     u8::try_from(code).unwrap_or(1)
 }
 
-/// All that a session wrote, at once: it ended before this process could attach.
+/// Shows the whole transcript of a session that ended before this process could attach.
 pub fn show_transcript(process: &Process, id: &str) -> Result<(), ProcessError> {
     TranscriptView::new(process.transcript(id)?, true).follow();
     Ok(())
 }
 
-/// The size of the person's terminal.
+/// The size of the caller's terminal.
 pub fn terminal_size() -> Option<PtySize> {
     let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
     (size.ws_col > 0 && size.ws_row > 0).then_some(PtySize {
@@ -158,8 +158,8 @@ pub fn terminal_size() -> Option<PtySize> {
     })
 }
 
-/// Connects this terminal, or whatever the standard streams are, to a session until there is a
-/// reason to leave.
+/// Connects the standard streams, usually a terminal, to a session until there is a reason to
+/// leave.
 pub fn attach(
     process: &Process,
     session: &SessionSummary,
@@ -197,7 +197,7 @@ pub fn attach(
     typing::spawn(&events, process, session, key, &view);
     show_output(&events, link, &view);
     let left = wait_to_leave(&happened, process, id, &view);
-    // From here on only this thread writes to the terminal.
+    // After `close`, only this thread writes to the terminal.
     let leave = match &left {
         Ok(AttachEnd::Ended) => Leave::Ended,
         _ => Leave::Midway,
@@ -218,20 +218,21 @@ fn wait_to_leave(
             AttachEvent::Left(left) => return Ok(left),
             AttachEvent::Suspend => suspend(process, id, view),
             AttachEvent::Failed(Some(error)) => match process.look(id) {
-                // It only could not be asked any more because it is over.
+                // The connection failed because the session has ended.
                 Ok(session) if session.ended.status != RUNNING => return Ok(AttachEnd::Ended),
                 _ => return Err(error),
             },
             AttachEvent::Failed(None) => break,
         }
     }
-    // A thread that fails without an error to show has said so itself.
+    // A thread panicked and has already printed its message.
     Ok(AttachEnd::Signalled(SIGQUIT))
 }
 
 const RUNNING: interlock_sessions::SessionStatus = interlock_sessions::SessionStatus::Running;
 
-/// Gives the terminal back to the shell that stops us, and takes it again afterwards.
+/// Restores the terminal for the shell, stops this process, and takes the terminal again when the
+/// process continues.
 fn suspend(process: &Process, id: &str, view: &Arc<Mutex<TranscriptView>>) {
     let mut view = view::lock(view);
     let was_raw = terminal::is_raw();
@@ -249,7 +250,7 @@ fn suspend(process: &Process, id: &str, view: &Arc<Mutex<TranscriptView>>) {
     }
 }
 
-/// Starts a thread that ends with an event, whatever happens in it.
+/// Starts a thread that sends an event when it ends, even if it panics.
 fn in_thread(
     events: &Sender<AttachEvent>,
     work: impl FnOnce() -> Option<AttachEvent> + Send + 'static,
@@ -258,7 +259,7 @@ fn in_thread(
     std::thread::spawn(move || {
         let event = catch_unwind(AssertUnwindSafe(work)).unwrap_or(Some(AttachEvent::Failed(None)));
         if let Some(event) = event {
-            // A receiver that has left already does not need it.
+            // The main thread may have left already.
             let _ = events.send(event);
         }
     });
@@ -306,7 +307,7 @@ fn hear_signals(
             match signal {
                 SIGWINCH => {
                     if let (true, Some(size)) = (pty, terminal_size()) {
-                        // A session that is over needs no size.
+                        // A session that has ended needs no size.
                         let _ = process.resize(&id, size);
                     }
                 }

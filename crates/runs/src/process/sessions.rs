@@ -1,5 +1,5 @@
-//! The sessions of this machine, and through its gateway those on nodes; or those of the gateway that
-//! `gateway.remote` names.
+//! Finds sessions and acts on them: sessions of this machine, sessions on its nodes (through its
+//! gateway), or sessions of the remote gateway that `gateway.remote` names.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use serde_json::Value;
 
 use super::failure;
 
-/// Between the name of a session and the beginning of the id of its node.
+/// Separates the name of a session from the beginning of the id of its node.
 pub(super) const NODE_MARK: char = '@';
 
-/// Where one session is.
+/// Where a session is.
 pub(super) enum SessionPlace<'a> {
     Here(&'a StateArguments, Process),
-    /// On a node, or at a gateway elsewhere: handled by the gateway.
+    /// On a node or at a remote gateway. Every action goes through the gateway.
     Gateway(RefCell<GatewayClient>),
 }
 
-/// The gateway elsewhere that commands follow.
+/// A connection to the remote gateway that commands use instead of this machine.
 pub(super) struct FollowedGateway(GatewayClient);
 
 impl FollowedGateway {
-    /// None where commands are for this machine. Its agents are not known here, so that only its operator
-    /// handles its sessions.
+    /// Returns `None` if commands act on this machine. Only the operator may act on sessions of a
+    /// remote gateway: this machine does not know the remote agents and cannot check `--agent`.
     pub(super) fn find(
         state: &StateArguments,
         caller: &CallerArguments,
@@ -54,14 +54,14 @@ impl FollowedGateway {
         Ok(Some(Self(gateway)))
     }
 
-    /// A page of all that the gateway knows, its nodes included.
+    /// A page of all sessions that the gateway knows, including those on its nodes.
     pub(super) fn page(&mut self, asked: &params::ProcessList) -> Result<SessionPage, Failure> {
         read_page(self.0.request_json(asked)?).ok_or_else(|| {
             Failure::refused("GATEWAY_REFUSED", "the list of the gateway cannot be read")
         })
     }
 
-    /// The session that this text names, or begins.
+    /// Finds the session whose id is `text` or begins with it.
     pub(super) fn session<'a>(
         mut self,
         state: &'a StateArguments,
@@ -73,14 +73,14 @@ impl FollowedGateway {
         };
         let id = match named(state, begun, text)? {
             Some(id) => id,
-            // One that is not listed: the gateway knows why.
+            // The session is not listed. The gateway answers with the reason.
             None => text.to_owned(),
         };
         Ok((SessionPlace::Gateway(RefCell::new(self.0)), id))
     }
 }
 
-/// The id of the one session that this text names, or begins.
+/// The id of the only session whose id is `text` or begins with it.
 fn named(
     state: &StateArguments,
     sessions: Vec<SessionSummary>,
@@ -103,7 +103,8 @@ fn named(
 }
 
 impl<'a> SessionPlace<'a> {
-    /// Where the session is that this text names, or begins, and its whole name.
+    /// Finds the session whose id is `text` or begins with it. Returns where it is, and its full
+    /// id.
     pub(super) fn with(
         state: &'a StateArguments,
         process: Process,
@@ -117,7 +118,7 @@ impl<'a> SessionPlace<'a> {
         };
         let id = match named(state, on_nodes(state, agent, text), text)? {
             Some(id) => id,
-            // One that is not listed: the gateway knows why.
+            // The session is not listed. The gateway answers with the reason.
             None if text.contains(NODE_MARK) => text.to_owned(),
             None => return Err(failure(state, not_here)),
         };
@@ -262,7 +263,8 @@ impl<'a> SessionPlace<'a> {
     }
 }
 
-/// A page by the gateway of this machine; none where no gateway runs, or it does not tell who calls.
+/// A page of sessions from the gateway of this machine. Returns `None` if no gateway runs or the
+/// gateway does not answer this caller.
 pub(super) fn through_gateway(
     state: &StateArguments,
     asked: &params::ProcessList,
@@ -271,7 +273,8 @@ pub(super) fn through_gateway(
     read_page(gateway.request_json(asked).ok()?)
 }
 
-/// Those on nodes whose id begins so, of one agent or of all, as the gateway of this machine knows them.
+/// The sessions on nodes whose id begins with `text`, of one agent or of all agents, as the gateway
+/// of this machine lists them.
 fn on_nodes(state: &StateArguments, agent: Option<&str>, text: &str) -> Vec<SessionSummary> {
     if text.is_empty() {
         return Vec::new();
@@ -286,7 +289,8 @@ fn on_nodes(state: &StateArguments, agent: Option<&str>, text: &str) -> Vec<Sess
     sessions
 }
 
-/// The most that one answer holds: a beginning that fits more names none of them.
+/// The request for sessions whose id begins with `text`. The limit is the largest that one answer
+/// may have; a prefix that matches more sessions is ambiguous anyway.
 fn beginning_with(text: &str) -> params::ProcessList {
     params::ProcessList {
         prefix: Some(text.to_owned()),

@@ -1,4 +1,4 @@
-//! Sessions in words.
+//! Formats sessions as text.
 
 use std::io::IsTerminal as _;
 
@@ -42,7 +42,7 @@ fn state(session: &SessionSummary) -> String {
     }
 }
 
-/// How it stands, as the end of a sentence that begins with its name.
+/// The state of a session, as the end of a sentence that begins with the session's name.
 pub fn standing(ended: &EndedSession) -> String {
     match ended.status {
         SessionStatus::Running => "is running".to_owned(),
@@ -52,7 +52,7 @@ pub fn standing(ended: &EndedSession) -> String {
     }
 }
 
-/// The largest unit that fits.
+/// Formats an age in its largest unit.
 fn age(milliseconds: u64) -> String {
     const UNITS: &[(u64, &str)] = &[(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let seconds = milliseconds / 1000;
@@ -61,7 +61,7 @@ fn age(milliseconds: u64) -> String {
     format!("{}{name}", seconds / length)
 }
 
-/// Rows as they stand, without the empty ones at the end.
+/// Formats the rows of a screen without the empty rows at the end.
 pub fn screen(screen: &ScreenAnswer) -> String {
     let rows = &screen.picture.rows;
     let last = rows.iter().rposition(|row| !row.is_empty());
@@ -69,8 +69,8 @@ pub fn screen(screen: &ScreenAnswer) -> String {
     rows.iter().map(|row| harmless(row) + "\n").collect()
 }
 
-/// Output of a session. Programs get it unchanged. A terminal gets it without control sequences
-/// other than colors: a reader of a log does not expect it to move the cursor.
+/// Formats output of a session. A program gets it unchanged. A terminal gets it without control
+/// sequences other than colors, so that a log cannot move the cursor or change the terminal.
 pub fn transcript(text: &str) -> String {
     if !std::io::stdout().is_terminal() {
         return text.to_owned();
@@ -92,7 +92,7 @@ fn harmless(text: &str) -> String {
         let length = if rest.starts_with('\t') {
             1
         } else {
-            colour(rest)
+            color(rest)
         };
         if length == 0 {
             out.push_str(&output::visible(&rest[..1]));
@@ -104,8 +104,8 @@ fn harmless(text: &str) -> String {
     out
 }
 
-/// The length of a sequence that only sets colours; 0 if it is something else.
-fn colour(text: &str) -> usize {
+/// The length of a sequence that only sets colors, or 0 for any other sequence.
+fn color(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else {
         return 0;
     };
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_pass_and_everything_else_is_made_visible() {
+    fn colors_pass_and_everything_else_is_made_visible() {
         for (text, shown) in [
             ("plain\ttext\n", "plain\ttext\n"),
             ("a\r\nb\r", "a\nb\\u{D}"),

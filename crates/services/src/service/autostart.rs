@@ -1,4 +1,5 @@
-//! An entry of the desktop's autostart, for sessions that systemd does not know of.
+//! Installs the companion as an autostart entry of the desktop, for sessions that systemd does not
+//! manage.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -48,7 +49,7 @@ pub fn install_autostart(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes the entry; whether there was one.
+/// Removes the entry. Returns whether there was one.
 pub fn uninstall_autostart(
     host: &LocalHost,
     arguments: &ServiceArguments,
@@ -90,7 +91,7 @@ fn file(name: &str, directory: Option<&Path>) -> Result<PathBuf, Failure> {
         .join(format!("{name}.desktop")))
 }
 
-/// The entry of a program. Desktops read a value twice: as a string, then as words in quotes.
+/// The text of the entry. Desktops unescape `Exec` twice: first as a string, then as quoted words.
 pub(super) fn entry(service: &ServiceDefinition) -> Result<String, Unwritable> {
     let mut command = quoted(text(&service.program)?);
     for argument in &service.arguments {
@@ -110,8 +111,8 @@ pub(super) fn entry(service: &ServiceDefinition) -> Result<String, Unwritable> {
     ))
 }
 
-/// One word of `Exec`: in quotes, with the characters escaped that mean something there, and `%` doubled.
-/// Every backslash is doubled again for the string that holds it.
+/// Quotes one word of `Exec`: special characters are escaped and `%` is doubled. Every backslash is
+/// doubled again, because the string level unescapes it first.
 fn quoted(word: &str) -> String {
     let mut out = String::from("\"");
     for character in word.chars() {

@@ -1,4 +1,4 @@
-//! What a service is: its name, what it runs, and text that can stand in a unit.
+//! The definition of a service: its name, what it runs, and the text that a unit may contain.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 pub enum ServiceKind {
     Gateway,
     Node,
-    /// Notifications on the desktop of one account.
+    /// Shows approvals on the desktop of one account.
     Companion,
 }
 
@@ -30,8 +30,8 @@ impl fmt::Display for ServiceKind {
 }
 
 impl ServiceKind {
-    /// What a command that starts it cannot do without, in a hint.
-    pub(super) fn gateway(self) -> &'static str {
+    /// The flags that `run` and `install` require, as a hint shows them.
+    pub(super) fn required_flags(self) -> &'static str {
         match self {
             Self::Gateway | Self::Companion => "",
             Self::Node => " --host HOST",
@@ -40,16 +40,16 @@ impl ServiceKind {
 }
 
 impl ServiceKind {
-    /// The words that run it in the foreground.
+    /// The command that runs it in the foreground.
     pub(super) fn foreground(self) -> String {
         match self {
-            Self::Gateway | Self::Node => format!("interlock {self} run{}", self.gateway()),
+            Self::Gateway | Self::Node => format!("interlock {self} run{}", self.required_flags()),
             Self::Companion => "interlock companion".to_owned(),
         }
     }
 }
 
-/// What is to be kept running.
+/// What the service manager keeps running.
 #[derive(Debug, Clone)]
 pub struct ServiceDefinition {
     pub(super) kind: ServiceKind,
@@ -61,7 +61,7 @@ pub struct ServiceDefinition {
 }
 
 impl ServiceDefinition {
-    /// This program with these arguments behind those that lead to the same state.
+    /// Runs this program with `command`, after the flags that select the same state.
     pub fn new(
         kind: ServiceKind,
         state: &StateArguments,
@@ -76,7 +76,8 @@ impl ServiceDefinition {
             arguments.extend(["--config".into(), config.into_os_string()]);
         }
         arguments.extend(command.iter().cloned());
-        // A service has little of what a session has. Programs are looked for where they are now.
+        // A service has almost no environment. It must find its home and programs where this
+        // command finds them.
         let mut environment = Vec::new();
         if let Some(home) = std::env::var_os("HOME") {
             environment.push(("HOME", home));
@@ -98,7 +99,8 @@ impl ServiceDefinition {
     }
 }
 
-/// One service for each state directory. That of the usual one has a plain name.
+/// The name of the service. Each state directory has its own service; that of the default directory
+/// has the plain name.
 pub(super) fn name(kind: ServiceKind, state_dir: &Path) -> String {
     let absolute = |name: &str| {
         let path = std::env::var_os(name).map(PathBuf::from);
@@ -118,14 +120,14 @@ pub(super) fn name(kind: ServiceKind, state_dir: &Path) -> String {
     format!("interlock-{kind}-{short:08x}")
 }
 
-/// The first line of every file that Interlock writes.
+/// The marker by which Interlock recognizes the files that it wrote.
 pub(super) fn marker(kind: ServiceKind) -> String {
     format!(
         "Written by `interlock {kind} install`, which replaces it; `interlock {kind} uninstall` removes it."
     )
 }
 
-/// Something that cannot stand in a unit.
+/// A text that a unit cannot contain.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a service cannot be given {what}: {why}")]
 pub struct Unwritable {
@@ -139,7 +141,7 @@ impl From<Unwritable> for Failure {
     }
 }
 
-/// Text for a unit: UTF-8, and on one line.
+/// Checks that a text can go into a unit: it must be UTF-8 without control characters.
 pub(super) fn text<T: AsRef<OsStr> + ?Sized>(value: &T) -> Result<&str, Unwritable> {
     let value = value.as_ref();
     let unwritable = |why| Unwritable {

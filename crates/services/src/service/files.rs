@@ -1,4 +1,4 @@
-//! The files of a service: which of them Interlock wrote, and how they are written and removed.
+//! Reads, writes and removes the files of a service, and tells which of them Interlock wrote.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use interlock_console::Failure;
 
 use super::{ServiceKind, marker};
 
-/// What lies where the unit belongs.
+/// What is at the path of the unit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FoundUnit {
     Nothing,
@@ -18,8 +18,8 @@ pub enum FoundUnit {
 }
 
 impl FoundUnit {
-    /// Reads only a unit that Interlock can have written: a link is an owner's decision, such as a
-    /// mask.
+    /// Looks at the path of a unit. A link counts as foreign: Interlock writes none, and the owner
+    /// may have made it on purpose, for example to mask the unit.
     pub fn at(file: &Path, kind: ServiceKind) -> Result<Self, Failure> {
         match fs::symlink_metadata(file) {
             Ok(data) if !data.is_file() => return Ok(Self::Foreign),
@@ -44,7 +44,7 @@ fn file_failed(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
     }
 }
 
-/// Whole or not at all.
+/// Writes the file completely or not at all.
 pub fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     let failed = file_failed(path);
     let directory = path.parent().unwrap_or(Path::new("/"));

@@ -1,4 +1,4 @@
-//! A property list for launchd.
+//! Writes the property list of a service for launchd, and calls `launchctl`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use super::manager::{ManagerStep, ManagerWork, ServiceScope};
 use super::{RESTART_SECONDS, ServiceDefinition, Unwritable, marker, text};
 
-/// The property list of a service. `AbandonProcessGroup` lets runs go on when the service is
-/// stopped. launchd has no list of exit codes after which nothing is started again.
+/// The property list of a service. `AbandonProcessGroup` keeps runs alive when the service stops.
+/// launchd has no setting for exit codes after which a service must not restart.
 pub fn property_list(service: &ServiceDefinition) -> Result<String, Unwritable> {
     let mut arguments = String::new();
     for argument in std::iter::once(service.program.as_os_str())
@@ -63,7 +63,7 @@ pub fn file_name(name: &str) -> String {
     format!("{}.plist", label(name))
 }
 
-/// What is run for each kind of work. A service that is loaded runs.
+/// The commands for each operation. launchd starts a service when it loads it.
 pub fn steps(
     work: ManagerWork,
     scope: ServiceScope,
@@ -86,7 +86,7 @@ pub fn steps(
         ManagerWork::Ask => vec![call(&["print", &domain])],
         ManagerWork::IsActive => vec![call(&["print", &service])],
         ManagerWork::Load => vec![call(&["enable", &service])],
-        // Fails where it is loaded; then it is only to be started.
+        // `bootstrap` fails if the service is already loaded. `kickstart` then starts it.
         ManagerWork::Start => vec![
             bootstrap().allowed_to_fail(),
             call(&["kickstart", &service]),

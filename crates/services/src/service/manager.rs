@@ -1,4 +1,4 @@
-//! The program that keeps services, and where it reads of them.
+//! The service manager of this machine, systemd or launchd, and the directory of its units.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,8 +16,8 @@ pub enum ManagerKind {
     Launchd,
 }
 
-/// The owner of a service: services of a user end with the last session, unless lingering is on for
-/// the user.
+/// Whether a service belongs to a user or to the system. Services of a user end with the user's
+/// last session, unless lingering is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServiceScope {
@@ -25,25 +25,25 @@ pub enum ServiceScope {
     System,
 }
 
-/// What a manager is to do.
+/// An operation of the service manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManagerWork {
-    /// Say that it is there.
+    /// Succeed if the manager answers.
     Ask,
     /// Succeed if the service runs.
     IsActive,
-    /// Read the file that was written, and start the service with the system.
+    /// Read the new unit, and enable it at boot or login.
     Load,
     Start,
     Stop,
     Restart,
-    /// Stop the service, and start it no more.
+    /// Stop the service and disable it.
     Unload,
-    /// Know nothing of the file that was removed.
+    /// Forget the unit whose file was removed.
     Forget,
 }
 
-/// One command.
+/// One command of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManagerStep {
     pub words: Vec<String>,
@@ -63,14 +63,14 @@ impl ManagerStep {
         self
     }
 
-    /// As a person would type it.
+    /// The command as it is typed in a shell.
     pub fn shown(&self) -> String {
         let words: Vec<String> = self.words.iter().map(|word| quote(word)).collect();
         words.join(" ")
     }
 
-    /// Runs it to its end; what it said to stderr if it failed. For programs of this module's own
-    /// tables only: nothing that a caller named.
+    /// Runs the command. On failure, returns what it wrote to stderr. Only commands from the tables
+    /// of [`systemd`] and [`launchd`] may be run, never a program that a caller names.
     fn run(&self) -> Result<(), String> {
         let (program, arguments) = self.words.split_first().ok_or("nothing to run")?;
         let output = Command::new(program)
@@ -81,16 +81,16 @@ impl ManagerStep {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<String> = said
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let lines: Vec<String> = stderr
             .lines()
             .map(|line| output::visible(line.trim()))
             .collect();
-        let said = said.join("; ");
-        Err(if said.is_empty() {
+        let problem = lines.join("; ");
+        Err(if problem.is_empty() {
             format!("{program}: {}", output.status)
         } else {
-            said
+            problem
         })
     }
 }
@@ -100,13 +100,13 @@ pub struct Manager {
     pub kind: ManagerKind,
     pub scope: ServiceScope,
     user: u32,
-    /// Where it reads of services.
+    /// Where the manager looks for units.
     directory: PathBuf,
 }
 
 impl Manager {
-    /// The manager of this machine: for root that of the system, else that of the user. A desktop belongs to
-    /// a user, also where that is root.
+    /// The manager of this machine: that of the system for root, otherwise that of the user. The
+    /// companion always belongs to a user, even to root, because a desktop does.
     pub fn here(service: ServiceKind, directory: Option<&Path>) -> Result<Self, Failure> {
         let user = rustix::process::geteuid().as_raw();
         let scope = if user == 0 && service != ServiceKind::Companion {
@@ -154,7 +154,7 @@ impl Manager {
         }
     }
 
-    /// Does it, step by step; what was run goes into `ran`.
+    /// Runs the commands of an operation and adds each of them to `ran`.
     pub fn work(
         &self,
         work: ManagerWork,
@@ -165,8 +165,8 @@ impl Manager {
             let ended = step.run();
             ran.push(step.shown());
             match ended {
-                Err(said) if !step.may_fail => {
-                    let message = format!("`{}` failed: {said}", step.shown());
+                Err(problem) if !step.may_fail => {
+                    let message = format!("`{}` failed: {problem}", step.shown());
                     let failure = Failure::refused("SERVICE_COMMAND_FAILED", message);
                     return Err(failure.with_hint(format!("see why: {}", self.log_command(name))));
                 }
@@ -181,13 +181,13 @@ impl Manager {
         steps.iter().all(|step| step.run().is_ok())
     }
 
-    /// Whether there is a manager at all: in a container there often is none.
+    /// Fails if no manager answers, as in most containers.
     pub fn answers(&self, name: &str) -> Result<(), String> {
         let steps = self.steps(ManagerWork::Ask, name);
         steps.iter().try_for_each(ManagerStep::run)
     }
 
-    /// How a person sees what the service says.
+    /// The command that shows the log of the service.
     pub fn log_command(&self, name: &str) -> String {
         match (self.kind, self.scope) {
             (ManagerKind::Systemd, ServiceScope::User) => format!("journalctl --user -u {name}"),

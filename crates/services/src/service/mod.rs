@@ -1,9 +1,10 @@
-//! `install`, `uninstall`, `start`, `stop` and `restart`: the gateway, the node host or the companion of the
-//! desktop as a service of the system. Systemd on Linux, launchd on macOS: for root a service of the machine, for other
-//! accounts one of the user.
+//! `install`, `uninstall`, `start`, `stop` and `restart`: runs the gateway, the node host or the
+//! desktop companion as a service, with systemd on Linux and launchd on macOS. Root gets a service
+//! of the machine, other accounts a service of the user.
 //!
-//! A file that interlock did not write is neither replaced nor removed. No secret stands in a unit:
-//! the token of a node's gateway lies in a file of the state directory that only its owner reads.
+//! A file that Interlock did not write is neither removed nor replaced, unless the owner passes
+//! `--force` to `install`. A unit must not contain a secret: the token of a node is in a file of
+//! the state directory that only its owner can read.
 
 mod autostart;
 mod definition;
@@ -29,17 +30,18 @@ use definition::{Unwritable, marker, name, text};
 use files::{FoundUnit, remove, write};
 use manager::{Manager, ManagerWork, ServiceScope};
 
-/// Wrong configuration: a service must not start it again.
+/// The exit code after which the manager must not restart a service: its configuration is wrong.
 pub const DO_NOT_RESTART: u8 = 78;
 
-/// Between an end that was no success and the next start.
+/// How long the manager waits before it restarts a failed service.
 const RESTART_SECONDS: u64 = 5;
 
-/// How long a service may take until it can be called, before that is said.
+/// How long a service may take until it answers, before a note says that it does not.
 const READY_TIME: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the command checks whether the service answers.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What was done, for the report.
+/// What a command changed, for its output.
 #[derive(Debug, Default)]
 struct ServiceReport {
     written: Vec<PathBuf>,
@@ -49,7 +51,7 @@ struct ServiceReport {
 }
 
 impl ServiceReport {
-    fn tell(self, manager: &Manager, name: &str, is_running: Option<bool>, json: bool) {
+    fn print(self, manager: &Manager, name: &str, is_running: Option<bool>, json: bool) {
         let shown = |paths: &[PathBuf]| -> Vec<String> {
             paths
                 .iter()
@@ -82,16 +84,16 @@ impl ServiceReport {
     }
 }
 
-/// What to know of the process that a service keeps running.
+/// The process that a service keeps running.
 pub trait KeptProcess {
     fn kind(&self) -> ServiceKind;
-    /// The process that serves this state directory now, however it was started.
+    /// The process that serves this state directory now, whether or not the service started it.
     fn pid(&self) -> Option<u32>;
-    /// Ends it, and waits for that.
+    /// Ends the process and waits until it has ended.
     fn end(&self) -> Result<(), Failure>;
 }
 
-/// Writes the unit, has it start with the system, and starts it. To do so again changes nothing.
+/// Writes the unit, enables it and starts it. A second call changes nothing.
 pub fn install(
     state: &StateArguments,
     service: &ServiceDefinition,
@@ -135,7 +137,7 @@ pub fn install(
     let mut is_running = None;
     if !arguments.no_start {
         end_other(&manager, name, kept)?;
-        // What runs by an older unit, or with an older token, is to run by this one.
+        // A process with an older unit or an older token must restart.
         let work = if is_new || secret.is_some() {
             ManagerWork::Restart
         } else {
@@ -156,12 +158,12 @@ pub fn install(
         let linger = "to keep it running when you are logged out: loginctl enable-linger";
         done.notes.push(linger.to_owned());
     }
-    done.tell(&manager, name, is_running, arguments.service.json);
+    done.print(&manager, name, is_running, arguments.service.json);
     Ok(ExitCode::SUCCESS)
 }
 
-/// A service outlives the build directory of its program: the next build replaces the file, `cargo
-/// clean` removes it, and every account that may build may change it.
+/// Refuses a program in a build directory. A service outlives the build: the next build replaces
+/// the program, `cargo clean` removes it, and every account that can build can change it.
 pub(super) fn check_program(
     state: &StateArguments,
     service: &ServiceDefinition,
@@ -182,14 +184,14 @@ pub(super) fn check_program(
     let again = state.in_command(&format!(
         "interlock {} install{}",
         service.kind,
-        service.kind.gateway()
+        service.kind.required_flags()
     ));
     Err(Failure::refused("SERVICE_PROGRAM_TEMPORARY", message).with_hint(format!(
         "install the program, and call the installed one: cargo install --path crates/cli --locked, then {again}"
     )))
 }
 
-/// Commands of a service of root run as root, unless they are given another account.
+/// Warns if commands of the service would run as root because no other account is set.
 pub fn warn_root(state: &StateArguments, host: &LocalHost, remedy: &str) -> Result<(), Failure> {
     let has_account = host.config()?.config().tools.exec.run_as.is_some();
     if rustix::process::geteuid().is_root() && !has_account {
@@ -201,7 +203,7 @@ pub fn warn_root(state: &StateArguments, host: &LocalHost, remedy: &str) -> Resu
     Ok(())
 }
 
-/// Stops the service and removes what `install` wrote.
+/// Stops the service and removes the files that `install` wrote.
 pub fn uninstall(
     state: &StateArguments,
     host: &LocalHost,
@@ -244,11 +246,11 @@ pub fn uninstall(
         remove(secret)?;
         done.removed.push(secret.to_owned());
     }
-    done.tell(&manager, &name, None, arguments.json);
+    done.print(&manager, &name, None, arguments.json);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the service that is installed.
+/// Starts the installed service.
 pub fn start(
     state: &StateArguments,
     host: &LocalHost,
@@ -295,8 +297,8 @@ fn control(
         FoundUnit::at(&manager.file(&name), kind)?,
         FoundUnit::Interlock(_)
     ) {
-        let gateway = kind.gateway();
-        let install = state.in_command(&format!("interlock {kind} install{gateway}"));
+        let flags = kind.required_flags();
+        let install = state.in_command(&format!("interlock {kind} install{flags}"));
         let run = state.in_command(&kind.foreground());
         let message = format!("no service is installed for this state directory ({name})");
         return Err(Failure::refused("SERVICE_NOT_INSTALLED", message)
@@ -312,12 +314,12 @@ fn control(
         done.notes
             .push(format!("it does not answer yet; see why: {log}"));
     }
-    done.tell(&manager, &name, Some(is_running), arguments.json);
+    done.print(&manager, &name, Some(is_running), arguments.json);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the process of this state directory: by its service, so that this does not start it
-/// again, or where there is none, by a signal.
+/// Stops the process of this state directory. If its service is active, the manager stops it, so
+/// that it is not restarted. Otherwise a signal ends the process.
 pub fn stop(
     host: &LocalHost,
     kept: &dyn KeptProcess,
@@ -328,11 +330,11 @@ pub fn stop(
     let kind = kept.kind();
     let manager = Manager::here(kind, arguments.unit_dir.as_deref())?;
     let name = name(kind, host.state_dir());
-    let is_ours = matches!(
+    let is_installed = matches!(
         FoundUnit::at(&manager.file(&name), kind)?,
         FoundUnit::Interlock(_)
     );
-    let is_service = is_ours && manager.is_active(&name);
+    let is_service = is_installed && manager.is_active(&name);
     let pid = kept.pid();
     let mut done = ServiceReport::default();
     if is_service {
@@ -347,20 +349,20 @@ pub fn stop(
         output::note(&format!("interlock: the {kind} (pid {pid}) has ended"));
     }
     if is_service || arguments.json {
-        done.tell(&manager, &name, Some(false), arguments.json);
+        done.print(&manager, &name, Some(false), arguments.json);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `status` says of the service.
+/// The service as `status` shows it in JSON.
 pub fn status(host: &LocalHost, kind: ServiceKind) -> Value {
     let Ok(manager) = Manager::here(kind, None) else {
         return Value::Null;
     };
     let name = name(kind, host.state_dir());
     let file = manager.file(&name);
-    let is_ours = matches!(FoundUnit::at(&file, kind), Ok(FoundUnit::Interlock(_)));
-    if !is_ours {
+    let is_installed = matches!(FoundUnit::at(&file, kind), Ok(FoundUnit::Interlock(_)));
+    if !is_installed {
         return Value::Null;
     }
     json!({
@@ -370,7 +372,7 @@ pub fn status(host: &LocalHost, kind: ServiceKind) -> Value {
     })
 }
 
-/// A process that was started by hand, or that a client started in the background, would keep the
+/// Ends a process that runs without the service, started by hand or by a client: it would keep the
 /// service from starting.
 fn end_other(manager: &Manager, name: &str, kept: &dyn KeptProcess) -> Result<(), Failure> {
     match kept.pid() {
@@ -392,7 +394,7 @@ fn wait(kept: &dyn KeptProcess) -> bool {
         if began.elapsed() > READY_TIME {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }
@@ -403,9 +405,9 @@ fn available(
     kind: ServiceKind,
     name: &str,
 ) -> Result<(), Failure> {
-    manager.answers(name).map_err(|said| {
+    manager.answers(name).map_err(|problem| {
         let run = state.in_command(&kind.foreground());
-        let message = format!("no service manager answers here: {said}");
+        let message = format!("no service manager answers here: {problem}");
         let other = match kind {
             ServiceKind::Companion => "install --autostart writes an entry of the desktop instead",
             _ => "install --print gives the unit, for you to place",

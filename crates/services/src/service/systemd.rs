@@ -1,4 +1,4 @@
-//! A unit of systemd.
+//! Writes the unit of a service for systemd, and calls `systemctl`.
 
 use std::fmt::Write as _;
 
@@ -7,17 +7,17 @@ use super::{
     DO_NOT_RESTART, RESTART_SECONDS, ServiceDefinition, ServiceKind, Unwritable, marker, text,
 };
 
-/// Arguments may have these; the path of the program may not.
-const NO_PROGRAM: [char; 3] = ['"', '\'', '\\'];
+/// Characters that systemd allows in arguments but not in the path of the program.
+const FORBIDDEN_IN_PROGRAM: [char; 3] = ['"', '\'', '\\'];
 
 /// The unit of a service.
 ///
-/// Runs belong to the supervisor, which leaves the control group of the service that started it
-/// where it may. `KillMode=process` is for where it may not: a gateway that is stopped or started
-/// again must not take its runs with it. `Delegate` lets the groups of runs have limits there.
+/// Runs must survive a stop or restart of the gateway. They belong to the supervisor, which leaves
+/// the control group of the service if it may. If it may not, `KillMode=process` keeps systemd from
+/// killing the runs in that group. `Delegate` lets the control groups of runs have limits there.
 pub fn unit(service: &ServiceDefinition, scope: ServiceScope) -> Result<String, Unwritable> {
     let program = text(&service.program)?;
-    if program.contains(NO_PROGRAM) {
+    if program.contains(FORBIDDEN_IN_PROGRAM) {
         return Err(Unwritable {
             what: program.to_owned(),
             why: "systemd starts no program whose path has quotes or backslashes",
@@ -38,7 +38,7 @@ pub fn unit(service: &ServiceDefinition, scope: ServiceScope) -> Result<String, 
         );
     }
     let (after, wanted_by) = match scope {
-        // It lives as long as the desktop does.
+        // The companion lives as long as the desktop session.
         _ if service.kind == ServiceKind::Companion => (
             "After=graphical-session.target\nPartOf=graphical-session.target\n",
             "graphical-session.target",
@@ -47,7 +47,7 @@ pub fn unit(service: &ServiceDefinition, scope: ServiceScope) -> Result<String, 
             "After=network-online.target\nWants=network-online.target\n",
             "multi-user.target",
         ),
-        // The manager of a user knows nothing of the network.
+        // A user's systemd has no unit for the network.
         ServiceScope::User => ("", "default.target"),
     };
     Ok(format!(
@@ -78,8 +78,8 @@ pub fn unit(service: &ServiceDefinition, scope: ServiceScope) -> Result<String, 
     ))
 }
 
-/// One word of a setting. `$` stays: the colon before the command says that nothing is put in for
-/// variables, and in `Environment` nothing is either.
+/// Quotes one word of a setting. `$` needs no escape: the colon before the command turns off
+/// variable expansion, and `Environment` expands none.
 fn quoted(word: &str) -> String {
     let mut out = String::from("\"");
     for character in word.chars() {
@@ -97,7 +97,7 @@ pub fn file_name(name: &str) -> String {
     format!("{name}.service")
 }
 
-/// What is run for each kind of work.
+/// The commands for each operation.
 pub fn steps(work: ManagerWork, scope: ServiceScope, name: &str) -> Vec<ManagerStep> {
     let unit = file_name(name);
     let call = |words: &[&str]| {
@@ -115,7 +115,7 @@ pub fn steps(work: ManagerWork, scope: ServiceScope, name: &str) -> Vec<ManagerS
         ManagerWork::Stop => vec![call(&["stop", &unit])],
         ManagerWork::Restart => vec![call(&["restart", &unit])],
         ManagerWork::Unload => vec![call(&["disable", "--now", &unit])],
-        // A unit that never failed has nothing to be forgotten.
+        // `reset-failed` fails for a unit that never failed.
         ManagerWork::Forget => vec![
             call(&["daemon-reload"]),
             call(&["reset-failed", &unit]).allowed_to_fail(),

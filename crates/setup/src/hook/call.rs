@@ -1,4 +1,4 @@
-//! The description of a call, as each agent program writes it to a hook.
+//! Reads the description of a call that an agent program passes to its hook.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use interlock_arguments::AgentProgram;
 use interlock_policy::AgentId;
 use serde_json::{Map, Value};
 
-/// How an agent program describes a call of its shell tool.
+/// The format in which an agent program describes a call of its shell tool.
 struct HookForm {
-    /// Its shell tools.
+    /// The names of its shell tools.
     tools: &'static [&'static str],
-    /// Fields of a call that change neither what runs nor where.
+    /// Fields that change neither what runs nor where.
     harmless: &'static [&'static str],
-    /// The field that names another directory, relative to that of the session.
+    /// The field that names another directory, relative to the directory of the session.
     directory: Option<&'static str>,
     /// The variable in which the program names the directory of the project.
     project: Option<&'static str>,
@@ -50,19 +50,19 @@ const GEMINI: HookForm = HookForm {
 #[derive(Debug, PartialEq, Eq)]
 pub struct HookCall {
     pub command: String,
-    /// Absolute and canonical.
+    /// The directory of the call, absolute and canonical.
     pub cwd: String,
-    /// The directory of the project, where the agent program names one. The directory of the call does not count
-    /// as a workspace: the model may choose it.
+    /// The directory of the project, if the agent program names one. The directory of the call must
+    /// not count as a workspace, because the model can choose it.
     pub project: Vec<PathBuf>,
-    /// The conversation, as the agent program names it.
+    /// The agent program's name for the conversation.
     session: String,
-    /// Fields that this program does not know, one line each.
+    /// Fields that Interlock does not know, one line each.
     pub unknown: Vec<String>,
 }
 
 impl HookCall {
-    /// The problem names the field, and what was expected.
+    /// Reads a call. An error names the field and what was expected.
     pub fn read(program: AgentProgram, input: &[u8]) -> Result<Self, String> {
         let form = match program {
             AgentProgram::ClaudeCode => &CLAUDE_CODE,
@@ -101,7 +101,7 @@ impl HookCall {
         })
     }
 
-    /// The session key of the conversation. Names of the agent program that are no plain words are left out.
+    /// The session key of the conversation. `main` replaces a name with unexpected characters.
     pub fn session_key(&self, agent: &AgentId) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let fits = (1..=64).contains(&self.session.len()) && self.session.chars().all(is_plain);
@@ -110,7 +110,7 @@ impl HookCall {
     }
 }
 
-/// The directory that the command would run in, behind links.
+/// The directory in which the command would run, with links resolved.
 fn directory(cwd: &str, form: &HookForm, given: &Map<String, Value>) -> Result<String, String> {
     let session = Path::new(cwd);
     if !session.is_absolute() {

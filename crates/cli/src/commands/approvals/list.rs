@@ -1,5 +1,6 @@
-//! `interlock approvals allowlist list`: what is trusted, by whom it was written and when it was last
-//! used. Entries of the base are listed apart: the owner did not write them one by one.
+//! `interlock approvals allowlist list`: lists the entries, who wrote each of them and when it was
+//! last used. Entries of the base are listed separately, because the owner did not write them one
+//! by one.
 
 use std::process::ExitCode;
 
@@ -18,7 +19,7 @@ use super::{last_use, with_owner};
 /// The `source` of entries that belong to the base.
 const BASE: &str = "base";
 
-/// An entry and where it is written.
+/// An entry, and where it is written.
 type PrintedEntry = (Entry, String);
 
 pub(super) fn run(
@@ -90,7 +91,7 @@ fn values(entries: &[PrintedEntry]) -> Vec<Value> {
     entries.iter().map(value).collect()
 }
 
-/// The entries of every scope, each once.
+/// The entries of all scopes, without duplicates.
 fn all_entries(document: &Document) -> Result<Vec<PrintedEntry>, Failure> {
     let mut all: Vec<PrintedEntry> = Vec::new();
     let named = document.agents.keys().filter(|name| *name != EVERY_AGENT);

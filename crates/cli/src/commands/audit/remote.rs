@@ -1,5 +1,5 @@
-//! The chain of a gateway elsewhere. The gateway reads and checks it; a head that was kept here says whether
-//! it still holds what it held then.
+//! The audit chain of a remote gateway. The gateway reads and checks it. A head that was stored
+//! here shows whether the chain still contains everything that it contained then.
 
 use std::process::ExitCode;
 
@@ -11,9 +11,9 @@ use interlock_console::{CommandOutcome, Failure, milliseconds};
 use interlock_host::now_ms;
 use interlock_wire::params::{self, AuditList, AuditVerify, Params};
 
-use super::{ListedRecords, broken, earlier_head, kind, tell_head, tell_intact, tell_records};
+use super::{ListedRecords, broken, earlier_head, kind, print_records, tell_head, tell_intact};
 
-/// Records in one answer.
+/// How many records one request reads.
 const PAGE: usize = 500;
 
 pub(super) fn run(
@@ -23,14 +23,14 @@ pub(super) fn run(
 ) -> CommandOutcome {
     match command {
         AuditCommand::Log(arguments) => {
-            tell_records(state, arguments, records(&mut gateway, arguments)?);
+            print_records(state, arguments, records(&mut gateway, arguments)?);
         }
         AuditCommand::Verify(arguments) => verify(&mut gateway, arguments)?,
         AuditCommand::Head(arguments) => {
             let answer = request(&mut gateway, &params::AuditHead::default())?;
             tell_head(&head(&answer.head)?, arguments.json);
         }
-        // It is refused before it gets here.
+        // The reach of the command refuses it before it gets here.
         AuditCommand::Export(_) | AuditCommand::Archive(_) => {
             let message = "the whole chain is written on the machine that keeps it";
             return Err(Failure::refused("LOCAL_ONLY", message));
@@ -39,7 +39,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The newest records that fit.
+/// The newest matching records, up to the limit.
 fn records(
     gateway: &mut GatewayClient,
     arguments: &AuditLogArguments,

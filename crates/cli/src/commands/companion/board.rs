@@ -1,44 +1,47 @@
-//! Which notifications stand on the desktop, and what a button on one of them means.
+//! Tracks the notifications on the desktop, and what a button on one of them means.
 //!
-//! Nothing here talks to a bus or decides. A button counts for the approval whose notification it stood on,
-//! if the server that shows it says so, and not before the approver can have read it.
+//! Nothing here talks to a bus or decides. A press counts only for the approval whose notification
+//! has the button, only if it comes from the server that shows the notification, and not before the
+//! approver can have read the notification.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use interlock_approvals::ApprovalSummary;
 
-/// What appears by itself may meet a click that was meant for something else.
+/// How long the buttons of a new notification do not count: the click may have been meant for
+/// something else.
 pub(super) const UNEXPECTED: Duration = Duration::from_millis(700);
 
-/// More approvals at once are one notification with their number.
+/// The most approvals with separate notifications. More approvals share one notification with a
+/// count.
 const MOST_CARDS: usize = 3;
 
-/// The number is changed at most so often.
+/// How often the count may change.
 const COUNT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A flood whose notification was dismissed is shown again for new approvals after this time.
+/// How long a dismissed count stays away before new approvals bring it back.
 const FLOOD_PAUSE: Duration = Duration::from_secs(10);
 
-/// What is to be done on the desktop.
+/// A change of the notifications.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BoardStep {
     /// Closes a notification by its number.
     Close(u32),
     /// Shows an approval by its id.
     Show(String),
-    /// Shows how many wait, in place of the notification with this number.
+    /// Shows how many approvals are pending, in place of the notification with this number.
     ShowCount {
         ids: BTreeSet<String>,
         replaces: u32,
     },
 }
 
-/// A notification that stands on the desktop: its number, and the server that shows it.
+/// A notification on the desktop: its number, and the server that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlacedNotification {
     pub number: u32,
-    /// The unique name of the server on the bus; no other connection can have it.
+    /// The unique name of the server on the bus. No other connection can have this name.
     pub server: String,
     pub appeared: Instant,
 }
@@ -78,16 +81,16 @@ impl DesktopButton {
     }
 }
 
-/// What a press means.
+/// The meaning of a press.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BoardPress {
-    /// A button of this approval, by its id. Its notification is gone from the board.
+    /// The button of the approval with this id. Its notification is removed from the board.
     Approval(String, DesktopButton),
-    /// The number of those that wait.
+    /// The notification with the count.
     Count,
-    /// The press came before it can have been meant. The notification is to be shown again.
+    /// The press came too soon to be meant. The notification must be shown again.
     TooSoon(u32),
-    /// Another program's notification, or none.
+    /// A notification of another program, or an unknown one.
     Unknown,
 }
 
@@ -95,24 +98,24 @@ pub(super) enum BoardPress {
 #[derive(Debug, Default)]
 pub(super) struct DesktopBoard {
     cards: BTreeMap<String, PlacedNotification>,
-    /// Approvals whose notification was dismissed, or pressed: they are not shown again.
+    /// Approvals whose notification was dismissed or pressed. They are not shown again.
     dismissed: BTreeSet<String>,
     flood: Option<ApprovalFlood>,
 }
 
-/// More approvals than are shown one by one.
+/// The approvals that share one notification because there are too many.
 #[derive(Debug, Default)]
 struct ApprovalFlood {
     ids: BTreeSet<String>,
-    /// None while its notification is dismissed.
+    /// `None` while the notification is dismissed.
     placed: Option<PlacedNotification>,
-    /// What the notification says.
+    /// The approvals that the notification counts.
     shown: BTreeSet<String>,
     last: Option<Instant>,
 }
 
 impl DesktopBoard {
-    /// What is to be done now that these approvals wait.
+    /// Computes the changes for these pending approvals.
     pub fn look(&mut self, waiting: &[ApprovalSummary], now: Instant) -> Vec<BoardStep> {
         let ids: BTreeSet<&str> = waiting.iter().map(|one| one.id.as_str()).collect();
         let mut steps = Vec::new();
@@ -152,12 +155,12 @@ impl DesktopBoard {
         steps
     }
 
-    /// An approval's notification stands on the desktop.
+    /// Records that the notification of an approval is on the desktop.
     pub fn placed(&mut self, id: &str, placed: PlacedNotification) {
         self.cards.insert(id.to_owned(), placed);
     }
 
-    /// The number of those that wait stands on the desktop.
+    /// Records that the notification with the count is on the desktop.
     pub fn placed_count(&mut self, ids: BTreeSet<String>, placed: PlacedNotification) {
         if let Some(flood) = &mut self.flood {
             flood.last = Some(placed.appeared);
@@ -166,17 +169,17 @@ impl DesktopBoard {
         }
     }
 
-    /// An approval that cannot be shown is not tried again.
+    /// Records that an approval cannot be shown, so that it is not tried again.
     pub fn give_up(&mut self, id: &str) {
         self.dismissed.insert(id.to_owned());
     }
 
-    /// The approvals that are shown one by one.
+    /// The approvals with separate notifications.
     pub fn shown(&self) -> impl Iterator<Item = (&str, &PlacedNotification)> {
         self.cards.iter().map(|(id, placed)| (id.as_str(), placed))
     }
 
-    /// A server says that a button was pressed.
+    /// Handles a server's report that a button was pressed.
     pub fn press(&mut self, number: u32, server: &str, key: &str, now: Instant) -> BoardPress {
         let is_ripe =
             |placed: &PlacedNotification| now.duration_since(placed.appeared) >= UNEXPECTED;
@@ -207,7 +210,7 @@ impl DesktopBoard {
         BoardPress::Approval(id, button)
     }
 
-    /// A server says that a notification is gone. That decides nothing.
+    /// Handles a server's report that a notification was closed. That decides nothing.
     pub fn closed(&mut self, number: u32, server: &str) {
         if let Some(flood) = &mut self.flood
             && flood
@@ -225,13 +228,13 @@ impl DesktopBoard {
         }
     }
 
-    /// An approval is to be shown once more.
+    /// Makes an approval show up again.
     pub fn show_again(&mut self, id: &str) {
         self.cards.remove(id);
         self.dismissed.remove(id);
     }
 
-    /// The server is another one: what the old one showed is gone.
+    /// Forgets all notifications, because another server took over and the old ones are gone.
     pub fn server_changed(&mut self) {
         self.cards.clear();
         if let Some(flood) = &mut self.flood
@@ -242,7 +245,7 @@ impl DesktopBoard {
         }
     }
 
-    /// Everything that stands on the desktop.
+    /// The numbers of all notifications on the desktop.
     pub fn numbers(&self) -> Vec<u32> {
         let flood = self.flood.as_ref().and_then(|flood| flood.placed.as_ref());
         let all = self.cards.values().chain(flood);
@@ -251,7 +254,7 @@ impl DesktopBoard {
 }
 
 impl ApprovalFlood {
-    /// What is to be done to its notification.
+    /// The next change of the notification with the count.
     fn step(&mut self, now: Instant) -> Option<BoardStep> {
         if self.ids.is_empty() {
             let placed = self.placed.take();
@@ -261,7 +264,7 @@ impl ApprovalFlood {
         let is_due = match &self.placed {
             Some(_) => self.ids != self.shown && since.is_none_or(|since| since >= COUNT_PAUSE),
             None => {
-                // Only new approvals bring a dismissed one back.
+                // Only new approvals bring a dismissed notification back.
                 !self.ids.is_subset(&self.shown) && since.is_none_or(|since| since >= FLOOD_PAUSE)
             }
         };

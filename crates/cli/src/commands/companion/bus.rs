@@ -1,8 +1,9 @@
 //! The notification server of the desktop, over the session bus.
 //!
-//! Any process of the user may own the name of the server, or send signals that look like the server's. So a
-//! server is asked who it is before it is shown anything, is called by the name that only it can have, and its
-//! signals are told apart by that name ([`super::board`]).
+//! Any process of the user can own the name of the server, or send signals that look like the
+//! server's. So the process behind the server is checked before the server gets anything, the
+//! server is called by its unique name, which no other process can have, and only signals from that
+//! name count ([`super::board`]).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,27 +22,27 @@ const NOTIFICATIONS_PATH: &str = "/org/freedesktop/Notifications";
 const BUS: &str = "org.freedesktop.DBus";
 const BUS_PATH: &str = "/org/freedesktop/DBus";
 
-/// A program on the bus that takes longer is taken for one that is gone.
-const MOST_TIME: Duration = Duration::from_secs(5);
+/// How long a program on the bus may take to answer before it counts as gone.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Signals that wait to be read.
+/// How many signals are buffered.
 const MOST_SIGNALS: usize = 64;
 
 const CRITICAL: u8 = 2;
 const NORMAL: u8 = 1;
 
-/// A notification as it is sent.
+/// A notification to send.
 #[derive(Debug)]
 pub(super) struct SentNotification<'a> {
     pub text: &'a DesktopText,
-    /// Keys and labels, in turn.
+    /// Keys and labels, alternating.
     pub buttons: Vec<&'static str>,
-    /// The number of the notification that it replaces; 0 of none.
+    /// The number of the notification to replace, or 0.
     pub replaces: u32,
     pub asks: bool,
 }
 
-/// What the server says.
+/// A signal of the server.
 #[derive(Debug)]
 pub(super) enum DesktopEvent {
     Pressed {
@@ -66,20 +67,20 @@ pub(super) struct DesktopBus {
     server: Option<NotificationServer>,
 }
 
-/// A server that was found to be no run.
+/// A server whose process was checked not to belong to a run.
 #[derive(Debug, Clone)]
 struct NotificationServer {
-    /// Its unique name.
+    /// The unique name of the server.
     name: String,
     draws_markup: bool,
     has_buttons: bool,
 }
 
 impl DesktopBus {
-    /// Connects, and finds out who shows notifications.
+    /// Connects to the session bus and finds the notification server.
     pub async fn open(place: SupervisorPaths) -> Result<Self, Failure> {
         let session = connection::Builder::session().map_err(unavailable)?;
-        let session = session.method_timeout(MOST_TIME).build().await;
+        let session = session.method_timeout(CALL_TIMEOUT).build().await;
         let session = session.map_err(unavailable)?;
         let signals = MatchRule::builder()
             .msg_type(Type::Signal)
@@ -108,17 +109,17 @@ impl DesktopBus {
         Ok(bus)
     }
 
-    /// Whether the server says that it draws markup, so that escaped text is shown as it is.
+    /// Whether the server declares that it draws markup, so that text must be escaped for it.
     pub fn draws_markup(&self) -> bool {
         let server = self.server.as_ref();
         server.is_some_and(|server| server.draws_markup)
     }
 
-    /// Shows a notification; its number, and the unique name of the server that shows it.
+    /// Shows a notification. Returns its number and the unique name of the server.
     pub async fn notify(&mut self, sent: &SentNotification<'_>) -> Result<(u32, String), Failure> {
         let server = self.find_server().await?;
         match self.notify_by(&server, sent).await {
-            // It ended, and another one may be there.
+            // The server may have ended, and another one may have taken over.
             Err(_) => {
                 self.server = None;
                 let server = self.find_server().await?;
@@ -143,7 +144,8 @@ impl DesktopBus {
             ("urgency", Value::U8(urgency)),
             ("desktop-entry", Value::from("interlock")),
         ]);
-        // One that asks stays until it is decided; the server chooses the time of others.
+        // A notification with a decision stays until it is decided. For others, the server chooses
+        // the time.
         let expires = if sent.asks { 0_i32 } else { -1 };
         let body = sent.text.body_for(server.draws_markup);
         let summary = sent.text.shown_summary();
@@ -162,14 +164,14 @@ impl DesktopBus {
         Ok((answer.body().deserialize()?, server.name.clone()))
     }
 
-    /// Takes a notification away. One that is gone already is no failure.
+    /// Closes a notification. A notification that is already closed is no error.
     pub async fn close(&self, number: u32) {
         if let Some(server) = &self.server {
             let _ = self.call_server(server, "CloseNotification", &number).await;
         }
     }
 
-    /// Waits for the next event. `None` where the bus is gone.
+    /// Waits for the next event. Returns `None` if the bus is gone.
     pub async fn next(&mut self) -> Option<DesktopEvent> {
         loop {
             tokio::select! {
@@ -203,7 +205,7 @@ impl DesktopBus {
             .await
     }
 
-    /// The server in force. It is started by the bus where it is not there and can be.
+    /// The current server. The bus starts one if none runs and it can.
     async fn find_server(&mut self) -> Result<NotificationServer, Failure> {
         if let Some(server) = &self.server {
             return Ok(server.clone());
@@ -229,8 +231,8 @@ impl DesktopBus {
     }
 }
 
-/// Refuses a program on the bus that is a run, or belongs to another user, or cannot be looked at: it could
-/// press its own buttons.
+/// Refuses a program on the bus that belongs to a run or to another user, or that cannot be
+/// inspected. Such a program could press the buttons of its own notifications.
 pub(super) async fn check_owner(
     session: &Connection,
     name: &str,
@@ -266,7 +268,7 @@ pub(super) async fn check_owner(
     }
 }
 
-/// The unique name of the program that has a name on the bus now, if one has. Nothing is started.
+/// The unique name of the program that owns a name on the bus now. Starts no program.
 pub(super) async fn owner_of(bus: &Connection, name: &str) -> Option<String> {
     let owner = bus
         .call_method(Some(BUS), BUS_PATH, Some(BUS), "GetNameOwner", &name)

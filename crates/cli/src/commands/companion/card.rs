@@ -1,36 +1,38 @@
-//! What a notification says of an approval, and whether *Allow once* may stand on it.
+//! The text of a notification about an approval, and whether the notification may have *Allow
+//! once*.
 //!
-//! The text is the one of every other surface ([`interlock_approvals::ApprovalView`]), so everything in it
-//! is spelled out already. A notification server may draw markup: for those the text is escaped. One that
-//! does not say so may draw it all the same (dunst does, by its defaults): there, whatever could be markup is
-//! spelled out, and cannot be allowed.
+//! The text is the one of every other surface ([`interlock_approvals::ApprovalView`]), so unusual
+//! characters are already spelled out. For a server that declares that it draws markup, the text is
+//! escaped. A server may draw markup without declaring it (dunst does by default). For those,
+//! everything that could be markup is spelled out, and such an approval cannot be allowed from the
+//! notification.
 
 use std::collections::BTreeMap;
 
 use interlock_approvals::{ApprovalDecision, PendingApproval, ViewDetail};
 use interlock_command::display::ShownLine;
 
-/// A command with more characters is not short: servers cut long texts.
+/// The longest command with *Allow once*: servers cut long texts.
 const COMMAND_CHARACTERS: usize = 180;
 
-/// With more lines or characters in all, the notification holds the beginning only.
+/// The most lines and characters of a notification. It has only the beginning of a longer text.
 const MOST_LINES: usize = 20;
 const MOST_CHARACTERS: usize = 1200;
 
-/// Agents that the notification of a flood names.
+/// How many agents the notification with a count names.
 const NAMED_AGENTS: usize = 4;
 
-/// The text of one notification. Nothing in it is markup.
+/// The text of one notification, without markup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DesktopText {
     pub summary: String,
     pub body: String,
-    /// It holds the whole view.
+    /// Whether the text contains the whole view.
     pub is_whole: bool,
 }
 
 impl DesktopText {
-    /// What an approver reads of one approval.
+    /// The text for one approval.
     pub fn of_approval(approval: &PendingApproval) -> Self {
         let place = approval.node.as_deref().unwrap_or(&approval.host);
         let mut lines = Vec::new();
@@ -65,7 +67,7 @@ impl DesktopText {
         }
     }
 
-    /// One text for several approvals, by the agents that ask.
+    /// One text for several approvals, with a count per agent.
     pub fn of_many<'a>(agents: impl Iterator<Item = &'a str>) -> Self {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
         for agent in agents {
@@ -91,7 +93,7 @@ impl DesktopText {
         }
     }
 
-    /// Something that the approver must know of a button that was pressed.
+    /// A message to the approver about a pressed button.
     pub fn note(summary: &str, body: &str) -> Self {
         Self {
             summary: summary.to_owned(),
@@ -100,17 +102,17 @@ impl DesktopText {
         }
     }
 
-    /// The summary, which no server should draw markup in.
+    /// The summary. Markup is spelled out: servers should not draw it here, but may.
     pub fn shown_summary(&self) -> String {
         without_markup(&self.summary)
     }
 
-    /// Whether a server could draw something else than the text says.
+    /// Whether a server could take a part of the text for markup and show something else.
     pub fn could_be_markup(&self) -> bool {
         without_markup(&self.body) != self.body
     }
 
-    /// The body as a server takes it: one that draws markup gets none.
+    /// The body for a server, with markup escaped or spelled out.
     pub fn body_for(&self, draws_markup: bool) -> String {
         if !draws_markup {
             return without_markup(&self.body);
@@ -130,8 +132,8 @@ impl DesktopText {
     }
 }
 
-/// The text with every sign spelled out that begins a tag or an entity. A sign of a shell (`&&`, `2>&1`)
-/// begins none.
+/// Spells out every character that could begin a tag or an entity. Shell operators such as `&&` and
+/// `2>&1` stay.
 fn without_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -146,7 +148,8 @@ fn without_markup(text: &str) -> String {
     out
 }
 
-/// Why *Allow once* does not stand on the notification of an approval, whatever the desktop does.
+/// Why the notification of an approval must not have *Allow once*, independent of the state of the
+/// desktop.
 pub(super) fn no_allow(approval: &PendingApproval, text: &DesktopText) -> Option<&'static str> {
     let command = &approval.command;
     let is_short = command.left_out == 0 && command.text.chars().count() <= COMMAND_CHARACTERS;

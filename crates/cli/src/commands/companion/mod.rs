@@ -1,8 +1,9 @@
-//! `interlock companion`: approvals as notifications of the desktop.
+//! `interlock companion`: shows approvals as desktop notifications.
 //!
-//! `card` is what a notification says, `board` which of them stand there and what a button means, `bus` the
-//! notification server, `screen_lock` whether the session is locked. Here they meet the approvals: read
-//! [`DesktopCompanion::look`], then [`DesktopCompanion::take`].
+//! `card` is the text of a notification, `board` tracks the notifications and their buttons, `bus`
+//! talks to the notification server, and `screen_lock` knows whether the session is locked. This
+//! module connects them with the approvals: read [`DesktopCompanion::look`], then
+//! [`DesktopCompanion::take`].
 
 mod board;
 mod bus;
@@ -33,12 +34,12 @@ use self::card::{DesktopText, no_allow};
 use self::screen_lock::ScreenLock;
 use super::dashboard;
 
-/// As it stands in the record of deliveries.
+/// The name of this surface in the delivery records.
 const SURFACE: &str = "desktop";
 
 /// So often the socket is looked at, and the store less often.
-const LOOK: Duration = Duration::from_millis(200);
-const STORE_LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const STORE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Between two tries to listen where another companion does.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
@@ -86,16 +87,16 @@ fn show(state: &StateArguments, allows: bool) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An approval whose notification stands on the desktop.
+/// An approval whose notification is on the desktop.
 #[derive(Debug)]
 struct ShownCard {
     approval: PendingApproval,
     text: DesktopText,
-    /// Why *Allow once* is not on it; none where it is.
+    /// Why the notification has no *Allow once*; `None` if it has.
     no_allow: Option<&'static str>,
 }
 
-/// What is known while approvals are shown.
+/// The state of the companion.
 struct DesktopCompanion<'a> {
     state: &'a StateArguments,
     host: &'a LocalHost,
@@ -105,7 +106,7 @@ struct DesktopCompanion<'a> {
     lock: ScreenLock,
     supervisor: SupervisorClient,
     board: DesktopBoard,
-    /// By the id of the approval.
+    /// The shown approvals by id.
     cards: BTreeMap<String, ShownCard>,
     listener: Option<CompanionListener>,
     listen_from: Instant,
@@ -139,14 +140,14 @@ impl<'a> DesktopCompanion<'a> {
         })
     }
 
-    /// Until a signal, or until the desktop is gone.
+    /// Shows approvals until a signal arrives or the bus is gone.
     async fn serve(&mut self) -> Result<(), Failure> {
         let unusable =
             |error: std::io::Error| Failure::refused("SIGNALS_UNUSABLE", error.to_string());
         let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
         let mut hangup = signal(SignalKind::hangup()).map_err(unusable)?;
-        let mut looks = tokio::time::interval(LOOK);
+        let mut looks = tokio::time::interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -162,14 +163,14 @@ impl<'a> DesktopCompanion<'a> {
         }
     }
 
-    /// Brings the desktop up to what waits.
+    /// Updates the desktop to the pending approvals.
     async fn look(&mut self) -> Result<(), Failure> {
         let now = Instant::now();
         let brought = self.listen(now)?;
         if !brought && now < self.store_from {
             return Ok(());
         }
-        self.store_from = now + STORE_LOOK;
+        self.store_from = now + STORE_POLL_INTERVAL;
         let waiting = ApprovalSource::Here(self.host).waiting()?;
         for step in self.board.look(&waiting, now) {
             match step {
@@ -185,8 +186,8 @@ impl<'a> DesktopCompanion<'a> {
         self.follow_lock().await
     }
 
-    /// Takes approvals from the socket; whether one came. Another companion, such as a terminal, may have the
-    /// socket: what waits is read from the store all the same.
+    /// Receives approvals from the socket, and returns whether one arrived. If another companion,
+    /// such as a terminal, has the socket, approvals are still read from the store.
     fn listen(&mut self, now: Instant) -> Result<bool, Failure> {
         if self.listener.is_none() && now >= self.listen_from {
             self.listen_from = now + LISTEN_PAUSE;
@@ -202,7 +203,7 @@ impl<'a> DesktopCompanion<'a> {
         }
     }
 
-    /// Shows an approval, as it can be decided now.
+    /// Shows an approval with the buttons that are allowed now.
     async fn show(&mut self, id: &str) -> Result<(), Failure> {
         let source = ApprovalSource::Here(self.host);
         let approval = match source.approval(id, Secrets::Masked) {
@@ -289,7 +290,8 @@ impl<'a> DesktopCompanion<'a> {
         Ok(())
     }
 
-    /// Takes *Allow once* away when the session is locked or a run begins, and brings it back after that.
+    /// Removes *Allow once* while the session is locked or a run is active, and restores it
+    /// afterwards.
     async fn follow_lock(&mut self) -> Result<(), Failure> {
         let shown = self.board.shown();
         let shown: Vec<(String, u32)> = shown
@@ -314,7 +316,7 @@ impl<'a> DesktopCompanion<'a> {
         Ok(())
     }
 
-    /// Why no press allows anything at this moment.
+    /// Why no press may allow anything at this moment.
     async fn desktop_forbids(&self) -> Option<&'static str> {
         if !self.lock.is_open().await {
             return Some(LOCKED);
@@ -324,7 +326,7 @@ impl<'a> DesktopCompanion<'a> {
         (!is_quiet).then_some(RUN_GOES_ON)
     }
 
-    /// Does what an approver pressed.
+    /// Handles an event of the desktop.
     async fn take(&mut self, event: DesktopEvent) -> Result<(), Failure> {
         let (number, server, key) = match event {
             DesktopEvent::Pressed {
@@ -350,7 +352,7 @@ impl<'a> DesktopCompanion<'a> {
                 self.report("The pages were not opened", opened).await?;
             }
             BoardPress::Approval(id, button) => {
-                // Some servers leave it there.
+                // Some servers leave a notification open after a press.
                 self.bus.close(number).await;
                 self.press(&id, button).await?;
             }
@@ -367,7 +369,7 @@ impl<'a> DesktopCompanion<'a> {
             DesktopButton::Deny => ApprovalDecision::Deny,
             DesktopButton::AllowOnce => ApprovalDecision::AllowOnce,
         };
-        // Only what was shown is decided, as it was shown.
+        // Only an approval that was shown can be decided, as it was shown.
         let Some(card) = self.cards.remove(id) else {
             return Ok(());
         };
@@ -411,7 +413,7 @@ impl<'a> DesktopCompanion<'a> {
         }
     }
 
-    /// Says on the desktop what went wrong.
+    /// Shows a failure on the desktop.
     async fn report(&mut self, summary: &str, done: Result<(), Failure>) -> Result<(), Failure> {
         match done {
             Ok(()) => Ok(()),
@@ -433,7 +435,8 @@ impl<'a> DesktopCompanion<'a> {
         self.bus.notify(&sent).await.map(|_| ())
     }
 
-    /// The receipt. A notification that was sent was not seen yet: other surfaces still speak up.
+    /// Records the delivery. A sent notification does not count as seen, so other surfaces still
+    /// notify.
     fn record(&self, id: &str, failure: Option<&Failure>) {
         let delivery = Delivery {
             surface: SURFACE.to_owned(),

@@ -1,4 +1,4 @@
-//! Whether the desktop session is locked. What is not known counts as locked.
+//! Tells whether the desktop session is locked. An unknown state must count as locked.
 
 use interlock_supervisor::SupervisorPaths;
 use zbus::zvariant::{ObjectPath, OwnedObjectPath, OwnedValue};
@@ -10,7 +10,7 @@ const LOGIN: &str = "org.freedesktop.login1";
 const LOGIN_PATH: &str = "/org/freedesktop/login1";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 
-/// Programs that lock screens: the name on the session bus, which is the interface too, and the path.
+/// Screen lockers: the name on the session bus, which is also the interface, and the object path.
 const LOCKERS: &[(&str, &str)] = &[
     (
         "org.freedesktop.ScreenSaver",
@@ -22,7 +22,7 @@ const LOCKERS: &[(&str, &str)] = &[
     ("org.xfce.ScreenSaver", "/org/xfce/ScreenSaver"),
 ];
 
-/// Asks the login manager of the system, and the locker of the desktop.
+/// Asks the login manager of the system and the screen lockers of the desktop.
 #[derive(Debug)]
 pub(super) struct ScreenLock {
     session: Connection,
@@ -47,7 +47,7 @@ impl ScreenLock {
         }
     }
 
-    /// Whether one of them says that it is open, and none that it is locked.
+    /// Whether at least one of them says that the session is open, and none says that it is locked.
     pub async fn is_open(&self) -> bool {
         let mut is_open = false;
         let login = self.login_says_locked().await;
@@ -61,7 +61,7 @@ impl ScreenLock {
         is_open
     }
 
-    /// What the login manager says of the session that has the display of this user.
+    /// What the login manager says about this user's graphical session.
     async fn login_says_locked(&self) -> Option<bool> {
         let system = self.system.as_ref()?;
         let user = rustix::process::getuid().as_raw();
@@ -78,14 +78,14 @@ impl ScreenLock {
         locked.try_into().ok()
     }
 
-    /// What the lockers of the desktop say: locked where one of them is, open where all that answer are.
+    /// What the screen lockers say: locked if one of them is, open if all that answer are open.
     async fn locker_says_locked(&self) -> Option<bool> {
         let mut said = None;
         for (name, path) in LOCKERS {
             let Some(owner) = owner_of(&self.session, name).await else {
                 continue;
             };
-            // A run could answer for a locker.
+            // A run could pose as a locker, so an unchecked answer counts as locked.
             if check_owner(&self.session, &owner, &self.place)
                 .await
                 .is_err()

@@ -1,4 +1,4 @@
-//! Whether a sandbox works on this machine, by which backend, and what fixes it.
+//! Whether a sandbox works on this machine, with which backend, and how to fix it.
 
 use interlock_console::Failure;
 use interlock_console::output::line;
@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::commands::sandbox::{BackendHealth, try_backends};
 
-/// What the trials found.
+/// The result of the trials.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxHealth {
     works: bool,
-    /// What a sandbox has where the config names no backend.
+    /// The backend that is used if the config names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     backend: Option<SandboxBackend>,
-    /// Of the native one.
+    /// Why the native backend does not work.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

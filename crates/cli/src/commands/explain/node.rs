@@ -1,4 +1,4 @@
-//! `interlock explain --node`: the verdict of the node itself, asked through the gateway.
+//! `interlock explain --node`: asks the node for its verdict, through the gateway.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub(super) fn run(
     let call = &arguments.request;
     let source = request::source(call)?;
     let command = match &source {
-        // As gateways send every text.
+        // Gateways send every text in this form.
         Source::Text(text) => vec!["/bin/sh".to_owned(), "-lc".to_owned(), text.clone()],
         Source::Argv(words) => words.clone(),
     };
@@ -45,7 +45,7 @@ pub(super) fn run(
     };
     let told = match gateway.request(&params) {
         Ok(told) => told,
-        // A node of another program, or of an earlier version: its policy is all that it tells.
+        // A foreign node or an earlier version reports only its policy.
         Err(refused) if refused.is_unsupported() => {
             return unexplained(state, host, agent, &node, call.json);
         }
@@ -61,7 +61,7 @@ pub(super) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is known of a node that does not tell its verdicts. It is said that it is not the verdict.
+/// Shows the policy of a node that does not report verdicts, and notes that this is not a verdict.
 fn unexplained(
     state: &StateArguments,
     host: &LocalHost,

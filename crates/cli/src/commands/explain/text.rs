@@ -1,5 +1,5 @@
-//! The explanation as people read it: the verdict and its rule first, then each command, the
-//! layers, what would happen next, and what to do.
+//! The explanation as text: the verdict and its rule first, then each command, the layers, what
+//! would happen next, and what to do.
 
 use interlock_binding::{Binding, BoundRole};
 use interlock_command::Source;
@@ -12,7 +12,7 @@ use interlock_policy::{
 
 use super::{CallFacts, ExplainedApproval, UNBOUND_CODE};
 
-/// Everything that a reader asks after a verdict, in that order.
+/// Formats the whole explanation.
 pub(super) fn text(
     command: &str,
     facts: &CallFacts,
@@ -67,7 +67,7 @@ pub(super) fn text(
     sections.join("\n")
 }
 
-/// What the caller brings besides the command.
+/// The rows about the environment and input of the call.
 fn call(facts: &CallFacts) -> Vec<Vec<String>> {
     let env = facts.env.iter();
     let env = env.map(|(name, value)| {
@@ -138,7 +138,7 @@ fn segments(evaluation: &Evaluation) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The odd part itself, short enough for a line.
+/// The odd part of the text, cut to fit on a line.
 fn place(odd: &str) -> String {
     let line = visible(odd.lines().next().unwrap_or_default().trim_end());
     match line.char_indices().nth(20) {
@@ -148,7 +148,7 @@ fn place(odd: &str) -> String {
     }
 }
 
-/// What would happen next.
+/// The rows that say what would happen next.
 fn outlook(verdict: &Verdict, approval: ExplainedApproval) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     let run = match verdict.transport {
@@ -219,7 +219,7 @@ fn outlook(verdict: &Verdict, approval: ExplainedApproval) -> Vec<Vec<String>> {
     lines
 }
 
-/// What *always for this project* would cover.
+/// Describes what *always for this project* would cover.
 fn project_bounds(entries: &[Entry]) -> String {
     let each = entries.iter().filter_map(|entry| {
         let words = entry
@@ -239,7 +239,7 @@ fn project_bounds(entries: &[Entry]) -> String {
     each.join(", ")
 }
 
-/// The kind and why, then the files that are held or what stands in the way.
+/// The rows about the binding: its kind and reason, then the pinned files or the obstacle.
 fn bound(binding: &Binding) -> Vec<Vec<String>> {
     let reason = visible(&binding.reason);
     let mut lines = vec![vec![
@@ -276,7 +276,7 @@ fn bound(binding: &Binding) -> Vec<Vec<String>> {
         let role = match bound.role {
             BoundRole::Script => "code",
             BoundRole::Interpreter => "interpreter",
-            // Those that are only named in a text: `--json` lists them.
+            // Programs that only the text names are in the JSON output.
             BoundRole::Program => continue,
             BoundRole::Settings => "settings",
         };

@@ -1,4 +1,4 @@
-//! Entries of the allowlist of a node, or of a gateway elsewhere.
+//! Edits the allowlist of a node or of a remote gateway.
 
 use interlock_arguments::StateArguments;
 use interlock_console::Failure;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::document::known;
 use super::remote::{DocumentAsked, DocumentOwner, Remote, scope};
 
-/// The list of a scope.
+/// The key of the allowlist in a scope.
 const ALLOWLIST: &str = "allowlist";
 
-/// Adds an entry for an agent or `*`. Also whose it is.
+/// Adds an entry for an agent or `*`. Also returns the owner of the document.
 pub fn add_entry(
     state: &StateArguments,
     host: &LocalHost,
@@ -31,13 +31,14 @@ pub fn add_entry(
         return Ok((EntryEdit::Present(present), remote.owner));
     }
     remote.list(&agent, ALLOWLIST)?.push(json!(entry));
-    // The node gives it an id.
+    // The node assigns the id of the entry.
     let stored = find(&remote.write()?, &agent, entry);
     let stored = stored.unwrap_or_else(|| entry.clone());
     Ok((EntryEdit::Added(stored), remote.owner))
 }
 
-/// Removes every entry of an agent or `*` whose pattern or id is `which`. Also whose it is.
+/// Removes every entry of an agent or `*` whose pattern or id is `which`. Also returns the owner of
+/// the document.
 pub fn remove_entry(
     state: &StateArguments,
     host: &LocalHost,
@@ -70,7 +71,7 @@ pub fn remove_entry(
             Failure::refused("ENTRY_NOT_FOUND", message).with_hint(format!("list them: {get}"))
         );
     }
-    // What this program cannot read of the other entries stays as it is.
+    // Keep unknown fields of the other entries.
     list.retain(|entry| after.contains(&read(entry)));
     remote.write()?;
     Ok((removed, remote.owner))

@@ -1,4 +1,4 @@
-//! Deny rules of a node, or of a gateway elsewhere.
+//! Edits the deny rules of a node or of a remote gateway.
 
 use interlock_arguments::StateArguments;
 use interlock_console::Failure;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::document::known;
 use super::remote::{DocumentAsked, DocumentOwner, Remote, defaults_list, scope};
 
-/// The list of a scope.
+/// The key of the deny rules in a scope.
 const DENY: &str = "deny";
 
-/// The document, and whose it is.
+/// Reads the document and its owner.
 pub fn document(
     state: &StateArguments,
     host: &LocalHost,
@@ -23,7 +23,7 @@ pub fn document(
     Ok((known(&remote.file)?, remote.owner))
 }
 
-/// Adds a rule for an agent or `*`. Also whose it is.
+/// Adds a rule for an agent or `*`. Also returns the owner of the document.
 pub fn add(
     state: &StateArguments,
     host: &LocalHost,
@@ -44,7 +44,7 @@ pub fn add(
     let written = remote.write()?;
     let stored = written.agents.get(&agent);
     if !stored.is_some_and(|scope| scope.deny.iter().any(|other| other.denies_same(rule))) {
-        // Other programs do not know deny rules, and may drop what they do not know.
+        // A foreign node does not know deny rules, and may have dropped the rule.
         let message = format!("{} does not keep deny rules", remote.owner.shown());
         return Err(Failure::refused("RULE_NOT_KEPT", message)
             .with_hint("deny rules need a node of Interlock"));
@@ -52,7 +52,8 @@ pub fn add(
     Ok((DenyRuleEdit::Added, remote.owner))
 }
 
-/// Removes rules of an agent or `*`, each with where it was written. Also whose it is.
+/// Removes rules of an agent or `*`, and returns each with where it was written. Also returns the
+/// owner of the document.
 pub fn remove(
     state: &StateArguments,
     host: &LocalHost,
@@ -73,7 +74,7 @@ pub fn remove(
         removed.extend(gone.map(|rule| (rule, format!("{scope}.deny"))));
     };
     take(remote.list(&agent, DENY)?, &agent_path(&agent));
-    // The defaults hold for every agent, and belong to `*`.
+    // The defaults apply to every agent, so their rules count as rules of `*`.
     if agent == EVERY_AGENT
         && let Some(rules) = defaults_list(&mut remote.file, DENY)
     {

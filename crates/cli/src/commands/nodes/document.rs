@@ -1,4 +1,4 @@
-//! The approvals document of a node, or of a gateway elsewhere, read and written there.
+//! Reads and replaces the approvals document of a node or of a remote gateway.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -20,31 +20,31 @@ use super::remote::{DocumentAsked, Remote};
 use super::{NamedNode, only, resolve_named};
 use crate::commands::approvals;
 
-/// A node's document as it is now, with its hash.
+/// A node's current document, with its hash.
 struct Read {
     node: NamedNode,
     file: Value,
     hash: String,
     path: String,
-    /// The version of the program there, as it says itself.
+    /// The version that the node reports.
     version: Option<String>,
     document: Document,
     defaults: Defaults,
-    /// What the node itself says of each agent that was asked about.
+    /// The levels that the node itself reports, by agent.
     told: BTreeMap<String, Levels>,
 }
 
-/// What holds where the document says nothing.
+/// Whose defaults apply where the document sets nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defaults {
-    /// A node of this program: as here.
+    /// An Interlock node has the defaults of this program.
     Known,
-    /// Another program has defaults of its own.
+    /// A foreign node has its own defaults.
     OfTheNode,
 }
 
 impl Defaults {
-    /// By what the node says it is.
+    /// Decides by the capabilities that the node reports.
     fn of(described: &NodeDescription) -> Self {
         if described.node.caps.iter().any(|cap| cap == INTERLOCK) {
             Self::Known
@@ -55,7 +55,7 @@ impl Defaults {
 }
 
 impl Read {
-    /// The policy as the node says it is; of one that says nothing, what its document alone says.
+    /// The policy that the node reports, or else the one that its document alone gives.
     fn effective(&self, agent: &AgentId) -> Levels {
         match self.told.get(agent.as_str()) {
             Some(levels) => levels.clone(),
@@ -64,7 +64,7 @@ impl Read {
     }
 }
 
-/// Reads the document, and the policy of the agents that it names and of this one.
+/// Reads the document, and the policy of `agent` and of the agents that the document names.
 fn read(
     mut gateway: GatewayClient,
     node: Option<&str>,
@@ -90,7 +90,7 @@ fn read(
             node_id: node_id.clone(),
             agent_id: Some(agent.to_owned()),
         };
-        // Nodes of others do not tell.
+        // Foreign nodes do not report levels.
         let Ok(report) = gateway.request(&params) else {
             break;
         };
@@ -110,7 +110,7 @@ fn read(
     })
 }
 
-/// A node may be another program: what of its document is not known here is left out.
+/// Parses the document. Unknown parts are left out, because the node may be foreign.
 pub(super) fn known(file: &Value) -> Result<Document, Failure> {
     let (document, _) = Document::import(file).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -119,8 +119,8 @@ pub(super) fn known(file: &Value) -> Result<Document, Failure> {
     Ok(document)
 }
 
-/// `approvals get` where a gateway elsewhere is followed: its document, and the policy that this and its
-/// config make.
+/// `approvals get` at a remote gateway: shows its document, and the policy that the document and
+/// the gateway's config give.
 pub fn get_of_gateway(
     state: &StateArguments,
     host: &LocalHost,
@@ -242,10 +242,10 @@ fn row<T: Copy + Display>(name: &str, joined: &Joined<T>, defaults: Defaults) ->
 pub struct JoinedPolicy {
     security: String,
     ask: String,
-    /// The node may be stricter: it does not say what it does where its document says nothing.
+    /// Whether the node may be stricter than this: it does not report its defaults.
     is_at_least: bool,
-    /// An Interlock node joins both by itself. A foreign node knows only its own policy, and the
-    /// gateway asks, or refuses, where that is not enough.
+    /// Whether the node joins both policies itself, as an Interlock node does. A foreign node knows
+    /// only its own policy; the gateway asks or refuses if that policy is not strict enough.
     is_joined_by_node: bool,
 }
 
@@ -284,7 +284,8 @@ pub struct NodePolicy {
 }
 
 impl NodePolicy {
-    /// As it is on the node now. No gateway is started for it: none that was would have a node.
+    /// Reads the policy from the node. No gateway is started, because a new gateway would have no
+    /// nodes yet.
     pub fn read(
         state: &StateArguments,
         host: &LocalHost,
@@ -306,7 +307,7 @@ impl NodePolicy {
         rows(&self.levels, self.defaults)
     }
 
-    /// What holds for runs on the node: the strictest of what the gateway adds and the node's own.
+    /// The policy for runs on the node: the strictest of the gateway's and the node's own.
     pub fn joined(&self, gateway: &Levels) -> JoinedPolicy {
         let is_unset = |source: PolicySource| {
             self.defaults == Defaults::OfTheNode && source == PolicySource::Default
@@ -340,8 +341,8 @@ impl NodePolicy {
     }
 }
 
-/// `approvals set` for a node or a gateway elsewhere: replaces the document that is there now, and no
-/// other.
+/// `approvals set` for a node or a remote gateway. Replaces only the document that was read, not
+/// one that was changed meanwhile.
 pub fn set(
     state: &StateArguments,
     host: &LocalHost,

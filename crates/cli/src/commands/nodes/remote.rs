@@ -1,5 +1,5 @@
-//! The approvals document of a node, or of the gateway that `gateway.remote` names, changed in place and
-//! only where it has to be: a node may be another program, which writes more into it than is known here.
+//! Changes the approvals document of a node or of the gateway that `gateway.remote` names. Only the
+//! changed parts are written: a foreign node may store fields that this program does not know.
 
 use interlock_arguments::{DocumentPlace, StateArguments};
 use interlock_client::{GatewayClient, RemoteGateway, agent_id, read_relayed};
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use super::document::known;
 use super::{NamedNode, resolve_named};
 
-/// The document that a command names, where it is not this machine's.
+/// The document that a command names, if it is not that of this machine.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) enum DocumentAsked<'a> {
     Node(&'a str),
-    /// The gateway elsewhere that commands follow.
+    /// The document of the remote gateway that commands follow.
     Gateway,
 }
 
 impl<'a> DocumentAsked<'a> {
-    /// None where it is the document of this machine.
+    /// Returns `None` for the document of this machine.
     pub(in super::super) fn of(
         state: &StateArguments,
         host: &LocalHost,
@@ -39,11 +39,11 @@ impl<'a> DocumentAsked<'a> {
     }
 }
 
-/// Whose document it is.
+/// The owner of a document.
 #[derive(Debug, Clone)]
 pub(in super::super) enum DocumentOwner {
     Node(NamedNode),
-    /// By its address.
+    /// The address of the remote gateway.
     Gateway(String),
 }
 
@@ -55,7 +55,7 @@ impl DocumentOwner {
         }
     }
 
-    /// For programs: beside what was done.
+    /// Adds the owner to a JSON result.
     pub(in super::super) fn add_to(&self, told: &mut Value) {
         let Value::Object(told) = told else { return };
         match self {
@@ -69,7 +69,7 @@ impl DocumentOwner {
         }
     }
 
-    /// The flag by which a command means this document.
+    /// The flag that selects this document.
     pub(super) fn flag(&self) -> String {
         match self {
             Self::Node(node) => format!("--node {}", quote(&node.id)),
@@ -77,7 +77,7 @@ impl DocumentOwner {
         }
     }
 
-    /// The document as it is there.
+    /// Reads the current document.
     fn read(&self, gateway: &mut GatewayClient) -> Result<ApprovalsDocument, Failure> {
         let Self::Node(node) = self else {
             return Ok(gateway.request(&ExecApprovalsGet::default())?);
@@ -106,7 +106,7 @@ impl DocumentOwner {
     }
 }
 
-/// A document, and whose it is.
+/// A document that was read, and its owner.
 pub(super) struct Remote {
     pub(super) gateway: GatewayClient,
     pub(super) owner: DocumentOwner,
@@ -137,7 +137,7 @@ impl Remote {
         })
     }
 
-    /// Writes it back, if it is still the one that was read. Returns what is there then.
+    /// Writes the document back if it has not been changed meanwhile. Returns the stored document.
     pub(super) fn write(&mut self) -> Result<Document, Failure> {
         let written = self.replace()?.file;
         known(if written.is_null() {
@@ -147,13 +147,13 @@ impl Remote {
         })
     }
 
-    /// Writes it back and returns what is there then, as far as the owner says it.
+    /// Writes the document back, and returns the answer of the owner.
     pub(super) fn replace(&mut self) -> Result<ApprovalsDocument, Failure> {
         let (file, hash) = (self.file.clone(), self.hash.clone());
         self.owner.write(&mut self.gateway, file, hash)
     }
 
-    /// A list of an agent's scope, such as `allowlist`; made if it is not there.
+    /// A list in an agent's scope, such as `allowlist`, created if it is missing.
     pub(super) fn list(
         &mut self,
         agent: &str,
@@ -175,7 +175,7 @@ impl Remote {
     }
 }
 
-/// A list of the scope that holds for every agent, if it is there.
+/// A list in the defaults, which apply to every agent, if there is one.
 pub(super) fn defaults_list<'a>(file: &'a mut Value, name: &str) -> Option<&'a mut Vec<Value>> {
     file.get_mut("defaults")?.get_mut(name)?.as_array_mut()
 }

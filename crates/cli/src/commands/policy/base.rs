@@ -1,4 +1,4 @@
-//! `interlock policy base`: what the first start allows, shown, explained and removable.
+//! `interlock policy base`: shows, removes and restores the entries that the first start writes.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `interlock policy replay`: what another policy would have said to what was asked so far.
+//! `interlock policy replay`: judges the commands of the audit by another policy.
 
 use std::process::ExitCode;
 
@@ -9,8 +9,9 @@ use interlock_console::output::{self, Paint, visible};
 use interlock_console::{CommandOutcome, milliseconds};
 use interlock_host::now_ms;
 
-/// Some verdicts are stricter, none is looser.
+/// The exit code if some verdicts are stricter and none is looser.
 const STRICTER: u8 = 3;
+/// The exit code if at least one verdict is looser.
 const LOOSER: u8 = 4;
 
 pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> CommandOutcome {
@@ -33,7 +34,7 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
     };
     let replay = replay(&host, &filter, proposed.as_ref())?;
     if let Some(agent) = arguments.agent.as_deref().filter(|_| replay.judged == 0) {
-        // The history may name agents that the config has forgotten.
+        // The history may name agents that the config no longer has, so check the name only now.
         known_agent(&host, agent)?;
     }
     if arguments.json {
@@ -54,7 +55,7 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicyReplayArguments) -> 
     })
 }
 
-/// Says that older verdicts may be left, where as many were read as the limit lets in.
+/// Notes that older verdicts were not judged, if the limit was reached.
 fn note_limit(read: u64, limit: usize) {
     if usize::try_from(read).unwrap_or(usize::MAX) >= limit {
         let more = limit.saturating_mul(10);

@@ -1,4 +1,5 @@
-//! `interlock policy suggest`: rules that would have saved approvals, accepted one by one or all.
+//! `interlock policy suggest`: proposes rules that would have saved approvals, and adds accepted
+//! ones.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use interlock_console::output::{self, Paint, line};
 use interlock_console::{CommandOutcome, Failure, milliseconds};
 use interlock_host::{LocalHost, now_ms};
 
-/// How many items of a longer list are shown.
+/// How many items of a list are shown.
 const MOST_SHOWN: usize = 5;
 
 pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) -> CommandOutcome {
@@ -27,7 +28,7 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) ->
         .as_deref()
         .filter(|_| suggestions.approvals == 0)
     {
-        // The history may name agents that the config has forgotten.
+        // The history may name agents that the config no longer has, so check the name only now.
         known_agent(&host, agent)?;
     }
     if !arguments.accept.is_empty() || arguments.accept_all {
@@ -63,7 +64,7 @@ pub(super) fn run(state: &StateArguments, arguments: &PolicySuggestArguments) ->
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds those that were named. A name that none of them has adds nothing at all.
+/// Adds the named rules. If one of the names is unknown, nothing is added.
 fn accept(
     host: &LocalHost,
     suggestions: &Suggestions,
@@ -101,7 +102,7 @@ fn added(suggestion: &Suggestion) -> String {
     format!("added for agent {}: {}\n", line(agent), line(allows))
 }
 
-/// One by one, at a terminal. Anything but a clear yes adds nothing.
+/// Asks about each rule at the terminal. Only a clear yes adds a rule.
 fn ask(host: &LocalHost, suggestions: &Suggestions) -> Result<(), Failure> {
     let mut is_all = false;
     for suggestion in &suggestions.suggestions {

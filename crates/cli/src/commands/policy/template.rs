@@ -1,4 +1,4 @@
-//! `interlock policy template`: narrow entries for a kind of work.
+//! `interlock policy template`: lists, applies and removes narrow entries for a kind of work.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,7 +64,7 @@ fn list(state: &StateArguments, as_json: bool) -> CommandOutcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a template allows, in words and by its entries.
+/// Describes a template with its entries.
 fn described(template: &Template, directory: &Path) -> String {
     let paint = Paint::stdout();
     let mut out = format!(
@@ -95,7 +95,7 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Co
     known_scope(&host, &arguments.agent)?;
     let directory = directory_of(arguments.dir.as_deref())?;
     let template = Template::of(&arguments.names, &directory)?;
-    // Entries of a template for a machine hold in every directory.
+    // Entries of a template for a machine have no directory.
     if template
         .entries
         .iter()
@@ -158,7 +158,7 @@ fn apply(state: &StateArguments, arguments: &PolicyTemplateApplyArguments) -> Co
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes what templates wrote, and says what stays.
+/// Removes the entries of templates, and prints which ones stay.
 fn remove(state: &StateArguments, arguments: &PolicyTemplateRemoveArguments) -> CommandOutcome {
     let host = open(state)?;
     known_scope(&host, &arguments.agent)?;
@@ -218,7 +218,7 @@ fn remove(state: &StateArguments, arguments: &PolicyTemplateRemoveArguments) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// A directory that has gone since can still be named in full.
+/// The directory of a removal. A directory that no longer exists can be named by its absolute path.
 fn removal_directory(named: Option<&Path>) -> Result<PathBuf, Failure> {
     match named {
         Some(named) if named.is_absolute() && !named.exists() => Ok(named.to_owned()),
@@ -236,7 +236,8 @@ fn removal_of(entry: &Entry, agent: &str) -> String {
     format!("interlock approvals allowlist remove {flag}{which}")
 }
 
-/// Every case must come out as the template says; else nothing is written.
+/// Checks that every test case of the template has the expected verdict. Otherwise nothing must be
+/// written.
 fn check_cases(
     host: &LocalHost,
     template: &Template,

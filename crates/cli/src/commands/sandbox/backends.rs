@@ -1,5 +1,5 @@
-//! Which backends can set a sandbox up on this machine: each is tried, in a directory of its own that is
-//! removed again, so that looking changes nothing.
+//! Finds the backends that can set up a sandbox on this machine. Each backend is tried in a
+//! separate directory that is removed afterwards, so that the check changes nothing.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -16,10 +16,10 @@ use interlock_policy::AgentId;
 use interlock_sandbox::{SandboxRequest, ScopeSelection, ScopeStore, prepare_sandbox};
 use serde::Serialize;
 
-/// The conversation of the probe; no run has it.
+/// The conversation of the probe, which no run has.
 const PROBE_SESSION: &str = "agent:main:doctor-probe";
 
-/// What the trial of one backend found.
+/// The result of the trial of one backend.
 #[derive(Debug, Clone, Serialize)]
 pub(in crate::commands) struct BackendHealth {
     pub backend: SandboxBackend,
@@ -31,17 +31,17 @@ pub(in crate::commands) struct BackendHealth {
 }
 
 impl BackendHealth {
-    /// Whether it is one of those that are used where the config names none.
+    /// Whether the backend can be used without being named in the config.
     pub(in crate::commands) fn is_usual(&self) -> bool {
         USUAL.contains(&self.backend)
     }
 }
 
-/// What is used where the config names none: the first that works.
+/// The backends for a config that names none. The first one that works is used.
 const USUAL: [SandboxBackend; 2] = [SandboxBackend::Native, SandboxBackend::Bwrap];
 
-/// Sets a sandbox up by every usual backend, as a run would have it, and by those that the config names:
-/// the one that is used first comes first.
+/// Tries every usual backend and those that the config names, with a sandbox as a run would have
+/// it. The backend that is used first comes first.
 pub(in crate::commands) fn try_backends(host: &LocalHost) -> Result<Vec<BackendHealth>, Failure> {
     let agent = AgentId::default();
     let scope = host.scope(&agent)?;
@@ -90,7 +90,7 @@ pub(in crate::commands) fn try_backends(host: &LocalHost) -> Result<Vec<BackendH
         .collect())
 }
 
-/// A setting of the system that stops user namespaces: where it is read, its value, and what to do.
+/// Settings of the system that block user namespaces: the file, the blocking value, and the remedy.
 const STOPPERS: [(&str, &str, &str); 3] = [
     (
         "/proc/sys/kernel/unprivileged_userns_clone",
@@ -122,7 +122,7 @@ fn fix_of(why: &str, remedy: Option<String>) -> String {
     stopper.or(remedy).unwrap_or_else(|| USUAL_FIX.to_owned())
 }
 
-/// Why the trial failed, and what the error itself says against it.
+/// Why a trial failed, and the remedy that the error names.
 type TrialFailure = (String, Option<String>);
 
 fn try_in(
@@ -147,7 +147,7 @@ fn try_in(
     });
     let prepared = prepared.map_err(|error| (error.to_string(), Some(error.remedy())))?;
     let tried = try_sandbox(&prepared.plan).map_err(|why| (why, None));
-    // A container that was made for this is removed.
+    // Remove a container that the trial made.
     let removed = ScopeStore::new(&state_dir).recreate(ScopeSelection::All, |_| true);
     tried?;
     removed
@@ -155,7 +155,7 @@ fn try_in(
         .map_err(|error| (error.to_string(), None))
 }
 
-/// A directory in the state directory, and so on its file system, until it is dropped.
+/// A directory in the state directory, and so on the same file system. It is removed on drop.
 struct ProbeDirectory(PathBuf);
 
 impl ProbeDirectory {
@@ -170,7 +170,7 @@ impl ProbeDirectory {
 
 impl Drop for ProbeDirectory {
     fn drop(&mut self) {
-        // What stays is empty but for directories, and named as a probe.
+        // If the removal fails, only empty directories with the name of a probe stay.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,5 +1,5 @@
-//! `interlock sandbox bind`: one more path for the runs of one conversation, as an approver gives it instead of
-//! letting a run out.
+//! `interlock sandbox bind`: makes one more path visible to the runs of one conversation, so that
+//! an approver need not let a run leave the sandbox.
 
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxBindArguments) -> C
         return Err(Failure::refused("SANDBOX_UNAVAILABLE", message)
             .with_hint("see why: interlock sandbox explain"));
     };
-    // By the rules of the config, before it is stored.
+    // Check the bind by the rules of the config before it is stored.
     let mut settings = *settings;
     settings.binds.get_or_insert_default().push(bind.clone());
     let directory = std::env::current_dir()
@@ -69,7 +69,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxBindArguments) -> C
     Ok(ExitCode::SUCCESS)
 }
 
-/// `PATH[:ro|rw]` as the config writes a bind, at the same place inside.
+/// Converts `PATH[:ro|rw]` to a bind of the config, at the same path inside the sandbox.
 fn bind_of(text: &str) -> Result<String, Failure> {
     let (path, access) = match text.rsplit_once(':') {
         Some((path, access @ ("ro" | "rw"))) => (path, access),

@@ -1,4 +1,5 @@
-//! `interlock sandbox explain`: whether runs of a conversation are sandboxed, why, and what they see.
+//! `interlock sandbox explain`: shows whether runs of a conversation are sandboxed, why, and what
+//! they see.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +24,7 @@ use interlock_sandbox::{LANDLOCK_LACKS, PreparedSandbox, probe_script};
 use interlock_supervisor::Waited;
 use serde_json::json;
 
-/// A probe that takes longer is ended.
+/// The time limit of a probe.
 const PROBE_SECONDS: u64 = 60;
 
 pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -> CommandOutcome {
@@ -166,7 +167,7 @@ pub(super) fn run(state: &StateArguments, arguments: &SandboxExplainArguments) -
     })
 }
 
-/// Each tool, and why it is closed to the conversation.
+/// Each tool, and why the conversation cannot use it, if it cannot.
 fn tool_states(
     scope: &AgentScope<'_>,
     agent: &AgentId,
@@ -191,7 +192,8 @@ fn chosen_by(backend: Option<SandboxBackend>) -> &'static str {
     }
 }
 
-/// The gates that an elevated call of this command line passes, or the keys that close them.
+/// Describes the gates that an elevated call of this command line passes, or the keys that close
+/// them.
 fn gates_text(gates: &[ElevationGate], level: Elevation) -> String {
     let is_open = gates.iter().all(|gate| gate.closed.is_none());
     let how = match (is_open, level) {
@@ -209,7 +211,7 @@ fn gates_text(gates: &[ElevationGate], level: Elevation) -> String {
     format!("\nelevated: {how}\n{}", output::table(&rows, "  "))
 }
 
-/// The hosts that approvers let runs of this agent reach. They count where the network asks.
+/// The hosts that approvers let runs of this agent reach. They matter only for a network that asks.
 fn granted_hosts(
     host: &LocalHost,
     agent: &AgentId,
@@ -228,7 +230,7 @@ fn granted_host(grant: &Grant) -> &str {
         .unwrap_or(&grant.preview)
 }
 
-/// The value, for people.
+/// Formats the explanation as text.
 fn text(session_key: &str, is_required: bool, plan: &SandboxPlan, granted: &[Grant]) -> String {
     let leave = if is_required {
         "no run leaves it (required)"
@@ -323,13 +325,13 @@ fn row(mount: &SandboxMount) -> Vec<String> {
     ]
 }
 
-/// What a probe found.
+/// The result of a probe.
 struct ProbeReport {
     holds: bool,
     lines: Vec<String>,
 }
 
-/// Runs the probe as any other run of the conversation.
+/// Runs the probe like any other run of the conversation.
 fn verify(
     host: &LocalHost,
     agent: &AgentId,
@@ -383,7 +385,7 @@ fn verify(
     } = *running;
     let waited = conversation.wait();
     let session = conversation.started().session.name.clone();
-    // The probe changes nothing that stays.
+    // Settle the layer of the probe. It contains no changes.
     let _ = host
         .effects()
         .settle_effect(&ticket.run_id, process_name(), None);

@@ -1,5 +1,5 @@
-//! `interlock sandbox diff|commit|discard`: the changes of runs that are not in their workspace. What is
-//! done with them is a decision, so that no run takes it.
+//! `interlock sandbox diff|commit|discard`: handles changes of runs that are not in their workspace
+//! yet. Committing or discarding them is a decision, so a run must not do it.
 
 use std::process::ExitCode;
 
@@ -90,7 +90,7 @@ pub(super) fn discard(state: &StateArguments, arguments: &SandboxLayerArguments)
     Ok(ExitCode::SUCCESS)
 }
 
-/// A layer as data.
+/// The JSON form of a layer.
 pub(super) fn row(layer: &RunLayerState) -> Value {
     let record = &layer.record;
     json!({
@@ -103,7 +103,7 @@ pub(super) fn row(layer: &RunLayerState) -> Value {
     })
 }
 
-/// The runs whose changes are kept, below the scopes.
+/// Prints the runs whose changes are kept.
 pub(super) fn print_list(layers: &[RunLayerState]) {
     for layer in layers {
         let why = match &layer.kept {

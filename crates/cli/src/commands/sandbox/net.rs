@@ -1,4 +1,4 @@
-//! `interlock sandbox net`: which hosts sandboxed runs reached, and which they were kept from.
+//! `interlock sandbox net`: shows which hosts sandboxed runs reached, and which were blocked.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use interlock_console::{CommandOutcome, Failure, output};
 use interlock_host::{HostError, LocalHost};
 use interlock_network::{ConnectionRecord, ConnectionVerdict};
 
-/// How often a reader that follows looks for more.
-const PAUSE: Duration = Duration::from_millis(300);
+/// How often `--follow` checks for new connections.
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 
 pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOutcome {
     let host = open(state)?;
@@ -35,12 +35,12 @@ pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOu
             return Ok(ExitCode::SUCCESS);
         }
         most = None;
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
         host.store().check_in_place().map_err(HostError::from)?;
     }
 }
 
-/// Connections that are recorded behind a record, the newest first.
+/// Connections that were recorded after the record `last`, the newest first.
 fn newer(host: &LocalHost, last: u64, most: Option<usize>) -> Result<Vec<AuditRecord>, Failure> {
     host.record_connections()
         .map_err(|error| Failure::refused("CONNECTIONS_UNREADABLE", error.to_string()))?;

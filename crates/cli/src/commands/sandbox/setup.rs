@@ -1,5 +1,5 @@
-//! `interlock sandbox setup`: where AppArmor keeps programs from making user namespaces, a profile that lets
-//! Interlock make them. No setting of the system is changed for other programs.
+//! `interlock sandbox setup`: if AppArmor keeps programs from making user namespaces, writes a
+//! profile that lets Interlock make them. It changes no setting for other programs.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -9,23 +9,25 @@ use std::process::{Command, ExitCode, Stdio};
 use interlock_arguments::SandboxSetupArguments;
 use interlock_console::{CommandOutcome, Failure, output};
 
-/// Says whether AppArmor is active.
+/// The file that says whether AppArmor is active.
 const ENABLED: &str = "/sys/module/apparmor/parameters/enabled";
 
-/// Says whether AppArmor keeps programs without a profile from making user namespaces.
+/// The file that says whether AppArmor keeps programs without a profile from making user
+/// namespaces.
 const RESTRICTS: &str = "/proc/sys/kernel/apparmor_restrict_unprivileged_userns";
 
 const PROFILE: &str = "/etc/apparmor.d/interlock";
 
 const NEW_PROFILE: &str = "/etc/apparmor.d/.interlock.new";
 
-/// The first line of the file, by which it is known again.
+/// The first line of the profile, by which this command recognizes its own file.
 const MARK: &str = "# Written by `interlock sandbox setup`.";
 
-/// What the profile is called.
+/// The name of the profile.
 const PROFILE_NAME: &str = "interlock";
 
-/// Loads profiles into the kernel. Nothing else is looked for in a PATH.
+/// The programs that load profiles. They have fixed paths: this command runs as root and must not
+/// search a PATH.
 const PARSERS: [&str; 2] = ["/usr/sbin/apparmor_parser", "/sbin/apparmor_parser"];
 
 pub(super) fn run(arguments: &SandboxSetupArguments) -> CommandOutcome {
@@ -71,10 +73,11 @@ fn refused(message: String) -> Failure {
     Failure::refused("SANDBOX_SETUP", message)
 }
 
-/// The profile confines nothing. It names the program, so that the rule for user namespaces is its own.
+/// The text of the profile. It confines nothing; it only gives this program the right to make user
+/// namespaces.
 fn profile(program: &Path) -> Result<String, Failure> {
     let path = program.to_str().filter(|path| {
-        // The others have a meaning in a profile.
+        // Other characters have a meaning in a profile.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);
         path.bytes().all(is_plain)
     });
@@ -92,8 +95,8 @@ fn profile(program: &Path) -> Result<String, Failure> {
     ))
 }
 
-/// A profile gives its rights to every file at that path. If others than root could put one there, each
-/// account would have them.
+/// Refuses a program whose path accounts other than root can change. A profile gives its rights to
+/// any file at that path, so every such account would get them.
 fn check_program(program: &Path) -> Result<(), Failure> {
     for path in program.ancestors() {
         let found = std::fs::symlink_metadata(path)
@@ -113,7 +116,7 @@ fn check_program(program: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A profile that another hand wrote stays.
+/// Refuses to replace a profile that this command did not write.
 fn check_existing() -> Result<(), Failure> {
     match std::fs::read_to_string(PROFILE) {
         Ok(text) if !text.starts_with(MARK) => {
@@ -128,9 +131,9 @@ fn check_existing() -> Result<(), Failure> {
     }
 }
 
-/// Whole or not at all.
+/// Writes the profile completely or not at all.
 fn write(text: &str) -> io::Result<()> {
-    // What an interrupted call left.
+    // Remove the file of an interrupted call.
     let _ = std::fs::remove_file(NEW_PROFILE);
     let mut options = std::fs::OpenOptions::new();
     let mut file = options

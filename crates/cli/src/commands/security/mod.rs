@@ -1,4 +1,4 @@
-//! `interlock security audit`: what weakens the policy, with a way out for each.
+//! `interlock security audit`: finds weaknesses of the policy, each with a remedy.
 
 mod probe;
 
@@ -17,10 +17,10 @@ use interlock_doctor::repairs::{
 use interlock_host::{DocumentStanding, HostError, LocalHost};
 use serde::Serialize;
 
-/// More findings of one id are counted, not shown; JSON has all of them.
+/// How many findings of one id are shown. The rest are counted; JSON has all of them.
 const MAX_SHOWN: usize = 20;
 
-/// The audit as programs read it.
+/// The JSON form of the audit.
 #[derive(Debug, Serialize)]
 struct SecurityReport<'a> {
     findings: &'a [SecurityFinding],
@@ -68,8 +68,8 @@ pub fn run(state: &StateArguments, command: &SecurityCommand) -> CommandOutcome 
     }
 }
 
-/// The repairs of `doctor --fix`, which need no judgment of the owner. What cannot be repaired because the state
-/// is not sound is a finding of the audit, so it stops nothing.
+/// Makes the repairs of `doctor --fix`, which need no judgment of the owner. A state that is too
+/// damaged to be repaired is a finding of the audit, so a failed repair does not stop the audit.
 fn make_repairs(state: &StateArguments) -> Result<DoctorReport, Failure> {
     let mut report = DoctorReport::default();
     let options = open_options(state);
@@ -84,7 +84,7 @@ fn make_repairs(state: &StateArguments) -> Result<DoctorReport, Failure> {
     let repaired = LocalHost::open_for_repair(options).and_then(|host| {
         match host.rules().document_standing()? {
             DocumentStanding::Recorded(_) => repair(&host, DoctorMode::Fix, outside, &mut report),
-            // Without a policy there is nothing to repair, and one that no audit record wrote is a finding.
+            // Without a document there is nothing to repair. An unrecorded document is a finding.
             DocumentStanding::First | DocumentStanding::Unrecorded { .. } => Ok(()),
         }
     });

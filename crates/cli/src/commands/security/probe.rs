@@ -1,4 +1,5 @@
-//! `--deep`: the audit asks what runs now, the gateway and its nodes, as a stranger and as the owner.
+//! `--deep`: probes the running gateway without credentials, and asks it and its nodes as the
+//! owner.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -18,13 +19,13 @@ use serde_json::json;
 
 use crate::commands::nodes;
 
-/// How long the gateway may take to answer a stranger.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the gateway may take to answer a call without credentials.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much of an answer is read: its first line.
+/// How many bytes of an answer are read. They contain its first line.
 const MAX_ANSWER: u64 = 4096;
 
-/// What a probe found, in words.
+/// The result of a probe in words.
 #[derive(Debug, Serialize)]
 pub struct ProbeResult {
     pub name: &'static str,
@@ -40,7 +41,7 @@ pub fn run(state: &StateArguments, findings: &mut Vec<SecurityFinding>) -> Vec<P
             Err(reason) => format!("none: {reason}"),
         },
     }];
-    // What cannot be opened is a finding already.
+    // A state that cannot be opened is already a finding.
     let Ok(host) = open_for_repair(state) else {
         return probes;
     };
@@ -92,7 +93,7 @@ fn probe_gateway(
     }
     match call_as_stranger(info.address) {
         Ok(401) => format!("{} turns callers without credentials away", info.address),
-        // Past the credentials, the gateway says that there is no such tool.
+        // The gateway did not ask for credentials: it answers that there is no such tool.
         Ok(status @ (400 | 404)) => {
             let severity = if is_loopback {
                 FindingSeverity::Warn
@@ -118,7 +119,8 @@ fn probe_gateway(
     }
 }
 
-/// The status of a call without any credentials, of a tool that does not exist: nothing is read or run.
+/// The HTTP status of a call without credentials. It names a tool that does not exist, so that
+/// nothing is read or run.
 fn call_as_stranger(address: SocketAddr) -> std::io::Result<u16> {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -126,9 +128,9 @@ fn call_as_stranger(address: SocketAddr) -> std::io::Result<u16> {
         ip => ip,
     };
     let address = SocketAddr::new(ip, address.port());
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, CALL_TIMEOUT)?;
+    stream.set_read_timeout(Some(CALL_TIMEOUT))?;
+    stream.set_write_timeout(Some(CALL_TIMEOUT))?;
     let body = json!({ "tool": "no-such-tool", "args": {} }).to_string();
     let request = format!(
         "POST /tools/invoke HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
@@ -145,7 +147,7 @@ fn call_as_stranger(address: SocketAddr) -> std::io::Result<u16> {
         .ok_or_else(|| std::io::Error::other("no HTTP answer"))
 }
 
-/// The policy of every connected node, as the node says it.
+/// Checks the policy that every connected node reports.
 fn probe_nodes(
     state: &StateArguments,
     host: &LocalHost,

@@ -55,7 +55,7 @@ fn rows(names: &[&str]) -> Vec<ApprovalSummary> {
     names.iter().map(row).collect()
 }
 
-/// An inbox in which a person has chosen one and read it.
+/// An inbox in which an approver has selected this approval and read it.
 fn looking_at(name: &str, names: &[&str], now: Instant) -> Inbox {
     let mut inbox = Inbox::new(Filter::default());
     assert_eq!(inbox.update(rows(names)), None);
@@ -76,7 +76,7 @@ fn decided(inbox: &Inbox, decision: ApprovalDecision, now: Instant) -> Option<&s
 }
 
 #[test]
-fn the_selection_follows_the_approval_and_not_the_place() {
+fn the_selection_follows_the_approval_and_not_the_position() {
     let now = Instant::now();
     let mut inbox = looking_at("b", &["a", "b", "c"], now);
     for names in [&["b", "c"][..], &["x", "y", "b"], &["b"]] {
@@ -86,7 +86,7 @@ fn the_selection_follows_the_approval_and_not_the_place() {
 }
 
 #[test]
-fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
+fn after_an_approval_ends_no_key_decides_another_one() {
     let now = Instant::now();
     let mut inbox = looking_at("b", &["a", "b", "c"], now);
     inbox.mode = Mode::Confirming {
@@ -101,7 +101,7 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
         let why = inbox.decidable(decision, later).unwrap_err();
         assert!(why.contains("denied by another"), "{why}");
     }
-    // The next one stands where it stood; moving up leads to the one before.
+    // The next approval has taken the position of the ended one; moving up leads to the one before.
     assert_eq!(inbox.neighbour(1).as_deref(), Some("id-c"));
     assert_eq!(inbox.neighbour(-1).as_deref(), Some("id-a"));
     inbox.open(approval("c"), Chosen::ByPerson, later);
@@ -110,7 +110,7 @@ fn when_it_ends_no_key_decides_another_one_however_long_ago_that_was() {
 }
 
 #[test]
-fn what_appears_by_itself_takes_no_keys_for_a_moment() {
+fn an_approval_that_appears_by_itself_takes_no_keys_for_a_moment() {
     let now = Instant::now();
     let mut inbox = Inbox::new(Filter::default());
     inbox.update(rows(&["a"]));
@@ -122,25 +122,25 @@ fn what_appears_by_itself_takes_no_keys_for_a_moment() {
         decided(&inbox, ApprovalDecision::Deny, now + UNEXPECTED),
         Some("a")
     );
-    // Only where nothing was looked at before.
+    // An approval is selected by itself only if none was selected before.
     inbox.update(rows(&["b"]));
     assert_eq!(inbox.first(), None);
 }
 
 #[test]
-fn what_was_not_read_to_its_end_can_be_denied_but_not_allowed() {
+fn an_approval_that_was_not_read_to_its_end_can_only_be_denied() {
     let now = Instant::now();
     let mut inbox = looking_at("a", &["a"], now);
     inbox.reveal(approval("a"), true);
     assert_eq!(decided(&inbox, ApprovalDecision::AllowOnce, now), None);
     assert_eq!(decided(&inbox, ApprovalDecision::Deny, now), Some("a"));
-    // Nothing is taken over from another approval.
+    // Another approval has not been read yet.
     inbox.reveal(approval("z"), true);
     assert_eq!(decided(&inbox, ApprovalDecision::Deny, now), Some("a"));
 }
 
 #[test]
-fn only_what_is_offered_is_taken() {
+fn only_offered_decisions_are_accepted() {
     let now = Instant::now();
     let inbox = looking_at("a", &["a"], now);
     let why = inbox
@@ -165,7 +165,7 @@ fn moving_stays_within_the_list() {
     assert_eq!(inbox.neighbour(1), None);
 }
 
-/// Rows of one command that two agents ask for, and of another one.
+/// Rows of one command that two agents ask for, and of another command.
 fn asked_twice() -> Vec<ApprovalSummary> {
     let mut rows = rows(&["a", "b", "c", "d"]);
     for row in &mut rows {
@@ -177,14 +177,14 @@ fn asked_twice() -> Vec<ApprovalSummary> {
 }
 
 #[test]
-fn equal_are_those_that_the_same_agent_wants_done() {
+fn approvals_of_one_agent_for_the_same_command_are_equal() {
     let now = Instant::now();
     let mut inbox = Inbox::new(Filter::default());
     inbox.update(asked_twice());
     assert_eq!(inbox.equal_ids(), Vec::<String>::new());
     inbox.open(approval("c"), Chosen::ByPerson, now);
     assert_eq!(inbox.equal_ids(), ["id-c", "id-a"]);
-    // Whatever tells two apart keeps them apart.
+    // A difference in any of these makes two approvals different.
     let changes: [fn(&mut ApprovalSummary); 5] = [
         |row| row.preview.push('!'),
         |row| row.binding.push('!'),
@@ -198,7 +198,7 @@ fn equal_are_those_that_the_same_agent_wants_done() {
         inbox.update(rows);
         assert_eq!(inbox.equal_ids(), ["id-c"]);
     }
-    // Only the conversation may be another one.
+    // Only the conversation may differ.
     let mut rows = asked_twice();
     rows[0].session_key.push('!');
     inbox.update(rows);
@@ -206,7 +206,7 @@ fn equal_are_those_that_the_same_agent_wants_done() {
 }
 
 #[test]
-fn what_the_filter_hides_is_neither_selected_nor_decided() {
+fn hidden_approvals_are_neither_selected_nor_decided() {
     let now = Instant::now();
     let mut inbox = looking_at("c", &["a"], now);
     inbox.update(asked_twice());
@@ -236,7 +236,7 @@ fn what_the_filter_hides_is_neither_selected_nor_decided() {
 }
 
 #[test]
-fn what_comes_and_goes_leaves_a_filter_that_is_being_typed_alone() {
+fn a_filter_being_typed_survives_changes_of_the_list() {
     let now = Instant::now();
     let mut inbox = looking_at("a", &["a", "b"], now);
     inbox.mode = Mode::Filtering("agent:".to_owned());

@@ -1,21 +1,22 @@
-//! Output on its way to a person's terminal, without the questions that the session's own terminal
-//! has answered already: a second answer would arrive as if typed.
+//! Removes terminal queries from output on its way to the caller's terminal. The pseudoterminal of
+//! the session has already answered them. A second answer would reach the program as if it were
+//! typed.
 
-/// No question is longer.
+/// The longest sequence that can be a query. Longer sequences pass unchanged.
 const LONGEST: usize = 64;
 
 const ESCAPE: u8 = 0x1b;
 
-/// Follows the stream, whatever pieces it comes in.
+/// The state of the filter between two pieces of the output.
 #[derive(Debug, Default)]
 pub(super) struct Queries {
-    /// The beginning of a sequence whose end is to come.
+    /// The beginning of an escape sequence whose end has not arrived yet.
     held: Vec<u8>,
     alternate: bool,
 }
 
 impl Queries {
-    /// The bytes without questions.
+    /// Returns the bytes without queries.
     pub fn without(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(bytes.len() + self.held.len());
         for byte in bytes {
@@ -24,7 +25,7 @@ impl Queries {
         out
     }
 
-    /// A full-screen program has the terminal.
+    /// Whether the alternate screen is on, which means that a full-screen program has the terminal.
     pub fn is_alternate(&self) -> bool {
         self.alternate
     }
@@ -40,7 +41,7 @@ impl Queries {
             (2.., 0x20..=0x3f) if self.held.len() < LONGEST => self.held.push(byte),
             (2.., 0x40..=0x7e) => {
                 let sequence = std::mem::take(&mut self.held);
-                if !self.is_question(&sequence[2..], byte) {
+                if !self.is_query(&sequence[2..], byte) {
                     out.extend(sequence);
                     out.push(byte);
                 }
@@ -52,14 +53,17 @@ impl Queries {
         }
     }
 
-    /// | sequence | question |
+    /// Whether a control sequence is a query that a terminal answers. Also records switches between
+    /// the normal and the alternate screen.
+    ///
+    /// | sequence | query |
     /// | --- | --- |
-    /// | `5 n`, `6 n`, `? 6 n` | are you well, where is the cursor |
-    /// | `c`, `> c` | what are you |
-    /// | `> q` | which version |
-    /// | `18 t` | how large is the window |
-    /// | `… $ p` | is this mode set |
-    fn is_question(&mut self, parameters: &[u8], last: u8) -> bool {
+    /// | `5 n`, `6 n`, `? 6 n` | device status, cursor position |
+    /// | `c`, `> c` | device attributes |
+    /// | `> q` | terminal version |
+    /// | `18 t` | window size |
+    /// | `… $ p` | whether a mode is set |
+    fn is_query(&mut self, parameters: &[u8], last: u8) -> bool {
         match (parameters, last) {
             (b"5" | b"6" | b"?6", b'n')
             | (b"" | b"0" | b">" | b">0", b'c')
@@ -80,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_are_left_out_in_whatever_pieces_they_come() {
+    fn queries_are_left_out_however_the_output_is_split() {
         let text: &[u8] =
             b"a\x1b[6n\x1b[1;31mb\x1b[c\x1b[>0c\x1b[?6n\x1b[?25$p\x1b[18t\x1b[>qc\x1b[5n";
         for size in 1..text.len() {
@@ -94,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_passes_as_it_is() {
+    fn other_sequences_pass_unchanged() {
         for text in [
             "plain \u{1b}[?1049h\u{1b}[2J\u{1b}[H",
             "\u{1b}]0;title\u{7}\u{1b}P+q544e\u{1b}\\",
@@ -115,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_whether_a_full_screen_program_has_the_terminal() {
+    fn the_filter_knows_whether_a_full_screen_program_has_the_terminal() {
         let mut queries = Queries::default();
         queries.without(b"x\x1b[?1049hy");
         assert!(queries.is_alternate());

@@ -1,19 +1,19 @@
-//! The person's terminal in raw mode, and back.
+//! Switches the caller's terminal to raw mode and back.
 
 use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// How the terminal was. Not in the value below: a signal handler that ends this process has to
-/// find it.
+/// The settings of the terminal before raw mode. They are not kept in [`Raw`], because a thread
+/// that ends this process has to find them.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// The terminal hands over every key as it is, as long as this lives.
+/// Keeps the terminal in raw mode, in which it passes on every key unchanged, until dropped.
 #[derive(Debug)]
 pub(super) struct Raw(());
 
 impl Raw {
-    /// A terminal that does not let itself be changed stays as it is.
+    /// Switches to raw mode. A terminal that cannot be changed stays as it is.
     pub fn enter() -> Self {
         let terminal = rustix::stdio::stdin();
         if let Ok(before) = tcgetattr(terminal) {
@@ -38,7 +38,7 @@ pub(super) fn is_raw() -> bool {
     kept.is_some()
 }
 
-/// Puts the terminal back as it was, if that is not so. Before every way out of this process.
+/// Restores the terminal if it is in raw mode. Must be called before every exit of this process.
 pub fn restore() {
     let mut kept = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(before) = kept.take() {

@@ -1,4 +1,4 @@
-//! What the person types, on its way to the session.
+//! Sends what the caller types to the session.
 
 use std::io::IsTerminal as _;
 use std::sync::mpsc::Sender;
@@ -11,13 +11,13 @@ use interlock_supervisor::{ClientError, SessionLink};
 use super::view::{self, TranscriptView};
 use super::{AttachEnd, AttachEvent, DetachKey, in_thread};
 
-/// Read at once.
+/// How many bytes one read of standard input returns at most.
 const PIECE: usize = 64 * 1024;
 
-/// Until a session that has not read its input is asked again.
+/// How long to wait before the next attempt to write to a session whose input buffer is full.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
 
-/// Reads standard input as long as there is any, if the session takes input at all.
+/// Sends standard input to the session until it ends, if the session takes input at all.
 pub(super) fn spawn(
     events: &Sender<AttachEvent>,
     process: &Process,
@@ -43,7 +43,8 @@ pub(super) fn spawn(
             let typed = match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
                 Err(rustix::io::Errno::INTR) => continue,
                 Ok(0) | Err(_) if !at_terminal => return None,
-                // The line mode's Ctrl-D; a raw terminal ends only when it is taken away.
+                // A terminal in raw mode has no end of input: the terminal is gone. In line mode,
+                // the user pressed Ctrl-D.
                 Ok(0) | Err(_) if pty => return Some(AttachEvent::Left(AttachEnd::Detached)),
                 Ok(0) | Err(_) => {
                     let _ = link.write(&[], true);
@@ -72,8 +73,9 @@ pub(super) fn spawn(
     });
 }
 
-/// Waits for a session that is slow to read, unless a person would have to: the next key may be
-/// the one that detaches. `false` when it reads no more.
+/// Sends the bytes. If the input buffer of the session is full, bytes from a pipe wait, and keys
+/// from a terminal are dropped: the next key may be the one that detaches, so the caller must not
+/// hang here. Returns `false` if the session no longer reads its input.
 fn send(link: &SessionLink, bytes: &[u8], at_terminal: bool) -> bool {
     loop {
         match link.write(bytes, false) {

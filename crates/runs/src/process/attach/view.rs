@@ -1,4 +1,4 @@
-//! What the person sees of the session.
+//! Shows the output of a session on the caller's terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -11,13 +11,13 @@ use interlock_transcript::{ChunkStream, Cursor, TranscriptReader};
 use super::queries::Queries;
 use super::terminal_size;
 
-/// Read at once.
+/// How many bytes one read of the transcript returns at most.
 const BATCH: usize = 256 * 1024;
 
-/// How long a terminal that takes nothing may hold up the end.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long a terminal that accepts no output may delay the end of this process.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// Everything that a program may have switched on, off; the cursor stays where it is.
+/// Switches off every mode that a program may have switched on. The cursor stays where it is.
 const RESET: &[u8] = b"\x1b7\x1b[r\x1b8\x1b[m\x1b[?25h\x1b[?1l\x1b>\x1b[?2004l\
     \x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l";
 
@@ -26,34 +26,35 @@ pub(super) struct TranscriptView {
     spool: TranscriptReader,
     cursor: Cursor,
     queries: Queries,
-    /// The terminal is drawn on.
+    /// Whether the session has a pseudoterminal and standard output is a terminal.
     on_terminal: bool,
     hint: bool,
     closed: bool,
 }
 
-/// Also when a thread failed while it held it: what is left to do is to clean up.
+/// Locks the view, even if a thread panicked while it held the lock: the terminal must still be
+/// restored.
 pub(super) fn lock(view: &Arc<Mutex<TranscriptView>>) -> MutexGuard<'_, TranscriptView> {
     view.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the terminal is left for.
+/// The state in which the session leaves the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
-    /// The session is over, and its programs have cleaned up as they do.
+    /// The session has ended, and its programs have cleaned up the terminal themselves.
     Ended,
-    /// Something may be drawn there, and a new line has to be begun.
+    /// A program may have drawn on the terminal, so the shell needs a new line.
     Midway,
 }
 
-/// Leaves the terminal usable, and shows nothing from now on.
+/// Resets the terminal. The view shows nothing afterwards.
 pub(super) fn close(view: &Arc<Mutex<TranscriptView>>, leave: Leave) {
-    let until = Instant::now() + LAST_WORDS;
+    let until = Instant::now() + LAST_OUTPUT;
     loop {
         let mut view = match view.try_lock() {
             Ok(view) => view,
             Err(TryLockError::Poisoned(view)) => view.into_inner(),
-            // Another thread writes to a terminal that may not take it.
+            // Another thread is writing to a terminal that may never accept the output.
             Err(TryLockError::WouldBlock) if Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(5));
                 continue;
@@ -61,7 +62,7 @@ pub(super) fn close(view: &Arc<Mutex<TranscriptView>>, leave: Leave) {
             Err(TryLockError::WouldBlock) => return,
         };
         if leave == Leave::Ended {
-            // The thread that reports the end need not be the one that shows the output.
+            // Another thread may have reported the end before all output was shown.
             view.follow();
         }
         view.reset_terminal(leave);
@@ -82,7 +83,7 @@ impl TranscriptView {
         }
     }
 
-    /// Shows what came since. Returns how much there was until now.
+    /// Shows new output. Returns the offset in the transcript up to which output is shown.
     pub fn follow(&mut self) -> u64 {
         while let Ok(batch) = self.spool.read_from(self.cursor, BATCH) {
             if batch.next == self.cursor || self.closed {
@@ -100,7 +101,7 @@ impl TranscriptView {
         self.cursor.offset
     }
 
-    /// The screen of the session as it is now.
+    /// Draws the current screen of the session.
     pub fn draw(&mut self, drawing: &Drawing) {
         if self.closed {
             return;
@@ -121,13 +122,14 @@ impl TranscriptView {
         }
     }
 
-    /// Moves what is on the terminal out of sight, so that it can be scrolled back to.
+    /// Scrolls the current contents of the terminal out of sight, so that the caller can scroll
+    /// back to them.
     pub fn make_room() {
         let rows = terminal_size().map_or(0, |size| size.rows);
         output::print_bytes("\r\n".repeat(rows.into()).as_bytes());
     }
 
-    /// A line over the last row, until the next [`TranscriptView::draw`].
+    /// Shows a line over the last row, until the next [`TranscriptView::draw`].
     pub fn show_hint(&mut self, text: &str) {
         if !std::io::stderr().is_terminal() {
             output::note(&format!("interlock: {text}"));

@@ -1,4 +1,4 @@
-//! Times are made up: what counts is how far apart they are.
+//! The times in these tests are invented; only their differences matter.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn a_button_counts_after_a_moment_and_once() {
     let meant = BoardPress::Approval("a".to_owned(), DesktopButton::Deny);
     assert_eq!(pressed, meant);
     assert_eq!(board.press(7, SERVER, "deny", later), BoardPress::Unknown);
-    // What was pressed does not come back by itself.
+    // A pressed notification does not come back by itself.
     assert!(board.look(&waiting(&["a"]), later).is_empty());
 }
 
@@ -65,7 +65,7 @@ fn a_press_that_comes_too_soon_shows_it_again() {
     let soon = now + Duration::from_millis(699);
     let pressed = board.press(7, SERVER, "allow-once", soon);
     assert_eq!(pressed, BoardPress::TooSoon(7));
-    // The server closes what was pressed.
+    // The server closes a notification after a press.
     board.closed(7, SERVER);
     let steps = board.look(&waiting(&["a"]), soon);
     assert_eq!(steps, [BoardStep::Show("a".to_owned())]);
@@ -112,7 +112,7 @@ fn a_flood_is_one_notification_with_a_number() {
     };
     assert_eq!(steps, [BoardStep::Close(7), count]);
     board.placed_count(set(&four), placed(9, now));
-    // The number follows, but not at once.
+    // The count is updated, but not at once.
     let five = ["a", "b", "c", "d", "e"];
     assert!(board.look(&waiting(&five), now).is_empty());
     let later = now + COUNT_PAUSE;
@@ -122,11 +122,11 @@ fn a_flood_is_one_notification_with_a_number() {
     };
     assert_eq!(board.look(&waiting(&five), later), [count]);
     board.placed_count(set(&five), placed(9, later));
-    // There is nothing on it that decides.
+    // The count has no button that decides.
     let later = later + UNEXPECTED;
     assert_eq!(board.press(9, SERVER, "deny", later), BoardPress::Count);
     assert!(board.look(&waiting(&five), later).is_empty());
-    // Only new ones bring it back, and not at once.
+    // Only new approvals bring the count back, and not at once.
     let six = ["a", "b", "c", "d", "e", "f"];
     assert!(board.look(&waiting(&six), later).is_empty());
     assert_eq!(board.look(&waiting(&six), later + FLOOD_PAUSE).len(), 1);
