@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Whether an address lies in a range such as `10.0.0.0/8`. A range that cannot be read holds none.
+/// Whether an address is in a range such as `10.0.0.0/8`. An invalid range contains no address.
 pub fn contains(range: &str, address: IpAddr) -> bool {
     let (network, bits) = match range.split_once('/') {
         Some((network, bits)) => (network, bits.parse::<u32>().ok()),

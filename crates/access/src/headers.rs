@@ -1,5 +1,5 @@
-//! Keeps browsers of other sites out: a name that merely resolves to this machine is not its name,
-//! and a page of another origin may not speak for its reader.
+//! Keeps browsers on other sites out. A name that merely resolves to this machine is not a name of
+//! this machine, and a page of another origin must not act for its reader.
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, Uri};
@@ -22,8 +22,8 @@ pub enum Foreign {
     Origin,
 }
 
-/// Accepts an address or `localhost`: a browser page that a foreign name server led here has a name
-/// instead. `is_named` knows the names that the owner gave.
+/// Accepts addresses and `localhost`. A page that a foreign name server led to this machine has
+/// another name. `is_named` says whether the owner chose a name for this machine.
 pub fn check_host(headers: &HeaderMap, is_named: impl Fn(&str) -> bool) -> Result<(), Foreign> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -35,16 +35,17 @@ pub fn check_host(headers: &HeaderMap, is_named: impl Fn(&str) -> bool) -> Resul
     is_own.then_some(()).ok_or(Foreign::Host)
 }
 
-/// How a page of this server may have come to a browser.
+/// The schemes that a page of this server may have in a browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schemes {
-    /// The port is plain; a proxy in front of it may speak TLS.
+    /// The port is plain; a proxy in front of it may use TLS.
     Both,
-    /// The port speaks nothing else.
+    /// The port only uses TLS.
     Https,
 }
 
-/// Programs send no origin; a browser's must be the page that this server gave it.
+/// Checks the origin of a request. Programs send none; a browser must send the origin of a page of
+/// this server.
 pub fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), Foreign> {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(origin) = origins.next() else {
@@ -66,12 +67,13 @@ pub fn check_origin(headers: &HeaderMap, schemes: Schemes) -> Result<(), Foreign
     }
 }
 
-/// Whether it came straight from this machine, by a local name, through no proxy and no browser.
+/// Whether a request came straight from this machine: by a local name, without a proxy or browser.
 pub fn is_direct(headers: &HeaderMap) -> bool {
     names_this_machine(headers) && !headers.contains_key(ORIGIN) && !is_forwarded(headers)
 }
 
-/// Whether it came from a page of this server in a browser, by a local name and through no proxy.
+/// Whether a request came from a page of this server in a browser, by a local name and without a
+/// proxy.
 pub fn is_own_page(headers: &HeaderMap) -> bool {
     let is_own = check_origin(headers, Schemes::Both).is_ok() && headers.contains_key(ORIGIN);
     is_own && names_this_machine(headers) && !is_forwarded(headers)
@@ -83,14 +85,14 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
     name.is_some_and(|name| is_localhost(name) || is_loopback(name))
 }
 
-/// Whether it came through a proxy: then the address at the other end is the proxy's, and says
-/// nothing of who sent it.
+/// Whether a request came through a proxy. Then the peer address is the proxy's and says nothing
+/// about the sender.
 pub fn is_forwarded(headers: &HeaderMap) -> bool {
     FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 
 fn host_name(host: &str) -> Option<&str> {
-    // The grammar of an authority, without user and path.
+    // The host must be an authority without a user and a path.
     let uri: Uri = format!("http://{host}/").parse().ok()?;
     let authority = uri.authority()?;
     if authority.as_str() != host || host.contains('@') {

@@ -1,4 +1,4 @@
-//! The caller of a request over HTTP, and the response to one that is not let in.
+//! Identifies the caller of an HTTP request, and makes the response to a refused one.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::{
     TOKEN_ROLE, unidentified,
 };
 
-/// Who calls, by the socket's credentials or by the secret that is presented.
+/// Identifies the caller by the socket's credentials or by the presented secret.
 pub fn identify(
     access: &SecretAccess,
     host: &LocalHost,
@@ -41,7 +41,8 @@ pub fn identify(
         if access.asks_for_proof() {
             return Err(RefusedCaller::Missing);
         }
-        // Any process of this machine, runs too: a caller that proves nothing decides nothing.
+        // The caller may be any process of this machine, including a run. A caller that proves
+        // nothing decides nothing.
         return agent_or_run(AgentId::default(), standing);
     };
     let refused = match access.prove(host, access.bearer(presented), address, now) {
@@ -58,7 +59,7 @@ pub fn identify(
     }
 }
 
-/// A secret of an operator proves an operator only where no run has a part in the connection.
+/// An operator's secret proves an operator only if no run holds the connection.
 fn proven_caller(role: TokenRole, standing: &PeerStanding) -> Result<ProvenCaller, RefusedCaller> {
     match (role, standing) {
         (_, PeerStanding::Run(_)) => Err(RefusedCaller::InRun),
@@ -70,7 +71,8 @@ fn proven_caller(role: TokenRole, standing: &PeerStanding) -> Result<ProvenCalle
     }
 }
 
-/// The holder of an agent's token. Inside of a run it is that run, and only of the same agent.
+/// The holder of an agent's token. Inside a run it counts only as that run, and only if the agent
+/// is the same.
 fn agent_or_run(agent: AgentId, standing: &PeerStanding) -> Result<ProvenCaller, RefusedCaller> {
     match standing {
         PeerStanding::Trusted | PeerStanding::Unidentified(_) => Ok(ProvenCaller::Agent(agent)),
@@ -81,7 +83,7 @@ fn agent_or_run(agent: AgentId, standing: &PeerStanding) -> Result<ProvenCaller,
 
 /// The secret of a bearer header.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
-    // Of several, a proxy and this gateway might each read another one: none counts.
+    // With several headers, a proxy and this gateway might each read another one, so none counts.
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return None;
@@ -92,7 +94,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// The response to a caller that was not let in.
+/// The response to a caller that was refused.
 pub fn unauthorized(refused: RefusedCaller) -> Response {
     let (status, seconds) = match refused {
         RefusedCaller::Missing | RefusedCaller::Wrong => (StatusCode::UNAUTHORIZED, None),
@@ -131,7 +133,7 @@ fn forbidden(code: &str, message: &str) -> Response {
     (StatusCode::FORBIDDEN, Json(body)).into_response()
 }
 
-/// The response to a call that is refused, as JSON.
+/// The response to a refused call, as JSON.
 pub fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {
     let body = json!({ "ok": false, "error": { "type": kind, "message": message } });
     (status, Json::<Value>(body)).into_response()

@@ -1,9 +1,9 @@
-//! Who calls a server of this machine, and what that proves.
+//! Identifies the callers of a server on this machine.
 //!
-//! `proven` is what a proof comes to; `token` knows where operators' secrets come from, `tcp` finds the
-//! process at the other end of a connection, `limiter` slows callers that guess, `headers` keeps browsers
-//! of other sites out, and `http_caller` puts them together for a request over HTTP. Start reading at
-//! [`SecretAccess::prove`].
+//! `proven` holds the results of a proof, `token` the sources of operators' secrets. `tcp` finds
+//! the process at the other end of a connection, `limiter` slows callers that guess, `headers`
+//! keeps browsers on other sites out, and `http_caller` combines them for an HTTP request. Start
+//! reading at [`SecretAccess::prove`].
 
 #![forbid(unsafe_code)]
 
@@ -32,14 +32,14 @@ use self::limiter::{Limiter, Tried};
 pub use self::proven::{ProvenCaller, RunOf};
 use self::token::{OperatorAccess, TokenError};
 
-/// Shorter tokens can be guessed; those of this program have more characters.
+/// Shorter tokens can be guessed. Tokens of this program are longer.
 const UNGUESSABLE_BYTES: usize = 32;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     Network(SocketAddr),
-    /// A process of this user, by the Unix socket.
+    /// A process of this user, over the Unix socket.
     Local(PeerOrigin),
 }
 
@@ -52,11 +52,11 @@ impl Peer {
     }
 }
 
-/// How long a run may take to stand in its session's record, which it does some moments after its
-/// start: longer on a machine that has much to do.
+/// How long a run may take to appear in its session's record. It does so some moments after its
+/// start, later on a busy machine.
 const RUN_TOLD: Duration = Duration::from_secs(3);
 
-/// Between two looks at that.
+/// The interval at which the record is checked.
 const RUN_LOOK: Duration = Duration::from_millis(15);
 
 /// The record of the run that a shim serves.
@@ -72,41 +72,41 @@ pub async fn record_of(place: &SupervisorPaths, shim: i32) -> Option<SessionReco
     }
 }
 
-/// Why a caller was not let in.
+/// Why a caller was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RefusedCaller {
     Missing,
     Wrong,
-    /// Inside a run whose agent is unknown.
+    /// The caller is inside a run whose agent is unknown.
     UnknownRun,
-    /// A run holds the connection, and what it proves is not that run's own.
+    /// A run holds the connection, and the proof is not that run's own.
     InRun,
     /// It is not certain that no run holds the connection. Carries the reason.
     Unidentified(String),
-    /// The token is for a node's connection, and for nothing else.
+    /// The token is only for a node's connection.
     NodeToken,
-    /// Too many wrong tries; again after so many seconds.
+    /// Too many wrong tries. Carries the number of seconds to wait.
     Limited(u64),
 }
 
-/// The code of a refusal of what a run must not do.
+/// The code of the refusal of a run.
 pub const PEER_IN_RUN: &str = "PEER_IN_RUN";
 
-/// The code of a refusal of a caller on this machine whose process is not known.
+/// The code of the refusal of a caller on this machine whose process is unknown.
 pub const PEER_UNIDENTIFIED: &str = "PEER_UNIDENTIFIED";
 
-/// The code of a refusal of a node's token where no node connects.
+/// The code of the refusal of a node's token for anything but a node's connection.
 pub const TOKEN_ROLE: &str = "TOKEN_ROLE";
 
-/// The refusal of a run at every transport.
+/// The message of the refusal of a run, at every transport.
 pub const IN_RUN: &str = "a run may only call tools as its own agent (POST /tools/invoke or /mcp); decide outside of the run";
 
-/// The refusal of a caller whose process is unknown.
+/// The message of the refusal of a caller whose process is unknown.
 pub fn unidentified(why: &str) -> String {
     format!("the process of this connection is not known ({why}); use the gateway's Unix socket")
 }
 
-/// A secret that a caller shows.
+/// A secret that a caller presents.
 #[derive(Debug, Clone, Copy)]
 pub enum Presented<'a> {
     Token(&'a str),
@@ -117,18 +117,18 @@ pub enum Presented<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvenRole {
     pub role: TokenRole,
-    /// The id of the stored token: revoking it ends the connections that came with it.
+    /// The id of the stored token. Revoking the token ends the connections that were made with it.
     pub token_id: Option<String>,
 }
 
-/// What a secret proves: stored tokens in every mode, the token of the gateway's environment, and
-/// the password where the config asks for one.
+/// Checks presented secrets: stored tokens in every mode, the token of the gateway's environment,
+/// and the password if the config requires one.
 #[derive(Debug)]
 pub struct SecretAccess {
     mode: GatewayAuthMode,
     token: Option<Secret>,
     password: Option<Secret>,
-    /// Signs wake calls.
+    /// The key that signs wake calls.
     pub wake_key: Vec<u8>,
     pub source: OperatorAccess,
     pub limiter: Limiter,
@@ -160,10 +160,11 @@ impl SecretAccess {
         self.mode != GatewayAuthMode::None
     }
 
-    /// What a presented secret proves. The error is [`RefusedCaller::Wrong`] or [`RefusedCaller::Limited`]; a
-    /// caller that proves nothing else then is counted by [`failed`](Self::failed).
+    /// Checks a presented secret. The error is [`RefusedCaller::Wrong`] or
+    /// [`RefusedCaller::Limited`]; if the caller proves nothing else, [`failed`](Self::failed) must
+    /// count the try.
     ///
-    /// Reads the store: not for the thread of the network.
+    /// Reads the store, so it must not run on the network's thread.
     pub fn prove(
         &self,
         host: &LocalHost,
@@ -185,8 +186,8 @@ impl SecretAccess {
         };
         match found {
             Some(proven) => {
-                // A node's token proves nothing about the operator's secret: its holder is not
-                // forgiven wrong guesses of that.
+                // A node's token proves nothing about the operator's secret, so its holder is not
+                // forgiven wrong guesses of that secret.
                 if proven.role == TokenRole::Operator {
                     self.limiter.succeeded(who);
                 }
@@ -196,7 +197,7 @@ impl SecretAccess {
         }
     }
 
-    /// How the one secret of a bearer header is to be taken.
+    /// Whether the secret of a bearer header is a token or a password.
     pub fn bearer<'a>(&self, text: &'a str) -> Presented<'a> {
         let is_password = self.mode == GatewayAuthMode::Password
             && self
@@ -220,7 +221,7 @@ impl SecretAccess {
                 token_id: None,
             });
         }
-        // A store that cannot be read proves nothing.
+        // An unreadable store proves nothing.
         let stored = host.find_role_token(text).ok().flatten()?;
         Some(ProvenRole {
             role: stored.role,
@@ -240,7 +241,7 @@ impl SecretAccess {
         })
     }
 
-    /// A caller could prove nothing at all. Tries during a pause make it no longer.
+    /// Counts a caller that proved nothing at all. Tries during a pause do not extend it.
     pub fn failed(&self, refused: &RefusedCaller, who: (IpAddr, Tried), now: Instant) {
         if *refused == RefusedCaller::Wrong {
             self.limiter.failed(who, now);

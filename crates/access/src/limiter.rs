@@ -1,32 +1,32 @@
-//! Slows callers that guess secrets: a few wrong tries, then a pause that grows.
+//! Slows callers that guess secrets: after a few wrong tries comes a pause that grows.
 //!
-//! Many callers can share an address: all of this machine do, and all behind a proxy. Two rules
-//! keep one of them from shutting the others out, or from helping itself to more tries:
+//! Many callers can share an address: all callers of this machine do, and all behind a proxy. Two
+//! rules prevent that one of them shuts the others out, or gains more tries:
 //!
-//! - An unguessable secret is compared also during a pause: a token that this program made has 256
-//!   random bits, so that a million tries a second are worth no more than one. A secret that a
-//!   person may have chosen (the password, a short token) waits: during a pause not even the right
-//!   one is compared, and its owner uses the Unix socket meanwhile.
-//! - Tries are counted by address and by kind of secret ([`Tried`]), and only a caller that shows
-//!   the shared secret itself is forgiven wrong ones. The token of an agent or of a device proves
-//!   nothing of that kind.
+//! - An unguessable secret is compared even during a pause. A token of this program has 256 random
+//!   bits, so a million tries a second are worth no more than one. A secret that a person may have
+//!   chosen (the password, or a short token) waits: during a pause not even the right one is
+//!   compared, and its owner can use the Unix socket meanwhile.
+//! - Tries are counted by address and by kind of secret ([`Tried`]), and only a caller that
+//!   presents the shared secret itself is forgiven wrong tries. The token of an agent or of a
+//!   device proves nothing about the shared secret.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong tries that cost nothing.
+/// The number of wrong tries before the first pause.
 const FREE: u32 = 10;
 
-/// The first pause; each wrong try more doubles it.
+/// The first pause. Each further wrong try doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
-/// After so long without a wrong try, a caller starts again with no wrong tries.
+/// After this time without a wrong try, the count starts again from zero.
 const FORGET: Duration = Duration::from_mins(10);
 
-/// Addresses that are remembered. Of an attacker with more addresses the oldest are forgotten.
+/// How many addresses are remembered. If an attacker has more addresses, the oldest are forgotten.
 const MAX_ADDRESSES: usize = 10_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -50,21 +50,21 @@ impl Failures {
 /// The secret that a caller tried to guess.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tried {
-    /// The operator's token or password, or what may have been meant so.
+    /// The operator's token or password, or a secret that may have been meant as one.
     Shared,
-    /// The token of a device. One that was exchanged or revoked is shown again and again by a program
-    /// that does not know yet: that must not keep its owner's password out.
+    /// The token of a device. A program that does not know that its token was exchanged or revoked
+    /// presents it again and again, which must not lock out its owner's password.
     Device,
 }
 
 type TriedBy = (IpAddr, Tried);
 
-/// Wrong tries by address, and by what was tried.
+/// Wrong tries by address and kind of secret.
 #[derive(Debug, Default)]
 pub struct Limiter(Mutex<HashMap<TriedBy, Failures>>);
 
 impl Limiter {
-    /// How many seconds this address has to wait, if it has to.
+    /// How many seconds this caller has to wait; `None` if it need not wait.
     pub fn wait(&self, who: TriedBy, now: Instant) -> Option<u64> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let failures = known.get(&who)?;

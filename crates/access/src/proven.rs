@@ -1,20 +1,20 @@
-//! Who speaks, as a transport has proven it.
+//! The caller of a transport, as the transport has proven it.
 
 use interlock_policy::AgentId;
 use interlock_transcript::SessionRecord;
 
-/// Who speaks, as proven.
+/// A proven caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProvenCaller {
-    /// A person who may do everything, or a program that holds that person's secret.
+    /// A person who may do everything, or a program with that person's secret.
     Operator,
-    /// May call tools as this agent, and nothing else.
+    /// May only call tools as this agent.
     Agent(AgentId),
-    /// Inside a run: may call tools as the agent and in the session of that run, and nothing else.
+    /// Inside a run. May only call tools as the agent and in the session of that run.
     Run(RunOf),
 }
 
-/// The agent and session of the run that a caller is inside of.
+/// The agent and session of the run that a caller is part of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunOf {
     pub agent: AgentId,
@@ -22,8 +22,8 @@ pub struct RunOf {
 }
 
 impl RunOf {
-    /// Reads the session's record. Runs that a remote gateway ordered belong to agents of that
-    /// gateway, which are unknown here.
+    /// Reads the session's record. `None` for runs that a remote gateway ordered: they belong to
+    /// that gateway's agents, which are unknown here.
     pub fn new(session: SessionRecord) -> Option<Self> {
         let agent = AgentId::new(&session.agent_id).ok()?;
         let usual = || interlock_approvals::usual_session_key(agent.as_str());

@@ -1,7 +1,7 @@
-//! Where the process at the other end of a TCP connection comes from.
+//! Finds out where the process at the other end of a TCP connection comes from.
 //!
-//! The look goes through many processes. So one task does it for all connections that wait, on a
-//! thread of its own; a connection keeps what was found for a moment.
+//! A lookup inspects many processes. Therefore one task does it for all waiting connections, on its
+//! own thread, and each connection keeps the result for a moment.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,32 +14,34 @@ use tokio::task::spawn_blocking;
 
 use super::{RunOf, record_of};
 
-/// How long a finding counts. A socket can be passed on to a run later.
+/// How long a result is valid. A socket can later be passed on to a run.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a connection is looked at again while processes start and end, and the pause between
-/// two looks, which doubles. A busy machine must not turn its owner away.
+/// How long a lookup is repeated while processes start and end. The pause between two lookups
+/// starts at `PAUSE` and doubles. A busy machine must not refuse its owner.
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// Connections of one look.
+/// How many connections one lookup covers.
 const MAX_AT_ONCE: usize = 4096;
 
-/// What a connection may be trusted with, by where its other end is.
+/// How far a connection is trusted, by the process at its other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerStanding {
-    /// No run has a part in it, or it comes from another machine: what it proves counts.
+    /// No run holds the connection, or it comes from another machine: its proof counts.
     Trusted,
-    /// A run holds it: whatever it proves, it is that run. `None` where the run is unknown.
+    /// A run holds the connection: whatever it proves, the caller is that run. `None` if the run is
+    /// unknown.
     Run(Option<RunOf>),
-    /// It is not certain that no run holds it, so it decides nothing. Carries the reason.
+    /// It is not certain that no run holds the connection, so it decides nothing. Carries the
+    /// reason.
     Unidentified(String),
 }
 
-/// One look for one connection, and where the answer goes.
+/// The lookup of one connection, and the channel for its result.
 type PeerLookup = (TcpEnds, oneshot::Sender<TcpOrigin>);
 
-/// Looks at connections, many at once. Ends with the last connection and the gateway.
+/// Looks up connections, many at once. Ends with the last connection and the gateway.
 #[derive(Clone)]
 pub struct PeerLooks {
     wanted: mpsc::UnboundedSender<PeerLookup>,
@@ -53,14 +55,15 @@ impl fmt::Debug for PeerLooks {
 }
 
 impl PeerLooks {
-    /// Must be called on the gateway's runtime.
+    /// Starts the lookup task. Must be called on the gateway's runtime.
     pub fn start(place: SupervisorPaths) -> Self {
         let (wanted, waiting) = mpsc::unbounded_channel();
         tokio::spawn(look(waiting, place.clone()));
         Self { wanted, place }
     }
 
-    /// Each connection repeats its own look, so that one that stays unclear delays no other.
+    /// Repeats the lookup for one connection, so that an unclear connection does not delay the
+    /// others.
     async fn origin(&self, ends: TcpEnds) -> TcpOrigin {
         let until = Instant::now() + PATIENCE;
         let mut pause = PAUSE;
@@ -83,8 +86,8 @@ impl PeerLooks {
         answered.await.unwrap_or_else(|_| unknown())
     }
 
-    /// The run that a shim serves. What serves a run has no other one while a process of it lives: so
-    /// that one must still be there when the record was read.
+    /// The run that a shim serves. A shim serves no other run while a process of its run lives, so
+    /// the connection must still belong to the shim after the record was read.
     async fn run_of(&self, ends: TcpEnds, shim: i32) -> Option<RunOf> {
         let session = record_of(&self.place, shim).await?;
         let is_still_there = self.origin(ends).await == TcpOrigin::Run(Some(shim));
@@ -99,7 +102,7 @@ async fn look(mut waiting: mpsc::UnboundedReceiver<PeerLookup>, place: Superviso
         let (ends, answers): (Vec<_>, Vec<_>) = wanted.drain(..).unzip();
         let looked = spawn_blocking(move || {
             for (origin, answer) in looks.origins(&ends).into_iter().zip(answers) {
-                // A connection that is gone wants no answer.
+                // A closed connection needs no answer.
                 let _ = answer.send(origin);
             }
             looks.learn();
@@ -121,7 +124,8 @@ pub struct TcpPeer {
 }
 
 impl TcpPeer {
-    /// Looks at once: a run that connects and passes the connection on still holds it then.
+    /// Starts the lookup at once: a run that connects and passes the connection on still holds it
+    /// at this moment.
     pub fn new(ends: TcpEnds, looks: PeerLooks) -> Arc<Self> {
         let peer = Arc::new(Self {
             ends,
@@ -133,7 +137,8 @@ impl TcpPeer {
         peer
     }
 
-    /// As of now, or of a moment ago. A connection that a run held once stays that run's.
+    /// The present result, or one from a moment ago. A connection that a run once held remains that
+    /// run's.
     pub async fn standing(&self) -> PeerStanding {
         let mut found = self.found.lock().await;
         match &*found {

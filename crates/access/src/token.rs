@@ -1,5 +1,5 @@
-//! Where operators' secrets come from. Tokens are stored as hashes only; what a file or a variable
-//! holds is never printed.
+//! The sources of operators' secrets. Tokens are stored only as hashes. A secret in a file or a
+//! variable is never printed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -14,16 +14,17 @@ use interlock_wire::Secret;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-/// Where earlier versions kept the operator token in plain text.
+/// The file in which earlier versions stored the operator token in plain text.
 const PLAIN_TOKEN: &str = "gateway.token";
 
-/// The names of what they left of it when they were killed while they wrote it.
+/// The prefix of incomplete files that earlier versions left when they were killed while writing
+/// it.
 const PLAIN_TOKEN_ASIDE: &str = "gateway.new-";
 
 /// The key of the state directory that signs wake calls.
 const WAKE_KEY: &str = "wake.key";
 
-/// Where the environment may hold a secret. Runs do not get these.
+/// The environment variables that may hold a secret. Runs do not get them.
 pub const VARIABLES: &[&str] = &[
     "INTERLOCK_GATEWAY_TOKEN",
     "OPENCLAW_GATEWAY_TOKEN",
@@ -34,7 +35,7 @@ pub const VARIABLES: &[&str] = &[
 const TOKEN_VARIABLES: &[&str] = VARIABLES.split_at(2).0;
 const PASSWORD_VARIABLES: &[&str] = VARIABLES.split_at(2).1;
 
-/// Longer secrets are mistakes.
+/// A longer secret is a mistake.
 const MAX_BYTES: u64 = 4096;
 
 #[derive(Debug, thiserror::Error)]
@@ -70,20 +71,20 @@ impl TokenError {
     }
 }
 
-/// What operators show on the network, and where it comes from.
+/// The secret that operators present on the network, and its source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OperatorAccess {
     /// A token that `gateway token --new` printed.
     MintedToken,
-    /// The same, or what this variable of the gateway's environment holds.
+    /// A minted token, or the value of this variable of the gateway's environment.
     TokenVariable(String),
     PasswordFile(PathBuf),
     PasswordVariable(String),
 }
 
 impl OperatorAccess {
-    /// What a gateway with this config and environment asks for.
+    /// The secret that a gateway with this config and environment demands.
     pub(super) fn configured(
         config: &Config,
         environment: &BTreeMap<String, String>,
@@ -102,14 +103,14 @@ impl OperatorAccess {
     }
 }
 
-/// Takes over the operator token that an earlier version kept in plain text: its hash is stored, so
-/// that clients that have the token go on, and the file is removed. A token that others could read,
-/// or that the gateway did not ask for, is not taken over.
+/// Migrates the operator token that an earlier version stored in plain text: stores its hash, so
+/// that clients with the token continue to work, and removes the file. A token that others could
+/// read, or that the gateway did not accept, is only removed.
 pub fn take_over_plain_token(host: &LocalHost, config: &Config) -> Result<(), TokenError> {
     remove_unfinished(host.state_dir());
     let path = host.state_dir().join(PLAIN_TOKEN);
     let taken = match read_secret(&path) {
-        // Where a password is asked for, the token opened nothing.
+        // Where a password is demanded, the token was never accepted.
         Ok(_) if config.gateway.auth.mode == Some(GatewayAuthMode::Password) => false,
         Ok(token) => {
             keep_wake_key(host.state_dir(), &token)?;
@@ -127,7 +128,8 @@ pub fn take_over_plain_token(host: &LocalHost, config: &Config) -> Result<(), To
         source,
     };
     fs::remove_file(&path).map_err(failed)?;
-    // A removal that a crash of the machine undoes would leave the plain text behind.
+    // Without a sync, a crash of the machine could undo the removal and leave the plain text
+    // behind.
     let directory = fs::File::open(host.state_dir()).map_err(failed)?;
     directory.sync_all().map_err(failed)?;
     if taken {
@@ -157,7 +159,8 @@ fn remove_unfinished(state_dir: &Path) {
     }
 }
 
-/// Receivers of wake calls made their key from the operator token: they go on with the same key.
+/// Keeps the wake key. Receivers of wake calls derived their key from the operator token and must
+/// continue with it.
 fn keep_wake_key(state_dir: &Path, token: &str) -> Result<(), TokenError> {
     let file = SecretFile::named(state_dir, WAKE_KEY);
     if file.0.exists() {
@@ -167,8 +170,8 @@ fn keep_wake_key(state_dir: &Path, token: &str) -> Result<(), TokenError> {
     file.create(&Secret::new(key)).map(drop)
 }
 
-/// The key that signs wake calls: made from the token of the environment, as its holders know it, or
-/// the state directory's own.
+/// The key that signs wake calls: derived from the token of the environment, so that holders of the
+/// token know it, or else the state directory's own key.
 pub(super) fn wake_key(
     state_dir: &Path,
     from_environment: Option<&Secret>,
@@ -185,7 +188,8 @@ pub(super) fn wake_key(
         }
         read => read?,
     };
-    // Whatever the owner has written there is a key; one of this program is 64 digits for 32 bytes.
+    // The owner may have written any text as the key. A key of this program is 64 digits for 32
+    // bytes.
     Ok(bytes_of(&text).unwrap_or_else(|| text.into_bytes()))
 }
 
@@ -215,7 +219,7 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     pairs.iter().map(byte).collect()
 }
 
-/// A file of mode 0600 in the state directory with a secret that only this program uses.
+/// A file of mode 0600 in the state directory, with a secret that only this program uses.
 #[derive(Debug, Clone)]
 pub struct SecretFile(PathBuf);
 
@@ -224,14 +228,14 @@ impl SecretFile {
         Self(state_dir.join(name))
     }
 
-    /// The secret; it is made if there is no file yet.
+    /// Reads the secret, or generates it if there is no file yet.
     pub fn read_or_create(&self) -> Result<String, TokenError> {
         self.read_or_create_as(|| {
             Secret::generate().map_err(|error| TokenError::Random(error.to_string()))
         })
     }
 
-    /// The same for a secret of another form.
+    /// Like [`Self::read_or_create`], for a secret of another form.
     pub fn read_or_create_as(
         &self,
         make: impl FnOnce() -> Result<Secret, TokenError>,
@@ -244,7 +248,8 @@ impl SecretFile {
         }
     }
 
-    /// Written aside and linked: no reader ever sees half of it, and the first writer wins.
+    /// Writes the file under a temporary name and links it: no reader ever sees an incomplete
+    /// secret, and the first writer wins.
     fn create(&self, secret: &Secret) -> Result<String, TokenError> {
         let failed = |source| TokenError::File {
             path: self.0.clone(),
@@ -287,7 +292,7 @@ pub(super) fn password(
     Ok(password.map(Secret::new))
 }
 
-/// The name and the value of the first that is set.
+/// The name and value of the first variable that is set.
 fn from_environment<'a>(
     environment: &'a BTreeMap<String, String>,
     names: &[&'a str],
@@ -298,7 +303,7 @@ fn from_environment<'a>(
     values.into_iter().find(|(_, value)| !value.is_empty())
 }
 
-/// The secret in a file, which others must not be able to read.
+/// Reads the secret in a file. Others must not be able to read the file.
 pub fn read_secret(path: &Path) -> Result<String, TokenError> {
     let failed = |source| TokenError::File {
         path: path.to_owned(),

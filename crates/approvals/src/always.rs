@@ -1,16 +1,16 @@
-//! What *always* would store, as it is stored beside the approval.
+//! The entries that *always* would store, as the approval keeps them.
 
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The forms that an approver may choose from. A form that is not in here is not stored.
+/// The forms that an approver may choose from. Any other form is not stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AlwaysForms {
-    /// What is stored where no other form is chosen.
+    /// The entries of the form that applies without a choice.
     pub(crate) exact: Vec<Entry>,
-    /// The form of those: exact, or for this project.
+    /// The form of `exact`: exact, or for this project.
     #[serde(default, skip_serializing_if = "AlwaysForm::is_exact")]
     pub(crate) form: AlwaysForm,
     #[serde(default)]
@@ -20,13 +20,13 @@ pub(crate) struct AlwaysForms {
 }
 
 impl AlwaysForms {
-    /// Reads what is stored beside an approval. A value that cannot be read offers nothing.
+    /// Reads the stored value. A value that cannot be read offers nothing.
     pub(crate) fn read(stored: Option<&Value>) -> Self {
         let Some(stored) = stored else {
             return Self::default();
         };
         let read = match stored {
-            // Stored before there were forms.
+            // Approvals of versions without forms store a list.
             Value::Array(_) => serde_json::from_value(stored.clone()).map(|exact| Self {
                 exact,
                 ..Self::default()
@@ -36,12 +36,12 @@ impl AlwaysForms {
         read.unwrap_or_default()
     }
 
-    /// The form that a decision means: without a choice, the one that was shown first.
+    /// The form that a decision means: without a choice, the form that was shown first.
     pub(crate) fn chosen(&self, form: AlwaysForm) -> AlwaysForm {
         if form.is_exact() { self.form } else { form }
     }
 
-    /// The entries of a form; none where it is not offered.
+    /// The entries of a form; empty if the form is not offered.
     pub(crate) fn entries(&self, form: AlwaysForm) -> &[Entry] {
         match self.chosen(form) {
             chosen if chosen == self.form => &self.exact,
@@ -54,7 +54,7 @@ impl AlwaysForms {
         }
     }
 
-    /// Why a form is not offered, as far as it was said.
+    /// Why a form is not offered, if a reason is known.
     pub(crate) fn why_not(&self, form: AlwaysForm) -> Option<&str> {
         let word = match form {
             AlwaysForm::Exact => return None,

@@ -1,4 +1,4 @@
-//! The handle over the approvals of one host: the store that keeps them and the settings that they
+//! The handle for the approvals of one host: the store that keeps them and the settings that they
 //! depend on.
 
 use std::fmt;
@@ -11,16 +11,17 @@ use interlock_store::{ApprovalEnd, ApprovalSummary, MAX_PAGE, PendingCursor, Pen
 use crate::clock::now;
 use interlock_rules::RulesError;
 
-/// The host name of runs on this machine; nodes have names of their own.
+/// The host name of runs on this machine. Nodes have their own names.
 pub const THIS_HOST: &str = "gateway";
 
-/// How often a wait looks in any case: at the time of the approval, and whether the store is still there.
+/// How often a wait checks, without a notification, whether the approval has expired and whether
+/// the store still exists.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The same where the kernel has no watch left for this user.
+/// The interval where the kernel has no file watch left for this user.
 const UNWATCHED_LOOK: Duration = Duration::from_millis(50);
 
-/// What approvals need to know of the owner's config.
+/// The access of approvals to the owner's config.
 pub trait ApprovalSettings: fmt::Debug + Send + Sync {
     /// The config in force.
     fn config(&self) -> Result<Arc<ConfigFile>, ConfigError>;
@@ -42,7 +43,7 @@ impl<'a> Approvals<'a> {
         self.settings.config()
     }
 
-    /// A page of pending approvals, the one that expires first in front.
+    /// A page of pending approvals, ordered by expiry.
     pub fn pending(self, offset: usize, limit: usize) -> Result<PendingPage, RulesError> {
         let now = now();
         self.store.check_in_place()?;
@@ -50,7 +51,7 @@ impl<'a> Approvals<'a> {
         Ok(self.store.pending_approvals(now, offset, limit)?)
     }
 
-    /// A page of the approvals that can still be decided, the one that expires first in front.
+    /// A page of the approvals that can still be decided, ordered by expiry.
     pub fn pending_page(
         self,
         after: Option<PendingCursor>,
@@ -62,7 +63,7 @@ impl<'a> Approvals<'a> {
         Ok(self.store.pending_page(now, after, limit)?)
     }
 
-    /// All of them.
+    /// All approvals that can still be decided.
     pub fn all_pending(self) -> Result<Vec<ApprovalSummary>, RulesError> {
         let mut page = self.pending_page(None, MAX_PAGE)?;
         let mut all = page.approvals;
@@ -78,8 +79,8 @@ impl<'a> Approvals<'a> {
         self.expire(now())
     }
 
-    /// How an approval ended, if it has. One whose time is up is ended by this. Fails when the store
-    /// was removed: no decision can come there, and a caller must not wait for one.
+    /// How an approval ended; `None` if it has not. Ends an approval whose time is up. Fails if the
+    /// store was removed: no decision can arrive there, and a caller must not wait for one.
     pub fn ended(self, id: &str) -> Result<Option<ApprovalEnd>, RulesError> {
         self.store.check_in_place()?;
         let approval = self.store.approval(id)?;
@@ -90,10 +91,10 @@ impl<'a> Approvals<'a> {
         Ok(self.store.approval(id)?.ended)
     }
 
-    /// Waits until an approval has ended; `None` when it has not in this time.
+    /// Waits until an approval has ended; `None` if it has not within `timeout`.
     pub fn wait(self, id: &str, timeout: Duration) -> Result<Option<ApprovalEnd>, RulesError> {
         let until = Instant::now().checked_add(timeout);
-        // Begun before the first look, so that no decision falls between the two.
+        // The watch begins before the first check, so that no decision is missed in between.
         let watch = (!timeout.is_zero()).then(|| self.store.watch()).flatten();
         loop {
             if let Some(ended) = self.ended(id)? {

@@ -1,4 +1,4 @@
-//! The audit records of this host: reading, checking and exporting them.
+//! Reads, checks and exports the audit records of this host.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -19,18 +19,19 @@ impl Approvals<'_> {
         Ok(self.store.audit_log(filter)?)
     }
 
-    /// A page of audit records with the exact total, and where to go on.
+    /// A page of audit records with the exact total and the cursor of the next page.
     pub fn audit_page(self, filter: &AuditFilter) -> Result<AuditRecordPage, RulesError> {
         Ok(self.store.audit_page(filter)?)
     }
 
-    /// The last record, to be kept where no account of this machine can change it.
+    /// The last record. The owner keeps it where no account of this machine can change it.
     pub fn audit_head(self) -> Result<AuditHead, RulesError> {
         Ok(self.store.audit_head()?)
     }
 
-    /// Checks every record; with a head that was kept elsewhere, also that none was cut off. Behind
-    /// records that are intact, the approvals document must be the one that they wrote last.
+    /// Checks every record, and with a head that was kept elsewhere also that no record was cut
+    /// off. If the records are intact, the approvals document must be the last one that they
+    /// record.
     pub fn audit_verify(self, head: Option<&AuditHead>) -> Result<AuditVerification, RulesError> {
         let store = self.store;
         let verified = store.verify_audit(head)?;
@@ -40,8 +41,9 @@ impl Approvals<'_> {
         Ok(verified)
     }
 
-    /// Moves records that are older than a time into files of a directory; see
-    /// [`Store::archive_audit`](interlock_store::Store::archive_audit). The owner does this, and no run.
+    /// Moves records that are older than `before_ms` into files of a directory; see
+    /// [`Store::archive_audit`](interlock_store::Store::archive_audit). Only the owner may do this,
+    /// never a run.
     pub fn audit_archive(
         self,
         before_ms: i64,
@@ -54,7 +56,7 @@ impl Approvals<'_> {
             .archive_audit(before_ms, directory, &author, now())
     }
 
-    /// Writes every record as a line of JSON, and the head as the last one.
+    /// Writes every record as a line of JSON, and the head as the last line.
     pub fn audit_export(self, out: &mut impl Write) -> Result<io::Result<()>, RulesError> {
         for line in self.store.audit_export()? {
             let line = line?;

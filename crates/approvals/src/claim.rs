@@ -11,9 +11,9 @@ use crate::clock::now;
 use crate::error::ApprovalRefusal;
 use crate::process::process_name;
 
-/// The store has recorded that the plan with this digest is about to be started, by this process, once.
-/// Only the functions below make one, each from the store's own answer; it counts once the change that
-/// made it is on the disk.
+/// The store's record that this process is about to start the plan with this digest, once. Only the
+/// functions below make a claim, each from the store's own answer. It counts once the change that
+/// made it is on disk.
 #[derive(Debug)]
 #[must_use = "a claim is used to start its plan, or its run is recorded as not started"]
 pub struct Claim {
@@ -21,7 +21,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Claims an approval for exactly this plan: the store refuses every other digest.
+    /// Claims an approval for exactly this plan. The store refuses every other digest.
     pub fn of_approval(
         change: &Change<'_>,
         id: &str,
@@ -73,8 +73,8 @@ impl Claim {
     }
 }
 
-/// Where a plan is confined, or how far it leaves its sandbox, for the records of its run. `None` for a run
-/// of a conversation without a sandbox.
+/// Where a plan is confined, or how far it leaves its sandbox, for the records of its run. `None`
+/// for a run of a conversation without a sandbox.
 pub fn confinement_record(plan: &RunPlan) -> Option<Value> {
     match &plan.sandbox {
         Some(sandbox) => Some(json!(sandbox.summary())),
@@ -98,13 +98,14 @@ fn check_claimed(claiming: Claiming) -> Result<(), ClaimRefusal> {
     }
 }
 
-/// Takes the single use of an approval whose plan is not a run plan. Only `Ok` goes on.
+/// Checks the claim of an approval whose plan is not a run plan. Only after `Ok` may the plan be
+/// carried out.
 pub fn check_claim(claiming: Claiming, short_id: &str) -> Result<(), ApprovalRefusal> {
     check_claimed(claiming).map_err(|why| why.refuse(short_id))
 }
 
 impl ClaimRefusal {
-    /// The refusal that the caller of the approval with this short id reads.
+    /// The refusal as the caller of the approval with this short id reads it.
     pub fn refuse(self, short_id: &str) -> ApprovalRefusal {
         let short_id = short_id.to_owned();
         match self {
@@ -122,7 +123,7 @@ impl ClaimRefusal {
     }
 }
 
-/// Only an approval that allows its plan, and that has no claim yet, goes on.
+/// Checks that an approval allows its plan and has no claim yet.
 pub fn check_allowed(approval: &Approval) -> Result<ApprovalEnding, ApprovalRefusal> {
     let short_id = approval.short_id.clone();
     if let Some(claim) = &approval.claim {
@@ -145,7 +146,7 @@ pub fn check_allowed(approval: &Approval) -> Result<ApprovalEnding, ApprovalRefu
     }
 }
 
-/// What became of a claimed run, in the words of a refusal.
+/// The state of a claimed run, in the words of a refusal.
 fn became(state: &ClaimState) -> String {
     match state {
         ClaimState::Unfinished => "it runs, or is about to".to_owned(),
@@ -163,17 +164,17 @@ fn became(state: &ClaimState) -> String {
     }
 }
 
-/// In front of the id that the gateway gave a run.
+/// The prefix of a forwarded run's id.
 const FORWARDED: &str = "node:";
 
-/// The id of a forwarded run in the records of the host that makes it. A gateway may share the store
-/// with this host, and knows the run by the id without the prefix.
+/// The id of a forwarded run in the records of the host that makes it. A gateway may share the
+/// store with this host, and uses the id without the prefix.
 pub fn forwarded_run_id(gateway_id: &str) -> String {
     format!("{FORWARDED}{gateway_id}")
 }
 
-/// The id that a gateway gave a run, if a gateway forwarded it. The gateway notifies the run's
-/// conversation.
+/// The id that a gateway gave a run, if a gateway forwarded the run. The gateway itself notifies
+/// the run's conversation.
 pub fn gateway_run_id(id: &str) -> Option<&str> {
     id.strip_prefix(FORWARDED)
 }

@@ -1,8 +1,8 @@
-//! The time as records count it: milliseconds since 1970.
+//! The time in records: milliseconds since 1970.
 
 pub use interlock_rules::now_ms;
 
-/// Milliseconds since 1970, as the store counts them.
+/// The present time in milliseconds since 1970.
 pub fn now() -> i64 {
     i64::try_from(now_ms()).unwrap_or(i64::MAX)
 }

@@ -1,5 +1,5 @@
-//! The local approval socket: a companion program of the same user listens in the state directory,
-//! is shown what waits for a decision, and may decide.
+//! The local approval socket. A companion program of the same user listens in the state directory,
+//! is shown pending approvals, and may decide them.
 //!
 //! ```text
 //! host ──connect──► companion        both check the peer
@@ -10,15 +10,17 @@
 //!      ─ revealed, result, ended ─►
 //! ```
 //!
-//! Read `wire` (what a line says, and what makes it believed), `link` (lines over a socket, with
-//! bounds), `courier` (the host's side), `listener` (the companion's), `desktop` (which process shows
-//! notifications), `token`. Authors of other
-//! companions find the protocol in `docs/approval-socket.md`.
+//! Read `wire` (the lines and their authentication), `link` (lines over a socket, with bounds),
+//! `courier` (the host's side), `listener` (the companion's side), `desktop` (which process shows
+//! notifications), and `token`. Authors of other companions find the protocol in
+//! `docs/approval-socket.md`.
 //!
-//! What holds: another user's process is turned away by its credentials, and a run by its descent,
-//! on both sides. Without the token a process can neither show nor decide, and nothing can be
-//! replayed, moved to another approval or kept for later. What does not: a process of the same
-//! user, outside of runs, can read the token from the state directory. Between those this is a
+//! These guarantees hold: both sides refuse a process of another user by its credentials, and a run
+//! by its descent. A process without the token can neither show nor decide. No message can be
+//! replayed, moved to another approval or kept for later.
+//!
+//! This does not hold: a process of the same user, outside of runs, can read the token from the
+//! state directory. Between such processes the socket is a guard and not a wall.
 //! guard and not a wall.
 
 mod courier;
@@ -49,21 +51,21 @@ pub fn socket_path(state_dir: &Path) -> PathBuf {
     state_dir.join(SOCKET_NAME)
 }
 
-/// Whether one listens, and has room for another approval. Never waits.
+/// Whether a companion listens and has room for another approval. Never waits.
 pub fn is_listening(state_dir: &Path) -> bool {
     connect(&socket_path(state_dir)).is_ok()
 }
 
-/// Whether there is a socket of a companion, which may be one that it left behind. Unlike
-/// [`is_listening`] this does not connect.
+/// Whether a companion's socket exists. It may be left over from an earlier companion. Unlike
+/// [`is_listening`], this function does not connect.
 pub fn has_socket(state_dir: &Path) -> bool {
     is_socket(&socket_path(state_dir))
 }
 
-/// As much as fits into the address of a socket, with its final zero.
+/// The longest path that fits into a socket address with its final zero.
 const MAX_ADDRESS: usize = 107;
 
-/// Sockets have short addresses: a long path is taken through a descriptor of its directory.
+/// Socket addresses are short, so a longer path goes through a descriptor of its directory.
 fn with_address<T>(path: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= MAX_ADDRESS {
         return use_it(path);
@@ -80,7 +82,7 @@ fn with_address<T>(path: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> 
     )
 }
 
-/// Never waits: a full queue is an error.
+/// Connects without waiting: a full queue is an error.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     with_address(path, |path| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -94,7 +96,7 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     })
 }
 
-/// Whether there is a socket at all, and no link to one elsewhere.
+/// Whether the path is a socket. A link to a socket elsewhere does not count.
 fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt as _;
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket())

@@ -1,5 +1,5 @@
-//! What changed in a script since it was last allowed. For showing only: an approval binds the
-//! content by its hash, whatever is shown of it.
+//! Shows what changed in a script since it was last allowed. This is for display only: an approval
+//! binds the content by its hash, regardless of what is shown.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,24 +16,25 @@ use crate::approvals::Approvals;
 use crate::clock::now;
 use interlock_rules::RulesError;
 
-/// More of a difference is not shown.
+/// At most this much of a difference is shown.
 const MAX_SHOWN_LINES: usize = 1000;
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
 
 /// The limit for all scripts of an approval together.
 const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
-/// Then the difference is found more coarsely.
+/// After this time, the difference is computed more coarsely.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The scripts of an approval, compared with what was last allowed to the same agent.
+/// The difference between the scripts of an approval and the content that was last allowed to the
+/// same agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptDiff {
-    /// Unified; what cannot be seen is spelled out.
+    /// A unified diff with invisible characters spelled out.
     pub text: String,
     pub added: usize,
     pub removed: usize,
-    /// Lines of the difference that are not in the text.
+    /// Lines of the difference that `text` leaves out.
     pub left_out: usize,
 }
 
@@ -49,8 +50,8 @@ impl ScriptDiff {
 }
 
 impl Approvals<'_> {
-    /// `None` where nothing was allowed before, nothing changed, or the file is no longer the one
-    /// that the plan pins.
+    /// `None` if nothing was allowed before, nothing changed, or the file no longer has the pinned
+    /// content.
     pub(crate) fn script_diff(self, plan: &RunPlan) -> Result<Option<ScriptDiff>, RulesError> {
         let mut whole: Option<ScriptDiff> = None;
         for script in scripts(plan) {
@@ -89,7 +90,7 @@ pub(crate) fn contents(plan: &RunPlan) -> Vec<ApprovedContent> {
     scripts(plan).filter_map(content).collect()
 }
 
-/// Remembers what is allowed, together with the decision.
+/// Stores the allowed contents together with the decision.
 pub(crate) fn keep(change: &Change<'_>, contents: &[ApprovedContent]) -> Result<(), StoreError> {
     let mut contents = contents.iter();
     contents.try_for_each(|content| change.keep_approved_content(content))
@@ -103,8 +104,8 @@ pub(crate) fn scripts(plan: &RunPlan) -> impl Iterator<Item = &PinnedFile> {
         .map(|bound| &bound.file)
 }
 
-/// What an approval of this plan keeps for its approvers: each script with the pinned content, if
-/// it fits and is still there.
+/// The scripts that an approval of this plan keeps for its approvers: each with its pinned content,
+/// if the content fits and the file still has it.
 pub fn pinned_scripts(plan: &RunPlan) -> Vec<PinnedScript> {
     let mut left = MAX_KEPT_BYTES;
     let mut kept = Vec::new();
@@ -125,23 +126,23 @@ pub fn pinned_scripts(plan: &RunPlan) -> Vec<PinnedScript> {
     kept
 }
 
-/// Text of bounded length with the pinned hash, or nothing.
+/// The pinned content as text; `None` if it is too long, changed or not UTF-8.
 fn content(script: &PinnedFile) -> Option<String> {
     let bytes = content_up_to(script, MAX_CONTENT_BYTES as u64)?;
     String::from_utf8(bytes).ok()
 }
 
-/// A longer script is read by no approver, so that it can only be denied.
+/// A longer script cannot be shown to an approver, so it can only be denied.
 const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// The pinned content of a script that was too long to be kept, if it is still there.
+/// The pinned content of a script that was too long to be kept, if the file still has it.
 pub(crate) fn bytes_of(script: &PinnedFile) -> Option<Vec<u8>> {
     content_up_to(script, MAX_READ_BYTES)
 }
 
-/// The bytes of a file of bounded length, if they have the pinned hash.
+/// The content of a file, if it is not longer than `most` and has the pinned hash.
 fn content_up_to(script: &PinnedFile, most: u64) -> Option<Vec<u8>> {
-    // A FIFO or device that stands there now must not block the reader.
+    // A FIFO or device that replaced the file must not block the reader.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(&script.canonical, flags, Mode::empty()).ok()?);
     if !file.metadata().ok()?.is_file() {
@@ -173,7 +174,7 @@ pub(crate) fn difference(path: &str, before: &str, after: &str) -> ScriptDiff {
         left_out: 0,
     };
     for (number, line) in unified.lines().enumerate() {
-        // The first two are the names.
+        // The first two lines are the file names.
         let is_body = number >= 2;
         shown.added += usize::from(is_body && line.starts_with('+'));
         shown.removed += usize::from(is_body && line.starts_with('-'));

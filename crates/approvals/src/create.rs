@@ -1,4 +1,4 @@
-//! How an approval is stored, so that every surface can show it and every decision binds its plan.
+//! Stores an approval so that every surface can show it and every decision binds its plan.
 
 use interlock_binding::Binding;
 use interlock_command::display::{self, Secrets};
@@ -19,12 +19,11 @@ use crate::stored_verdict::{ResumeFacts, RunManner, StoredVerdict};
 /// How long an approval waits for a decision.
 pub const EXPIRES_AFTER_MS: i64 = 30 * 60 * 1000;
 
-/// Differ between two requests that are the same, and say nothing to a program: shells write them
-/// anew.
+/// Variables that shells rewrite. They differ between equal requests and mean nothing to a program.
 const IDLE_VARIABLES: [&str; 2] = ["_", "SHLVL"];
 
-/// Nothing of the command could be pinned, and the config forbids asking an approver about such a
-/// command.
+/// The refusal of a command of which nothing could be pinned, where the config forbids asking an
+/// approver about such commands.
 #[derive(Debug, thiserror::Error)]
 #[error("refused: an approval could not bind this command: {}", self.said())]
 pub struct UnboundRefusal {
@@ -50,7 +49,7 @@ impl UnboundRefusal {
         }
     }
 
-    /// The next step, ready to be pasted, and what it does.
+    /// The next step, ready to be pasted, and its effect.
     pub fn remedy(&self) -> Option<String> {
         let unbound = self.binding.unbound.as_ref()?;
         let step = &unbound.next_step;
@@ -71,7 +70,7 @@ impl UnboundRefusal {
     }
 }
 
-/// Refuses a command about which no approval may be stored.
+/// Refuses a command for which no approval may be stored.
 pub fn check_bound(binding: &Binding, config: &ExecConfig) -> Result<(), UnboundRefusal> {
     let asks = config.unbound_approvals == Some(UnboundApprovals::Ask);
     if !can_be_approved(binding, asks) {
@@ -82,8 +81,8 @@ pub fn check_bound(binding: &Binding, config: &ExecConfig) -> Result<(), Unbound
     Ok(())
 }
 
-/// The decisions that a prompt offers to every client. *Always* is offered only where something would
-/// be stored and where that would save the next prompt: with `ask=always` it would not.
+/// The decisions that a prompt offers to every client. *Always* is offered only if it would store
+/// something and save the next prompt. With `ask=always` it would not.
 pub fn offered_decisions(ask: Ask, remember: &Remember) -> Vec<ApprovalDecision> {
     if ask == Ask::Always || remember.entries.is_empty() {
         vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny]
@@ -96,26 +95,26 @@ pub fn offered_decisions(ask: Ask, remember: &Remember) -> Vec<ApprovalDecision>
     }
 }
 
-/// An approval that is about to be stored: a run for which the policy wants a decision.
+/// An approval that is about to be stored, for a run that needs a decision.
 #[derive(Debug, Clone)]
 pub struct NewApproval<'a> {
     pub plan: &'a RunPlan,
     pub verdict: &'a Verdict,
-    /// In force, with the call's own.
+    /// The `ask` in force, including the call's own.
     pub ask: Ask,
     pub session_key: &'a str,
     pub requester: &'a str,
-    /// Set where this host starts the run by itself once it is allowed.
+    /// Set if this host starts the run by itself once it is allowed.
     pub resume: Option<ResumeFacts>,
-    /// How the run would be carried out; the approver reads its limits.
+    /// How the run would be carried out. The approver reads its limits.
     pub manner: RunManner,
-    /// What the approver reads of the bound scripts: [`crate::pinned_scripts`].
+    /// The bound scripts for the approver: [`crate::pinned_scripts`].
     pub scripts: Vec<PinnedScript>,
 }
 
 impl<'a> NewApproval<'a> {
-    /// What a grant must have in common with it: all that the plan holds, but for what differs
-    /// between two requests that are the same.
+    /// The digest that a grant must share with this approval. It covers the whole plan, except for
+    /// parts that differ between equal requests.
     pub fn content_digest(&self) -> String {
         let mut plan = self.plan.clone();
         plan.session_key = None;
@@ -134,8 +133,8 @@ impl<'a> NewApproval<'a> {
         }
     }
 
-    /// Stores the approval, if fewer than `most` of its agent are pending; it is on the disk when the
-    /// change is.
+    /// Stores the approval, if fewer than `most` approvals of its agent are pending. It is on disk
+    /// as soon as the change is.
     pub fn store(
         &self,
         change: &Change<'_>,
@@ -172,7 +171,7 @@ impl<'a> NewApproval<'a> {
         Ok(created)
     }
 
-    /// What *always* stores, if anything.
+    /// The entries that *always* would store; empty if it is not offered.
     pub fn always_entries(&self) -> Vec<Entry> {
         match self.always() {
             Ok(_) => self.verdict.remember.entries.clone(),
@@ -185,7 +184,7 @@ impl<'a> NewApproval<'a> {
         self.always().err()
     }
 
-    /// What *always* would store in each form, or why nothing.
+    /// The entries that *always* would store in each form, or why it would store none.
     fn always(&self) -> Result<AlwaysForms, String> {
         let remember = &self.verdict.remember;
         if let Some(why) = &remember.nothing_because {
@@ -194,7 +193,8 @@ impl<'a> NewApproval<'a> {
         if !offered_decisions(self.ask, remember).contains(&ApprovalDecision::AllowAlways) {
             return Err("ask is `always`: no entry saves the next question".to_owned());
         }
-        // The plan was made a moment later: what is stored must be what would run.
+        // The plan was made after the verdict, so the entries must match the content that would
+        // run.
         let held = remember
             .entries
             .iter()

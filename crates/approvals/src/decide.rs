@@ -25,50 +25,51 @@ use crate::remote::REMOTE;
 use crate::stored_verdict::StoredVerdict;
 use interlock_rules::{RulesError, parse_stored};
 
-/// That many approvals are expired in one change.
+/// How many approvals one change expires.
 const EXPIRE_AT_ONCE: usize = 100;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Entries that decisions may store for one agent. A document with more is read by no owner.
+/// How many entries decisions may store for one agent. No owner reads a longer document.
 const MAX_REMEMBERED: usize = 1000;
 
-/// Who decides, and where.
+/// The author of a decision, and its surface.
 #[derive(Debug, Clone, Copy)]
 pub struct DecisionBy<'a> {
-    /// Who decides, as other surfaces show it.
+    /// The approver's name, as other surfaces show it.
     pub decider: &'a str,
     /// Where the approval was shown.
     pub surface: &'a str,
-    /// Why the approver denies it; the caller reads it. Other decisions have none.
+    /// The reason of a denial, which the caller reads. Other decisions have none.
     pub reason: Option<&'a str>,
-    /// The surface itself knows that it showed it: that is recorded together with the decision.
+    /// Whether the surface itself knows that it showed the approval. Then the showing is recorded
+    /// together with the decision.
     pub has_shown: bool,
     pub outside: OutsideRuns,
 }
 
-/// What a decision did.
+/// The result of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredDecision {
     /// The same decision had been made before.
     pub again: bool,
-    /// By this decision, where it is the first.
+    /// The end that this decision made, if it is the first.
     pub ended: ApprovalEnd,
-    /// Entries of `allow-always`, as they stand in the document now.
+    /// The entries of `allow-always` as they are now in the document.
     pub entries: Vec<Entry>,
-    /// How much `allow-always` stored.
+    /// The form that `allow-always` stored.
     pub form: Option<AlwaysForm>,
 }
 
 impl Approvals<'_> {
-    /// Records that a surface shows an approval: without this nothing can be decided there.
+    /// Records that a surface shows an approval. Without this record, nothing can be decided there.
     pub fn seen(self, id: &str, surface: &str) -> Result<(), RulesError> {
         self.store.record_delivery(id, &seen(surface))?;
         Ok(())
     }
 
-    /// Decides an approval that was shown. The digest is that of the plan that was shown. What
-    /// `allow-always` stores is on the disk together with the decision, or neither is.
+    /// Decides an approval that was shown. `plan_digest` is the digest of the shown plan. The
+    /// entries of `allow-always` go to disk together with the decision, or neither does.
     pub fn decide(
         self,
         id: &str,
@@ -79,8 +80,9 @@ impl Approvals<'_> {
         self.decide_in_form(id, plan_digest, decision, AlwaysForm::Exact, by)
     }
 
-    /// As [`Self::decide`]. `form` says how much `allow-always` stores; it must be one that was
-    /// shown. Success means that it is stored, by this decision or by the same one before.
+    /// Like [`Self::decide`]. `form` chooses the entries that `allow-always` stores and must be a
+    /// form that was shown. Success means that they are stored, by this decision or by an equal
+    /// earlier one.
     pub fn decide_in_form(
         self,
         id: &str,
@@ -90,8 +92,8 @@ impl Approvals<'_> {
         by: DecisionBy<'_>,
     ) -> Result<StoredDecision, ApprovalRefusal> {
         let author = Author::new(by.decider)?;
-        // A config that cannot be read has no settings for events; a remembered entry must have
-        // its expiry.
+        // Without a readable config, a denial uses the default settings for events. `allow-always`
+        // needs the config: its entries must get their expiry.
         let config = match decision {
             ApprovalDecision::AllowAlways => Some(self.config()?),
             ApprovalDecision::Deny => self.config().ok(),
@@ -113,7 +115,7 @@ impl Approvals<'_> {
             Ok((stored, true)) => self.expire(now()).map(|()| stored).map_err(Into::into),
             Err(error) => {
                 self.expire(now())?;
-                // If something stands in for an approver, that has decided by now.
+                // The fallback may have decided in the meantime.
                 match error {
                     ApprovalRefusal::Expired { .. } => {
                         self.give(id, &given).map(|(stored, _)| stored)
@@ -124,7 +126,7 @@ impl Approvals<'_> {
         }
     }
 
-    /// Also says whether there are approvals that were not decided in time.
+    /// Stores a decision. Also returns whether undecided approvals are overdue.
     fn give(
         self,
         id: &str,
@@ -134,7 +136,7 @@ impl Approvals<'_> {
         loop {
             let given = self.store.change(|change| {
                 let approval = change.asked(id)?;
-                // Files are not read while others wait to write.
+                // Files are not read while other writers wait.
                 if contents.is_none() && decision.keeps_contents(&approval) {
                     return Ok(Err(approval));
                 }
@@ -157,9 +159,9 @@ impl Approvals<'_> {
         }
     }
 
-    /// Ends approvals that were not decided in time: by `askFallback` where that allows, else as
-    /// expired. Everything that looks at approvals begins with this, so where nothing is due it
-    /// costs the same however many wait.
+    /// Ends approvals that were not decided in time: by `askFallback` where it allows the run,
+    /// otherwise as expired. Every access to approvals begins with this function, so its cost
+    /// without overdue approvals does not depend on how many are pending.
     pub(crate) fn expire(self, now_ms: i64) -> Result<(), RulesError> {
         let store = self.store;
         while !store.overdue_approvals(now_ms, 1)?.is_empty() {
@@ -168,13 +170,13 @@ impl Approvals<'_> {
         Ok(())
     }
 
-    /// Ends an approval that its caller does not want any more. Decided ones stay as they are.
+    /// Ends an approval that its caller no longer needs. Decided approvals stay as they are.
     pub fn withdraw(self, id: &str) -> Result<(), ApprovalRefusal> {
         let _ = self.store.withdraw(id, now())?;
         Ok(())
     }
 
-    /// The same where it matters who came first: how it was decided, if it was before this.
+    /// Like [`Self::withdraw`], where the order matters: returns the decision if it came first.
     pub fn withdraw_undecided(self, id: &str) -> Result<Option<ApprovalEnd>, ApprovalRefusal> {
         match self.store.withdraw(id, now())? {
             Decided::Lost { winner } => Ok(Some(winner)),
@@ -182,7 +184,7 @@ impl Approvals<'_> {
         }
     }
 
-    /// The same change queues the events for the sessions of expired approvals.
+    /// Ends some overdue approvals, and queues the events for their sessions in the same change.
     fn expire_some(self, now_ms: i64) -> Result<(), RulesError> {
         Ok(self.store.change(|change| {
             let mut left = 0;
@@ -198,7 +200,7 @@ impl Approvals<'_> {
                     left += 1;
                 }
             }
-            // Those are the first now.
+            // The approvals that remain overdue are now the first ones.
             for one in &change.expire_due(now_ms, left)? {
                 let approval = change.approval(&one.id)?;
                 let notify = self.notify_settings(&one.agent);
@@ -213,8 +215,8 @@ impl Approvals<'_> {
         })?)
     }
 
-    /// For callers who know that no surface can show an approval: `askFallback` decides at once.
-    /// May not be used while an approver could still decide.
+    /// Lets `askFallback` decide at once, for callers that know that no surface can show the
+    /// approval. Must not be used while an approver could still decide.
     pub fn fall_back(self, id: &str) -> Result<(), ApprovalRefusal> {
         let store = self.store;
         let approval = store.approval(id)?;
@@ -255,17 +257,18 @@ impl Approvals<'_> {
 struct GivenDecision<'a> {
     plan_digest: &'a str,
     decision: ApprovalDecision,
-    /// As it is stored.
+    /// The reason as it is stored.
     reason: Option<&'a str>,
     form: AlwaysForm,
     by: DecisionBy<'a>,
     author: &'a Author,
-    /// None where it cannot be read, or is not needed.
+    /// `None` if the config cannot be read or is not needed.
     config: Option<&'a ConfigFile>,
 }
 
 impl GivenDecision<'_> {
-    /// What was shown of scripts is remembered, except where another host runs them; a patch has none.
+    /// Whether the shown content of scripts is remembered. Runs of other hosts and patches have
+    /// none.
     fn keeps_contents(&self, approval: &Approval) -> bool {
         let binding = approval.request.binding.as_str();
         self.decision != ApprovalDecision::Deny
@@ -307,7 +310,7 @@ impl GivenDecision<'_> {
         }
         let is_host = approval.request.binding == NETWORK_BINDING;
         if is_host && is_always && !again {
-            // No entry of the config: that would be another sandbox, with an empty home.
+            // An entry of the config would make another sandbox, with an empty home.
             let until = expiry(days).map(|until| i64::try_from(until).unwrap_or(i64::MAX));
             change.grant_every_session(&approval.id, by.decider, now, until)?;
         }
@@ -332,8 +335,8 @@ impl GivenDecision<'_> {
     }
 }
 
-/// The approver's words as they are stored and shown: on one line, without characters that a
-/// terminal obeys, and cut where they are too long. `None` where they say nothing.
+/// The approver's words as they are stored and shown: on one line, without characters that control
+/// a terminal, and cut to the limit. `None` if nothing remains.
 fn deny_reason(words: &str) -> Option<String> {
     let shown = ShownLine::new(&words.trim().replace(['\n', '\r'], " "));
     let shown = shown.as_str();
@@ -345,7 +348,7 @@ fn deny_reason(words: &str) -> Option<String> {
     (!kept.is_empty()).then(|| kept.to_owned())
 }
 
-/// Remembered approvals may have an end.
+/// The expiry of a remembered approval, if the config sets one.
 fn expiry(days: Option<u64>) -> Option<u64> {
     days.map(|days| {
         let now = u64::try_from(now()).unwrap_or_default();
@@ -437,7 +440,7 @@ fn check_offered(
     }
 }
 
-/// Adds what was shown, and nothing else, to the agent's own list.
+/// Adds the shown entries, and nothing else, to the agent's own list.
 fn store_entries(
     change: &Change<'_>,
     approval: &Approval,
@@ -472,7 +475,7 @@ fn store_entries(
     Ok(result)
 }
 
-/// Whether one more entry may be stored by a decision.
+/// Checks that a decision may store one more entry.
 pub fn check_remembered(agent: &str, allowlist: &[Entry]) -> Result<(), ApprovalRefusal> {
     let is_remembered = |entry: &&Entry| entry.source.as_deref() == Some(ALLOW_ALWAYS);
     if allowlist.iter().filter(is_remembered).count() < MAX_REMEMBERED {
@@ -484,8 +487,8 @@ pub fn check_remembered(agent: &str, allowlist: &[Entry]) -> Result<(), Approval
     })
 }
 
-/// What the same decision stored earlier. That it is there is not taken for granted: the earlier
-/// decision may have been for another form, and entries may have been removed since.
+/// The entries that the same decision stored earlier. They may be missing: the earlier decision may
+/// have been for another form, and entries may have been removed since.
 fn stored_before(
     change: &Change<'_>,
     approval: &Approval,

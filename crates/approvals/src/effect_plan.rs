@@ -1,5 +1,6 @@
-//! The effect plan: what a run under `cow` would change in its workspace, where protected paths are among
-//! it or where the run is a preview. What is shown, stored, approved and committed is this value; its digest names it.
+//! The effect plan: the workspace changes of a run under `cow`, if they include protected paths or
+//! the run is a preview. This value is what is shown, stored, approved and committed; its digest
+//! names it.
 
 use std::path::PathBuf;
 
@@ -18,73 +19,75 @@ use crate::shown_plan::{
 use crate::stored_verdict::StoredVerdict;
 use crate::view::{ApprovalView, ViewBlock, ViewLabel};
 
-/// The binding of an approval of an effect: each path is bound by its identity and its new content.
+/// The binding of an approval for an effect: each path is bound by its identity and its new
+/// content.
 pub const EFFECT_BINDING: &str = "effect";
 
-/// Why nothing but *once* is offered.
+/// Why only *once* is offered.
 const ONCE: &str = "the changes of a run are committed once";
 
-/// So much of a difference is shown. Deletions and protected paths come first.
+/// At most this much of a difference is shown. Deletions and protected paths come first.
 const MAX_SHOWN_BYTES: usize = 200 * 1024;
 
 /// Longer files are not compared.
 const MAX_COMPARED_BYTES: u64 = 1024 * 1024;
 
-/// Then the difference is found more coarsely.
+/// After this time, the difference is computed more coarsely.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// Everything about the effect of one run that could be changed afterwards.
+/// Everything about the effect of one run that could change between its decision and its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EffectPlan {
     pub agent_id: String,
     pub session_key: String,
     pub run_id: String,
-    /// What ran.
+    /// The command that ran.
     pub command: String,
-    /// Of the plan that ran.
+    /// The digest of the plan that ran.
     pub run_plan_digest: String,
     pub root: PathBuf,
-    /// Over each path with its old identity and its new SHA-256.
+    /// The digest over each path with its old identity and its new SHA-256.
     pub effect_digest: String,
     pub created: usize,
     pub changed: usize,
     pub deleted: usize,
-    /// The paths that need an approver; never empty but for a preview.
+    /// The paths that need an approver. Only a preview may have none.
     pub protected: Vec<ProtectedFile>,
-    /// What else an approver of a preview reads.
+    /// Further facts for the approver of a preview.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<PreviewFacts>,
     pub diff: PatchDiff,
-    /// Files whose difference is not shown.
+    /// The number of files whose difference is not shown.
     pub not_shown: usize,
-    /// Those among them that are protected. Then no approver is asked: what is allowed is shown whole.
+    /// The number of protected files among them. If there are any, no approver is asked: only
+    /// changes that are shown completely may be allowed.
     pub protected_not_shown: usize,
 }
 
-/// How a preview ended, what it wrote, started and asked for. All of it is bounded, and what is left out
-/// is counted.
+/// How a preview ended, and what it wrote, started and asked for. Every part is bounded, and
+/// omissions are counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PreviewFacts {
-    /// In words: `exit code 0`.
+    /// The end in words: `exit code 0`.
     pub ended: String,
-    /// The end of its output.
+    /// The end of the output.
     pub output: String,
-    /// Bytes of output in front of that.
+    /// Bytes of output before `output`.
     #[serde(default)]
     pub output_left_out: u64,
-    /// The programs that it started, each with its arguments, on one line.
+    /// The programs that the preview started, each with its arguments, on one line.
     #[serde(default)]
     pub programs: Vec<String>,
     #[serde(default)]
     pub programs_left_out: u64,
-    /// Hosts that it asked for; none was reached.
+    /// Hosts that the preview asked for. None of them was reached.
     #[serde(default)]
     pub hosts: Vec<String>,
 }
 
-/// Where an effect comes from.
+/// The run that caused an effect.
 #[derive(Debug, Clone)]
 pub struct EffectOrigin<'a> {
     pub agent_id: &'a str,
@@ -95,7 +98,7 @@ pub struct EffectOrigin<'a> {
 }
 
 impl EffectPlan {
-    /// The effect must have been read with all its hashes.
+    /// Makes the plan of an effect. `effect` must have been read with all its hashes.
     pub fn new(
         origin: EffectOrigin<'_>,
         source: &EffectSource,
@@ -124,13 +127,13 @@ impl EffectPlan {
         }
     }
 
-    /// SHA-256 of all of it, in hexadecimal.
+    /// The SHA-256 of the plan, in hexadecimal.
     pub fn digest(&self) -> Option<String> {
         let bytes = serde_json::to_vec(self).ok()?;
         Some(sha256(&bytes))
     }
 
-    /// On one line, for lists and messages.
+    /// A title on one line, for lists and messages.
     pub fn title(&self) -> String {
         if self.preview.is_some() {
             return format!(
@@ -152,7 +155,7 @@ impl EffectPlan {
         format!("commit {}{others}", names.join(" "))
     }
 
-    /// What the approval keeps besides the plan.
+    /// What the approval stores besides the plan.
     pub fn stored_verdict(&self) -> StoredVerdict {
         let why = reasons(self).join("; ");
         let code = if self.preview.is_some() {
@@ -166,11 +169,11 @@ impl EffectPlan {
     }
 }
 
-/// The difference that a run made, as `sandbox diff` prints it and an approver reads it.
+/// The differences of a run, as `sandbox diff` prints them and an approver reads them.
 #[derive(Debug)]
 pub struct EffectDiff {
     pub diff: PatchDiff,
-    /// Files whose difference is left out, since all of it would be too long.
+    /// The number of files whose difference is left out, because the whole would be too long.
     pub not_shown: usize,
     protected_not_shown: usize,
 }
@@ -197,7 +200,7 @@ impl EffectDiff {
     }
 
     fn add_all(&mut self, source: &EffectSource, effect: &RunEffect, protected: &[ProtectedFile]) {
-        // Every deletion is listed, whatever else there is room for.
+        // Every deletion is listed, regardless of the limit.
         for path in &effect.paths {
             if path.change == EffectChange::Deleted {
                 let name = visible_line(&path.path.display().to_string());
@@ -272,7 +275,7 @@ impl EffectDiff {
             .header("", "")
             .to_string();
         let (mut lines, mut added, mut removed) = (String::new(), 0, 0);
-        // The first two lines are the names.
+        // The first two lines are the file names.
         for line in unified.split_terminator('\n').skip(2) {
             added += usize::from(line.starts_with('+'));
             removed += usize::from(line.starts_with('-'));
@@ -298,13 +301,13 @@ impl EffectDiff {
     }
 }
 
-/// The stored plan, if it is still the one whose digest was approved.
+/// The stored plan, if it still has the approved digest.
 pub fn stored_effect_plan(approval: &Approval) -> Result<EffectPlan, ApprovalRefusal> {
     check_binding(approval, EFFECT_BINDING)?;
     stored_plan(approval, EffectPlan::digest)
 }
 
-/// The approval of an effect as an approver is shown it.
+/// Reads an approval of an effect as an approver is shown it.
 pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
     let plan = stored_effect_plan(&approval)?;
     let request = &approval.request;
@@ -361,7 +364,7 @@ pub(crate) fn read_effect(approval: Approval) -> Result<PendingApproval, Approva
     Ok(shown.of_approval(approval))
 }
 
-/// What an approver reads of a preview besides the difference.
+/// Adds the facts of a preview to the view.
 fn add_facts(view: &mut ApprovalView, facts: &PreviewFacts) {
     view.field(ViewLabel::Ended, &facts.ended);
     for program in &facts.programs {
@@ -393,7 +396,7 @@ fn title(plan: &EffectPlan) -> ShownText {
     shown_command(&plan.title(), Secrets::Revealed)
 }
 
-/// A few of them: a run can touch thousands.
+/// The first reasons only: a run can touch thousands of paths.
 fn reasons(plan: &EffectPlan) -> Vec<String> {
     const MOST: usize = 20;
     let reason = |file: &ProtectedFile| {

@@ -19,7 +19,7 @@ pub enum ApprovalRefusal {
     Denied {
         short_id: String,
         decider: String,
-        /// In the approver's words.
+        /// The reason in the approver's words.
         reason: Option<String>,
     },
     #[error("approval {short_id} expired before it was decided")]
@@ -66,7 +66,7 @@ impl ApprovalRefusal {
         }
     }
 
-    /// Stable, for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::State(error) => error.code(),
@@ -88,8 +88,8 @@ impl ApprovalRefusal {
         }
     }
 
-    /// Whether an approval that was found, and not named, is not the one that was looked for: then
-    /// a new approval is stored.
+    /// Whether an approval that was found rather than named turned out to be the wrong one. Then a
+    /// new approval is stored.
     pub fn wants_new_approval(&self) -> bool {
         matches!(
             self,
@@ -101,8 +101,8 @@ impl ApprovalRefusal {
         )
     }
 
-    /// Whether the approval was not allowed, or is no longer: then there is no output, and output of
-    /// earlier runs does not count.
+    /// Whether the approval was denied or no longer allows its run. Then there is no output, and
+    /// output of earlier runs does not count.
     pub fn is_denial(&self) -> bool {
         matches!(
             self,

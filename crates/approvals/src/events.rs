@@ -1,7 +1,7 @@
 //! The events of a conversation about its runs: a run takes long, ended, or was denied.
 //!
-//! Events are written in the transaction of what they report, so each is there once and none is
-//! missing. A conversation gets them on its next call, unless a client subscribes to them.
+//! Each event is written in the transaction of the change that it reports, so it exists exactly
+//! once. A conversation gets its events with its next call, unless a client subscribes to them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use crate::network_plan::NETWORK_BINDING;
 use crate::remote::REMOTE;
 use interlock_rules::RulesError;
 
-/// Characters of output that an event shows: the last ones.
+/// How many characters of output an event shows. It shows the last ones.
 pub const EVENT_TAIL_CHARS: usize = 400;
 
-/// Characters of a command in an event.
+/// How many characters of a command an event shows.
 const COMMAND_CHARS: usize = 1000;
 
-/// What the agent of a run that was denied has to know.
+/// What the agent must know after its run was denied.
 pub const DENIAL_TEXT: &str =
     "no output exists for this command; do not reuse output of earlier runs; do not retry";
 
-/// The same of a run that asked for a host: it was started, and goes on without that host.
+/// The text for a run that asked for a host: the run was started and continues without that host.
 const HOST_DENIAL_TEXT: &str =
     "the command goes on without this host; do not ask for the host again";
 
-/// The same of a run whose changes were denied.
+/// The text for a run whose changes were denied.
 const EFFECT_DENIAL_TEXT: &str =
     "the changes of this command were discarded; do not count on them, and do not retry";
 
-/// How the event about a denial begins and ends, by what was denied.
+/// The title and advice of the event about a denial, by the binding of the denied approval.
 fn denial_words(binding: &str) -> (&'static str, &'static str) {
     match binding {
         NETWORK_BINDING => ("Host denied", HOST_DENIAL_TEXT),
@@ -51,7 +51,7 @@ fn denial_words(binding: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// Of what the config wants a conversation to be notified.
+/// The events that the config wants a conversation to be notified of.
 #[derive(Debug, Clone, Copy)]
 pub struct NotifySettings {
     on_exit: bool,
@@ -60,21 +60,21 @@ pub struct NotifySettings {
 }
 
 impl NotifySettings {
-    /// For runs of which no conversation is notified.
+    /// Settings for runs that no conversation is notified of.
     pub const NOTHING: Self = Self {
         on_exit: false,
         on_empty_success: false,
         running_after: None,
     };
 
-    /// Loads the settings of an agent. A config that cannot be read must not keep an end from being
+    /// Loads the settings of an agent. An unreadable config must not prevent an end from being
     /// recorded.
     pub fn load(config: &Path, agent: &str) -> Self {
         let config = ConfigFile::load(config).ok();
         Self::of(config.map(|config| config.config().exec_for(agent)))
     }
 
-    /// The settings of one agent; without a config, the defaults.
+    /// The settings of one agent. Without a config, the defaults apply.
     pub fn of(exec: Option<ExecConfig>) -> Self {
         let exec = exec.unwrap_or_default();
         Self {
@@ -91,7 +91,7 @@ pub fn usual_session_key(agent: &str) -> String {
 }
 
 impl Approvals<'_> {
-    /// The session got these events, and they are not offered again.
+    /// Records that the session got these events. They are not offered again.
     pub fn delivered(self, session_key: &str, events: &WaitingEvents) -> Result<(), RulesError> {
         let last = events.events.last().map_or(0, |event| event.id);
         let store = self.store;
@@ -99,12 +99,12 @@ impl Approvals<'_> {
         Ok(())
     }
 
-    /// Events of all sessions after this id, for subscribers.
+    /// Events of all sessions with ids above `id`, for subscribers.
     pub fn events_after(self, id: i64, limit: usize) -> Result<Vec<SessionEvent>, RulesError> {
         Ok(self.store.events_after(id, limit)?)
     }
 
-    /// Stores a line of an operator for a session. It waits for the session's next call.
+    /// Stores an operator's note for a session, which gets it with its next call.
     pub fn note(
         self,
         session_key: &str,
@@ -127,7 +127,7 @@ impl Approvals<'_> {
         Ok(())
     }
 
-    /// The caller of an approval got its outcome in the result of its own call.
+    /// Records that the caller of an approval got the outcome in its own call's result.
     pub fn mark_outcome_delivered(self, approval: &str) -> Result<(), RulesError> {
         let store = self.store;
         let id = store.approval(approval)?.id;
@@ -135,7 +135,7 @@ impl Approvals<'_> {
         Ok(())
     }
 
-    /// Queues the event of every approved run among these that takes long and has no such event yet.
+    /// Queues an event for each of these approved runs that takes long and has no such event yet.
     pub fn announce_due(self, runs: &[OpenRun]) -> Result<(), RulesError> {
         let unannounced = |run: &&OpenRun| run.approval_id.is_some() && !run.announced;
         for run in runs.iter().filter(unannounced) {
@@ -151,8 +151,8 @@ impl Approvals<'_> {
         Ok(())
     }
 
-    /// Of what the conversations of an agent are notified. A config that cannot be read must not
-    /// keep an end from being recorded.
+    /// The notify settings of an agent. An unreadable config must not prevent an end from being
+    /// recorded.
     pub fn notify_settings(self, agent: &str) -> NotifySettings {
         let config = self.config().ok();
         NotifySettings::of(config.map(|config| config.config().exec_for(agent)))
@@ -160,8 +160,8 @@ impl Approvals<'_> {
 }
 
 /// Announces an approved run that takes long. The caller that waits for the run calls
-/// [`RunningEvent::publish`] after [`RunningEvent::after`]; a run that has ended by then, or was
-/// announced before, is left alone.
+/// [`RunningEvent::publish`] after [`RunningEvent::after`]. A run that has ended by then, or was
+/// announced before, causes no event.
 #[derive(Debug)]
 pub struct RunningEvent {
     store: Arc<Store>,
@@ -171,7 +171,7 @@ pub struct RunningEvent {
 }
 
 impl RunningEvent {
-    /// For a run that was just started; `None` where the config wants no such event.
+    /// The event of a run that was just started; `None` if the config wants no such event.
     pub fn new(store: Arc<Store>, run_id: &str, notify: NotifySettings) -> Option<Self> {
         Some(Self {
             store,
@@ -181,12 +181,12 @@ impl RunningEvent {
         })
     }
 
-    /// Since the start of the run.
+    /// The time from the start of the run until the event.
     pub fn after(&self) -> Duration {
         self.after
     }
 
-    /// Queues the event; `false` where it was not needed.
+    /// Queues the event. `false` if it was not needed.
     pub fn publish(&self) -> Result<bool, RulesError> {
         Ok(announce(&self.store, &self.run_id, self.after, self.wakes)?)
     }
@@ -211,25 +211,24 @@ fn announce(store: &Store, run_id: &str, after: Duration, wakes: bool) -> Result
     })
 }
 
-/// How a run ended, as far as its session is concerned.
+/// The end of a run, as its session is notified of it.
 #[derive(Debug, Clone, Copy)]
 pub struct SessionRunEnd<'a> {
-    /// None: unknown.
+    /// `None` if the outcome is unknown.
     pub outcome: Option<&'a RecordedOutcome>,
-    /// The last of its output.
+    /// The end of the output.
     pub tail: &'a str,
     pub notify: NotifySettings,
 }
 
-/// Queues the event for the end of a run where the session is to be notified: of an approved run
-/// always, of a background run where the config wants it, and of a silent success only where that
-/// is wanted, too.
+/// Queues the event for the end of a run. A session is always notified of the end of an approved
+/// run. The config decides about background runs, and separately about silent successes.
 pub fn queue_finished(
     change: &Change<'_>,
     run: &OpenRun,
     end: &SessionRunEnd<'_>,
 ) -> Result<(), StoreError> {
-    // The gateway notifies the conversation, which is its own.
+    // The gateway notifies its own conversation.
     if gateway_run_id(&run.id).is_some() {
         return Ok(());
     }
@@ -284,7 +283,7 @@ pub fn queue_finished(
     Ok(())
 }
 
-/// Why something was denied: the code of it, and the approver's own words where there are any.
+/// Why an approval was denied: a code, and the approver's words if there are any.
 #[derive(Debug, Clone, Copy)]
 pub struct DenialReason<'a> {
     pub code: &'static str,
@@ -298,7 +297,8 @@ impl DenialReason<'_> {
     }
 }
 
-/// Queues that an approval did not become a run, and marks earlier results of the command as stale.
+/// Queues the event that an approval did not become a run, and marks earlier results of the command
+/// as stale.
 pub fn queue_denial(
     change: &Change<'_>,
     approval: &Approval,
@@ -306,9 +306,9 @@ pub fn queue_denial(
     notify: NotifySettings,
 ) -> Result<(), StoreError> {
     let request = &approval.request;
-    // What cannot be read was never run.
+    // A plan that cannot be read was never run.
     let plan: DeniedPlan = serde_json::from_str(&request.plan).unwrap_or_default();
-    // A caller that named another host, and no conversation, waits for the decision itself.
+    // A caller that named another host and no conversation waits for the decision itself.
     if request.binding == REMOTE && plan.session_key.is_null() {
         return Ok(());
     }
@@ -327,11 +327,11 @@ pub fn queue_denial(
     };
     let words = denial_words(&request.binding);
     queue_denied(change, &run, reason, words, notify.on_exit)?;
-    // The run that asked for a host goes on, and its output is as good as before.
+    // The run that asked for a host continues, and its output remains valid.
     if request.binding == NETWORK_BINDING {
         return Ok(());
     }
-    // By the text as it was written, not as it is shown.
+    // Stale results are found by the text as written, not as shown.
     match &plan.command {
         Some(command) => change.mark_stale(&request.session_key, command, now()),
         None => Ok(()),
@@ -362,7 +362,7 @@ fn queue_denied(
     Ok(())
 }
 
-/// Where it ran and what it is called.
+/// The host and id of a run, for the text of an event.
 fn place(run: &OpenRun, session: Option<&str>) -> String {
     let at = match &run.node {
         Some(node) => format!("node={node} id={}", run.id),
@@ -429,8 +429,8 @@ struct DeniedPayload<'a> {
     message: Option<&'a str>,
 }
 
-/// What a denial reads of the stored plan of an approval. The plan of a run and the subject of a
-/// remote approval both have these fields.
+/// The fields that a denial reads from the stored plan of an approval. Run plans and the subjects
+/// of remote approvals both have them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct DeniedPlan {
@@ -439,7 +439,7 @@ struct DeniedPlan {
     session_key: Value,
 }
 
-/// Whether it is new.
+/// Queues an event. Returns whether it is new.
 fn queue(
     change: &Change<'_>,
     run: &OpenRun,
@@ -461,13 +461,13 @@ fn queue(
     Ok(appended.is_some())
 }
 
-/// The last characters of an output, as many as an event shows.
+/// The last characters of an output, up to the limit of an event.
 pub fn last_characters(text: &str) -> String {
     let skip = text.chars().count().saturating_sub(EVENT_TAIL_CHARS);
     text.chars().skip(skip).collect()
 }
 
-/// The command in as many characters as an event has room for.
+/// The beginning of a command, up to the limit of an event.
 pub fn clipped_command(command: &str) -> String {
     match command.char_indices().nth(COMMAND_CHARS) {
         Some((at, _)) => format!("{}…", &command[..at]),

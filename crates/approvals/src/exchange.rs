@@ -1,7 +1,7 @@
-//! Approvals as a gateway sends them to an inbox on another machine, and as that inbox reads them.
+//! Approvals as a gateway sends them to an inbox on another machine, and as the inbox reads them.
 //!
-//! The inbox shows what it was sent and nothing else. What it cannot show whole it can only deny, and every
-//! text is made visible again when it is read, whatever the gateway did.
+//! The inbox shows only what the gateway sent. An approval that it cannot show completely can only
+//! be denied. The inbox makes every text visible again, regardless of the gateway.
 
 use interlock_command::display::{ShownLine, ShownText};
 use interlock_policy::{AlwaysForm, Entry, NotWider, Wider};
@@ -14,12 +14,12 @@ use crate::pending::PendingApproval;
 use crate::process::{requester_elsewhere, requester_has_ended};
 use crate::view::ApprovalView;
 
-/// An approval or a list of them that an inbox was sent, and that makes no sense to it.
+/// The error for approvals that an inbox received and cannot read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("what the gateway says of an approval cannot be read: {0}")]
 pub struct UnreadableApproval(String);
 
-/// One approval in the list of an inbox elsewhere.
+/// One approval in the list of a remote inbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SentSummary {
@@ -61,7 +61,7 @@ struct SentDiff {
     left_out_lines: usize,
 }
 
-/// One approval, opened.
+/// One opened approval.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SentApproval {
@@ -96,7 +96,7 @@ struct SentApproval {
     node: Option<String>,
 }
 
-/// A row for the list of an inbox elsewhere.
+/// A row for the list of a remote inbox.
 pub fn summary_to_send(summary: &ApprovalSummary) -> Value {
     json!(SentSummary {
         id: summary.id.clone(),
@@ -116,7 +116,7 @@ pub fn summary_to_send(summary: &ApprovalSummary) -> Value {
     })
 }
 
-/// The rows that a gateway sent.
+/// Reads the rows that a gateway sent.
 pub fn read_summaries(sent: Value) -> Result<Vec<ApprovalSummary>, UnreadableApproval> {
     let sent: Vec<SentSummary> =
         serde_json::from_value(sent).map_err(|error| unreadable(&error))?;
@@ -141,8 +141,9 @@ pub fn read_summaries(sent: Value) -> Result<Vec<ApprovalSummary>, UnreadableApp
 }
 
 impl PendingApproval {
-    /// All that an inbox elsewhere shows, with at most so many bytes of each text. Where that leaves out
-    /// more than this host would, no approver there can read it, so that it can only be denied.
+    /// The approval for a remote inbox, with at most `bytes` bytes of each text. If this limit
+    /// leaves out more than this host would, no approver there can read the approval, so it can
+    /// only be denied.
     pub fn to_send(&self, bytes: usize) -> Value {
         let view = self.view.bounded(bytes);
         let choices: Vec<String> = if view.left_out_lines() > self.view.left_out_lines() {
@@ -194,7 +195,7 @@ impl PendingApproval {
         })
     }
 
-    /// An approval that a gateway sent. A decision that is not known here is not offered.
+    /// Reads an approval that a gateway sent. Unknown decisions are not offered.
     pub fn of_sent(sent: Value) -> Result<Self, UnreadableApproval> {
         let sent: SentApproval =
             serde_json::from_value(sent).map_err(|error| unreadable(&error))?;
@@ -259,7 +260,7 @@ fn visible(text: &str) -> String {
     ShownLine::new(text).as_str().to_owned()
 }
 
-/// Ids are printed as they are, so they hold nothing but letters, digits and `-`, `_`, `.`.
+/// Ids are printed as they are, so they may contain only letters, digits and `-`, `_`, `.`.
 fn checked_id(id: String) -> Result<String, UnreadableApproval> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if !id.is_empty() && id.len() <= 64 && id.bytes().all(is_plain) {

@@ -1,15 +1,16 @@
-//! What stands in for an approver who cannot be reached or does not decide: the judge's own decision,
-//! stored with the approval as a typed value. A value that this version does not know is a denial.
+//! The decision that stands in for an approver who cannot be reached or does not decide. The judge
+//! makes it, and the approval stores it as a typed value. A value that this version does not know
+//! is a denial.
 
 use interlock_policy::Verdict;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// The version of the form below. Another form has another number, so that none is taken for
+/// The version of the stored form. Every form has its own number, so that no form is mistaken for
 /// another.
 const VERSION: u32 = 1;
 
-/// What `askFallback` decides for one approval.
+/// The decision of `askFallback` about one approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct StoredFallback {
@@ -26,7 +27,7 @@ enum FallbackVerdict {
 }
 
 impl StoredFallback {
-    /// As the judge decided when the request was judged. A verdict without a fallback denies.
+    /// The fallback that the judge decided on. A verdict without a fallback denies.
     pub(crate) fn of(verdict: &Verdict) -> Self {
         let Some(fallback) = &verdict.fallback else {
             return Self::denied("the verdict has no fallback");
@@ -42,7 +43,7 @@ impl StoredFallback {
         }
     }
 
-    /// A stored value of a form that this version does not know.
+    /// The fallback for a stored value of an unknown form.
     pub(crate) fn of_another_version() -> Self {
         Self::denied("the stored fallback is of another version")
     }
@@ -64,14 +65,14 @@ impl StoredFallback {
     }
 }
 
-/// An approval that stores no fallback has none.
+/// The default of an approval that stores no fallback is a denial.
 impl Default for StoredFallback {
     fn default() -> Self {
         Self::denied("nothing stands in for an approver")
     }
 }
 
-/// Reads a stored value; one of another form is a denial.
+/// Reads a stored value. A value of another form is a denial.
 pub(crate) fn read_fallback<'de, D>(deserializer: D) -> Result<StoredFallback, D::Error>
 where
     D: Deserializer<'de>,

@@ -10,12 +10,13 @@ use crate::pending::stored_plan;
 use interlock_rules::RulesError;
 
 impl Approvals<'_> {
-    /// Those that still allow something, the newest first.
+    /// The grants that still allow something, the newest first.
     pub fn grants(self) -> Result<Vec<Grant>, RulesError> {
         Ok(self.store.grants(now())?)
     }
 
-    /// Takes a grant back, by its id or the beginning of it. Runs that it allowed before go on.
+    /// Revokes a grant, by its id or the beginning of its id. Runs that it already allowed
+    /// continue.
     pub fn revoke_grant(
         self,
         reference: &str,
@@ -35,12 +36,12 @@ impl Approvals<'_> {
         Ok(found.clone())
     }
 
-    /// The files that grants hold, programs and scripts, by the path that each was found by and its
-    /// real one.
+    /// The files that grants hold, programs and scripts, each by the path where it was found and by
+    /// its real path.
     pub fn granted_files(self) -> Result<Vec<String>, RulesError> {
         let mut files = Vec::new();
         for grant in self.grants()? {
-            // What cannot be read any more allows nothing either.
+            // An approval that can no longer be read allows nothing either.
             let Ok(approval) = self.store.approval(&grant.approval_id) else {
                 continue;
             };

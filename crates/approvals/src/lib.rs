@@ -1,17 +1,17 @@
-//! Who decided what? Approvals, decisions, grants, claims, events and the approval socket of one
-//! host, over its store.
+//! Who decided what? The approvals, decisions, grants, claims, events and the approval socket of
+//! one host, over its store.
 //!
-//! Read in this order: `approvals` (the handle that every surface holds), `pending` (one approval as
-//! an approver reads it) with `view`, `content` (what changed in a script), `manifests` (what
-//! changed in the files that decide what a project's programs do) and `patch_plan` (a patch of
-//! protected files), `network_plan` (a host that a run reaches); `create` (how an approval is stored) and `stored_verdict` (what it keeps of
-//! the judge's verdict); `decide` (who may decide, and what a decision stores) with `always`,
-//! `fallback` and `origin`; `sender` (who makes a call); `grants`; `claim` (the single use of an approval); `events` (what a
-//! conversation is notified of); `remote` (approvals of runs that another host makes); `exchange`
-//! (approvals as an inbox on another machine gets them); `audit`; [`companion`] (the approval
-//! socket).
+//! Read in this order: `approvals` (the handle that every surface holds), `pending` (one approval
+//! as an approver reads it) with `view`, `content` (changes of a script), `manifests` (changes of
+//! the files that decide what a project's programs do), `patch_plan` (a patch of protected files),
+//! `effect_plan` (the changes of a run), and `network_plan` (a host that a run wants to reach);
+//! `create` (stores an approval) and `stored_verdict` (the stored part of the judge's verdict);
+//! `decide` (who may decide, and what a decision stores) with `always`, `fallback` and `origin`;
+//! `sender` (who makes a call); `grants`; `claim` (the single use of an approval); `events` (the
+//! notifications of a conversation); `remote` (approvals for runs of other hosts); `exchange`
+//! (approvals for an inbox on another machine); `audit`; [`companion`] (the approval socket).
 //!
-//! Nothing in this crate starts a run or plans one: a decision becomes a run in the pipeline of the
+//! Nothing in this crate starts or plans a run. A decision becomes a run in the pipeline of the
 //! host, which holds a [`Claim`].
 
 #![forbid(unsafe_code)]
@@ -79,7 +79,7 @@ pub use view::{
     ViewDetail, ViewField, ViewLabel, ViewLine, ViewPart, ViewTone, add_scripts, build_view,
 };
 
-/// The vocabulary of the store that surfaces need to show and decide approvals and to read the audit.
+/// The types of the store that surfaces need to show and decide approvals and to read the audit.
 pub use interlock_store::{
     ARCHIVE_NAME, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalSummary, ArchiveError,
     AuditFilter, AuditHead, AuditKind, AuditOrder, AuditRecord, AuditVerification, EVERY_SESSION,

@@ -1,6 +1,6 @@
-//! The files of a project that decide what a run does, as an approver reads them: which there are, what
-//! is in them, and what changed since the same program was last allowed in the same project. For showing
-//! only: such a run trusts the project's files as they are when it runs.
+//! The files of a project that decide what a run does, as an approver reads them: their names,
+//! their contents, and their changes since the same program was last allowed in the same project.
+//! This is for display only: such a run trusts the project's files as they are when it runs.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -19,14 +19,14 @@ use crate::view::{ApprovalView, ViewLabel};
 
 /// The limit for all manifests of an approval together.
 const MAX_KEPT_BYTES: usize = 512 * 1024;
-/// More files are counted and not read.
+/// Further manifests of a project are not read.
 const MAX_MANIFESTS: usize = 24;
-/// Digits of a hash that an approver compares.
+/// How many digits of a hash an approver sees.
 const SHOWN_DIGITS: usize = 16;
-/// A longer key is not kept.
+/// A longer key is not stored.
 const MAX_KEY_BYTES: usize = 4096;
 
-/// A manifest, and what it was when its program was last allowed.
+/// A manifest, compared with its content when its program was last allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ManifestState {
     path: String,
@@ -43,8 +43,9 @@ enum Before {
     Changed(ScriptDiff),
 }
 
-/// What an approval keeps of the manifests, so that its approvers and the next prompt can read them.
-/// Files outside of the project are not read: a link must not bring another file before an approver.
+/// The manifests that an approval keeps, so that its approvers and the next prompt can read them.
+/// Files outside of the project are not read: a link must not show an unrelated file to an
+/// approver.
 pub fn read_manifests(verdict: &Verdict) -> Vec<PinnedScript> {
     let mut kept: Vec<PinnedScript> = Vec::new();
     let mut left = MAX_KEPT_BYTES;
@@ -78,7 +79,7 @@ fn is_beneath(path: &str, root: &str) -> bool {
 }
 
 fn read(path: &str, most: usize) -> Option<Vec<u8>> {
-    // A FIFO or device that stands there now must not block the reader.
+    // A FIFO or device that replaced the file must not block the reader.
     let flags =
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NOFOLLOW;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
@@ -90,14 +91,16 @@ fn read(path: &str, most: usize) -> Option<Vec<u8>> {
     (bytes.len() <= most).then_some(bytes)
 }
 
-/// Under which the content is remembered: the same file means something else to another program.
+/// The key under which the content is stored. It contains the program, because the same file means
+/// something else to another program.
 fn key(program: &str, path: &str) -> Option<String> {
     let key = format!("project {program} {path}");
     (key.len() <= MAX_KEY_BYTES).then_some(key)
 }
 
 impl Approvals<'_> {
-    /// The manifests that were kept with an approval, compared with what was last allowed to the agent.
+    /// Compares the manifests kept with an approval with the content that was last allowed to the
+    /// agent.
     pub(crate) fn manifests(
         self,
         agent: &str,
@@ -138,7 +141,7 @@ impl Approvals<'_> {
     }
 }
 
-/// What is remembered of the manifests when their run is allowed.
+/// The manifest contents to store when their run is allowed.
 pub(crate) fn allowed_manifests(
     agent: &str,
     binding: &StoredBinding,
@@ -163,7 +166,7 @@ pub(crate) fn allowed_manifests(
     contents
 }
 
-/// The differences of all of them, as one.
+/// The differences of all manifests as one.
 pub(crate) fn manifest_diff(states: &[ManifestState]) -> Option<ScriptDiff> {
     let changed = states.iter().filter_map(|state| match &state.before {
         Before::Changed(diff) => Some(diff.clone()),
@@ -172,7 +175,7 @@ pub(crate) fn manifest_diff(states: &[ManifestState]) -> Option<ScriptDiff> {
     changed.reduce(|first, second| first.join(&second))
 }
 
-/// What is said of each run of project code beside the binding, and each manifest.
+/// Adds a warning for each run of project code besides the binding, and a field for each manifest.
 pub(crate) fn add_projects(
     view: &mut ApprovalView,
     binding: &StoredBinding,
@@ -185,7 +188,7 @@ pub(crate) fn add_projects(
         notes,
     } = binding;
     for run in projects {
-        // The first one is the reason of the binding.
+        // The binding's reason already contains the first sentence.
         if kind != "project" || run.sentence != *reason {
             view.warning(ViewLabel::Binding, &run.sentence);
         }
@@ -241,7 +244,8 @@ fn add_manifest(view: &mut ApprovalView, run: &StoredProjectRun, state: &Manifes
     }
 }
 
-/// The names of manifests without a comparison: for a host that keeps no decisions of its own.
+/// Adds the names of manifests without a comparison, for a host that stores no decisions of its
+/// own.
 pub fn add_manifest_names(view: &mut ApprovalView, verdict: &Verdict) {
     let mut named: Vec<&str> = Vec::new();
     for run in &verdict.binding.projects {

@@ -1,5 +1,5 @@
-//! The network plan: that one run reaches one name on one port. It says what an approver is asked when a
-//! sandboxed run connects with a name that no entry lists; its digest names it.
+//! The network plan: one run reaches one host name on one port. An approver is asked about this
+//! value when a sandboxed run connects to a name that no entry lists. Its digest names it.
 
 use interlock_command::display::{Secrets, ShownText};
 use interlock_patch::sha256;
@@ -14,7 +14,7 @@ use crate::shown_plan::{ShownPlan, stored_plan};
 use crate::stored_verdict::StoredVerdict;
 use crate::view::{ApprovalView, ViewLabel};
 
-/// The binding of an approval of a host: exactly its name and its port.
+/// The binding of an approval for a host: exactly its name and its port.
 pub const NETWORK_BINDING: &str = "network";
 
 /// Why a lease has no number of uses.
@@ -26,32 +26,33 @@ pub(crate) const NO_USES: &str = "a run makes many connections to a host, so tha
 pub struct NetworkPlan {
     pub agent_id: String,
     pub session_key: String,
-    /// The run that connects, by the id and by the name of its session.
+    /// The run that connects, by its id and by the name of its session.
     pub run_id: String,
     pub session: String,
-    /// What runs, and where.
+    /// The command of the run and its directory.
     pub command: String,
     pub cwd: String,
-    /// The sandbox, in words.
+    /// The sandbox in words.
     pub scope: String,
-    /// Lower case, without a dot at its end.
+    /// The name in lower case, without a final dot.
     pub host: String,
     pub port: u16,
 }
 
 impl NetworkPlan {
-    /// SHA-256 of all of it, in hexadecimal.
+    /// The SHA-256 of the plan, in hexadecimal.
     pub fn digest(&self) -> Option<String> {
         serde_json::to_vec(self).ok().map(|bytes| sha256(&bytes))
     }
 
-    /// What grants have in common with it: the name and the port, and nothing of the run.
+    /// The digest that grants share with this plan. It covers the name and the port, and nothing of
+    /// the run.
     pub fn content_digest(&self) -> String {
         sha256(format!("network host v1\0{}\0{}", self.host, self.port).as_bytes())
     }
 
-    /// The id of its approval: there is one for each run, name and port, whichever process asks and however
-    /// often it was restarted.
+    /// The id of the plan's approval. Each run, name and port has one id, no matter which process
+    /// asks and how often it was restarted.
     pub fn approval_id(&self) -> String {
         let text = format!(
             "network approval v1\0{}\0{}\0{}",
@@ -79,12 +80,12 @@ impl NetworkPlan {
         }
     }
 
-    /// On one line, for lists, messages and grants.
+    /// A title on one line, for lists, messages and grants.
     pub fn title(&self) -> String {
         format!("reach {}:{}", self.host, self.port)
     }
 
-    /// What the approval keeps besides the plan. Nothing stands in for an approver.
+    /// What the approval stores besides the plan. There is no fallback for the approver.
     pub fn stored_verdict(&self) -> StoredVerdict {
         StoredVerdict::of_reason(Some("unlisted-host"), &self.reason())
     }
@@ -97,7 +98,8 @@ impl NetworkPlan {
     }
 }
 
-/// The plan of an approval of a host; `None` of another kind, or one that cannot be read.
+/// The plan of an approval for a host; `None` for an approval of another kind, or if it cannot be
+/// read.
 pub fn network_plan_of(approval: &Approval) -> Option<NetworkPlan> {
     let is_network = approval.request.binding == NETWORK_BINDING;
     stored_plan(approval, NetworkPlan::digest)
@@ -105,7 +107,7 @@ pub fn network_plan_of(approval: &Approval) -> Option<NetworkPlan> {
         .filter(|_| is_network)
 }
 
-/// The approval of a host as an approver is shown it.
+/// Reads an approval for a host as an approver is shown it.
 pub(crate) fn read_network(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
     let plan = stored_plan(&approval, NetworkPlan::digest)?;
     let request = &approval.request;
@@ -168,7 +170,7 @@ fn add_warnings(view: &mut ApprovalView, name: &HostName) {
         );
         view.warning(ViewLabel::Note, &warning);
     }
-    // Data can be put into a name.
+    // A run can encode data in a name.
     let longest = name.as_str().split('.').map(str::len).max();
     if name.as_str().len() > 100 || longest.unwrap_or_default() > 40 {
         view.warning(

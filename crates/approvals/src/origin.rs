@@ -1,27 +1,28 @@
-//! Where a decision comes from. What a run may do was judged; to judge itself was no part of that.
+//! The origin of decisions. The judge allows what a run may do; deciding about itself is no part of
+//! that.
 
 use interlock_engine::mark;
 use interlock_supervisor::{SupervisorClient, cgroup};
 
 use crate::error::ApprovalRefusal;
 
-/// Set for every run. A run can clear it, so it is a hint that is believed only one way.
+/// The environment variable of every run. A run can clear it, so only its presence counts as
+/// evidence.
 const VARIABLE: (&str, &str) = ("INTERLOCK_SHELL", "exec");
 
-/// This process does not descend from a run. Only a holder of this takes decisions and writes
-/// policies.
+/// The proof that this process does not descend from a run. Decisions and policy changes need it.
 ///
-/// Between processes of one user account this is a guard and not a wall: a run could change what
-/// its user can change.
+/// Between processes of one user account this check is a guard and not a wall: a run could change
+/// everything that its user can change.
 #[derive(Debug, Clone, Copy)]
 pub struct OutsideRuns(());
 
 impl OutsideRuns {
-    /// Looks at the environment, at the mark that no run can take off, at the control group, and
-    /// asks every living supervisor, whose runs cannot leave it however they detach themselves. What
-    /// cannot be found out is a no.
+    /// Checks the environment, the mark that no run can remove, and the control group, and asks
+    /// every living supervisor. A run cannot leave its supervisor, no matter how it detaches
+    /// itself. An unknown origin is refused.
     ///
-    /// A server that holds this must check its peers by itself.
+    /// A server that holds this proof must check its peers itself.
     pub fn this_process(supervisor: &SupervisorClient) -> Result<Self, ApprovalRefusal> {
         if std::env::var_os(VARIABLE.0).is_some_and(|value| value == VARIABLE.1) {
             return Err(ApprovalRefusal::FromRun(
@@ -34,7 +35,7 @@ impl OutsideRuns {
             ));
         }
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
-        // Without control groups there is nothing to read, and the supervisor still knows.
+        // Without control groups this check finds nothing, but the supervisor still knows.
         if let Ok(Some(run)) = cgroup::run_of(pid) {
             return Err(ApprovalRefusal::FromRun(format!(
                 "it is in the group of run {run}"

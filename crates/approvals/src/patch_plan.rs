@@ -1,5 +1,5 @@
-//! The patch plan: the canonical, immutable description of one patch of protected files. What is
-//! shown, stored, approved and applied is this value; its digest names it.
+//! The patch plan: the canonical, immutable description of one patch of protected files. This value
+//! is what is shown, stored, approved and applied; its digest names it.
 
 use std::path::PathBuf;
 
@@ -17,23 +17,23 @@ use crate::shown_plan::{
 use crate::stored_verdict::{ResumeFacts, StoredVerdict};
 use crate::view::{ApprovalView, ViewBlock, ViewLabel};
 
-/// The binding of an approval of a patch: each file is bound by its identity and its new content.
+/// The binding of an approval for a patch: each file is bound by its identity and its new content.
 pub const PATCH_BINDING: &str = "patch";
 
-/// Why nothing but *once* is offered.
+/// Why only *once* is offered.
 pub(crate) const ONCE: &str = "a patch is applied once";
 
-/// More of a difference is not shown, and what is not shown is not approved.
+/// A longer difference is not shown, and a patch that is not shown is not approved.
 const MAX_SHOWN_LINES: usize = 1000;
 const MAX_SHOWN_BYTES: usize = 60 * 1024;
 
 /// Longer files are not compared.
 const MAX_COMPARED_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Then the difference is found more coarsely.
+/// After this time, the difference is computed more coarsely.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// Everything about one patch that could be changed afterwards.
+/// Everything about one patch that could change between its decision and its application.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchPlan {
@@ -43,9 +43,9 @@ pub struct PatchPlan {
     pub root: PathBuf,
     /// The patch as the caller wrote it.
     pub input: String,
-    /// Every file with what stands there and what will.
+    /// Every file with its present and its new state.
     pub changes: Vec<FileChange>,
-    /// The files that need an approver; never empty.
+    /// The files that need an approver. Never empty.
     pub protected: Vec<ProtectedFile>,
     pub diff: PatchDiff,
 }
@@ -54,22 +54,22 @@ pub struct PatchPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProtectedFile {
-    /// As the workspace names it.
+    /// The path as the workspace names it.
     pub path: String,
     pub reason: String,
 }
 
-/// All that a patch changes, as an approver reads it.
+/// All changes of a patch, as an approver reads them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchDiff {
-    /// Unified, protected files first; what cannot be seen is spelled out.
+    /// A unified diff with protected files first and invisible characters spelled out.
     pub text: String,
     pub added: usize,
     pub removed: usize,
 }
 
-/// Where a patch comes from.
+/// The request that a patch comes from.
 #[derive(Debug, Clone)]
 pub struct PatchSource<'a> {
     pub agent_id: &'a str,
@@ -81,7 +81,7 @@ pub struct PatchSource<'a> {
 }
 
 impl PatchPlan {
-    /// Fails where the difference is longer than what an approver can be shown.
+    /// Makes the plan of a patch. Fails if the difference is too long to be shown to an approver.
     pub fn new(
         source: PatchSource<'_>,
         preview: &mut Preview<'_>,
@@ -100,7 +100,8 @@ impl PatchPlan {
         })
     }
 
-    /// SHA-256 of all of it, in hexadecimal. `None` where a path is no text, so that it cannot be stored or shown.
+    /// The SHA-256 of the plan, in hexadecimal. `None` if a path is not UTF-8, because such a plan
+    /// cannot be stored or shown.
     pub fn digest(&self) -> Option<String> {
         let bytes = serde_json::to_vec(self).ok()?;
         Some(sha256(&bytes))
@@ -111,7 +112,7 @@ impl PatchPlan {
         title(self).text
     }
 
-    /// What the approval keeps besides the plan.
+    /// What the approval stores besides the plan.
     pub fn stored_verdict(&self, runs_later: bool) -> StoredVerdict {
         let why = reasons(self).join("; ");
         let mut verdict = StoredVerdict::of_reason(Some("protected-path"), &why);
@@ -122,7 +123,7 @@ impl PatchPlan {
         verdict
     }
 
-    /// On one line, for lists and messages.
+    /// A title on one line, for lists and messages.
     pub fn title(&self) -> String {
         let names = self.protected.iter().map(|file| visible_line(&file.path));
         let names: Vec<String> = names.collect();
@@ -135,7 +136,7 @@ impl PatchPlan {
         format!("apply_patch {}{others}", names.join(" "))
     }
 
-    /// What is not as it was when the patch was shown.
+    /// The first file that is no longer as it was when the patch was shown.
     pub fn difference(&self, now: &[FileChange]) -> Option<String> {
         for (was, is) in self.changes.iter().zip(now) {
             if was == is {
@@ -212,7 +213,7 @@ impl PatchDiff {
             .header("", "")
             .to_string();
         self.text += &format!("--- {old}\n+++ {new}\n");
-        // The first two lines are the names.
+        // The first two lines are the file names.
         for line in unified.split_terminator('\n').skip(2) {
             self.added += usize::from(line.starts_with('+'));
             self.removed += usize::from(line.starts_with('-'));
@@ -223,10 +224,10 @@ impl PatchDiff {
     }
 }
 
-/// The stored plan, if it is still the one whose digest was approved.
+/// The stored plan, if it still has the approved digest.
 pub fn stored_patch_plan(approval: &Approval) -> Result<PatchPlan, ApprovalRefusal> {
     check_binding(approval, PATCH_BINDING)?;
-    // A patch that cannot be read has no digest that fits.
+    // A patch that cannot be parsed has no valid digest.
     let digest = |plan: &PatchPlan| {
         let is_readable = Patch::parse(&plan.input).is_ok();
         plan.digest().filter(|_| is_readable)
@@ -234,7 +235,7 @@ pub fn stored_patch_plan(approval: &Approval) -> Result<PatchPlan, ApprovalRefus
     stored_plan(approval, digest)
 }
 
-/// The approval of a patch as an approver is shown it.
+/// Reads an approval for a patch as an approver is shown it.
 pub(crate) fn read_patch(approval: Approval) -> Result<PendingApproval, ApprovalRefusal> {
     let plan = stored_patch_plan(&approval)?;
     let request = &approval.request;
@@ -266,7 +267,7 @@ pub(crate) fn read_patch(approval: Approval) -> Result<PendingApproval, Approval
     Ok(shown.of_approval(approval))
 }
 
-/// All of it: no approval is stored for a patch that cannot be shown as a whole.
+/// Adds the whole difference: no approval is stored for a patch that cannot be shown completely.
 fn add_patch(view: &mut ApprovalView, diff: &PatchDiff) {
     let title = format!("{} lines added, {} removed", diff.added, diff.removed);
     view.block(ViewBlock {

@@ -25,49 +25,51 @@ use crate::view::{ApprovalView, MESSAGE_BYTES, ViewBlock, ViewLabel, add_scripts
 pub struct PendingApproval {
     pub id: String,
     pub short_id: String,
-    /// Sent with the decision: it names what was shown.
+    /// Sent with the decision. It names the plan that was shown.
     pub plan_digest: String,
     pub agent: String,
     pub session_key: String,
     pub host: String,
-    /// On one line, for lists and messages.
+    /// The command on one line, for lists and messages.
     pub command: ShownText,
-    /// All that an approver reads; every surface shows this.
+    /// Everything that an approver reads. Every surface shows this view.
     pub view: ApprovalView,
-    /// Overrides and all: the directory it would run in.
+    /// The directory in which the run would start.
     pub cwd: String,
-    /// Native, file, project, text or unbound.
+    /// The kind of the binding: native, file, project, text or unbound, or the binding of another
+    /// kind of plan.
     pub binding: String,
     pub binding_reason: String,
-    /// Why an approver has to decide: the deciding rule first.
+    /// Why an approver has to decide, with the deciding rule first.
     pub reasons: Vec<String>,
-    /// What *always* would store where no other form is chosen.
+    /// The entries that *always* would store if no other form is chosen.
     pub always: Vec<Entry>,
-    /// The form of that: exact, or for this project.
+    /// The form of these entries: exact, or for this project.
     pub always_form: AlwaysForm,
-    /// Wider forms that may be chosen instead, and those that may not, with the reason.
+    /// Wider forms that may be chosen instead, and forms that may not, with the reason.
     pub wider: Vec<Wider>,
     pub not_wider: Vec<NotWider>,
     /// Why *always* would store nothing.
     pub no_always: Option<String>,
-    /// The decisions that a prompt offers. An offered lease has the longest terms that may be chosen.
+    /// The decisions that a prompt offers. An offered lease has the longest permitted terms.
     pub offered: Vec<ApprovalDecision>,
-    /// How its script differs from what was last allowed; of a patch, all that it changes.
+    /// The difference between its script and the content that was last allowed. For a patch, all
+    /// its changes.
     pub diff: Option<ScriptDiff>,
     pub requester: String,
     pub created_at_ms: i64,
     pub expires_at_ms: i64,
     pub ended: Option<ApprovalEnd>,
     pub node: Option<String>,
-    /// The subject of an approval of another host; nothing of it runs here.
+    /// The subject of an approval of another host. Nothing of it runs here.
     pub remote: Option<Value>,
-    /// Where it was shown, and where it could not be, in the order of their time. Empty where a gateway
-    /// sent it.
+    /// Where the approval was shown or could not be shown, in chronological order. Empty if a
+    /// gateway sent the approval.
     pub deliveries: Vec<Delivery>,
 }
 
 impl Approvals<'_> {
-    /// An approval by its id, its short id or the beginning of its id.
+    /// Finds an approval by its id, its short id or the beginning of its id.
     pub fn approval(
         self,
         reference: &str,
@@ -78,7 +80,7 @@ impl Approvals<'_> {
         Ok(pending)
     }
 
-    /// What the owner says of colors in commands of an agent. A config that cannot be read says nothing.
+    /// Whether the owner wants colors in an agent's commands. `None` if the config cannot be read.
     pub(crate) fn highlighting(self, agent: &str) -> Option<bool> {
         let config = self.config().ok()?;
         let exec = config.config().exec_for(agent);
@@ -129,7 +131,7 @@ impl PendingApproval {
         offered.any(|one| one.as_str() == decision.as_str())
     }
 
-    /// For programs: what surfaces send and print.
+    /// The JSON form that surfaces send and print.
     pub fn to_json(&self) -> Value {
         json!(self.printed())
     }
@@ -202,7 +204,7 @@ pub(crate) struct PrintedApproval<'a> {
     expires_at_ms: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<&'a str>,
-    /// Where the run is confined, if it is.
+    /// Where the run is confined; `None` outside of a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     sandbox: Option<&'a SandboxSummary>,
     /// How far the run leaves the sandbox of its conversation.
@@ -219,7 +221,7 @@ pub(crate) struct PrintedDiff<'a> {
     left_out_lines: usize,
 }
 
-/// What was kept with an approval for its approvers.
+/// The files that were stored with an approval for its approvers.
 struct KeptFiles<'a> {
     scripts: &'a [PinnedScript],
     manifests: &'a [ManifestState],
@@ -252,7 +254,7 @@ fn read(
     PendingApproval {
         view,
         offered: if !is_whole {
-            // What no approver can read, none may allow.
+            // No approver may allow what no approver can read.
             vec![ApprovalDecision::Deny]
         } else if plan.retry.is_some() {
             vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny]
@@ -306,7 +308,8 @@ pub(crate) fn add_binding(view: &mut ApprovalView, kind: &str, reason: &str) {
     }
 }
 
-/// Files that are held by their content where that is not shown: what a text or a project's program reads.
+/// Adds files that are bound by content but whose content is not shown: the input of a text or of a
+/// project's program.
 fn add_held(view: &mut ApprovalView, plan: &RunPlan) {
     if plan.binding.kind == BindingKind::File {
         return;
@@ -350,7 +353,7 @@ pub fn shown_command(command: &str, secrets: Secrets) -> ShownText {
     })
 }
 
-/// The stored plan, if it is still the one whose digest was approved.
+/// The stored plan, if it still has the approved digest.
 pub fn stored_plan(approval: &Approval) -> Result<RunPlan, ApprovalRefusal> {
     let damaged = |problem: String| ApprovalRefusal::Damaged {
         short_id: approval.short_id.clone(),
@@ -365,7 +368,8 @@ pub fn stored_plan(approval: &Approval) -> Result<RunPlan, ApprovalRefusal> {
     }
 }
 
-/// Nothing can be pinned of what is unbound: it is allowed for this once, if at all.
+/// The decisions that a prompt offers. Nothing can be pinned of an unbound command, so it can be
+/// allowed once at most.
 fn offered(binding: &str, offers_always: bool) -> Vec<ApprovalDecision> {
     if binding == "unbound" {
         return vec![ApprovalDecision::AllowOnce, ApprovalDecision::Deny];

@@ -1,15 +1,15 @@
-//! The name of this process, by which another one can tell later whether it still lives.
+//! The name of this process, by which another process can later check whether it is still alive.
 
 use std::fs;
 use std::sync::OnceLock;
 
 use interlock_store::OpenRun;
 
-/// The kernel's number, unique for each start of the machine.
+/// The kernel's id of this boot of the machine.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Which start of the machine, which process, and when it began: a number alone would be used
-/// again.
+/// The boot of the machine, the process id, and the start time of the process. A process id alone
+/// would be reused.
 pub fn process_name() -> &'static str {
     static OWN: OnceLock<String> = OnceLock::new();
     OWN.get_or_init(|| {
@@ -19,8 +19,8 @@ pub fn process_name() -> &'static str {
     })
 }
 
-/// Whether a requester is a process of this machine that has ended: then nothing waits for its
-/// approval. Of requesters of another kind this host cannot tell.
+/// Whether a requester is a process of this machine that has ended, so that nothing waits for its
+/// approval. For requesters of other kinds, this host cannot tell.
 pub fn requester_has_ended(requester: &str) -> bool {
     match requester.strip_prefix(ELSEWHERE) {
         Some(state) => state.starts_with(HAS_ENDED),
@@ -28,19 +28,19 @@ pub fn requester_has_ended(requester: &str) -> bool {
     }
 }
 
-/// In front of the name of a requester that another machine knows.
+/// The prefix of a requester's name that another machine reported.
 const ELSEWHERE: &str = "elsewhere:";
 const HAS_ENDED: &str = "ended:";
 const WAITS: &str = "waits:";
 
-/// The name of a requester as another machine knows it. Whether it has ended is what that machine said:
-/// the number of its process means nothing here.
+/// The name of a requester that another machine reported. Whether it has ended is that machine's
+/// statement: its process id means nothing here.
 pub(crate) fn requester_elsewhere(requester: &str, has_ended: bool) -> String {
     let state = if has_ended { HAS_ENDED } else { WAITS };
     format!("{ELSEWHERE}{state}{requester}")
 }
 
-/// The name that the machine of the requester has for it, and whether that is another machine than this.
+/// The requester's name on its own machine, and whether that is another machine.
 pub fn requester_at_home(requester: &str) -> (&str, bool) {
     let elsewhere = requester.strip_prefix(ELSEWHERE);
     let name = elsewhere.and_then(|state| {
@@ -53,7 +53,7 @@ pub fn requester_at_home(requester: &str) -> (&str, bool) {
     }
 }
 
-/// Whether the process with this name lives. A name of an unknown kind counts as alive.
+/// Whether the process with this name is alive. A name of an unknown kind counts as alive.
 pub fn process_lives(name: &str) -> bool {
     if name == process_name() {
         return true;
@@ -74,7 +74,8 @@ pub fn process_lives(name: &str) -> bool {
     boot_of == boot() && began(pid).is_some_and(|began| began == began_at)
 }
 
-/// Whether no process waits for a run: it is in the background, or its waiter is gone.
+/// Whether no process waits for a run: the run is in the background, or its waiting process has
+/// ended.
 pub fn is_unattended(run: &OpenRun) -> bool {
     run.session.is_some() || !process_lives(&run.waiter)
 }
@@ -85,11 +86,11 @@ fn boot() -> &'static str {
     id.trim()
 }
 
-/// In clock ticks since the machine was started. `None` where there is no such process, or it has
-/// ended and only waits to be collected.
+/// The start time in clock ticks since boot. `None` if the process does not exist, or has ended and
+/// waits to be collected.
 fn began(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in the second field may hold anything, brackets and blanks too.
+    // The name in the second field may contain anything, including brackets and blanks.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
     let began = fields.nth(18)?;

@@ -1,5 +1,5 @@
-//! Approvals of runs that another host makes: they are stored and decided here, and nothing of them
-//! runs here.
+//! Approvals for runs of other hosts: they are stored and decided here, and nothing of them runs
+//! here.
 
 use interlock_command::display::{Secrets, ShownText};
 use interlock_plan::hex;
@@ -25,9 +25,10 @@ pub(crate) const REMOTE: &str = "remote";
 /// An approval that another host, or a client for it, requests.
 #[derive(Debug, Clone)]
 pub struct RemoteApproval<'a> {
-    /// An id that the caller has chosen.
+    /// An id that the caller chose.
     pub id: Option<&'a str>,
-    /// All that it said, as it is stored and given back; approvers are shown its `command`.
+    /// Everything that the caller sent, as it is stored and returned. Approvers are shown its
+    /// `command`.
     pub subject: &'a Value,
     pub agent: &'a str,
     pub session_key: &'a str,
@@ -35,16 +36,16 @@ pub struct RemoteApproval<'a> {
     pub node: Option<&'a str>,
     pub requester: &'a str,
     pub expires_in_ms: u64,
-    /// Whether *always* can be kept by the other host.
+    /// Whether the other host can store *always*.
     pub offers_always: bool,
 }
 
 impl Approvals<'_> {
-    /// Stores the approval, and says how it stands. `None` if its id is taken.
+    /// Stores the approval and returns it. `None` if its id is taken.
     ///
-    /// `show` gets it a little earlier, when only the write to the disk is left: approvers may read
-    /// it meanwhile, and a decision waits until it is written. Should the write fail, this fails,
-    /// and the surfaces must withdraw the approval.
+    /// `show` receives the approval slightly earlier, when only the write to disk remains.
+    /// Approvers may read it meanwhile; a decision waits until it is written. If the write fails,
+    /// this function fails, and the surfaces must withdraw the approval.
     pub fn request_remote(
         self,
         requested: &RemoteApproval<'_>,
@@ -98,8 +99,8 @@ impl Approvals<'_> {
         })
     }
 
-    /// Takes the one use of what was allowed to another host, and says what was decided. It is on
-    /// the disk when this returns: no caller gets it twice.
+    /// Claims the single use of an approval for another host, and returns the decision. The claim
+    /// is on disk when this function returns: no caller gets the decision twice.
     pub fn use_remote(self, id: &str) -> Result<ApprovalDecision, ApprovalRefusal> {
         let store = self.store;
         let approval = store.approval(id)?;
@@ -127,13 +128,13 @@ impl Approvals<'_> {
         Ok(decision)
     }
 
-    /// The ids of approvals of runs on nodes that may still run; at most so many. For a gateway
-    /// that starts, and goes on where another process of it stopped.
+    /// The ids of up to `most` approvals for node runs that may still run. For a gateway that
+    /// starts and continues the work of an earlier process.
     pub fn unclaimed_remote(self, most: usize) -> Result<Vec<String>, RulesError> {
         Ok(self.store.unclaimed_on_nodes(REMOTE, most)?)
     }
 
-    /// Records what became of a run that another host made.
+    /// Records the outcome of another host's run; `None` if it is unknown.
     pub fn finish_remote(
         self,
         id: &str,
@@ -165,7 +166,8 @@ pub(crate) fn read_remote(
     Ok(pending(approval, subject, read, command, secrets))
 }
 
-/// `subject` is given back as it was stored; `read` is what an approver is shown of it.
+/// Makes the approval that approvers see. `subject` is returned as stored; `read` is the part of it
+/// that an approver is shown.
 fn pending(
     approval: Approval,
     subject: Value,
@@ -199,7 +201,7 @@ fn pending(
         binding,
         binding_reason,
         reasons,
-        // Shown, and stored by the other host.
+        // Approvers see these entries; the other host stores them.
         always: notes.always,
         always_form: notes.always_form,
         wider: Vec::new(),

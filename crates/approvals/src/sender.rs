@@ -1,10 +1,10 @@
-//! Who makes a call, as its transport proved it. An approval keeps it, so that a run that starts when its
-//! caller is gone passes the same gates once more.
+//! The sender of a call, as its transport proved it. An approval stores the sender, so that a run
+//! that starts after its caller has left passes the same gates again.
 
 use serde::{Deserialize, Serialize};
 
-/// The sender of a call: the channel that it came by, and the names that this channel proves. What a
-/// client merely says of itself is not among them.
+/// The sender of a call: its channel, and the names that this channel proves. A client's own
+/// statements about itself do not count.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallSender {
@@ -25,7 +25,7 @@ impl CallSender {
         }
     }
 
-    /// The sender of a channel, written as `CHANNEL:SENDER`.
+    /// Reads a sender that is written as `CHANNEL:SENDER`.
     pub fn of_text(text: &str) -> Self {
         let (channel, id) = text.split_once(':').unwrap_or(("", text));
         Self::new(channel, id)
@@ -36,8 +36,8 @@ impl CallSender {
         format!("agent:{agent}")
     }
 
-    /// Whether a list of the config names this sender. An entry without a prefix means the id, which
-    /// cannot be chosen freely; a name that this channel does not prove matches nothing.
+    /// Whether a list of the config names this sender. An entry without a prefix means the id,
+    /// which no sender can choose freely. A name that this channel does not prove matches nothing.
     pub fn is_among(&self, list: &[String]) -> bool {
         list.iter().any(|entry| self.is_meant_by(entry))
     }
@@ -59,7 +59,7 @@ impl CallSender {
             Some(("id", text)) => is_id(text),
             Some(("from", text)) => is_from(text),
             Some(("username", text)) => self.username.as_deref() == Some(text),
-            // A telephone number is an id of its channel, written in one way.
+            // A telephone number is an id of its channel in a fixed notation.
             Some(("e164", text)) => is_telephone_number(text) && is_id(text),
             // No channel of this version proves a display name or a tag.
             Some(("name" | "tag", _)) => false,

@@ -1,5 +1,5 @@
-//! What the plans of patches, of effects and of hosts have in common: how they are read from an approval,
-//! and how an approver is shown them. Plans of runs have more to show: `pending`.
+//! The common part of the plans of patches, effects and hosts: how they are read from an approval
+//! and shown to an approver. Plans of runs show more: see `pending`.
 
 use interlock_command::display::{ShownText, visible};
 use interlock_policy::AlwaysForm;
@@ -12,9 +12,9 @@ use crate::patch_plan::PatchDiff;
 use crate::pending::PendingApproval;
 use crate::view::ApprovalView;
 
-/// One such plan as an approver is shown it.
+/// Such a plan as an approver is shown it.
 pub(crate) struct ShownPlan {
-    /// On one line, for lists and messages.
+    /// The plan on one line, for lists and messages.
     pub command: ShownText,
     pub view: ApprovalView,
     pub cwd: String,
@@ -27,7 +27,8 @@ pub(crate) struct ShownPlan {
 }
 
 impl ShownPlan {
-    /// The approval with what is shown of its plan. *Always* stores no entry of an allowlist.
+    /// The approval with the shown form of its plan. *Always* stores no allowlist entry for such a
+    /// plan.
     pub(crate) fn of_approval(self, approval: Approval) -> PendingApproval {
         let request = approval.request;
         PendingApproval {
@@ -77,7 +78,7 @@ pub(crate) fn check_binding(approval: &Approval, binding: &str) -> Result<(), Ap
     })
 }
 
-/// The stored plan, if it is still the one whose digest was approved.
+/// The stored plan, if it still has the approved digest.
 pub(crate) fn stored_plan<P: DeserializeOwned>(
     approval: &Approval,
     digest: impl Fn(&P) -> Option<String>,

@@ -1,9 +1,9 @@
-//! What an approval keeps besides its plan: the part of the judge's verdict that approvers read, what
-//! stands in for an approver, and what a run needs that starts when its caller is gone.
+//! What an approval stores besides its plan: the part of the judge's verdict that approvers read,
+//! the fallback for the approver, and the facts for a run that starts after its caller has left.
 //!
-//! The store holds it as JSON. [`StoredVerdict::to_value`] is the only writer and
-//! [`StoredVerdict::read`] the only reader. Rows of earlier versions have no version and are read
-//! leniently: a part that cannot be read counts as absent, and an absent part allows nothing.
+//! The store holds this value as JSON. [`StoredVerdict::to_value`] is the only writer and
+//! [`StoredVerdict::read`] the only reader. Rows of earlier versions have no version number and are
+//! read leniently: a part that cannot be read counts as absent, and an absent part allows nothing.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use crate::fallback::{StoredFallback, read_fallback};
 use crate::sender::CallSender;
 
-/// The version of the form below. Rows without a version are older than the number.
+/// The version of this form. Rows without a version are older than the number.
 const VERSION: u32 = 1;
 
-/// More bytes of environment are not stored: then a run whose caller is gone starts only when it is
+/// A larger environment is not stored. Then a run whose caller has left starts only when it is
 /// requested again.
 const MAX_RESUME_BYTES: usize = 64 * 1024;
 
-/// The stored form. Fields keep the names that rows without a version have.
+/// The stored form. Its field names are those of rows without a version.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoredVerdict {
@@ -44,22 +44,22 @@ pub struct StoredVerdict {
         skip_serializing_if = "Option::is_none"
     )]
     pub no_always: Option<String>,
-    /// What stands in for an approver who cannot be reached or does not decide in time.
+    /// The fallback for an approver who cannot be reached or does not decide in time.
     #[serde(rename = "fallbackDecision", deserialize_with = "read_fallback")]
     pub(crate) fallback: StoredFallback,
-    /// Set where this host starts the run by itself once it is allowed. No surface shows it.
+    /// Set if this host starts the run by itself once it is allowed. No surface shows it.
     #[serde(
         rename = "runsLater",
         deserialize_with = "leniently",
         skip_serializing_if = "Option::is_none"
     )]
     resume: Option<ResumeFacts>,
-    /// What the run is held to besides its plan.
+    /// The limits of the run besides its plan.
     #[serde(deserialize_with = "leniently")]
     pub manner: RunManner,
 }
 
-/// A rule in a stable code and in words.
+/// A rule as a stable code and in words.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StoredReason {
@@ -74,7 +74,7 @@ pub(crate) struct StoredReason {
 #[serde(rename_all = "camelCase", default)]
 struct StoredSegment {
     reason: StoredReason,
-    /// `None`: nothing satisfies it.
+    /// What allows the command; `None` if nothing does.
     satisfied_by: Option<String>,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct StoredProjectRun {
     pub(crate) manifests: Vec<String>,
 }
 
-/// What a run is held to besides its plan, as it stood when the approval was stored.
+/// The limits of a run besides its plan, at the time when the approval was stored.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunManner {
@@ -117,7 +117,7 @@ pub struct RunManner {
     pub wait_ms: Option<u64>,
 }
 
-/// What is judged again besides the plan when the run starts without its caller.
+/// The facts besides the plan that are judged again when the run starts without its caller.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ResumeFacts {
     /// The overrides of the call.
@@ -126,15 +126,15 @@ pub struct ResumeFacts {
     pub ask: Option<Ask>,
     #[serde(default)]
     pub caller: StoredCaller,
-    /// What the call said of leaving its sandbox.
+    /// The call's `elevated` parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elevated: Option<bool>,
-    /// Who made the call. A sender that is not known leaves no sandbox.
+    /// Who made the call. An unknown sender leaves no sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sender: Option<CallSender>,
 }
 
-/// Where the calling program found its programs, and worked.
+/// The PATH and the workspace of the calling program.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoredCaller {
@@ -145,7 +145,7 @@ pub struct StoredCaller {
 }
 
 impl StoredVerdict {
-    /// The part of the judge's verdict that approvers read, with the fallback that it decided.
+    /// The part of the judge's verdict that approvers read, with the judge's fallback.
     pub fn of_verdict(verdict: &Verdict) -> Self {
         Self {
             version: VERSION,
@@ -157,7 +157,7 @@ impl StoredVerdict {
         }
     }
 
-    /// For an approval that no verdict of the judge is about. Nothing stands in for its approver.
+    /// A stored verdict for an approval without a verdict of the judge. It has no fallback.
     pub fn of_reason(code: Option<&str>, message: &str) -> Self {
         Self {
             version: VERSION,
@@ -169,25 +169,25 @@ impl StoredVerdict {
         }
     }
 
-    /// The run starts by itself once it is allowed, unless these facts are too long to be stored.
+    /// Lets the run start by itself once it is allowed, unless the facts are too long to be stored.
     pub fn set_resume(&mut self, facts: ResumeFacts) {
         let pairs = facts.env.iter();
         let bytes: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
         self.resume = (bytes <= MAX_RESUME_BYTES).then_some(facts);
     }
 
-    /// The form in which the store keeps it.
+    /// The JSON form for the store.
     pub fn to_value(&self) -> Value {
         json!(self)
     }
 
-    /// What an approval keeps.
+    /// Reads the stored verdict of an approval.
     pub fn of_approval(approval: &Approval) -> Self {
         Self::read(&approval.request.verdict)
     }
 
-    /// Reads the form of this version and of every earlier one. Of a later version only what
-    /// approvers read is taken: it neither allows nor starts anything.
+    /// Reads the form of this version and of every earlier one. Of a later version, only the parts
+    /// for approvers are read: it neither allows nor starts anything.
     pub fn read(stored: &Value) -> Self {
         let mut read = Self::deserialize(stored).unwrap_or_default();
         if read.version > VERSION {
@@ -197,12 +197,12 @@ impl StoredVerdict {
         read
     }
 
-    /// What the run needs, where this host starts it by itself once it is allowed.
+    /// The facts for the run, if this host starts it by itself once it is allowed.
     pub fn into_resume(self) -> Option<ResumeFacts> {
         self.resume
     }
 
-    /// Why the approval is needed: the deciding rule first, then each command that nothing satisfies.
+    /// Why the approval is needed: the deciding rule first, then each command that nothing allows.
     pub fn reasons(&self) -> Vec<String> {
         let mut reasons: Vec<String> = Vec::new();
         let segments = self.segments.iter();
@@ -265,7 +265,7 @@ impl StoredProjectRun {
     }
 }
 
-/// A part that cannot be read is absent; it must not take the other parts with it.
+/// Reads a part leniently: an unreadable part is absent and must not invalidate the other parts.
 fn leniently<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

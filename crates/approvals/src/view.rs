@@ -1,7 +1,7 @@
-//! What an approver reads: one value for every surface.
+//! The view that an approver reads: one value for every surface.
 //!
-//! `build` makes it from the stored plan, never from the request. `lines` is the one text form; a
-//! terminal adds colors to it, and a program gets the value itself as JSON. Everything in it is a
+//! `build` makes the view from the stored plan, never from the request. `lines` is its only text
+//! form; a terminal adds colors, and a program gets the view itself as JSON. Every text in it is a
 //! [`ShownLine`], so nothing that an agent names can look like a field of the prompt.
 
 mod build;
@@ -19,21 +19,22 @@ pub use remote::{ElsewhereNotes, ElsewhereSubject, RemoteRunFacts};
 pub(crate) use remote::{RemoteSubject, build_remote_view};
 pub use scripts::add_scripts;
 
-/// In a message, of each text.
+/// The limit of each text in a message.
 pub const MESSAGE_BYTES: usize = 64 * 1024;
 
-/// A whole plan, in the order in which it is read: what runs first, then where and how, then why an
-/// approver has to decide and what holds it.
+/// A whole plan in reading order: first what runs, then where and how, then why an approver has to
+/// decide and what binds it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalView {
     pub parts: Vec<ViewPart>,
-    /// Secrets in it that are masked. A surface offers to reveal them before it offers to allow.
+    /// The number of masked secrets in the view. A surface offers to reveal them before it offers
+    /// to allow.
     pub masked_secrets: usize,
-    /// What the owner says of colors in commands, where it says anything.
+    /// Whether the owner wants colors in commands; `None` if the config does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_highlighting: Option<bool>,
-    /// Where the run is confined, if it is; the field `sandbox` says the same in one line.
+    /// Where the run is confined; the field `sandbox` says the same in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxSummary>,
     /// How far the run leaves the sandbox of its conversation; the field `sandbox` says the same in
@@ -50,7 +51,7 @@ pub enum ViewPart {
     Block(ViewBlock),
 }
 
-/// A labelled fact on one line.
+/// A labeled fact on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ViewField {
@@ -60,18 +61,18 @@ pub struct ViewField {
     pub tone: ViewTone,
 }
 
-/// A labelled text. Every line of it is marked as a line of a text where it is printed.
+/// A labeled text. Each printed line of it is marked as a line of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ViewBlock {
     pub label: ViewLabel,
-    /// What the text is: a path with its hash, a number of lines.
+    /// A description of the text: a path with its hash, or a number of lines.
     pub title: ShownLine,
     pub lines: Vec<ShownLine>,
-    /// Lines behind those above that are not in this value. The title's file has them.
+    /// The number of further lines that this value leaves out. The file in the title has them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out_lines: usize,
-    /// The lines are those of a difference, with `+` and `-` in front.
+    /// Whether the lines are those of a difference, with `+` and `-` in front.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_diff: bool,
 }
@@ -81,7 +82,7 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// How much a reader should mind a fact.
+/// How important a fact is for the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ViewTone {
@@ -98,13 +99,13 @@ impl ViewTone {
     }
 }
 
-/// What a part is about. Only Interlock names parts.
+/// The subject of a part. Only Interlock names parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ViewLabel {
     /// The command as the caller wrote it.
     Command,
-    /// What it becomes: expanded words, the shell that reads the text.
+    /// The form that runs: expanded words, or the shell that reads the text.
     Runs,
     Directory,
     /// An environment override with its value.
@@ -117,14 +118,14 @@ pub enum ViewLabel {
     Background,
     Sandbox,
     Shield,
-    /// The user of the run, where that is not the user of Interlock.
+    /// The user of the run, if it is not the user of Interlock.
     User,
     Agent,
     Session,
     Why,
-    /// What the sandbox denied to the run that this one repeats outside.
+    /// What the sandbox denied to the run that this run repeats outside of it.
     Denied,
-    /// What would keep the run inside.
+    /// An alternative that keeps the run in its sandbox.
     Instead,
     /// The caller's own words for leaving the sandbox.
     Justification,
@@ -134,23 +135,23 @@ pub enum ViewLabel {
     Manifest,
     /// The content of a bound script.
     Script,
-    /// How a script differs from what was last allowed.
+    /// The difference between a script and the content that was last allowed.
     Diff,
-    /// What a patch changes.
+    /// The changes of a patch.
     Patch,
     /// How a preview ended.
     Ended,
-    /// What a preview wrote.
+    /// The output of a preview.
     Output,
     /// A program that a preview started.
     Started,
-    /// A host that a preview asked for, and did not reach.
+    /// A host that a preview asked for and did not reach.
     Wanted,
     Note,
 }
 
 impl ViewLabel {
-    /// As a prompt prints it; at most eight letters.
+    /// The printed label, at most eight letters long.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Command => "command",
@@ -204,13 +205,13 @@ impl ApprovalView {
         }));
     }
 
-    /// Says that the run leaves the sandbox of its conversation.
+    /// Records that the run leaves the sandbox of its conversation.
     pub(super) fn leave_sandbox(&mut self, elevation: Elevation) {
         self.elevated = elevation;
         self.warning(ViewLabel::Sandbox, &format!("none; {}", elevation.words()));
     }
 
-    /// Whether a surface of Interlock colors the words of commands.
+    /// Whether Interlock's surfaces color the words of commands.
     pub fn has_colors(&self) -> bool {
         self.command_highlighting != Some(false)
     }
@@ -219,8 +220,8 @@ impl ApprovalView {
         self.parts.push(ViewPart::Block(block));
     }
 
-    /// The same with at most so many bytes of each text, and four times as many of all of them: for
-    /// messages, which have an end. What is left out is counted.
+    /// The view with at most `bytes` bytes of each text, and four times as many in total, for
+    /// messages of limited size. Omitted lines are counted.
     #[must_use]
     pub fn bounded(&self, bytes: usize) -> Self {
         let mut view = self.clone();
@@ -245,7 +246,7 @@ impl ApprovalView {
         view
     }
 
-    /// Lines of texts that this value does not hold.
+    /// The number of lines that this value leaves out.
     pub fn left_out_lines(&self) -> usize {
         let blocks = self.parts.iter().map(|part| match part {
             ViewPart::Block(block) => block.left_out_lines,

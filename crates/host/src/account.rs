@@ -1,14 +1,13 @@
 //! Commands that run as another user: `tools.exec.runAs`.
 //!
-//! The state belongs to the account of this process. Files that a caller names are looked at with
+//! The state belongs to the account of this process. Paths that a caller names are inspected with
 //! the rights of the user that its commands run as: [`crate::AgentScope::as_run_account`].
 
 use std::collections::BTreeMap;
 
 use interlock_plan::RunAccount;
 
-/// Variables of the service's own account, which mean nothing to another user or lead to files of
-/// the service.
+/// Variables that mean nothing to another user, or that lead to files of the service's account.
 const OF_THE_SERVICE: [&str; 5] = [
     "DBUS_SESSION_BUS_ADDRESS",
     "MAIL",
@@ -17,8 +16,8 @@ const OF_THE_SERVICE: [&str; 5] = [
     "XAUTHORITY",
 ];
 
-/// What a run inherits when it has another user than this process: who it is, and nothing that
-/// belongs to the service's own account.
+/// The base environment of a run that has another user than this process. It names that user and
+/// contains nothing that belongs to the service's own account.
 pub(crate) fn environment_of(
     base: &BTreeMap<String, String>,
     account: &RunAccount,

@@ -1,4 +1,4 @@
-//! This host, as the checks of policies see it.
+//! [`LocalHost`] as the host whose policies are checked.
 
 use std::sync::Arc;
 

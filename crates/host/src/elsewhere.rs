@@ -1,5 +1,6 @@
-//! Commands that the caller's own shell runs: judged here as any other, and asked about in the same inbox, but started
-//! by the caller. Nothing of them is pinned, shielded or limited, and the approver reads that.
+//! Judges commands that the caller's own shell runs. They go through the same judge and the same
+//! inbox as any other command, but the caller starts them. Interlock pins, shields and limits
+//! nothing of them, and the approval says so to the approver.
 
 use interlock_approvals::{
     ApprovalRefusal, ElsewhereNotes, ElsewhereSubject, PendingApproval, RemoteApproval,
@@ -18,28 +19,31 @@ use crate::pipeline::{RecordedConfinement, record_closed, record_verdict};
 /// A command that the caller is about to run itself.
 #[derive(Debug)]
 pub struct ElsewhereRequest<'a> {
-    /// What would be run. Its terminal, limits and waiting say nothing here.
+    /// The command that would run. Its terminal, limits and waiting have no effect here.
     pub exec: &'a ExecRequest<'a>,
-    /// The program that would run it, as the approver reads it: `Claude Code's own shell`.
+    /// The program that would run the command, as the approver reads it: `Claude Code's own shell`.
     pub runner: &'a str,
-    /// What else the caller says of the call, one line each.
+    /// Further statements of the caller about the call, one line each.
     pub facts: &'a [String],
     /// How long an approver may take.
     pub expires_in_ms: u64,
 }
 
-/// What the policy says, where it does not refuse.
+/// The verdict of a command that was not refused.
 #[derive(Debug)]
 pub enum ElsewhereVerdict {
     Allowed(Box<Verdict>),
-    /// The approval is for exactly this text in this directory, for one use: [`interlock_approvals::Approvals::use_remote`].
+    /// The approval covers exactly this text in this directory, for one use:
+    /// [`interlock_approvals::Approvals::use_remote`].
     Asked(Box<PendingApproval>),
 }
 
 impl LocalHost {
-    /// Judges a command that runs outside of Interlock. The verdict is in the audit before this returns.
+    /// Judges a command that runs outside of Interlock. The verdict is in the audit before this
+    /// function returns.
     ///
-    /// This gives no permission that could start anything here: an allowed command is the caller's to run.
+    /// The verdict gives no permission that could start anything here: the caller itself runs an
+    /// allowed command.
     pub fn judge_elsewhere(
         &self,
         request: &ElsewhereRequest<'_>,
@@ -124,7 +128,8 @@ impl LocalHost {
             offers_always: false,
         };
         let stored = self.approvals().request_remote(&requested, |_| {})?;
-        // Only an approval with an id of its own can find that taken.
+        // `None` means that the id is taken, which only happens to a request that brings its own
+        // id.
         stored.ok_or_else(|| ApprovalRefusal::Undecided {
             short_id: String::new(),
         })

@@ -1,7 +1,9 @@
-//! exec on this host: judge, pin, ask, authorize, start. The main path is the security argument.
+//! `exec` on this host: judge, pin, ask, authorize, start. The security argument rests on this
+//! path.
 //!
-//! Read `exec` (the path), with `request` (what is asked), `judged` (verdict and plan), `ask` (what an approver
-//! has to allow) and `order` (the one place that starts a plan).
+//! Read this module (the path), with `request` (the caller's request), `judged` (verdict and plan),
+//! `ask` (what an approver has to allow) and `order` (the only place that starts a
+//! plan).
 
 mod ask;
 mod error;
@@ -26,11 +28,11 @@ pub use error::ExecError;
 pub(crate) use judged::{JudgedRequest, is_open, judge_in};
 pub use request::{ExecRequest, RequestedPlace, Yield};
 
-/// What became of a request that was not refused.
+/// The outcome of a request that was not refused.
 #[derive(Debug)]
 pub enum Exec {
     Started(Box<Running>),
-    /// A person has to decide first. Nothing was started.
+    /// An approver has to decide first. Nothing was started.
     Pending(Box<Pending>),
 }
 
@@ -38,11 +40,12 @@ pub enum Exec {
 #[derive(Debug)]
 pub struct Running {
     pub conversation: RunConversation,
-    /// The one that waits for the end records it with this: [`LocalHost::record_end`].
+    /// The caller that waits for the end of the run records it with this ticket:
+    /// [`LocalHost::record_end`].
     pub ticket: RunTicket,
-    /// How far it left the sandbox of its conversation.
+    /// How far the run left the sandbox of its conversation.
     pub elevation: Elevation,
-    /// Where it is confined, if it is: [`LocalHost::note_denials`].
+    /// Where the run is confined; `None` outside of a sandbox. See [`LocalHost::note_denials`].
     pub inside: Option<Box<RanInside>>,
 }
 
@@ -63,8 +66,8 @@ impl Exec {
 }
 
 impl LocalHost {
-    /// Runs a command if the policy of this host allows it, asks where the policy says so, and
-    /// otherwise runs nothing. What was judged is in the audit before anything is started.
+    /// Runs a command if the policy of this host allows it, and asks an approver where the policy
+    /// says so. Otherwise nothing runs. The verdict is in the audit before anything is started.
     pub fn exec(
         &self,
         request: &ExecRequest<'_>,
@@ -73,8 +76,8 @@ impl LocalHost {
         self.exec_with(request, supervisor, Earlier::Named)
     }
 
-    /// As [`Self::exec`], for callers who cannot name an approval: one that allows the same in the same
-    /// session, and that nothing was made of, counts for them, if no other call is about to use it.
+    /// Like [`Self::exec`], for callers that cannot name an approval. An unused approval for the
+    /// same request in the same session counts for them, unless another call is about to use it.
     pub fn exec_again(
         &self,
         request: &ExecRequest<'_>,
@@ -90,7 +93,7 @@ impl LocalHost {
         supervisor: &SupervisorClient,
         earlier: Earlier<'_>,
     ) -> Result<Exec, ExecError> {
-        // A run sees what earlier ones changed, also those that ended in the background a moment ago.
+        // A run must see what earlier runs changed, even those that just ended in the background.
         self.effects().settle_layers()?;
         let judged = self.judge_recorded(request)?;
         let verdict = &judged.evaluation.verdict;
@@ -124,7 +127,7 @@ impl LocalHost {
             agent: plan.agent_id.clone(),
             is_claimed: false,
         };
-        // The process that will start it opens its files while the record goes to the disk.
+        // The process that will start the plan opens its files while the record goes to disk.
         let announced = supervisor.announce(&plan);
         let recorded = self.store().change(|change| {
             record(change, None)?;
@@ -137,7 +140,7 @@ impl LocalHost {
         Ok(Exec::Started(Box::new(running)))
     }
 
-    /// Judges a request; that it was refused is in the audit.
+    /// Judges a request, and records in the audit if it was refused.
     fn judge_recorded<'a>(
         &'a self,
         request: &ExecRequest<'a>,
@@ -175,8 +178,8 @@ impl LocalHost {
         }
     }
 
-    /// Authorizes a plan by the permission for it, which is used up, and starts it. This is the only
-    /// place that does. A run that did not start is in the audit as such.
+    /// Authorizes a plan with the permission for it, and starts the plan. The permission is
+    /// consumed. No other place starts a plan. A failed start is recorded in the audit.
     pub(crate) fn order(
         &self,
         plan: RunPlan,

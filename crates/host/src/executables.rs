@@ -1,6 +1,6 @@
-//! What a sandboxed run may execute where `tree` is `enforce`: the programs that its command names, those of
-//! allowlist entries, and what belongs to them. It only narrows: all else that the sandbox shows cannot be
-//! executed.
+//! Lists what a sandboxed run may execute where `tree` is `enforce`: the programs that its command
+//! names, those of allowlist entries, and what belongs to them. The list only narrows: everything
+//! else that the sandbox shows cannot be executed.
 
 use interlock_command::Analysis;
 use interlock_plan::{DeniedProgram, FsResolver, executable_closure};
@@ -11,8 +11,8 @@ use interlock_sandbox::PreparedSandbox;
 
 use crate::prepare::{SANDBOX_PATH, SANDBOX_SHELL};
 
-/// Fills the list of the plan, if it has one. The resolver is that of the judge; the shell of a sandbox has
-/// another PATH, so that a name can stand for two files, of which both are listed.
+/// Fills the plan's list of executables, if the plan has one. `resolver` is the one that the judge
+/// used. The shell of a sandbox has another PATH, so one name can mean two files; both are listed.
 pub(crate) fn list_executables(
     sandbox: &mut PreparedSandbox,
     analysis: &Analysis,
@@ -42,8 +42,8 @@ pub(crate) fn list_executables(
         }
     }
     for pattern in allowlist.patterns() {
-        // A pattern with wildcards would have to be searched for; a command that names a file of it lists
-        // that file.
+        // Finding the files of a pattern with wildcards would take a search. A command that names
+        // one of these files lists that file.
         if !pattern.contains(['*', '?']) {
             add(&pattern, "/");
         }
@@ -60,7 +60,7 @@ pub(crate) fn list_executables(
     sandbox.plan.executables = Some(shown.collect());
 }
 
-/// Fills in which programs are refused where those that a run starts are logged: what deny rules name.
+/// Adds the programs of the deny rules to the program log, which refuses their start within a run.
 pub(crate) fn list_denied_programs(sandbox: &mut PreparedSandbox, rules: &DenyRules) {
     let Some(log) = &mut sandbox.plan.program_log else {
         return;

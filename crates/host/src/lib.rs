@@ -1,9 +1,10 @@
 //! One execution host: the path of a command, shared by everything that runs commands.
 //!
-//! Read `local` (the host: its state is in `interlock_local`), `exec` (judge, prepare, ask, start) with
-//! `prepare` (the plan of what was judged), `pipeline` (from an approval to a run, and from a run to its end),
-//! `patch`, then [`parameters`] (the JSON of a call). What runs change is in `interlock_effects`, background
-//! sessions are in `interlock_sessions`.
+//! Start with `local` (the host, whose state is in `interlock_local`) and `exec` (judge, prepare,
+//! ask, start). Then read `prepare` (the plan of a judged request), `pipeline` (from an approval to
+//! a run, and from a run to its end), `patch`, and [`parameters`] (the JSON of a call).
+//! `interlock_effects` handles the files that runs change, and `interlock_sessions` background
+//! sessions.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +40,7 @@ pub use preview::{CallEffects, PreviewRefusal};
 pub use retry::{NotedDenials, RanInside, RetryRefusal, RetryRequest};
 pub use sandbox::{SandboxCaller, check_sandbox_tool};
 
-/// The state of this host, and what follows from it for a call.
+/// The state of this host, and what a call derives from it.
 pub use interlock_local::{
     AgentRights, AgentScope, CallerContext, ConfigInWorkspace, ElevationFacts, ElevationGate,
     ElevationRefusal, FirstStart, HostError, LoginPathError, LoginShell, NO_CALLER_CONTEXT,
@@ -48,7 +49,7 @@ pub use interlock_local::{
     now_ms, plan_shield, policy, route, route_call, tool_levels,
 };
 
-/// What runs under `cow` changed.
+/// The changes of runs under `cow`.
 pub use interlock_effects::{EffectReport, EffectState, LayerDescription, LayerError, RunEffects};
 
 /// Who makes a call.
@@ -60,7 +61,7 @@ pub use interlock_plan::Elevation;
 /// Whether a conversation is sandboxed.
 pub use interlock_sandbox::{SandboxDenial, SandboxStanding, standing_of};
 
-/// What surfaces need of the store's vocabulary besides approvals.
+/// Types of the store, besides those of approvals, that surfaces use.
 pub use interlock_store::{
     AgentToken, Author, DocumentStanding, KnownSession, OpenRun, RoleToken, TokenRole,
 };

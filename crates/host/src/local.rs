@@ -1,4 +1,4 @@
-//! The host that this process runs on: what is in force there, and the runs.
+//! The host of this process: the policy in force there, and its runs.
 
 use std::ops::Deref;
 
@@ -6,13 +6,13 @@ use interlock_effects::RunEffects;
 use interlock_local::LocalState;
 pub(crate) use interlock_local::{FirstStart, HostError, OpenOptions, now_ms, policy};
 
-/// One execution host: its state, with the pipeline that runs commands by it.
+/// One execution host: its state and the pipeline that runs commands.
 #[derive(Debug)]
 pub struct LocalHost {
     state: LocalState,
 }
 
-/// Everything that reads or changes the state without a run is the state's.
+/// Reading and changing the state without a run is the task of [`LocalState`].
 impl Deref for LocalHost {
     type Target = LocalState;
 
@@ -22,19 +22,19 @@ impl Deref for LocalHost {
 }
 
 impl LocalHost {
-    /// Opens the state, as [`LocalState::open`] does.
+    /// Opens the state like [`LocalState::open`].
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
         let (state, first) = LocalState::open(options)?;
         Ok((Self { state }, first))
     }
 
-    /// Opens the state for a look or a repair, as [`LocalState::open_for_repair`] does.
+    /// Opens the state for inspection or repair, like [`LocalState::open_for_repair`].
     pub fn open_for_repair(options: OpenOptions) -> Result<Self, HostError> {
         let state = LocalState::open_for_repair(options)?;
         Ok(Self { state })
     }
 
-    /// What runs under `cow` changed.
+    /// The changes of runs under `cow`.
     pub fn effects(&self) -> RunEffects<'_> {
         RunEffects::new(&self.state)
     }

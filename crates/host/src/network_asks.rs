@@ -1,8 +1,9 @@
-//! Answers the questions of the server of networks: may this run reach this name? A standing grant or an
-//! earlier decision for the run says so, or an approver is asked, and the connection waits.
+//! Answers `netd`, which asks whether a run may reach a host name. A standing grant or an earlier
+//! decision for the run gives the answer. Otherwise an approver is asked, and the connection waits.
 //!
-//! Every process that starts runs answers, so that what was granted holds without a gateway too. They share
-//! the store: the approval of a run, a name and a port has one id, whichever of them asks.
+//! Every process that starts runs answers, so that grants hold without a gateway too. These
+//! processes share the store: the approval for a run, a name and a port has the same id, no matter
+//! which process asks.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -25,29 +26,30 @@ use serde_json::json;
 
 use crate::local::{HostError, LocalHost};
 
-/// As many names of an agent wait for an approver at once.
+/// How many names of one agent may wait for an approver at once.
 const MOST_WAITING: usize = 8;
 
-/// As many questions are answered at once by one process.
+/// How many questions one process answers at once.
 const MOST_QUESTIONS: usize = 128;
 
-/// How often it is looked whether the run that waits still goes on.
+/// How often a waiting question checks that its run is still running.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// A process that answers.
+/// A process that answers the questions of `netd`.
 pub trait NetworkAsker: Send + Sync + 'static {
     fn host(&self) -> &LocalHost;
 
     fn supervisor(&self) -> &SupervisorClient;
 
-    /// Whether an approver sees what this process asks. One that cannot ask still says what was decided.
+    /// Whether this process reaches an approver. A process that does not still reports earlier
+    /// decisions.
     fn can_ask(&self) -> bool;
 
-    /// An approval was stored, and a connection waits for it.
+    /// Called after an approval was stored; a connection waits for it.
     fn has_asked(&self, plan: &NetworkPlan, short_id: &str);
 }
 
-/// The connections by which a process is asked: one to each supervisor.
+/// The connections to the supervisors, one each, on which `netd` asks.
 #[derive(Debug, Default)]
 pub struct NetworkLinks {
     linked: Mutex<HashSet<String>>,
@@ -55,8 +57,8 @@ pub struct NetworkLinks {
 }
 
 impl NetworkLinks {
-    /// Connects with every supervisor that this process is not connected with. Cheap where there is none
-    /// to be found; starts none.
+    /// Connects with every supervisor that this process is not connected with. Never starts a
+    /// supervisor, and is cheap where there is none.
     pub fn link(self: &Arc<Self>, asker: &Arc<impl NetworkAsker>) {
         for version in asker.supervisor().versions() {
             if !self.lock().insert(version.clone()) {
@@ -74,7 +76,7 @@ impl NetworkLinks {
         }
     }
 
-    /// Until the supervisor is gone.
+    /// Answers questions until the supervisor is gone.
     fn answer_all(self: &Arc<Self>, asker: &Arc<impl NetworkAsker>, stream: &UnixStream) {
         let Ok(writer) = stream.try_clone() else {
             return;
@@ -113,14 +115,14 @@ impl NetworkLinks {
     }
 }
 
-/// In one write, so that two answers do not mix.
+/// Sends an answer in a single write, so that two answers do not mix.
 fn tell(writer: &Mutex<UnixStream>, answer: &NetworkAnswer) {
     let Ok(mut line) = serde_json::to_vec(answer) else {
         return;
     };
     line.push(b'\n');
     let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-    // A supervisor that is gone took the connection with it.
+    // A failed write means that the supervisor and its connection are gone.
     let _ = writer.write_all(&line);
 }
 
@@ -136,7 +138,8 @@ fn refused(question: &NetworkQuestion, run_id: Option<&str>, why: &str) -> Netwo
 
 fn answer(asker: &impl NetworkAsker, question: &NetworkQuestion) -> NetworkAnswer {
     let until = Instant::now() + Duration::from_millis(question.wait_ms);
-    // What is decided and stored is the one form of the name, and nothing that could be read as another.
+    // Only the canonical form of the name is decided and stored, so that it cannot be read as
+    // another name.
     let is_name = question.host.parse::<HostName>();
     if !is_name.is_ok_and(|name| name.as_str() == question.host) {
         return refused(question, None, "it is no name");
@@ -171,7 +174,7 @@ fn answer(asker: &impl NetworkAsker, question: &NetworkQuestion) -> NetworkAnswe
                 "no gateway runs that could ask",
             )
         },
-        // What cannot be looked up allows nothing.
+        // An allowance that cannot be looked up allows nothing.
         Err(error) => refused(question, Some(&plan.run_id), &error.to_string()),
     }
 }
@@ -192,12 +195,12 @@ fn plan_of(session: &SessionRecord, question: &NetworkQuestion) -> NetworkPlan {
     }
 }
 
-/// What was decided about a host for a run.
+/// The decision about a host for a run.
 enum HostDecision {
-    /// By whom, and for what.
+    /// Who allowed it, and for how long.
     Allowed(String),
     Refused(String),
-    /// Nothing is decided, and this process reaches no approver.
+    /// No decision exists, and this process reaches no approver.
     CannotAsk,
 }
 
@@ -249,7 +252,7 @@ fn is_running(supervisor: &SupervisorClient, session: &SessionRecord) -> bool {
     own.any(|one| one.state == SessionState::Running)
 }
 
-/// What became of the question to an approver.
+/// The result of asking an approver.
 enum AskedHost {
     New(String),
     Before(String),
@@ -257,8 +260,8 @@ enum AskedHost {
 }
 
 impl LocalHost {
-    /// What is decided about a host for a run; `None` while it is not. `allow-once` is for the run that
-    /// asked; what allows more is a grant, and holds for as long as that.
+    /// The decision about a host for a run; `None` while there is none. `allow-once` holds for the
+    /// run that asked. Wider decisions are grants and hold as long as the grant.
     fn decided_host(&self, plan: &NetworkPlan) -> Result<Option<HostDecision>, ApprovalRefusal> {
         let digest = plan.content_digest();
         let grant = self
@@ -285,7 +288,7 @@ impl LocalHost {
         }))
     }
 
-    /// Stores the approval of a run, a name and a port, unless it is there.
+    /// Stores the approval for a run, a name and a port, unless it exists.
     fn ask_for_host(&self, plan: &NetworkPlan) -> Result<AskedHost, ApprovalRefusal> {
         let id = plan.approval_id();
         let digest = plan.digest().ok_or_else(|| ApprovalRefusal::Drift {
@@ -319,7 +322,7 @@ impl LocalHost {
                     requester: format!("run {}", plan.session),
                     created_at_ms: now,
                     expires_at_ms: now.saturating_add(EXPIRES_AFTER_MS),
-                    // It is offered; what it stores is a grant.
+                    // Allowing always is offered, and is stored as a grant.
                     always: Some(json!({ "exact": [] })),
                 },
             )?;
@@ -328,7 +331,7 @@ impl LocalHost {
         Ok(asked?)
     }
 
-    /// Takes back approvals of hosts whose runs have ended: nothing waits for them any more.
+    /// Withdraws the approvals of hosts whose runs have ended: nothing waits for them any more.
     pub fn withdraw_ended_hosts(&self, supervisor: &SupervisorClient) -> Result<(), HostError> {
         let pending = self.store().pending_of_kind(NETWORK_BINDING)?;
         if pending.is_empty() {
@@ -350,7 +353,7 @@ impl LocalHost {
         Ok(())
     }
 
-    /// The hosts that approvers let runs of an agent reach, besides those of the config.
+    /// The hosts beyond the config that approvers allowed for runs of an agent.
     pub fn granted_hosts(&self, agent: &str) -> Result<Vec<Grant>, HostError> {
         let is_host = |grant: &Grant| {
             let approval = self.store().approval(&grant.approval_id);

@@ -1,7 +1,7 @@
-//! The parameters of the tools, from the JSON of a call to typed values.
+//! Reads the parameters of the tools: from the JSON of a call to typed values.
 //!
-//! Every wrong parameter is reported with the name of the field, before anything else happens. A
-//! parameter that is `null` counts as not given.
+//! Every wrong parameter is reported with the name of its field, before anything else happens. A
+//! parameter that is `null` counts as absent.
 
 mod exec;
 mod fields;
@@ -11,7 +11,7 @@ pub use exec::{ExecParameters, InputMode};
 pub use fields::{Fields, listed};
 pub use patch::PatchParameters;
 
-/// What is wrong with the parameters of a call.
+/// Why the parameters of a call are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParameterError {
@@ -22,7 +22,7 @@ pub struct ParameterError {
 }
 
 impl ParameterError {
-    /// `problem` follows the name of the field.
+    /// `problem` continues the sentence that starts with the name of the field.
     pub fn new(
         code: &'static str,
         field: impl Into<String>,
@@ -43,7 +43,7 @@ impl ParameterError {
         self
     }
 
-    /// Stable, for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         self.code
     }
@@ -58,14 +58,14 @@ impl ParameterError {
     }
 }
 
-/// Not a parameter of the tool, or not of the action.
+/// The tool or its action has no such parameter.
 pub const UNKNOWN: &str = "PARAMETER_UNKNOWN";
-/// A parameter that the tool or the action needs.
+/// The tool or its action needs this parameter.
 pub const MISSING: &str = "PARAMETER_MISSING";
 const TYPE: &str = "PARAMETER_TYPE";
-/// The type is right, but the value means nothing.
+/// The type is right, but the value has no meaning.
 pub const VALUE: &str = "PARAMETER_VALUE";
 const RANGE: &str = "PARAMETER_RANGE";
-/// Two parameters that say different things.
+/// Two parameters contradict each other.
 const CONFLICT: &str = "PARAMETER_CONFLICT";
 const WORKDIR: &str = "WORKDIR_UNUSABLE";

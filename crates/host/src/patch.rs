@@ -1,6 +1,7 @@
-//! apply_patch on this host: tool policy and config first, then the files, then the patch as a whole.
+//! `apply_patch` on this host: tool policy and config first, then the files, then the patch as a
+//! whole.
 //!
-//! Which files are executed or obeyed later says `interlock_effects`.
+//! `interlock_effects` decides which files are executed or obeyed later.
 
 mod error;
 mod permit;
@@ -25,24 +26,24 @@ pub use error::PatchError;
 pub(crate) use permit::Permitted;
 pub(crate) use record::summary_outcome;
 
-/// Who asks for a patch, and where.
+/// The request to apply a patch.
 #[derive(Debug, Clone)]
 pub struct PatchRequest<'a> {
     pub agent: &'a AgentId,
     pub session_key: Option<&'a str>,
-    /// The model behind the agent, as the call names it.
+    /// The model behind the agent, if the call names it.
     pub model: Option<&'a str>,
-    /// What the calling program brings of its own.
+    /// The calling program's own context.
     pub caller: &'a CallerContext,
     /// The workspace.
     pub root: PathBuf,
     pub input: &'a str,
-    /// Only check.
+    /// Whether the patch is only checked.
     pub dry_run: bool,
-    /// The connection or process of the caller. It never decides.
+    /// The caller's connection or process, for the records. No decision depends on it.
     pub requester: &'a str,
-    /// Whether this host applies it by itself once it is allowed, also when its caller
-    /// is gone: [`LocalHost::resume_patch`].
+    /// Whether this host itself applies the patch once it is allowed, even after its caller has
+    /// left: [`LocalHost::resume_patch`].
     pub runs_later: bool,
 }
 
@@ -53,7 +54,7 @@ impl PatchRequest<'_> {
     }
 }
 
-/// What became of a patch that was not refused.
+/// The outcome of a patch that was not refused.
 #[derive(Debug)]
 pub enum PatchOutcome {
     Applied(PatchSummary),
@@ -61,7 +62,7 @@ pub enum PatchOutcome {
     Pending(Box<PendingApproval>),
 }
 
-/// Why files were left as they are, once it was known what would become of them.
+/// Why a patch was stopped after its effects were known, before any file changed.
 enum Stopped {
     Protected(Vec<ProtectedFile>),
     Ask(Box<PatchPlan>),
@@ -69,15 +70,15 @@ enum Stopped {
 }
 
 impl LocalHost {
-    /// Applies a patch, stores an approval where it changes protected files, or says what it would do.
-    /// The request is in the audit before a file changes, and what came of it, refusals too, behind; a
-    /// check alone leaves no record.
+    /// Applies a patch, stores an approval where it changes protected files, or reports what it
+    /// would change. The request is in the audit before a file changes; the result, also a refusal,
+    /// is recorded afterwards. A dry run leaves no record.
     pub fn apply_patch(&self, request: &PatchRequest<'_>) -> Result<PatchOutcome, PatchError> {
         self.apply_patch_with(request, None)
     }
 
-    /// As [`Self::apply_patch`], for callers who cannot name an approval: one that allows the same
-    /// patch in the same conversation, and that nothing was made of, counts if it is free.
+    /// Like [`Self::apply_patch`], for callers that cannot name an approval. An unused approval for
+    /// the same patch in the same conversation counts for them if it is free.
     pub fn apply_patch_again(
         &self,
         request: &PatchRequest<'_>,
@@ -97,7 +98,8 @@ impl LocalHost {
             let checked =
                 interlock_patch::check_judged(&permitted.patch, &permitted.options, judge);
             return match checked.map_err(Box::new)? {
-                // A check says what would be asked about by saying what would change.
+                // A dry run of a patch that would need an approver reports the changes without
+                // asking.
                 Continue(summary) => Ok(PatchOutcome::Applied(summary)),
                 Break(Stopped::Protected(files)) => Err(PatchError::Protected(files)),
                 Break(Stopped::Unshowable(error)) => Err(Box::new(error).into()),
@@ -128,7 +130,8 @@ impl LocalHost {
         Ok(PatchOutcome::Applied(applied))
     }
 
-    /// An approval that allows the same patch applies it at once; otherwise an approval is stored.
+    /// Applies the patch at once if an unused approval allows the same patch. Otherwise stores an
+    /// approval.
     fn ask_for_patch(
         &self,
         plan: &PatchPlan,
@@ -139,7 +142,7 @@ impl LocalHost {
         if let PatchApproval::Allowed(id) = &approval {
             match self.apply_approved(id, request, EndListener::Caller) {
                 Ok(summary) => return Ok(PatchOutcome::Applied(summary)),
-                // It was for something else after all, or another call was quicker.
+                // The approval was for something else after all, or another call claimed it first.
                 Err(PatchError::Approval(error)) if error.wants_new_approval() => {
                     approval = self.request_patch_approval(plan, request, None)?;
                 }
@@ -154,8 +157,8 @@ impl LocalHost {
         Ok(PatchOutcome::Pending(Box::new(approval)))
     }
 
-    /// Looks at what a patch is about to do. Files that are executed or obeyed later need an
-    /// approver; the rest of the policy does not prompt for patches.
+    /// Examines the changes that a patch is about to make. Files that are executed or obeyed later
+    /// need an approver; no other part of the policy prompts for patches.
     fn judge_patch<'a>(
         &self,
         request: &'a PatchRequest<'_>,

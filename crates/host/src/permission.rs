@@ -1,5 +1,5 @@
-//! Why a plan may be started: the judge's allow for it, or a claim of what was approved. Nothing else
-//! in this crate authorizes a plan, and each permission is used up by one start.
+//! The permissions to start a plan: the judge's allow for the plan, or the claim of an approval.
+//! Nothing else in this crate authorizes a plan, and one start consumes the permission.
 
 use interlock_approvals::Claim;
 use interlock_engine::PlanPermission;
@@ -7,8 +7,9 @@ use interlock_plan::PlanDigest;
 
 use crate::prepare::Allowed;
 
-/// Neither kind can be copied or made elsewhere: [`Allowed`] comes with the plan that was prepared
-/// from the verdict, and a [`Claim`] from the store's record of it.
+/// A permission to start one plan. It can neither be copied nor made elsewhere: an [`Allowed`]
+/// comes with the plan that was prepared from the verdict, and a [`Claim`] with the store's record
+/// of it.
 #[derive(Debug)]
 pub(crate) enum Permission {
     Verdict(Allowed),

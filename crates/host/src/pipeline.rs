@@ -1,11 +1,12 @@
 //! From an approval to a run, and from a run to its end.
 //!
-//! Read in this order: `approved_run` (the stored plan of an approval, once, if all is as it was),
-//! `approved_patch` (the same for patches of protected files), `resume` (the same for runs whose
-//! caller is gone), `ask_again` (an approval that expired, once more), `node_run` (runs that a gateway forwards to this host),
-//! `operator_decision` (those that this host's own operator decides about), `remote_run` (runs that
-//! another host makes), `run_records` (the audit records of a run), `recovery` (ends of runs without
-//! a waiting caller), `events` (the events of a conversation, after those ends).
+//! Read in this order: `approved_run` (runs the stored plan of an approval, once, if nothing it
+//! binds has changed), `approved_patch` (the same for patches of protected files), `resume` (runs
+//! whose caller has left), `ask_again` (asks again about an expired approval), `node_run` (runs
+//! that a gateway forwards to this host), `operator_decision` (forwarded runs that this host's own
+//! operator decides about), `remote_run` (runs that another host makes), `run_records` (the audit
+//! records of a run), `recovery` (ends of runs without a waiting caller), `events` (the events of a
+//! conversation after those ends).
 
 mod approved_patch;
 mod approved_run;

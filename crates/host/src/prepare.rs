@@ -1,4 +1,4 @@
-//! Prepare: from a judged request to the plan that pins what will run.
+//! Turns a judged request into the plan that pins what will run.
 
 mod actions;
 mod judged;
@@ -26,12 +26,12 @@ pub(crate) use judged::{Allowed, PreparedRun};
 pub(crate) use sandbox::{SANDBOX_PATH, SANDBOX_SHELL};
 pub use shell::{ShellError, choose_shell};
 
-/// What a run gets besides its command.
+/// The settings of a run besides its command.
 #[derive(Debug, Clone)]
 pub struct RunSettings<'a> {
     pub agent: &'a AgentId,
     pub session_key: Option<&'a str>,
-    /// The user of the run, if not the user of this process.
+    /// The user of the run, if it differs from the user of this process.
     pub account: Option<RunAccount>,
     /// The service's own environment.
     pub base_env: &'a BTreeMap<String, String>,
@@ -44,16 +44,16 @@ pub struct RunSettings<'a> {
     pub stdin: PlanStdin,
     pub timeout_ms: Option<u64>,
     pub shield: PlanShield,
-    /// Where the run is confined, if it is.
+    /// Where the run is confined; `None` outside of a sandbox.
     pub sandbox: Option<&'a PreparedSandbox>,
-    /// How far it leaves the sandbox of its conversation.
+    /// How far the run leaves the sandbox of its conversation.
     pub elevated: Elevation,
-    /// The run inside that it repeats outside.
+    /// The sandboxed run that this run repeats outside of the sandbox.
     pub retry: Option<PlanRetry>,
 }
 
 impl<'a> RunSettings<'a> {
-    /// The same in a sandbox, which ends the run after this time.
+    /// The same settings in a sandbox, which ends the run after `limit`.
     pub(crate) fn inside(self, sandbox: &'a PreparedSandbox, limit: Option<Duration>) -> Self {
         Self {
             sandbox: Some(sandbox),
@@ -88,15 +88,15 @@ impl PrepareError {
     }
 }
 
-/// Marks every run, so that programs can tell where they are.
+/// Variables of every run, so that programs can tell where they run.
 const MARKS: [(&str, &str); 3] = [
     ("OPENCLAW_CLI", "1"),
     ("OPENCLAW_SHELL", "exec"),
     ("INTERLOCK_SHELL", "exec"),
 ];
 
-/// For runs without a terminal that the allowlist allows: an allowlisted program may start a pager,
-/// and a pager starts what is typed into it.
+/// Variables for runs without a terminal that the allowlist allows: an allowlisted program may
+/// start a pager, and a pager executes commands that are typed into it.
 const PAGERS_OFF: [(&str, &str); 5] = [
     ("PAGER", "cat"),
     ("GIT_PAGER", "cat"),
@@ -105,7 +105,7 @@ const PAGERS_OFF: [(&str, &str); 5] = [
     ("LESSSECURE", "1"),
 ];
 
-/// Makes the plan for a request that was judged. The plan says nothing about whether it may run.
+/// Makes the plan for a judged request. The plan itself does not say whether it may run.
 pub fn prepare(
     analysis: &Analysis,
     verdict: &Verdict,
@@ -120,7 +120,7 @@ pub fn prepare(
     Ok(plan)
 }
 
-/// Binds what the system loads into the programs of the plan from places that are not its own.
+/// Binds the files that the system loads into the plan's programs from places other than its own.
 fn bind_libraries(plan: &mut RunPlan) -> Result<(), Drift> {
     let started = plan.executables().into_iter().chain(plan.passed_on());
     let bound = plan.binding.files.iter();
@@ -151,7 +151,8 @@ fn bind_libraries(plan: &mut RunPlan) -> Result<(), Drift> {
     Ok(())
 }
 
-/// What an entry holds by its content is what the plan pins: what was judged is what runs.
+/// Checks that the plan pins every file that an entry holds by content: the judged content is what
+/// runs.
 fn check_held(verdict: &Verdict, plan: &RunPlan) -> Result<(), Drift> {
     let held = verdict.entries.iter().filter_map(|used| used.held.as_ref());
     for (path, sha256) in held.flat_map(|held| held.content.files()) {
@@ -162,8 +163,8 @@ fn check_held(verdict: &Verdict, plan: &RunPlan) -> Result<(), Drift> {
     Ok(())
 }
 
-/// As [`prepare`], with the executables pinned by where they are and by their marks alone: to
-/// compare, not to run.
+/// Like [`prepare`], but pins executables only by path and file marks. Such a plan is for
+/// comparison, not for running.
 pub(crate) fn look_up(
     analysis: &Analysis,
     verdict: &Verdict,
@@ -177,7 +178,7 @@ pub(crate) fn look_up(
     })
 }
 
-/// How a file is pinned.
+/// A function that pins an executable.
 type Pin = fn(&Executable) -> Result<PinnedFile, Drift>;
 
 fn prepare_by(
@@ -257,8 +258,8 @@ fn prepare_by(
     Ok(plan)
 }
 
-/// Gives a run without a terminal, which the allowlist allows, the variables that keep pagers from
-/// starting, unless they are set.
+/// Keeps pagers from starting in a run without a terminal that the allowlist allows. Variables that
+/// are already set stay.
 pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
     if plan.pty.is_some() {
         return;
@@ -269,12 +270,12 @@ pub(crate) fn turn_pagers_off(plan: &mut RunPlan) {
     }
 }
 
-/// What the `cd` commands of text enter that a shell will run, as far as they can be seen. The shell
-/// enters them by their path, so they are only checked, and one too many does no harm.
+/// The directories that the `cd` commands of a shell text enter, as far as they can be seen. The
+/// shell enters them by path, so the plan only checks them, and a superfluous one does no harm.
 fn directories_of_text(analysis: &Analysis, cwd: &PinnedDirectory) -> Vec<PinnedDirectory> {
     let mut directories: Vec<PinnedDirectory> = Vec::new();
     let mut here = Some(cwd.canonical.clone());
-    // Builtins of a line whose words are known are not among what is seen in texts.
+    // Builtins of a line whose words are known do not appear in `sight`.
     let known = analysis.commands.iter().map(|command| &command.argv);
     let sight = analysis.sight();
     for argv in known.chain(sight.commands.iter().map(|seen| &seen.argv)) {
@@ -298,10 +299,10 @@ fn directories_of_text(analysis: &Analysis, cwd: &PinnedDirectory) -> Vec<Pinned
     directories
 }
 
-/// So many directories of a text are pinned.
+/// At most this many directories of a text are pinned.
 const MAX_TEXT_DIRECTORIES: usize = 64;
 
-/// The names that the call set and the rules left in the environment of the run.
+/// The names of the call's variables that the rules left in the environment of the run.
 fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>) -> Vec<String> {
     let kept = settings
         .env
@@ -310,8 +311,8 @@ fn overrides(settings: &RunSettings<'_>, environment: &BTreeMap<String, String>)
     kept.cloned().collect()
 }
 
-/// What the `cd` commands of a line enter. Each command must run in one of these or in the working
-/// directory as it was judged: a path that leads elsewhere by now is drift.
+/// The directories that the `cd` commands of a line enter. Each command must run in one of them, or
+/// in the working directory, as it was judged. A path that leads elsewhere by now is drift.
 fn entered_directories(
     cwd: &PinnedDirectory,
     commands: &[Command],
@@ -341,7 +342,7 @@ fn entered_directories(
     Ok(directories)
 }
 
-/// The command as people read it, and as the plan names it.
+/// The command as people read it and as the plan names it.
 pub(crate) fn command_text(source: &Source) -> String {
     match source {
         Source::Text(text) => text.clone(),
@@ -355,9 +356,9 @@ pub(crate) fn command_text(source: &Source) -> String {
     }
 }
 
-/// Where a human is asked, the approval is for this content. What the policy allows by itself it
-/// allows whatever the files say, and earlier commands of a line may write them; but for scripts
-/// that an entry holds by their content.
+/// Where an approver is asked, the approval is for the content of the bound files. A command that
+/// the policy itself allows is allowed regardless of that content, and earlier commands of a line
+/// may write these files. Scripts that an entry holds by content are the exception.
 fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     if verdict.outcome == Outcome::Ask {
         return PlanBinding::pin(&verdict.binding);
@@ -374,7 +375,7 @@ fn binding(verdict: &Verdict) -> Result<PlanBinding, Drift> {
     Ok(binding)
 }
 
-/// Variables that carry the secrets of Interlock's own servers and commands: no run has any use for them.
+/// Variables with the secrets of Interlock's own servers and commands. No run has any use for them.
 const SECRETS: [&str; 4] = [
     "INTERLOCK_GATEWAY_TOKEN",
     "OPENCLAW_GATEWAY_TOKEN",
@@ -382,11 +383,11 @@ const SECRETS: [&str; 4] = [
     "OPENCLAW_GATEWAY_PASSWORD",
 ];
 
-/// Says what a first start of Interlock writes: nothing to a run.
+/// Tells the first start of Interlock what to write. It means nothing to a run.
 const STARTER: &str = "INTERLOCK_BASE";
 
-/// The whole environment: what may be inherited, then the call's overrides by the rules, then the
-/// path and the marks.
+/// The whole environment of a run: inheritable variables, then the call's overrides within the
+/// rules, then PATH and the marks.
 pub(crate) fn environment(
     settings: &RunSettings<'_>,
 ) -> Result<BTreeMap<String, String>, PrepareError> {
@@ -401,7 +402,7 @@ pub(crate) fn environment(
     let mut environment = composed.map_err(|error| PrepareError::Environment(error.to_string()))?;
     environment.retain(|name, _| name != STARTER && !SECRETS.contains(&name.as_str()));
     environment.insert("PATH".to_owned(), settings.path.to_owned());
-    // A terminal that the call names stays the one that was judged and shown.
+    // A terminal type that the call sets stays the one that was judged and shown.
     if settings.pty.is_some() && !settings.env.contains_key("TERM") {
         environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
     }

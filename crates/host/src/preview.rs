@@ -1,6 +1,6 @@
-//! Previews: a command runs once, in a sandbox whose changes are committed only if an approver allows
-//! exactly these. Here is decided whether a request becomes one. What happens to the changes is
-//! in `effects`.
+//! Decides whether a request becomes a preview. A preview runs the command once, in a sandbox whose
+//! changes are committed only if an approver allows exactly these changes. `interlock_effects`
+//! handles the changes.
 
 use std::sync::Arc;
 
@@ -17,12 +17,13 @@ use crate::exec::{ExecError, ExecRequest, JudgedRequest, Yield, judge_in};
 use crate::local::LocalHost;
 use crate::sandbox::{RunPlace, SandboxCaller, usual_sandbox};
 
-/// The `effects` of a call. Neither lets it do more than without it.
+/// The `effects` parameter of a call. Neither value permits more than the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallEffects {
-    /// An approver decides about what the command changed, not about the command.
+    /// An approver decides about the command's changes instead of the command.
     Preview,
-    /// For real. Where the owner wants a preview, an approver decides about the command first.
+    /// Changes are made directly. Where the owner wants a preview, an approver decides about the
+    /// command first.
     Direct,
 }
 
@@ -74,16 +75,16 @@ impl PreviewRefusal {
     }
 }
 
-/// Whether a call asks to be made for real where the owner wants previews.
+/// Whether a call asks for direct changes where the owner wants previews.
 pub(crate) fn is_for_real(request: &ExecRequest<'_>, exec: &ExecConfig) -> bool {
     let wanted = exec.effects.unwrap_or(ExecEffects::Direct);
     request.place.effects == Some(CallEffects::Direct) && wanted != ExecEffects::Direct
 }
 
 impl LocalHost {
-    /// The same request as a preview, where the call or the owner wants one. `None`: it goes its usual
-    /// way. A preview is judged twice: what the policy denies where the command would run is not
-    /// previewed, and the policy of sandboxed runs has to allow it inside.
+    /// The request judged as a preview, if the call or the owner wants one; `None` if it runs as
+    /// usual. A preview is judged twice: a command that the policy denies where it would run is not
+    /// previewed, and the policy of sandboxed runs must allow it inside the sandbox.
     pub(crate) fn preview_of<'a>(
         &'a self,
         request: &ExecRequest<'a>,
@@ -97,7 +98,7 @@ impl LocalHost {
             Some(ExecEffects::Ask) => is_asked_for || outcome == Outcome::Ask,
             Some(ExecEffects::Always) => true,
         };
-        // What is denied is refused by the way that it goes.
+        // A denied request is refused on its usual path.
         if !is_wanted || outcome == Outcome::Deny {
             return Ok(None);
         }
@@ -116,7 +117,7 @@ impl LocalHost {
                     sandbox: Some(sandbox),
                     elevation: Elevation::Off,
                 };
-                // The prompt that conversation and call want is the one about the effect.
+                // The prompt that conversation and call want is the prompt about the effect.
                 let levels = (SessionLevels::default(), None);
                 let preview = judge_in(request, scope, place, levels)?;
                 match preview.evaluation.verdict.outcome {
@@ -129,12 +130,12 @@ impl LocalHost {
         match preview {
             Ok(preview) => Ok(Some(preview)),
             Err(refused) if is_asked_for => Err(refused.into()),
-            // It goes its usual way, by the policy of where it runs.
+            // The request runs as usual, by the policy of the place where it runs.
             Err(_) => Ok(None),
         }
     }
 
-    /// The sandbox of a preview: that of the conversation, or the usual one.
+    /// The sandbox settings of a preview: those of the conversation, or the default ones.
     fn preview_settings(
         &self,
         request: &ExecRequest<'_>,

@@ -1,6 +1,6 @@
-//! What a sandbox denied to a run, and the one time that an approver is asked to let the same command out.
-//! Nothing is repeated by itself: a caller asks, with its reason, and an approver decides about a plan that
-//! is made anew.
+//! What a sandbox denied to a run, and the single approval that may let the same command out of it.
+//! Nothing is repeated automatically: a caller asks with a reason, and an approver decides about a
+//! plan that is made anew.
 
 use std::path::Path;
 
@@ -25,9 +25,9 @@ use crate::prepare::command_text;
 /// A call that repeats a run of its conversation outside of the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryRequest {
-    /// The run that the sandbox denied something to.
+    /// The run to which the sandbox denied something.
     pub run: String,
-    /// In the caller's words.
+    /// The reason in the caller's words.
     pub justification: String,
 }
 
@@ -40,7 +40,7 @@ impl RetryRequest {
     }
 }
 
-/// Why a run is not repeated outside.
+/// Why a run is not repeated outside of its sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RetryRefusal {
     #[error(
@@ -69,7 +69,7 @@ impl RetryRefusal {
     }
 }
 
-/// A run in its sandbox, until it is known what it was denied.
+/// A run in its sandbox, kept until its denials are known.
 #[derive(Debug)]
 pub struct RanInside {
     sandbox: SandboxPlan,
@@ -79,7 +79,7 @@ pub struct RanInside {
 }
 
 impl RanInside {
-    /// Whether an approver may be asked about hosts that the run reaches.
+    /// Whether an approver may be asked about hosts that the run tries to reach.
     pub fn asks_for_hosts(&self) -> bool {
         let rules = self.sandbox.network.as_ref();
         rules.is_some_and(|rules| rules.ask)
@@ -105,7 +105,8 @@ pub struct NotedDenials {
 }
 
 impl LocalHost {
-    /// Finds out what a run was denied, and keeps it for as long as an approver may be asked about it.
+    /// Finds out what the sandbox denied to a run, and stores it for as long as an approver may be
+    /// asked about it.
     pub fn note_denials(
         &self,
         inside: &RanInside,
@@ -168,8 +169,9 @@ impl LocalHost {
         Ok(denials_of(&inside.sandbox, ended, place))
     }
 
-    /// What an approver reads of a call that repeats a run outside. The run must be one of the same agent
-    /// and conversation, with the same command, that was denied something.
+    /// What an approver reads of a call that repeats a run outside of its sandbox. The earlier run
+    /// must be of the same agent and conversation, with the same command, and its sandbox must have
+    /// denied something.
     pub(crate) fn retry_of(
         &self,
         request: &ExecRequest<'_>,
@@ -206,7 +208,7 @@ impl LocalHost {
         }))
     }
 
-    /// Adds a bind to a conversation, or removes it. It counts from the next run on.
+    /// Adds a bind to a conversation, or removes it. The change takes effect with the next run.
     pub fn change_session_bind(
         &self,
         (session_key, agent): (&str, &AgentId),

@@ -1,5 +1,5 @@
-//! Whether a run of this host is confined, and where: asked by the judge for every request, so that no
-//! transport can forget it.
+//! Decides whether and where a run of this host is confined. The judge asks this for every request,
+//! so that no transport can forget it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,9 +25,9 @@ use crate::sandbox_backend::usual_backend;
 /// Where a request of this host runs.
 #[derive(Debug)]
 pub(crate) struct RunPlace {
-    /// Where it is confined; `None` for a run on the host.
+    /// Where the run is confined; `None` for a run on the host.
     pub(crate) sandbox: Option<PreparedSandbox>,
-    /// How far it leaves the sandbox of its conversation.
+    /// How far the run leaves the sandbox of its conversation.
     pub(crate) elevation: Elevation,
 }
 
@@ -39,7 +39,7 @@ impl RunPlace {
         }
     }
 
-    /// Which levels judge it.
+    /// Which levels judge the run.
     pub(crate) fn policy_place(&self) -> PolicyPlace {
         match (&self.sandbox, self.elevation) {
             (Some(_), _) => PolicyPlace::Sandbox,
@@ -49,21 +49,21 @@ impl RunPlace {
     }
 }
 
-/// Who asks for a sandbox, and for which directory.
+/// The caller for which a sandbox is made, and its directory.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxCaller<'a> {
     pub agent: &'a AgentId,
     pub session_key: &'a str,
     pub caller: &'a CallerContext,
-    /// Absolute; `None`: the workspace.
+    /// An absolute path; `None` means the workspace.
     pub cwd: Option<&'a str>,
-    /// Whether an approver decides about what the run changes.
+    /// Whether an approver decides about the run's changes.
     pub effects: SandboxEffects,
 }
 
 impl LocalHost {
-    /// Where a request runs. What config, conversation and call say together may be that it runs
-    /// nowhere.
+    /// Determines where a request runs. Config, conversation and call can contradict each other;
+    /// then the request runs nowhere.
     pub(crate) fn place_of(
         &self,
         request: &ExecRequest<'_>,
@@ -94,7 +94,7 @@ impl LocalHost {
             let routed = route_call(facts, &elevation)?;
             match routed.route {
                 Route::Sandbox => {}
-                // A run for a node that came here is here to stay: this host is the node.
+                // A run for a node that reached this host stays here: this host is the node.
                 Route::Gateway | Route::Node => return Ok(RunPlace::on_host(routed.elevation)),
             }
         }
@@ -115,7 +115,7 @@ impl LocalHost {
         })
     }
 
-    /// The sandbox that these settings make for a caller.
+    /// Prepares the sandbox that these settings describe for a caller.
     pub fn prepare_sandbox_of(
         &self,
         scope: &AgentScope<'_>,
@@ -130,12 +130,13 @@ impl LocalHost {
             Some(cwd) => cwd.to_owned(),
             None => workspace.display().to_string(),
         };
-        // What an approver showed to this conversation is part of its settings: it has a scope of its own.
+        // The binds that an approver gave this conversation belong to its settings, so they give it
+        // a scope of its own.
         let own = self
             .store()
             .session_binds(caller.session_key, caller.agent.as_str())
             .map_err(HostError::from)?;
-        // One whose path is gone shows nothing, and is no reason to refuse every run.
+        // A bind whose path is gone shows nothing, and must not refuse every run.
         let is_there = |bind: &String| {
             let source = bind.split(':').next().unwrap_or_default();
             std::fs::symlink_metadata(source).is_ok()
@@ -167,7 +168,7 @@ impl LocalHost {
         Ok(prepared?)
     }
 
-    /// What the config says about the sandbox of a conversation.
+    /// Whether the config puts a conversation into a sandbox.
     pub fn sandbox_standing(
         &self,
         scope: &AgentScope<'_>,
@@ -178,7 +179,7 @@ impl LocalHost {
     }
 }
 
-/// Whether a conversation may call a tool by `tools.sandbox.tools`, which filters those of sandboxed ones.
+/// Checks a tool against `tools.sandbox.tools`, which filters the tools of sandboxed conversations.
 pub fn check_sandbox_tool(
     config: &Config,
     (agent, session_key): (&AgentId, &str),
@@ -211,7 +212,8 @@ pub(crate) fn usual_sandbox() -> Sandbox {
     }
 }
 
-/// The directory that a sandbox shows: that of the calling program, unless the agent's own contains it.
+/// The directory that a sandbox shows: that of the calling program, unless the agent's own
+/// workspace contains it.
 fn sandbox_workspace(scope: &AgentScope<'_>, caller: &CallerContext) -> Result<PathBuf, ExecError> {
     let Some(own) = caller.workspace().first() else {
         return Ok(scope.workspace()?);
@@ -224,8 +226,8 @@ fn sandbox_workspace(scope: &AgentScope<'_>, caller: &CallerContext) -> Result<P
     Ok(own.clone())
 }
 
-/// The variables that the judge looks at. Inside, hooks and loaders are as confined as the command
-/// itself; only an allowlist depends on what they would start.
+/// The variables that the judge examines. In a sandbox, hooks and loaders are as confined as the
+/// command itself; only an allowlist depends on what they would start.
 pub(crate) fn judged_env(
     request: &ExecRequest<'_>,
     sandbox: Option<&PreparedSandbox>,
@@ -238,7 +240,7 @@ pub(crate) fn judged_env(
     }
 }
 
-/// How a confined run is carried out: nothing outlives it, and the smaller limit counts.
+/// Adapts the manner of a confined run: nothing outlives the run, and the smaller limit counts.
 pub(crate) fn confine_manner(manner: &mut Manner, plan: &SandboxPlan) -> Result<(), ExecError> {
     let limits = &plan.limits;
     let cpus = limits.milli_cpus.map(milli_cpus).transpose()?;

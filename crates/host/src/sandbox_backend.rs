@@ -1,4 +1,5 @@
-//! Which backend a sandbox has where the config names none: `native`, or `bwrap` where only that works.
+//! Chooses the backend of a sandbox where the config names none: `native`, or `bwrap` where only
+//! that works.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -8,16 +9,18 @@ use std::time::{Duration, Instant};
 use interlock_engine::sandbox::try_backend;
 use interlock_plan::SandboxBackend;
 
-/// That the native backend was tried and works, for short processes. Below the directories of scopes.
+/// Records for short processes that the native backend was tried and works. Stored beside
+/// the directories of the scopes.
 const RECORD: &str = "sandboxes/native-works";
 
-/// A native backend that does not work is tried again after so long: its owner may have repaired it.
+/// How long a native backend counts as broken. Its owner may have repaired it since.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
-/// The last choice of this process, and when it was made.
+/// The last choice of this process, and its time.
 static CHOSEN: Mutex<Option<(SandboxBackend, Instant)>> = Mutex::new(None);
 
-/// What is used here. Where neither works, it is the native one, whose error then says what is missing.
+/// The backend to use. If neither works, the native one is returned; its error says what is
+/// missing.
 pub(crate) fn usual_backend(state_dir: &Path) -> SandboxBackend {
     let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((backend, since)) = *chosen
@@ -33,7 +36,7 @@ pub(crate) fn usual_backend(state_dir: &Path) -> SandboxBackend {
         return SandboxBackend::Native;
     }
     if try_backend(SandboxBackend::Native).is_ok() {
-        // Without the record the next process tries again.
+        // Without the record, the next process tries again.
         let _ = system.map(|system| std::fs::write(&record, system));
         *chosen = Some((SandboxBackend::Native, Instant::now()));
         return SandboxBackend::Native;
@@ -45,8 +48,8 @@ pub(crate) fn usual_backend(state_dir: &Path) -> SandboxBackend {
     SandboxBackend::Native
 }
 
-/// What a trial depends on: this start of the system, the user namespace and account of this process, and
-/// the program.
+/// What the result of a trial depends on: this boot of the system, the user namespace and account
+/// of this process, and the program.
 fn describe_system() -> Option<String> {
     let start = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = std::fs::read_link("/proc/self/ns/user").ok()?;

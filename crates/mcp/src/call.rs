@@ -1,5 +1,5 @@
-//! One call of a tool: its progress is reported while it lasts, it ends when its client says so,
-//! and an approver at the client is asked where there is one.
+//! One call of a tool. It reports progress, ends when its client cancels it, and asks an approver
+//! at the client if there is one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::progress;
 use super::server::reads_data_only;
 use super::state::ClientQuestion;
 
-/// The name of the one question that a call may have.
+/// The name of the only question that a call may have.
 const QUESTION: &str = "approval";
 
 pub(super) async fn call(
@@ -31,14 +31,14 @@ pub(super) async fn call(
 ) -> Result<CallToolResponse, ErrorData> {
     let caller = connection.caller(&context.extensions)?;
     let dispatcher = &connection.mcp.dispatcher;
-    let era = McpVersion::of(&context);
+    let version = McpVersion::of(&context);
     let cancellation = connection.cancellation(&context);
     let asks = caller.elicitation && elicit::shows_forms(context.client_capabilities().as_ref());
     let person = ElicitPerson::new(
         dispatcher,
         format!("elicitation:{}", connection.id),
         context.client_info().as_ref(),
-        match era {
+        match version {
             McpVersion::Initialize => Offers::Session,
             McpVersion::Newest => Offers::Once,
         },
@@ -51,7 +51,7 @@ pub(super) async fn call(
         shows_data: !reads_data_only(context.client_info().as_ref()),
     };
     let mut call = ToolCall {
-        session_key: connection.session_key(&caller, era),
+        session_key: connection.session_key(&caller, version),
         agent: caller.agent.clone(),
         cwd: caller.cwd.clone(),
         context: connection.context(&caller, &context).await,
@@ -59,7 +59,7 @@ pub(super) async fn call(
         requester: format!("mcp:{}", connection.id),
         sender: caller.sender.clone(),
         progress: None,
-        asking: match era {
+        asking: match version {
             McpVersion::Initialize if asks => Asking::Here(Arc::new(elicit::ElicitClient {
                 person: person.clone(),
                 peer: context.peer.clone(),
@@ -82,11 +82,11 @@ pub(super) async fn call(
             surface: asked.surface,
             ..person.clone()
         };
-        // Held before the decision: what it allows is carried out for this caller.
+        // Held before the decision, so that the allowed run is carried out for this caller.
         held = Some(dispatcher.approvals.hold(&asked.approval));
         let answer = request.input_responses.as_ref();
         let answer = answer.and_then(|all| all.get(QUESTION)).cloned();
-        // What is no answer leaves the question to others.
+        // A malformed answer leaves the decision to other surfaces.
         if let Some(answer) = answer.and_then(|answer| serde_json::from_value(answer).ok()) {
             let recorded = person.answered(&asked.approval, &asked.plan_digest, &answer);
             if let Err(error) = recorded.await {
@@ -117,8 +117,8 @@ pub(super) async fn call(
     Ok(complete(&result, form))
 }
 
-/// The question, for a client that comes again with the answer. Without it, the call has the same
-/// result as for every other client.
+/// The question for a client that will come back with the answer. Without a question, the call has
+/// the same result as for any other client.
 async fn question(
     connection: &McpConnection,
     context: &RequestContext<RoleServer>,
@@ -138,8 +138,8 @@ async fn question(
     Some(InputRequiredResult::new(Some(questions), Some(sealed)))
 }
 
-/// Whatever a model can mend, or a person should read, is a result. An error is a request that
-/// makes no sense.
+/// Turns failures into results, so that a model can correct them or a person can read them. Only a
+/// malformed request is an error.
 fn finished(result: Result<ToolResult, CallError>) -> Result<ToolResult, ErrorData> {
     match result {
         Ok(result) => Ok(result),
@@ -160,11 +160,11 @@ fn finished(result: Result<ToolResult, CallError>) -> Result<ToolResult, ErrorDa
     }
 }
 
-/// How a client is answered.
+/// How results are sent to a client.
 #[derive(Debug, Clone, Copy)]
 struct ResultForm {
     audience: Audience,
-    /// The client gets the data of a result beside its text.
+    /// Whether the client gets the data of a result besides its text.
     shows_data: bool,
 }
 

@@ -1,4 +1,4 @@
-//! As whom a client calls.
+//! Which agent a client calls as.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use interlock_host::CallSender;
 use interlock_policy::AgentId;
 use sha2::{Digest as _, Sha256};
 
-/// Names the agent, for clients that may choose one.
+/// The header that names the agent, for clients that may choose one.
 pub(super) const AGENT_HEADER: &str = "x-interlock-agent";
 
-/// Names the conversation, for clients that share one or come back to theirs.
+/// The header that names the conversation, for clients that share one or return to theirs.
 pub(super) const SESSION_HEADER: &str = "x-interlock-session";
 
 /// The channel of MCP clients in lists of senders.
@@ -26,30 +26,32 @@ pub(super) const CHANNEL: &str = "mcp";
 #[derive(Debug, Clone)]
 pub(super) struct McpCaller {
     pub(super) agent: AgentId,
-    /// The session key of the run that it is inside of, or of the conversation that it asked for.
+    /// The session key of the run that the client is part of, or of the conversation that it
+    /// requested.
     pub(super) session_key: Option<String>,
-    /// The secret or the connection by which the client came: what one client was given is of no
-    /// use to another.
+    /// Identifies the secret or the connection of the client. State that one client received is of
+    /// no use to another.
     pub(super) owner: String,
-    /// Prompts that this client shows to a person count: the operator switched that on.
+    /// Whether decisions count that the client shows to a person. The operator has to switch this
+    /// on.
     pub(super) elicitation: bool,
     /// The directory of a client on this machine.
     pub(super) cwd: Option<PathBuf>,
-    /// The owner started the client on this machine: its PATH, as far as it has one. None for clients
-    /// inside a run or behind the network, whose environment is not the owner's.
+    /// The client program, if the owner started it on this machine. `None` for clients inside a run
+    /// or behind the network, whose environment is not the owner's.
     pub(super) program: Option<ClientProgram>,
-    /// Who calls; none for a client inside a run.
+    /// The sender of the client's calls; `None` for a client inside a run.
     pub(super) sender: Option<CallSender>,
 }
 
-/// A client program of the owner.
+/// A client program that the owner started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientProgram {
     pub(super) path: Option<String>,
 }
 
 impl McpCaller {
-    /// The caller of a request by HTTP.
+    /// The caller of an HTTP request.
     pub(super) fn of_request(
         dispatcher: &Dispatcher,
         who: &ProvenCaller,
@@ -63,7 +65,7 @@ impl McpCaller {
             ProvenCaller::Agent(_) => match bearer(headers) {
                 Some(token) => {
                     let rights = dispatcher.host.agent_of_token(token).ok().flatten();
-                    // A client whose process is not known may be a run, which would answer its own
+                    // A client whose process is unknown may be a run, which would answer its own
                     // prompts.
                     let elicitation = standing == Some(&PeerStanding::Trusted)
                         && rights.is_some_and(|rights| rights.elicitation);
@@ -84,7 +86,7 @@ impl McpCaller {
     }
 }
 
-/// The conversation of a run, or the one that a client asks for; others have their own.
+/// The conversation of a run, or the one that a client requests. Other clients have their own.
 pub(super) fn session_key(
     dispatcher: &Dispatcher,
     who: &ProvenCaller,
@@ -115,7 +117,8 @@ pub(super) fn session_key(
     Ok(Some(key))
 }
 
-/// A token's own agent, or a run's, cannot be left for another one; operators may choose.
+/// The agent of a caller. A token's own agent, or a run's agent, cannot be changed; operators may
+/// choose.
 pub(super) fn agent(
     dispatcher: &Dispatcher,
     who: &ProvenCaller,
@@ -165,7 +168,7 @@ fn config(dispatcher: &Dispatcher) -> Result<Arc<ConfigFile>, Box<Response>> {
     })
 }
 
-/// Tells tokens apart without being one.
+/// A digest that distinguishes tokens without revealing them.
 fn digest(token: &str) -> String {
     let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
     let (first, _) = hash.split_at(16);

@@ -1,5 +1,6 @@
-//! One client's connection: who it is, the protocol version that it speaks, and what ends its
-//! calls. One per client session; where the protocol has none, one per request.
+//! The connection of one client: its caller, its protocol version, and the cancellation of its
+//! calls. A client session has one connection; where the protocol has no sessions, each request has
+//! one.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,20 +24,22 @@ use super::caller::McpCaller;
 use super::log::ClientLog;
 use super::roots::ClientRoots;
 
-/// A client at one of the transports. Whatever is offered to clients owns one.
+/// A client at one of the transports. Every server object for a client owns one.
 #[derive(Debug)]
 pub struct McpConnection {
     pub(super) mcp: Arc<Mcp>,
-    /// The caller of a connection that is one client's; otherwise every request says it.
+    /// The caller, if the whole connection belongs to one client. Otherwise every request names its
+    /// caller.
     caller: Option<McpCaller>,
-    /// Tells this client's connection, or session, from others.
+    /// Distinguishes this connection, or session, from others.
     pub(super) id: String,
-    /// Calls of a client whose lost connection ends none of them: only its word does.
+    /// The calls of a client for which a lost connection cancels nothing. Only a notification of
+    /// the client cancels them.
     calls: Mutex<HashMap<RequestId, CancellationToken>>,
     pub log: ClientLog,
     roots: ClientRoots,
-    /// Tells of the session's events.
-    telling: OnceLock<AbortOnDropHandle<()>>,
+    /// The task that sends the session's events.
+    event_task: OnceLock<AbortOnDropHandle<()>>,
 }
 
 impl McpConnection {
@@ -49,11 +52,11 @@ impl McpConnection {
             calls: Mutex::default(),
             log: ClientLog::default(),
             roots: ClientRoots::default(),
-            telling: OnceLock::new(),
+            event_task: OnceLock::new(),
         }
     }
 
-    /// As whom a request is made.
+    /// The caller of a request.
     pub(super) fn caller(&self, extensions: &Extensions) -> Result<McpCaller, ErrorData> {
         let of_request = || extensions.get::<Parts>()?.extensions.get::<McpCaller>();
         let caller = self.caller.as_ref().or_else(of_request);
@@ -62,16 +65,16 @@ impl McpConnection {
             .ok_or_else(|| ErrorData::internal_error("it is not known who calls", None))
     }
 
-    /// The conversation of a call: the one that the client asked for, else one of its own for each
-    /// client. By HTTP that is an MCP session, which the newest protocol version does not have. A run
-    /// stays in its own.
-    pub(super) fn session_key(&self, caller: &McpCaller, era: McpVersion) -> String {
+    /// The conversation of a call: the one that the client requested, otherwise its own. Over HTTP,
+    /// an MCP session is a client; the newest protocol version has no such sessions. A run stays in
+    /// its own conversation.
+    pub(super) fn session_key(&self, caller: &McpCaller, version: McpVersion) -> String {
         if let Some(own) = &caller.session_key {
             return own.clone();
         }
         let agent = &caller.agent;
         let is_one_client = self.caller.is_some();
-        match era {
+        match version {
             McpVersion::Newest if !is_one_client => format!("agent:{agent}:main"),
             McpVersion::Newest | McpVersion::Initialize => {
                 format!("agent:{agent}:mcp-{}", &self.id[..12])
@@ -79,9 +82,10 @@ impl McpConnection {
         }
     }
 
-    /// What the client's program brings to its calls. A program that the owner started on this machine
-    /// says where it works: by its roots, else by its own directory. Any other one may choose
-    /// directories beneath the agent's configured workspace.
+    /// The context that the client's program contributes to its calls. A program that the owner
+    /// started on this machine determines where it works: by its roots, or else by its working
+    /// directory. Any other program may only choose directories beneath the agent's configured
+    /// workspace.
     pub(super) async fn context(
         &self,
         caller: &McpCaller,
@@ -117,12 +121,13 @@ impl McpConnection {
         found.await.unwrap_or_default()
     }
 
-    /// The client says that it works elsewhere now.
+    /// Handles the client's notification that its roots changed.
     pub(super) async fn roots_changed(&self) {
         self.roots.forget().await;
     }
 
-    /// What the client is to bring back with an answer; of no use to another client.
+    /// Seals the state that the client must return with an answer. It is of no use to another
+    /// client.
     pub fn seal<T: Serialize>(
         &self,
         state: &T,
@@ -132,8 +137,8 @@ impl McpConnection {
         self.mcp.states.seal(state, &caller)
     }
 
-    /// What the client brought back. An error for a state that was altered, is too old, or was
-    /// given to another client: it means that the request itself is wrong, which no model can mend.
+    /// Opens the state that the client returned. Fails for a state that was altered, is too old, or
+    /// was given to another client. Such a request is itself wrong, and no model can correct it.
     pub fn open<T: DeserializeOwned>(
         &self,
         sealed: &str,
@@ -144,10 +149,11 @@ impl McpConnection {
         opened.ok_or_else(foreign_state)
     }
 
-    /// What ends a call before it has a result.
+    /// The cancellation of a call.
     pub fn cancellation(&self, context: &RequestContext<RoleServer>) -> Cancellation<'_> {
         match McpVersion::of(context) {
-            // By the client's word, or with its connection: it comes again under another id.
+            // A notification or the end of the connection cancels the call. The client returns with
+            // another request id.
             McpVersion::Newest => Cancellation {
                 token: context.ct.clone(),
                 listed: None,
@@ -163,7 +169,7 @@ impl McpConnection {
         }
     }
 
-    /// The client's word.
+    /// Handles the client's cancellation of a call.
     pub fn cancelled(&self, notification: CancelledNotificationParam) {
         let id = notification.request_id;
         let token = id.and_then(|id| self.calls().remove(&id));
@@ -172,13 +178,14 @@ impl McpConnection {
         }
     }
 
-    /// From now on the client gets its session's events as they come. They still go along with the
-    /// next result: a program that got a message need not have shown it to the agent.
+    /// Starts to send the session's events to the client as they occur. Each event still
+    /// accompanies the next result, because a program that received a message may not have shown it
+    /// to the agent.
     pub(super) fn tell_events(&self, context: &NotificationContext<RoleServer>) {
         let Ok(caller) = self.caller(&context.extensions) else {
             return;
         };
-        self.telling.get_or_init(|| {
+        self.event_task.get_or_init(|| {
             let key = self.session_key(&caller, McpVersion::Initialize);
             let mut listener = events::listen(&self.mcp.dispatcher, key);
             let (log, peer) = (self.log.clone(), context.peer.clone());
@@ -204,12 +211,13 @@ pub(super) fn foreign_state() -> ErrorData {
     ErrorData::invalid_params(message, Some(code))
 }
 
-/// The ways in which clients speak.
+/// The kinds of MCP protocol versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum McpVersion {
-    /// `initialize` begins a session in which servers may ask, and a lost connection cancels nothing.
+    /// Versions with `initialize`: it begins a session in which servers may ask, and a lost
+    /// connection cancels nothing.
     Initialize,
-    /// Since 2026-07-28: every request stands for itself.
+    /// Since 2026-07-28: every request is independent.
     Newest,
 }
 
@@ -217,14 +225,14 @@ impl McpVersion {
     pub(super) fn of(context: &RequestContext<RoleServer>) -> Self {
         let newest = ProtocolVersion::V_2026_07_28;
         match context.protocol_version() {
-            // Dates: they sort as texts.
+            // Versions are dates, which sort as texts.
             Some(version) if version.as_str() >= newest.as_str() => Self::Newest,
             _ => Self::Initialize,
         }
     }
 }
 
-/// Forgotten with the call.
+/// The cancellation of one call. Dropping it removes the call from the connection's list.
 #[derive(Debug)]
 pub struct Cancellation<'a> {
     pub token: CancellationToken,

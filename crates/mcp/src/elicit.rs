@@ -1,7 +1,7 @@
-//! Questions to the person at a client, where the operator trusts that program to show them.
+//! Questions to the person at a client, if the operator trusts the client program to show them.
 //!
-//! The connection that asks never decides. What is decided here is decided by the person whom the
-//! client shows the prompt: on a surface of its own, under a name that says so.
+//! The connection that asks never decides. The person to whom the client shows the prompt decides,
+//! on a separate surface with a name that says so.
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ use rmcp::model::{
 };
 use rmcp::{Peer, RoleServer};
 
-/// The one field of the form.
+/// The only field of the form.
 const FIELD: &str = "decision";
 
-/// How much is shown of a client's name, which it chooses by itself.
+/// How much of a client's self-chosen name is shown.
 const NAME_CHARS: usize = 80;
 
-/// What clients show of a message however long it is, on a terminal of the usual size. Claude Code
-/// shows three lines and cuts each at the width of the terminal; Codex shows what fits above its
+/// The part of a message that clients always show on a terminal of normal size. Claude Code shows
+/// three lines and cuts each at the width of the terminal; Codex shows as much as fits above its
 /// choices. Neither says how to see the rest, and both accept an answer without it.
 const SHOWN_LINES: usize = 3;
 const SHOWN_COLUMNS: usize = 72;
 
-/// Whether a client can show a form. One that says nothing of modes means forms.
+/// Whether a client can show a form. Elicitation without modes means forms.
 pub fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
     let elicitation = capabilities.and_then(|all| all.elicitation.as_ref());
     elicitation.is_some_and(|modes| modes.form.is_some() || modes.url.is_none())
@@ -44,17 +44,17 @@ pub fn shows_forms(capabilities: Option<&ClientCapabilities>) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct ElicitPerson {
     pub(super) dispatcher: Arc<Dispatcher>,
-    /// Where the question is shown, as the record has it.
+    /// The surface of the question, as deliveries record it.
     pub(super) surface: String,
-    /// Who decides, as other surfaces show it.
+    /// The decider's name, as other surfaces show it.
     pub(super) decider: String,
     pub(super) offers: Offers,
 }
 
-/// What a form offers: nothing that lasts beyond the client's session.
+/// The decisions that a form offers. None of them outlasts the client's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Offers {
-    /// To a client that has no session.
+    /// For a client without a session.
     Once,
     Session,
 }
@@ -102,7 +102,7 @@ impl ElicitPerson {
         }
     }
 
-    /// Puts down that the question is shown here; without that nothing is decided here.
+    /// Records that the question is shown here. Without this record, nothing can be decided here.
     pub(super) async fn shown(&self, approval: &PendingApproval) -> Result<(), CallError> {
         let (person, id) = (self.clone(), approval.id.clone());
         let seen = blocking(move || {
@@ -116,7 +116,8 @@ impl ElicitPerson {
         Ok(seen?)
     }
 
-    /// Records the answer. Not every answer decides, and another approver may have been first.
+    /// Records the answer. Not every answer is a decision, and another approver may have decided
+    /// first.
     pub(super) async fn answered(
         &self,
         id: &str,
@@ -145,7 +146,7 @@ impl ElicitPerson {
         let by = DecisionBy {
             decider: &self.decider,
             surface: &self.surface,
-            // A field for it would leave less room for the command on the client's screen.
+            // A field for the reason would leave less room for the command on the client's screen.
             reason: None,
             has_shown: true,
             outside: OutsideRuns::this_process(&self.dispatcher.supervisor)?,
@@ -155,8 +156,8 @@ impl ElicitPerson {
     }
 }
 
-/// What a person's answer says. Declining is a no; closing the prompt, or an answer that none was
-/// asked for, leaves the question to the other surfaces.
+/// The decision in a person's answer. Declining denies. Closing the prompt, or an answer outside of
+/// the offered ones, leaves the decision to other surfaces.
 fn decision(answer: &ElicitResult, offers: Offers) -> Option<ApprovalDecision> {
     match answer.action {
         ElicitationAction::Decline => Some(ApprovalDecision::Deny),
@@ -169,8 +170,8 @@ fn decision(answer: &ElicitResult, offers: Offers) -> Option<ApprovalDecision> {
     }
 }
 
-/// The question as a form. `None` where clients would not show all of the command and where it runs:
-/// then it is not a question for them.
+/// The question as a form. `None` if clients would not show the whole command and its directory:
+/// then clients are not asked.
 pub(super) fn form(approval: &PendingApproval, offers: Offers) -> Option<ElicitRequestParams> {
     let message = message(approval)?;
     let choices = offers
@@ -193,14 +194,14 @@ pub(super) fn form(approval: &PendingApproval, offers: Offers) -> Option<ElicitR
     })
 }
 
-/// Whether clients show all that the answer depends on.
+/// Whether clients show everything that the decision depends on.
 pub(super) fn is_shown_whole(approval: &PendingApproval) -> bool {
     head(approval).is_some()
 }
 
-/// The lines that every client shows: the whole command, with everything invisible spelled out,
-/// where it runs, its environment, and that the caller can type into it. A script's content fits
-/// in no such lines, so it is not a question for clients.
+/// The lines that every client shows: the whole command with invisible characters spelled out, its
+/// directory, its environment, and whether the caller can type into it. A script's content does not
+/// fit into these lines, so clients are not asked about scripts.
 fn head(approval: &PendingApproval) -> Option<Vec<String>> {
     let view = &approval.view;
     let is_text = |part: &ViewPart| match part {
@@ -225,7 +226,7 @@ fn head(approval: &PendingApproval) -> Option<Vec<String>> {
     (head.len() <= SHOWN_LINES).then_some(head)
 }
 
-/// A text in lines that no client cuts. What is not ASCII may be two columns wide.
+/// Breaks a text into lines that no client cuts. Characters outside of ASCII count as two columns.
 fn rows(text: &str) -> Vec<String> {
     let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
     for character in text.chars() {
@@ -241,7 +242,7 @@ fn rows(text: &str) -> Vec<String> {
     rows
 }
 
-/// What the answer depends on comes first, then the rest of the view.
+/// The message: first the lines that the decision depends on, then the rest of the view.
 fn message(approval: &PendingApproval) -> Option<String> {
     let mut lines = head(approval)?;
     let in_head = [
@@ -279,8 +280,8 @@ impl Asker for ElicitClient {
 }
 
 impl ElicitClient {
-    /// `None` when it is no question for a client, or the client or the store is gone: then others
-    /// answer.
+    /// Asks the client. `None` if the question is not for clients, or the client or the store is
+    /// gone: then other surfaces decide.
     async fn elicit(&self, approval: &PendingApproval) -> Option<()> {
         let form = form(approval, self.person.offers)?;
         self.person.shown(approval).await.ok()?;
@@ -291,8 +292,8 @@ impl ElicitClient {
     }
 }
 
-/// Shows a form to the person at a client of a protocol version in which servers may ask. `None`
-/// when the client is gone or has no answer. When the call ends first, the form is taken back.
+/// Shows a form to the person at a client of a protocol version in which servers may ask. `None` if
+/// the client is gone or gives no answer. If the call ends first, the form is withdrawn.
 pub async fn ask(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Option<ElicitResult> {
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
     let options = rmcp::service::PeerRequestOptions::no_options();
@@ -306,7 +307,7 @@ pub async fn ask(peer: &Peer<RoleServer>, form: ElicitRequestParams) -> Option<E
     }
 }
 
-/// A prompt that needs no answer any more is taken back.
+/// A prompt at a client. Dropping it withdraws the prompt if it is still unanswered.
 struct OpenPrompt(Option<(Peer<RoleServer>, RequestId)>);
 
 impl Drop for OpenPrompt {

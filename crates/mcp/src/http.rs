@@ -1,4 +1,5 @@
-//! `/mcp`: streamable HTTP. Where the protocol has sessions, each is its opener's alone.
+//! `/mcp`: streamable HTTP. Where the protocol has sessions, only the client that opened a session
+//! may use it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,11 +22,11 @@ use super::{Mcp, Offer};
 
 const SESSION_HEADER: &str = "mcp-session-id";
 
-/// A session that nothing happens in for so long is over. Its background runs are not.
+/// An MCP session without activity ends after this time. Its background runs continue.
 const IDLE: Duration = Duration::from_mins(30);
 
-/// Sessions that one caller may have; its next one ends the one that it used longest ago. Many
-/// clients never end theirs.
+/// How many MCP sessions one caller may have. A further one ends the least recently used, because
+/// many clients never end theirs.
 const MAX_SESSIONS: usize = 64;
 
 pub(super) struct StreamableHttp<S: ServerHandler> {
@@ -45,14 +46,14 @@ impl<S: ServerHandler> StreamableHttp<S> {
     pub(super) fn new(mcp: &Arc<Mcp>, max_body: usize, offer: Offer<S>) -> Self {
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(IDLE);
-        // Some clients take the empty event that names a pause for a broken message.
+        // Some clients mistake the empty event that sets the retry delay for a broken message.
         sessions.session_config.sse_retry = None;
         let sessions = Arc::new(sessions);
         let config = StreamableHttpServerConfig::default()
             .with_sse_retry(None)
             .with_max_request_body_bytes(max_body)
             .with_cancellation_token(mcp.stop.child_token())
-            // Host and Origin are checked for all paths alike, before this.
+            // Host and Origin were already checked for all paths.
             .disable_allowed_hosts()
             .disable_allowed_origins();
         let shared = Arc::clone(mcp);
@@ -68,7 +69,8 @@ impl<S: ServerHandler> StreamableHttp<S> {
         }
     }
 
-    /// A session of another client is as unknown as one that never was.
+    /// Whether the caller may use a session. A session of another client is answered like an
+    /// unknown one.
     fn may_use(&self, session: &str, caller: &McpCaller) -> bool {
         let mut owners = self.owners();
         match owners.get_mut(session) {
@@ -80,7 +82,7 @@ impl<S: ServerHandler> StreamableHttp<S> {
         }
     }
 
-    /// Called before a client learns its id.
+    /// Records the owner of a new session, before the client learns its id.
     async fn opened(&self, session: &str, caller: &McpCaller) {
         let living: Vec<SessionId> = self
             .sessions

@@ -1,11 +1,11 @@
-//! The tools for MCP clients: the protocol versions that begin with `initialize`, and the newest
-//! one, which does not.
+//! The tools for MCP clients: for the protocol versions that begin with `initialize`, and for the
+//! newest version, which does not.
 //!
-//! Read `caller` (as which agent a client calls), `connection` (what is known of it), `server`
-//! (what it is offered), `call` (one call), `progress` (reports during a call), `elicit` (questions
-//! to the person at the client), `state` (what a client brings back with an answer), `log`
-//! (unrequested messages), `resources`, `roots` (where the client works), then the two transports:
-//! `http`, and `stdio` with its `lines`.
+//! Read `caller` (which agent a client calls as), `connection` (the facts about a client), `server`
+//! (what a client is offered), `call` (one call), `progress` (reports during a call), `elicit`
+//! (questions to the person at the client), `state` (state that a client returns with an answer),
+//! `log` (unrequested messages), `resources`, `roots` (where the client works), then the two
+//! transports: `http`, and `stdio` with its `lines`.
 
 #![forbid(unsafe_code)]
 
@@ -44,22 +44,23 @@ pub use self::server::McpServer;
 use self::state::States;
 pub use interlock_dispatch::tools::Progress;
 
-/// Clients by `interlock mcp` at once, on this machine, and as many behind the network.
+/// How many `interlock mcp` clients may be connected at once: this many on this machine, and as
+/// many behind the network.
 const MAX_STDIO: usize = 256;
 
-/// Makes what a client at one of the transports is offered.
+/// Makes the server object for a client at one of the transports.
 pub type Offer<S> = fn(McpConnection) -> S;
 
-/// What the server of all MCP clients is made of.
+/// The parts of the server for all MCP clients.
 #[derive(Debug)]
 pub struct McpParts {
     pub dispatcher: Arc<Dispatcher>,
     pub access: Arc<SecretAccess>,
-    /// What the server says of its own version.
+    /// The version that the server reports.
     pub version: &'static str,
-    /// The largest call by HTTP.
+    /// The size limit of an HTTP request.
     pub max_body: usize,
-    /// The gateway ends.
+    /// Cancelled when the gateway ends.
     pub stop: CancellationToken,
 }
 
@@ -71,14 +72,14 @@ struct Mcp {
     version: &'static str,
     states: States,
     stdio_places: Arc<Semaphore>,
-    /// Of their own, so that no client behind the network takes one from a client of this machine.
+    /// Separate places, so that a client behind the network never takes one from a client of this
+    /// machine.
     network_places: Arc<Semaphore>,
-    /// The gateway ends.
+    /// Cancelled when the gateway ends.
     stop: CancellationToken,
 }
 
-/// The routes of both transports. The caller must have been identified before any of them is
-/// reached.
+/// The routes of both transports. Every caller must be identified before it reaches one of them.
 pub fn routes<S: ServerHandler, T: Clone + Send + Sync + 'static>(
     parts: McpParts,
     offer: Offer<S>,

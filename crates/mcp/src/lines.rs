@@ -1,5 +1,5 @@
-//! Lines of JSON for a transport that has no check of its own: a line that gives a key twice is
-//! answered with an error and goes no further.
+//! Checks the lines of a transport that does not check JSON itself. A line with a duplicate key is
+//! answered with an error and is not processed.
 
 use interlock_wire::json::{duplicate_key, duplicate_key_message};
 use rmcp::RoleServer;
@@ -14,27 +14,27 @@ use tokio::io::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// What is read ahead.
+/// The size of the read-ahead buffer.
 const BUFFER: usize = 64 * 1024;
 
-/// Refused lines that wait for their answer.
+/// How many refused lines may wait for their answer.
 const MAX_REFUSED: usize = 16;
 
-/// A line that goes no further.
+/// A line that is not processed.
 struct RefusedLine {
     id: Option<RequestId>,
     key: String,
 }
 
-/// A client's lines.
+/// The checked lines of a client.
 pub(super) struct CheckedLines<W: AsyncWrite> {
     inner: AsyncRwTransport<RoleServer, DuplexStream, W>,
     refused: mpsc::Receiver<RefusedLine>,
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> CheckedLines<W> {
-    /// Reads in a task of its own, which ends with the stream or with `stop`: what it holds keeps the
-    /// connection open. A line that is longer than `max_line` is dropped.
+    /// Reads in a separate task, which ends with the stream or with `stop`; otherwise the task
+    /// would keep the connection open. A line longer than `max_line` is dropped.
     pub(super) fn new(
         read: impl AsyncRead + Send + Unpin + 'static,
         write: W,
@@ -101,7 +101,7 @@ async fn check(
     }
 }
 
-/// The id that the error carries; none where the line has none, or more than one.
+/// The id for the error; `None` if the line has no valid id.
 fn id_of(line: &[u8]) -> Option<RequestId> {
     let message: Value = serde_json::from_slice(line).ok()?;
     let id = message.get("id")?.clone();

@@ -16,10 +16,10 @@ use serde_json::Value;
 
 const LOGGER: &str = "interlock";
 
-/// What one client wants to read.
+/// The log level of one client.
 #[derive(Debug, Clone)]
 pub struct ClientLog {
-    /// Levels count upwards with what they matter.
+    /// More important levels have higher numbers.
     least: Arc<AtomicU8>,
 }
 
@@ -31,12 +31,12 @@ impl Default for ClientLog {
 }
 
 impl ClientLog {
-    /// The client wants nothing that matters less.
+    /// Sets the least important level that the client wants.
     pub fn set_level(&self, level: LoggingLevel) {
         self.least.store(level as u8, Ordering::Relaxed);
     }
 
-    /// Says it at the level `info`, if that is wanted. Fails when the client is gone.
+    /// Sends a message at the level `info`, if the client wants it. Fails if the client is gone.
     pub async fn info(&self, peer: &Peer<RoleServer>, data: Value) -> Result<(), ServiceError> {
         let level = LoggingLevel::Info;
         if (level as u8) < self.least.load(Ordering::Relaxed) {

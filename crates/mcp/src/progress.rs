@@ -1,4 +1,4 @@
-//! Reports of progress to a client that waits, where it asked for them.
+//! Progress reports for a waiting client, if it requested them.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
 use tokio::sync::mpsc;
 
-/// Notices of progress come no closer than this; what was written meanwhile comes together.
+/// The least time between two reports. Output in between is combined.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How long a notice that is on its way may hold back the result.
+/// How long a report that is being sent may delay the result.
 const LAST_NOTICE: Duration = Duration::from_secs(1);
 
-/// Does the work, and reports its progress to a client that wants that: only then is the work given
-/// a sender. A report that is not on its way when the work ends is dropped.
+/// Does the work and reports its progress, if the client requested reports; only then does `work`
+/// get a sender. A report that is not being sent yet when the work ends is dropped.
 pub async fn report_progress<T>(
     context: &RequestContext<RoleServer>,
     work: impl AsyncFnOnce(Option<mpsc::Sender<Progress>>) -> T,
@@ -30,7 +30,7 @@ pub async fn report_progress<T>(
         peer: context.peer.clone(),
         count: 0,
     };
-    // A run that writes faster than reports are sent waits, and its next report holds all new
+    // A run that writes faster than reports are sent waits. Its next report contains all new
     // output.
     let (sender, mut receiver) = mpsc::channel(1);
     let work = work(Some(sender));
@@ -46,7 +46,7 @@ pub async fn report_progress<T>(
             }
         }
     };
-    // None may follow the result.
+    // No report may follow the result.
     if let Some(notice) = notice {
         let _ = tokio::time::timeout(LAST_NOTICE, notice).await;
     }
@@ -59,7 +59,7 @@ async fn sent(notice: &mut Option<BoxFuture<'static, ()>>) {
     }
 }
 
-/// The client that gets reports of progress, and how many it got.
+/// The client that gets progress reports, and the number of reports so far.
 struct Notices {
     token: ProgressToken,
     peer: Peer<RoleServer>,
@@ -75,7 +75,7 @@ impl Notices {
         let notice = ProgressNotificationParam::new(self.token.clone(), f64::from(self.count));
         let (notice, peer) = (notice.with_message(message), self.peer.clone());
         async move {
-            // A client that is gone gets no report.
+            // A failure means that the client is gone.
             let _ = peer.notify_progress(notice).await;
             tokio::time::sleep(PAUSE).await;
         }

@@ -23,13 +23,13 @@ use super::connection::{McpConnection, McpVersion};
 
 const PREFIX: &str = "interlock://sessions/";
 
-/// Lines of a transcript; `process log` reads the rest.
+/// How many lines of a transcript a resource shows. `process log` reads the rest.
 const LOG_LINES: u64 = 2_000;
 
-/// Sessions of one page.
+/// How many sessions a page shows.
 const PAGE_SESSIONS: usize = 200;
 
-/// What of a session is read.
+/// The part of a session that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SessionView {
     Log,
@@ -53,8 +53,8 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// The sessions of the client's conversation, the newest first, page by page. Those of other agents do
-/// not exist for it.
+/// The sessions of the client's conversation, the newest first, page by page. Sessions of other
+/// agents do not exist for the client.
 pub(super) async fn list(
     connection: &McpConnection,
     cursor: Option<&str>,
@@ -73,7 +73,7 @@ pub(super) async fn list(
     let listed = session_pages::page(&connection.mcp.dispatcher, &who, request).await;
     let listed = listed.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     let page = match listed {
-        // Not offered to this agent: then it has none.
+        // An agent without the tool has no sessions.
         Err(ProcessError::Tool(_)) => SessionPage::default(),
         listed => listed.map_err(|error| broken(&error))?,
     };
@@ -146,7 +146,7 @@ fn parse(uri: &str) -> Option<(&str, SessionView)> {
     }
 }
 
-/// The same of a session on a node; none where that cannot be had.
+/// Reads a resource of a session on a node; `None` if that fails.
 async fn read_elsewhere(
     connection: &McpConnection,
     context: &RequestContext<RoleServer>,
@@ -155,7 +155,7 @@ async fn read_elsewhere(
 ) -> Result<Option<String>, ErrorData> {
     let who = who(connection, context)?;
     let dispatcher = &connection.mcp.dispatcher;
-    // As the tool: where that is not offered, there are no sessions.
+    // As for the tool: an agent without it has no sessions.
     if with_process(connection, context, |_| Ok(()))
         .await?
         .is_err()

@@ -1,5 +1,5 @@
-//! The directories that a client works in, by its own word (`roots/list`). What they count for depends on
-//! who the client is: see [`super::connection::McpConnection::context`].
+//! The directories that a client says it works in (`roots/list`). Their effect depends on the
+//! client: see [`super::connection::McpConnection::context`].
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use tokio::sync::Mutex;
 /// A client that takes longer has no roots.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 
-/// More are left out.
+/// Further roots are ignored.
 const MAX_ROOTS: usize = 16;
 
-/// The roots of one connection: asked for with its first call, and again when the client says that they
-/// have changed.
+/// The roots of one connection. They are requested with its first call, and again after the client
+/// reports a change.
 #[derive(Debug, Default)]
 pub(super) struct ClientRoots(Mutex<Option<Vec<PathBuf>>>);
 
@@ -34,14 +34,15 @@ impl ClientRoots {
                 .filter_map(|root| path_of(&root.uri))
                 .take(MAX_ROOTS)
                 .collect(),
-            // No answer is no root: the client's own directory, or the configured workspace, counts.
+            // Without an answer there are no roots, and the client's working directory or the
+            // configured workspace counts.
             Ok(Err(_)) | Err(_) => Vec::new(),
         };
         *known = Some(roots.clone());
         roots
     }
 
-    /// The client says that its roots have changed.
+    /// Handles the client's notification that its roots changed.
     pub(super) async fn forget(&self) {
         *self.0.lock().await = None;
     }

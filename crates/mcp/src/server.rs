@@ -1,4 +1,4 @@
-//! What a client is offered: the tools, and the sessions that they left in the background.
+//! The server for a client: the tools, and the sessions that they left in the background.
 
 use std::sync::Arc;
 
@@ -138,8 +138,9 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// Clients, by a part of the name that they give, that show a model the data of a result *instead of* its
-/// text. The output is in the text alone, so they get no data; then they show the text.
+/// Clients, by a part of the name that they report, that show a model the data of a result *instead
+/// of* its text. Only the text contains the output, so these clients get no data; then they show
+/// the text.
 const DATA_ONLY_CLIENTS: &[(&str, &str)] = &[
     (
         "claude",
@@ -150,7 +151,7 @@ const DATA_ONLY_CLIENTS: &[(&str, &str)] = &[
     ("vscode", "VS Code: the same"),
 ];
 
-/// Whether a client would show its model the data of a result and not the text.
+/// Whether a client would show its model the data of a result instead of the text.
 pub(super) fn reads_data_only(client: Option<&Implementation>) -> bool {
     client.is_some_and(|client| {
         let name = client.name.to_lowercase();

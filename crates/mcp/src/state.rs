@@ -1,4 +1,5 @@
-//! What a client brings back with an answer: authenticated, and of no use to another client.
+//! The state that a client returns with an answer. It is authenticated and of no use to another
+//! client.
 
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use super::caller::McpCaller;
 /// As long as an approval waits.
 const TIME: Duration = Duration::from_mins(30);
 
-/// Seals with a key of this process: after a restart the client asks anew, and what it had asked
-/// before still waits for an answer at the other surfaces.
+/// Seals state with a key of this process. After a restart the client asks again; its earlier
+/// question still waits for an answer at other surfaces.
 pub(super) struct States(RequestStateCodec);
 
 impl std::fmt::Debug for States {
@@ -29,7 +30,7 @@ pub(super) struct ClientQuestion {
     pub(super) approval: String,
     /// The digest of the plan that was shown.
     pub(super) plan_digest: String,
-    /// Where it was shown.
+    /// The surface that showed the question.
     pub(super) surface: String,
 }
 

@@ -1,9 +1,10 @@
-//! `/mcp/stdio`: what `interlock mcp` connects its client with. The connection leaves HTTP and
-//! carries lines of JSON, as standard input and output would.
+//! `/mcp/stdio`: connects `interlock mcp` and its client to the gateway. The connection leaves HTTP
+//! and carries lines of JSON, like standard input and output.
 //!
-//! On the gateway's machine it comes by the Unix socket. From another machine it comes over the network, by a
-//! client whose `gateway.remote` names this gateway: it proves the same as a call of `/mcp`, may do the same,
-//! and ends when what it proved is worth nothing any more.
+//! On the gateway's machine, the connection uses the Unix socket. From another machine it comes
+//! over the network, from a client whose `gateway.remote` names this gateway. Such a client proves
+//! the same as a caller of `/mcp` and has the same rights; its connection ends when its proof is no
+//! longer valid.
 
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ use super::{Mcp, Offer};
 
 const PROTOCOL: &str = "interlock-mcp";
 
-/// How long a connection over the network may outlive what it proved.
+/// How long a network connection may outlive its proof.
 const REVOCATION_LOOK: Duration = Duration::from_secs(2);
 
 /// The client's working directory, its bytes in hexadecimal.
@@ -39,11 +40,11 @@ const CWD_HEADER: &str = "x-interlock-cwd";
 /// The client's PATH, its bytes in hexadecimal.
 const PATH_HEADER: &str = "x-interlock-path";
 
-/// `on`: the operator trusts the client to show prompts to a person.
+/// `on` if the operator trusts the client to show prompts to a person.
 const ELICITATION_HEADER: &str = "x-interlock-elicitation";
 
-/// The longest line: the largest patch fits, however much of it JSON must escape. A longer one is
-/// dropped, and has no answer.
+/// The longest line. The largest patch fits, no matter how much of it JSON escapes. A longer line
+/// is dropped without an answer.
 const MAX_LINE: usize = 32 * 1024 * 1024;
 
 pub(super) async fn handle<S: ServerHandler>(
@@ -115,7 +116,7 @@ pub(super) async fn handle<S: ServerHandler>(
     (StatusCode::SWITCHING_PROTOCOLS, upgraded).into_response()
 }
 
-/// What a client behind the network proved when it connected.
+/// The proof of a client behind the network when it connected.
 struct NetworkProof {
     peer: Peer,
     tcp: Option<Arc<TcpPeer>>,
@@ -124,7 +125,7 @@ struct NetworkProof {
 }
 
 impl NetworkProof {
-    /// Ends the connection when its token is revoked, or when a run got hold of it.
+    /// Ends the connection when its token is revoked, or when a run holds the connection.
     async fn watch(self, mcp: Arc<Mcp>, stop: CancellationToken) {
         let proof = Arc::new(self);
         loop {
@@ -180,7 +181,7 @@ fn caller(
     let wants_prompts = headers
         .get(ELICITATION_HEADER)
         .is_some_and(|value| value == "on");
-    // Inside a run it is the agent that sets PATH.
+    // Inside a run, the agent sets PATH.
     let program = (origin == PeerOrigin::Outside).then(|| {
         let bytes = headers
             .get(PATH_HEADER)

@@ -1,4 +1,4 @@
-//! All actions of the tool as one value, for callers that get them as data.
+//! All actions of the tool as one value, for callers that receive them as data.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::answer::{
 use super::page::{SessionListRequest, SessionPage};
 use super::{KeysInput, PollFrom, Process, ProcessError, signal_named};
 
-/// What is to be done. A session is named in full.
+/// One action of the tool. It names its session in full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionAction {
     List(SessionListRequest),
@@ -47,7 +47,7 @@ pub enum SessionAction {
     },
     Kill {
         session_id: String,
-        /// A name or a number; none ends the session.
+        /// The name or number of a signal; `None` ends the session.
         signal: Option<String>,
     },
     Clear {
@@ -58,7 +58,7 @@ pub enum SessionAction {
     },
 }
 
-/// What came of it. Serializes as the value inside.
+/// The result of an action. Serializes as the value inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ProcessAnswer {
@@ -78,7 +78,7 @@ pub enum ProcessAnswer {
 }
 
 impl SessionAction {
-    /// The session that it is about; none for a list.
+    /// The session of the action; `None` for a list.
     pub fn session_id(&self) -> Option<&str> {
         match self {
             Self::List(_) => None,
@@ -97,7 +97,7 @@ impl SessionAction {
 }
 
 impl ProcessAnswer {
-    /// The answer that another host gave to this action, if it is one.
+    /// Reads another host's answer to this action.
     pub fn of_json(action: &SessionAction, value: Value) -> Result<Self, serde_json::Error> {
         Ok(match action {
             SessionAction::List(_) => Self::List(serde_json::from_value(value)?),
@@ -119,7 +119,7 @@ impl ProcessAnswer {
         })
     }
 
-    /// Calls the one session that it is about by another name.
+    /// Replaces the id of the answer's session. A list has none.
     pub fn rename(&mut self, name: &str) {
         let id = match self {
             Self::List(_) => return,

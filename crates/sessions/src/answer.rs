@@ -1,4 +1,4 @@
-//! What the tool answers, as it goes to the caller.
+//! The tool's answers, as the caller receives them.
 
 use std::fmt;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -54,7 +54,7 @@ impl SessionStatus {
 #[serde(rename_all = "camelCase")]
 pub struct EndedSession {
     pub status: SessionStatus,
-    /// As shells report it: 128 and the signal, 124 when the time was over.
+    /// The exit code as shells report it: 128 plus the signal, or 124 after a timeout.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub timed_out: bool,
@@ -62,7 +62,7 @@ pub struct EndedSession {
 }
 
 impl EndedSession {
-    /// By what its transcript says, which lies in this directory.
+    /// The end that the transcript in this directory reports.
     pub(super) fn of(outcome: SessionOutcome, out_of_memory: bool, directory: &Path) -> Self {
         let mut ended = Self {
             status: SessionStatus::Running,
@@ -99,7 +99,7 @@ impl EndedSession {
         ended
     }
 
-    /// The state of a session that was ended and of which nothing more is known.
+    /// The state of a session that was ended and of which nothing else is known.
     pub(super) fn killed() -> Self {
         Self {
             status: SessionStatus::Killed,
@@ -132,7 +132,7 @@ impl fmt::Display for EndedSession {
 pub struct SessionSummary {
     /// Two words.
     pub session_id: String,
-    /// What it does and to what, for people.
+    /// A title for people: what the session does, and to what.
     pub name: String,
     #[serde(flatten)]
     pub ended: EndedSession,
@@ -149,15 +149,15 @@ pub struct SessionSummary {
     pub waiting_for_input: bool,
     pub started_at_ms: u64,
     pub ended_at_ms: Option<u64>,
-    /// Since its start.
+    /// The time since its start.
     pub age_ms: u64,
-    /// From its start to its end, or until now.
+    /// The time from its start to its end, or until now.
     pub runtime_ms: u64,
-    /// The size of what it wrote; known when it has ended.
+    /// The size of its output, once the session has ended.
     pub total_bytes: Option<u64>,
     #[serde(flatten)]
     pub stale: Stale,
-    /// The name of the node that it is on, and its id; none where it is on this machine.
+    /// The name and the id of its node; `None` for a session on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,7 +174,7 @@ pub struct PollAnswer {
     #[serde(flatten)]
     pub stale: Stale,
     pub output: ShownOutput,
-    /// Where the next poll begins, for readers by offset.
+    /// The offset of the next poll, for readers by offset.
     pub next_offset: u64,
 }
 
@@ -188,12 +188,12 @@ pub struct LogAnswer {
     #[serde(flatten)]
     pub stale: Stale,
     pub text: String,
-    /// The number of the first line here, from 0.
+    /// The number of the first line in `text`, counted from 0.
     pub offset: u64,
-    /// The line to ask for next; none at the end.
+    /// The next line to request; `None` at the end.
     pub next_offset: Option<u64>,
     pub total_lines: u64,
-    /// Not kept, or the rest of a line too long for a page.
+    /// Bytes that were not kept, or that are the rest of a line too long for a page.
     pub omitted_bytes: u64,
     pub omitted_lines: u64,
 }
@@ -214,7 +214,7 @@ pub struct ScreenAnswer {
 pub struct Written {
     pub session_id: String,
     pub bytes: usize,
-    /// No more input follows.
+    /// Whether the input has ended.
     pub eof: bool,
 }
 
@@ -222,7 +222,7 @@ pub struct Written {
 #[serde(rename_all = "camelCase")]
 pub struct KeysSent {
     pub session_id: String,
-    /// What was not sent as asked.
+    /// Why some keys were not sent as requested.
     pub warnings: Vec<String>,
 }
 
@@ -284,7 +284,7 @@ impl Process {
     }
 }
 
-/// Notes that a caller is about to end the session. A missing note is no reason to fail.
+/// Records that a caller is about to end the session. A failure to record is ignored.
 pub(super) fn mark_killed(directory: &Path) {
     let _ = std::fs::OpenOptions::new()
         .create(true)
@@ -293,7 +293,7 @@ pub(super) fn mark_killed(directory: &Path) {
         .open(killed_mark(directory));
 }
 
-/// Removes the note: no caller ended the session after all.
+/// Removes the record: no caller ended the session after all.
 pub(super) fn unmark_killed(directory: &Path) {
     let _ = std::fs::remove_file(killed_mark(directory));
 }

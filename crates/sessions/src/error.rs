@@ -1,4 +1,4 @@
-//! Why the tool did not do what was asked.
+//! Why the tool did not perform an action.
 
 use interlock_engine::Leftover;
 use interlock_host::HostError;
@@ -9,14 +9,14 @@ use interlock_transcript::TranscriptError;
 use super::answer::EndedSession;
 use super::page::CursorInvalid;
 
-/// Each has a stable code, and a remedy where there is one.
+/// An error with a stable code, and a remedy where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     #[error(transparent)]
     Host(#[from] HostError),
     #[error(transparent)]
     Tool(#[from] ToolRefusal),
-    /// Also for what is not the caller's.
+    /// Also covers sessions that the caller may not see.
     #[error("there is no session `{}`", short(.id))]
     NotFound { id: String },
     #[error("`{}` begins the names of several sessions: {}", short(.text), .candidates.join(", "))]
@@ -113,7 +113,7 @@ fn listed(processes: &[Leftover]) -> String {
     processes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What a caller wrote, as far as it helps, and with nothing in it that acts on a terminal.
+/// A caller's text, shortened and without characters that control a terminal.
 fn short(text: &str) -> String {
     const MOST: usize = 80;
     let visible: String = text

@@ -5,25 +5,26 @@ use interlock_transcript::keys::{self, Bracketed};
 use super::answer::{KeysSent, Written};
 use super::{Process, ProcessError, VisibleSession};
 
-/// As much input may wait to be read.
+/// At most this much input may wait to be read.
 pub const MAX_INPUT_BYTES: usize = 8 * 1024 * 1024;
 
-/// Keys are for pressing; what is longer is a paste.
+/// Key presses are short. Longer input is a paste.
 pub const MAX_KEYS_BYTES: usize = 1024 * 1024;
 
-/// What `send-keys` sends, in this order.
+/// The input of `send-keys`, sent in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeysInput {
-    /// As it is.
+    /// Text that is sent unchanged.
     pub literal: Option<String>,
-    /// A byte each.
+    /// Hexadecimal bytes, one per item.
     pub hex: Vec<String>,
     /// `Enter`, `C-c`, `M-x`, `Up`, …
     pub keys: Vec<String>,
 }
 
 impl Process {
-    /// Writes to standard input, and ends it if that is wanted; at a terminal that presses C-d.
+    /// Writes to standard input, and then ends it if `eof` is set. At a terminal, `eof` presses
+    /// C-d.
     pub fn write(&self, id: &str, data: &[u8], eof: bool) -> Result<Written, ProcessError> {
         let known = self.writable(id)?;
         self.write_to(&known, data, eof)
@@ -51,7 +52,7 @@ impl Process {
         self.write_to(&known, keys::SUBMIT, false)
     }
 
-    /// Sends text as if pasted. `No` brackets: as if typed.
+    /// Sends text as if pasted. `Bracketed::No` sends it as if typed.
     pub fn paste(
         &self,
         id: &str,

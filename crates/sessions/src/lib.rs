@@ -1,9 +1,12 @@
 //! Background sessions for one caller: the `process` tool.
 //!
-//! Sessions are directories; readers use their files, and only what needs the running program goes
-//! to its own process. Read [`Process`] (who sees what, and each action), then `parameters` (the JSON of
-//! a call), `page` (lists), `answer` (what comes back), `ordered` (runs that a gateway ordered), `polls`
-//! (who has read how much), `waiting` (does it want input?), `stale` (which results do not count any more).
+//! Sessions are directories. Readers use their files; only actions that need the running program go
+//! to its process.
+//!
+//! Read [`Process`] (which caller sees which sessions, and each action), then `parameters` (the
+//! JSON of a call), `page` (lists), `answer` (results), `ordered` (runs that a gateway ordered),
+//! `polls` (the cursors of pollers), `waiting` (whether a session waits for input), `stale`
+//! (results that no longer count).
 
 #![forbid(unsafe_code)]
 
@@ -49,22 +52,22 @@ use interlock_transcript::{
 };
 use rustix::process::Signal;
 
-/// No poll waits longer.
+/// The longest wait of a poll.
 pub const MAX_POLL_WAIT: Duration = Duration::from_secs(30);
 
-/// The size of one page of a log, where the config says nothing.
+/// The size of one page of a log, unless the config sets it.
 const PAGE_BYTES: usize = 200_000;
 
-/// Who asks.
+/// The caller of the tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessCaller {
-    /// Sees its own background sessions; those of other agents, and of gateways elsewhere, do not
-    /// exist for it. Polls are remembered by session key.
+    /// An agent sees its own background sessions. Sessions of other agents and of remote gateways
+    /// do not exist for it. Its polls are remembered by session key.
     Agent { agent: AgentId, session_key: String },
-    /// Sees every session, and reads by offset: no caller's polls miss anything because of that.
+    /// An operator sees every session and reads by offset, so that no caller's poll misses output.
     Operator,
-    /// A gateway of another machine: sees what it ordered here itself, known by a digest of its
-    /// secret; of that one agent's background sessions, or all.
+    /// A remote gateway sees only the runs that it ordered here, which a digest of its secret
+    /// identifies. With `agent`, it sees that agent's background sessions among them.
     Gateway {
         owner: String,
         agent: Option<AgentId>,
@@ -75,7 +78,7 @@ pub enum ProcessCaller {
 /// Where a poll begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollFrom {
-    /// Where this caller's last poll ended. For an operator, who has none, at the start.
+    /// Where this caller's last poll ended. An operator has no polls and reads from the start.
     LastPoll,
     /// After this byte. Moves no cursor.
     Offset(u64),
@@ -91,7 +94,7 @@ pub struct Process {
     page_bytes: usize,
 }
 
-/// A session that the caller may know of.
+/// A session that the caller may see.
 #[derive(Debug)]
 struct VisibleSession {
     session: SessionRecord,
@@ -114,7 +117,7 @@ impl VisibleSession {
 }
 
 impl Process {
-    /// The tool, if the tool policy lets this caller have it.
+    /// Opens the tool, if the tool policy permits it to this caller.
     pub fn open(
         host: &LocalHost,
         caller: ProcessCaller,
@@ -147,8 +150,8 @@ impl Process {
         &self.client
     }
 
-    /// The whole id of the session that this text begins, if only one does. For people; programs
-    /// name sessions in full.
+    /// Completes the beginning of a session id, if it is unique. For people; programs name sessions
+    /// in full.
     pub fn resolve(&self, text: &str) -> Result<String, ProcessError> {
         match self.known(text) {
             Err(ProcessError::NotFound { .. }) => {}
@@ -178,14 +181,15 @@ impl Process {
         }
     }
 
-    /// What one session is, and how it stands.
+    /// The description and state of one session.
     pub fn look(&self, id: &str) -> Result<SessionSummary, ProcessError> {
         let (known, supervisors) = self.known_to_supervisors(id)?;
         let look = waiting::WaitingLook::new(self.client.place(), &supervisors, now_ms());
         Ok(self.summary(&known, &look, &self.marks()?))
     }
 
-    /// New output, and how the session stands. Waits for output or the end, at most `timeout`.
+    /// Returns new output and the state of the session. Waits up to `timeout` for output or the
+    /// end.
     pub fn poll(
         &self,
         id: &str,
@@ -226,7 +230,8 @@ impl Process {
             };
             let nothing = shown.total_bytes == 0 && !status.outcome.is_final();
             if let (true, Some(total)) = (nothing, waited) {
-                // Part of a character only, or another poller with the same key was faster.
+                // Either the chunk ends inside a character, or another poller with the same key
+                // read first.
                 seen = total;
                 continue;
             }
@@ -260,7 +265,7 @@ impl Process {
         })
     }
 
-    /// The terminal as a person would see it; for a session that has ended, as it was left.
+    /// The terminal as a person would see it. For an ended session, its last picture.
     pub fn screen(&self, id: &str) -> Result<ScreenAnswer, ProcessError> {
         let known = self.known(id)?;
         if !known.session.pty {
@@ -285,15 +290,15 @@ impl Process {
         })
     }
 
-    /// No signal, TERM and KILL end the whole tree, and this returns when it is gone. Any other
-    /// signal goes to what runs in the foreground.
+    /// Without a signal, or with TERM or KILL, ends the whole tree and returns when it is gone. Any
+    /// other signal goes to the foreground process.
     pub fn kill(&self, id: &str, signal: Option<Signal>) -> Result<EndedSession, ProcessError> {
         let known = self.known(id)?;
         let signal = signal.unwrap_or(Signal::TERM);
         let ends = signal == Signal::TERM || signal == Signal::KILL;
         match known.state {
             SessionState::Running => {}
-            // Its last output may still be on its way; the caller that ends the session wants it
+            // Its last output may still be on its way. The caller that ends the session wants it
             // gone.
             SessionState::Ended if ends && self.client.session(&known.session.name).is_ok() => {}
             SessionState::Ended | SessionState::Lost => return Err(self.not_running(&known)),
@@ -303,18 +308,19 @@ impl Process {
             answer::mark_killed(&directory);
         }
         match self.with_link(&known, |link| link.kill(signal)) {
-            // It ended by itself just now; what was wanted is so.
+            // The session just ended by itself, as the caller wanted.
             Err(ProcessError::Finished { .. }) if ends => answer::unmark_killed(&directory),
             outcome => outcome?,
         }
         match self.known(id) {
-            // The caller that waited for its result took it, and with that it is forgotten.
+            // The caller that waited for the session's result got it, and the session was then
+            // forgotten.
             Err(ProcessError::NotFound { .. }) if ends => Ok(EndedSession::killed()),
             known => Ok(self.ended(&known?)),
         }
     }
 
-    /// Forgets a session that has ended, with its transcript.
+    /// Forgets an ended session, including its transcript.
     pub fn clear(&self, id: &str) -> Result<RemovedSession, ProcessError> {
         let known = self.known(id)?;
         if known.state == SessionState::Running {
@@ -323,7 +329,7 @@ impl Process {
         self.forget(&known)
     }
 
-    /// Ends the session if it runs, and forgets it.
+    /// Ends a running session, then forgets it.
     pub fn remove(&self, id: &str) -> Result<RemovedSession, ProcessError> {
         let known = self.known(id)?;
         match self.kill(id, None) {
@@ -331,7 +337,7 @@ impl Process {
             Err(error) => return Err(error),
         }
         match self.known(id) {
-            // As above.
+            // As in `kill`, the session may already be forgotten.
             Err(ProcessError::NotFound { .. }) => Ok(RemovedSession {
                 session_id: known.id(),
                 removed: true,
@@ -340,7 +346,7 @@ impl Process {
         }
     }
 
-    /// Gives the terminal of a session another size.
+    /// Resizes the terminal of a session.
     pub fn resize(&self, id: &str, size: PtySize) -> Result<(), ProcessError> {
         let known = self.running(id)?;
         if !known.session.pty {
@@ -356,7 +362,7 @@ impl Process {
         self.link(&self.running(id)?)
     }
 
-    /// Where the transcript of a session lies.
+    /// The reader of a session's transcript.
     pub fn transcript(&self, id: &str) -> Result<TranscriptReader, ProcessError> {
         Ok(TranscriptReader::open(
             &self.directory(&self.known(id)?.session),
@@ -369,13 +375,13 @@ impl Process {
 
     fn forget(&self, known: &VisibleSession) -> Result<RemovedSession, ProcessError> {
         if !known.status.outcome.is_final() {
-            // Lost, and no supervisor came since to write that down.
+            // The session is lost, and no supervisor has recorded that yet.
             let directory = self.directory(&known.session);
             TranscriptReader::open(&directory)?
                 .as_lost()?
                 .write(&directory)?;
         }
-        // Its end is recorded before its files are gone.
+        // Its end must be recorded before its files are deleted.
         let name = &known.session.name;
         if let Some(run) = self.store.background_run(name).map_err(HostError::from)? {
             let notify = || NotifySettings::load(&self.config, &run.agent);
@@ -392,8 +398,8 @@ impl Process {
         }
     }
 
-    /// Supervisors that serve now. Refuses a caller that is part of a run: sessions are files, but
-    /// they are none of a run's business.
+    /// The supervisors that serve at present. Refuses a caller that is part of a run: such a caller
+    /// could read the files of sessions, but must not handle sessions.
     fn supervisors(&self) -> Result<Vec<About>, ProcessError> {
         Ok(self.client.supervisors_that_let_us()?)
     }
@@ -410,8 +416,8 @@ impl Process {
         Ok(self.known_to_supervisors(id)?.0)
     }
 
-    /// The one place where an id becomes a session: what does not have the form of a name, does
-    /// not exist or is not the caller's all gets the same answer.
+    /// The only place that turns an id into a session. An id without the form of a name, an unknown
+    /// session and a session that the caller may not see all get the same answer.
     fn known_to_supervisors(&self, id: &str) -> Result<(VisibleSession, Vec<About>), ProcessError> {
         let status = if names::is_session_name(id) {
             TranscriptStatus::read(&self.client.place().session(id)).ok()
@@ -448,8 +454,8 @@ impl Process {
         }
     }
 
-    /// How a session stands that was known a moment ago. The caller that waits for its result may
-    /// have taken that since, and then there is nothing left to read.
+    /// The present state of a session that was known a moment ago. The caller that waits for its
+    /// result may have received it since; then nothing is left to read.
     fn ended_now(&self, before: &VisibleSession) -> Result<EndedSession, ProcessError> {
         match self.known(&before.session.name) {
             Err(ProcessError::NotFound { .. }) => Ok(self.ended(before)),

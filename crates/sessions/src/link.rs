@@ -1,4 +1,4 @@
-//! Asking the process of a running session, which may end at any moment.
+//! Requests to the process of a running session, which may end at any moment.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use interlock_supervisor::{ClientError, SessionLink, SessionState};
 
 use super::{Process, ProcessError, VisibleSession};
 
-/// How long a session may take to say how it ended, once it does not answer any more.
+/// How long a session that stopped answering may take to record its end.
 const SETTLING: Duration = Duration::from_secs(2);
 
 impl Process {
-    /// Asks the running session for something.
+    /// Sends a request to the running session.
     pub(super) fn with_link<T>(
         &self,
         known: &VisibleSession,
@@ -42,7 +42,7 @@ impl Process {
         }
     }
 
-    /// Why a session that ran does not answer, as soon as its files say so.
+    /// The recorded reason why a session no longer answers.
     fn settled(&self, known: &VisibleSession) -> Option<ProcessError> {
         let until = Instant::now() + SETTLING;
         loop {
@@ -58,8 +58,8 @@ impl Process {
         }
     }
 
-    /// Until there are more than `seen` bytes, and says how many there are. `None` when there is
-    /// nothing to wait for any more.
+    /// Waits until there are more than `seen` bytes, and returns their number. `None` if there is
+    /// nothing left to wait for.
     pub(super) fn wait_for_more(
         &self,
         known: &VisibleSession,
@@ -72,7 +72,7 @@ impl Process {
         }
         match self.with_link(known, |link| link.wait(seen, left)) {
             Ok(standing) => Ok((!standing.ended).then_some(standing.total_bytes)),
-            // How it ended stands in its files.
+            // The session's files contain its end.
             Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(None),
             Err(error) => Err(error),
         }

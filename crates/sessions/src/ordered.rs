@@ -1,5 +1,5 @@
-//! Runs that a gateway of another machine ordered here, as that gateway handles them: by the id that
-//! it gave them, in the foreground too, and from wherever it stopped reading.
+//! Runs that a remote gateway ordered here, as the gateway handles them: by its own run ids, in the
+//! foreground too, and from the offset where it stopped reading.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,13 +16,14 @@ use sha2::{Digest as _, Sha256};
 use super::answer::EndedSession;
 use super::{MAX_POLL_WAIT, Process, ProcessError, not_found};
 
-/// By what a gateway's sessions are known as its own. It shows the secret; only this is kept.
+/// The digest that identifies a gateway's sessions. The gateway presents the secret; only the
+/// digest is stored.
 pub fn owner_digest(secret: &str) -> String {
     let digest = Sha256::digest(format!("interlock owner\n{secret}"));
     hex(&digest[..16])
 }
 
-/// How a run stands, and what it wrote since.
+/// The state of a run, and its output since the last call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Followed {
@@ -37,17 +38,17 @@ pub struct Followed {
     pub standing: EndedSession,
     #[serde(default)]
     pub ended_at_ms: Option<u64>,
-    /// None where no output was asked for.
+    /// `None` if the caller asked for no output.
     #[serde(default)]
     pub piece: Option<TextPiece>,
-    /// Beginning and end of all output, where that was asked for and the run has ended.
+    /// The beginning and end of all output, if the caller asked for it and the run has ended.
     #[serde(default)]
     pub shown: Option<ShownOutput>,
 }
 
 impl Followed {
-    /// A run whose end was waited for, where all of its output is in the result and is no longer
-    /// than that. Its transcript lies in this directory.
+    /// The result of a run whose end was awaited, if the result contains all of its output and that
+    /// output fits into `max_chars`. `directory` is the directory of its transcript.
     pub fn of_result(
         started: &StartedRun,
         result: &EndedRun,
@@ -81,7 +82,7 @@ impl Followed {
 }
 
 impl Process {
-    /// The name of the session of a run. `near` is what it was called last.
+    /// The name of a run's session. `near` is its last known name.
     pub fn of_run(&self, run_id: &str, near: Option<&str>) -> Result<String, ProcessError> {
         let id = forwarded_run_id(run_id);
         let is_it = |found: &Option<String>| found.as_deref() == Some(id.as_str());
@@ -100,8 +101,8 @@ impl Process {
             .ok_or_else(|| not_found(run_id))
     }
 
-    /// Waits for output behind `from`, or without that for the end, at most so long. What is said
-    /// to have ended had written all that there is to read.
+    /// Waits up to `wait` for output after `from`, or for the end if `from` is `None`. When the
+    /// returned state is final, all output was already readable.
     pub fn follow(
         &self,
         id: &str,
@@ -122,7 +123,7 @@ impl Process {
             };
             let has_news = piece.as_ref().is_some_and(|piece| !piece.is_empty());
             if let (false, SessionState::Running, Some(total)) = (has_news, known.state, waited) {
-                // Part of a character only, or the wait goes on.
+                // Either the chunk ends inside a character, or the wait continues.
                 seen = seen.max(total);
                 continue;
             }
@@ -142,13 +143,13 @@ impl Process {
         }
     }
 
-    /// Beginning and end of what a session wrote.
+    /// The beginning and end of a session's output.
     pub fn shown(&self, id: &str, max_chars: usize) -> Result<ShownOutput, ProcessError> {
         Ok(self.transcript(id)?.head_and_tail(max_chars)?)
     }
 
-    /// Ends a run that the gateway no longer wants, with all below it. A run that has ended is left
-    /// as it is.
+    /// Ends a run that the gateway no longer needs, and all its processes. An ended run stays as it
+    /// is.
     pub fn cancel(&self, id: &str) -> Result<(), ProcessError> {
         match self.kill(id, Some(Signal::TERM)) {
             Ok(_) | Err(ProcessError::Finished { .. } | ProcessError::Lost { .. }) => Ok(()),

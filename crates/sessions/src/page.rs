@@ -1,8 +1,8 @@
-//! One page of the sessions that a caller may know of, the newest first, with how many there are in
-//! all and where the next page begins.
+//! One page of the sessions that a caller may see, the newest first, with the total number and the
+//! beginning of the next page.
 //!
-//! Places in the list are ordered by the start, then by the node, then by the name, so that pages
-//! of several machines can be put together: see [`SessionCursor`].
+//! Sessions are ordered by start, then by node, then by name, so that pages of several machines can
+//! be merged: see [`SessionCursor`].
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -17,28 +17,28 @@ use serde::{Deserialize, Serialize};
 use super::waiting::WaitingLook;
 use super::{Process, ProcessCaller, ProcessError, SessionSummary, VisibleSession, instances};
 
-/// Between the name of a session and the beginning of the id of its node.
+/// Separates the name of a session from the beginning of its node's id.
 const NODE_MARK: char = '@';
 
 /// The longest cursor: a time, and the longest name of a session on a node.
 const MAX_CURSOR_CHARS: usize = 200;
 
-/// Which sessions are wanted.
+/// The filters and limits of a list of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionListRequest {
-    /// The page begins behind this place.
+    /// The page begins after this position.
     pub after: Option<SessionCursor>,
-    /// The most sessions of a page; without it, all.
+    /// The largest number of sessions on a page; `None` means all.
     pub limit: Option<usize>,
-    /// Only those of this conversation; the others are counted.
+    /// Only sessions of this conversation. The others are counted.
     pub conversation: Option<String>,
-    /// Only those of this agent, for callers that see several agents.
+    /// Only sessions of this agent, for callers that see several agents.
     pub agent_id: Option<String>,
-    /// Only those that no call waits for.
+    /// Only sessions that no call waits for.
     pub background: bool,
-    /// Only those whose id begins so.
+    /// Only sessions whose id has this prefix.
     pub prefix: Option<String>,
-    /// Names of sessions that are left out.
+    /// The names of sessions to leave out.
     pub except: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl SessionListRequest {
         }
     }
 
-    /// Whether a session that the caller may know of belongs to the list, apart from its conversation.
+    /// Whether a visible session belongs to the list, apart from its conversation.
     fn names(&self, name: &str, agent_id: &str, background: bool) -> bool {
         (background || !self.background)
             && self.agent_id.as_ref().is_none_or(|agent| agent == agent_id)
@@ -71,33 +71,33 @@ impl SessionListRequest {
 pub struct SessionPage {
     /// The newest first.
     pub sessions: Vec<SessionSummary>,
-    /// How many there are, on all pages; none from a host that has no pages.
+    /// The number of sessions on all pages; `None` from a host without pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// Where the next page begins; none on the last one.
+    /// The beginning of the next page; `None` on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many sessions of the agent belong to other conversations.
+    /// The number of the agent's sessions in other conversations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_conversations: Option<u64>,
 }
 
-/// A place in a list of sessions. It stays where it is when sessions come and go.
+/// A position in a list of sessions. It stays valid when sessions begin and end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionCursor {
     started_ms: u64,
-    /// The beginning of the id of the node; nothing for this machine.
+    /// The beginning of the node's id; empty for this machine.
     node: String,
     name: String,
 }
 
-/// A text is no place in a list of sessions.
+/// The error for a text that is not a position in a list of sessions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not the nextCursor of a list of sessions")]
 pub struct CursorInvalid;
 
 impl SessionCursor {
-    /// The place of a session.
+    /// The position of a session.
     pub fn at(session: &SessionSummary) -> Self {
         Self::of(session.started_at_ms, &session.session_id)
     }
@@ -111,12 +111,12 @@ impl SessionCursor {
         }
     }
 
-    /// The same place among the sessions of one node, as that node counts them.
+    /// The same position among the sessions of one node, as that node counts them.
     #[must_use]
     pub fn on_node(&self, node: &str) -> Self {
         let (started_ms, name) = match node.cmp(self.node.as_str()) {
             std::cmp::Ordering::Equal => (self.started_ms, self.name.clone()),
-            // All that began at the same moment come behind the place.
+            // All sessions of this node with the same start come after the position.
             std::cmp::Ordering::Less => (self.started_ms.saturating_add(1), String::new()),
             std::cmp::Ordering::Greater => (self.started_ms, String::new()),
         };
@@ -127,7 +127,7 @@ impl SessionCursor {
         }
     }
 
-    /// Whether a session comes behind this place.
+    /// Whether a session comes after this position.
     pub fn is_before(&self, session: &SessionSummary) -> bool {
         Self::at(session) < *self
     }
@@ -158,8 +158,8 @@ impl FromStr for SessionCursor {
 }
 
 impl SessionPage {
-    /// Pages of several machines as one. Each must begin behind the same place and have as many as
-    /// the limit allows.
+    /// Merges pages of several machines. Each page must begin after the same position and be as
+    /// long as the limit allows.
     pub fn merged(pages: impl IntoIterator<Item = Self>, limit: Option<usize>) -> Self {
         let mut merged = Self::default();
         let mut has_more = false;
@@ -180,7 +180,7 @@ impl SessionPage {
         merged
     }
 
-    /// Keeps the first ones. `has_more` says that there are others behind the page already.
+    /// Keeps the first sessions. `has_more` says that further sessions already follow the page.
     fn cut(&mut self, limit: usize, has_more: bool) {
         let has_more = has_more || self.sessions.len() > limit;
         self.sessions.truncate(limit);
@@ -188,13 +188,13 @@ impl SessionPage {
         self.next_cursor = last.map(|last| SessionCursor::at(last).to_string());
     }
 
-    /// Keeps only the first ones of a page; the next page begins behind them.
+    /// Keeps only the first sessions of a page; the next page begins after them.
     pub fn truncate(&mut self, limit: usize) {
         let has_more = self.next_cursor.is_some();
         self.cut(limit, has_more);
     }
 
-    /// Makes one page of a whole list, by the request.
+    /// Makes one page from a whole list, as the request demands.
     pub fn of_whole(mut sessions: Vec<SessionSummary>, request: &SessionListRequest) -> Self {
         sessions.retain(|one| request.names(&one.session_id, &one.agent_id, one.background));
         let all = sessions.len();
@@ -256,10 +256,11 @@ impl Process {
                 let status = TranscriptStatus::read(&place).ok()?;
                 Some((status.session.clone()?, status))
             })
-            // The name may have been given to another session since the index was made.
+            // Another session may have got this name since the index was made.
             .filter(|(session, _)| self.sees(session))
             .collect();
-        // Asked after the files were read: what a new supervisor has just started is not lost.
+        // The files must be read before the supervisors are asked. Otherwise a session that a new
+        // supervisor has just started would appear lost.
         let supervisors = self.supervisors()?;
         let living = instances(&supervisors);
         let marks = self.marks()?;
@@ -281,7 +282,7 @@ impl Process {
         Ok(self.page(&SessionListRequest::default())?.sessions)
     }
 
-    /// What is known of each session without another look at its files, the newest first, and whether
+    /// The indexed facts of each session, without reading its files, the newest first, and whether
     /// it runs.
     pub fn indexed(&self) -> Result<Vec<(IndexedSession, bool)>, ProcessError> {
         let index = self.client.session_index();
@@ -302,7 +303,7 @@ impl Process {
         )
     }
 
-    /// Whether the caller may know of a session of this agent and owner.
+    /// Whether the caller may see a session of this agent and owner.
     pub(super) fn sees_as(&self, agent_id: &str, owner: Option<&str>, background: bool) -> bool {
         let is_of = |agent: &interlock_policy::AgentId| background && agent_id == agent.as_str();
         match &self.caller {

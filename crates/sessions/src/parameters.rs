@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::{CursorInvalid, KeysInput, SessionAction, SessionCursor, SessionListRequest};
 
-/// A longer wait counts as this one.
+/// A longer wait is shortened to this.
 const MAX_POLL_MS: u32 = 30_000;
-/// More lines than any spool shows at once.
+/// More lines than a transcript ever shows at once.
 const MAX_LINES: u64 = 1_000_000;
-/// The most sessions of one page.
+/// The largest number of sessions on one page.
 const MAX_LISTED: u64 = 1_000;
-/// Up to here every whole number of JSON is exact.
+/// JSON represents every whole number up to this one exactly.
 const MAX_OFFSET: u64 = 1 << 53;
 
 const KNOWN: &[&str] = &[
@@ -36,7 +36,7 @@ const KNOWN: &[&str] = &[
     "cursor",
 ];
 
-/// Each action, and what it takes besides the session.
+/// Each action with its parameters besides the session.
 const ACTIONS: &[(&str, &[&str])] = &[
     ("list", &["limit", "cursor"]),
     ("poll", &["timeout"]),
@@ -51,7 +51,7 @@ const ACTIONS: &[(&str, &[&str])] = &[
     ("remove", &[]),
 ];
 
-/// What may be sent to a run, by name, with or without `SIG`.
+/// The signals that a call may send to a run, with or without the prefix `SIG`.
 const SIGNALS: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -67,13 +67,13 @@ const SIGNALS: &[(&str, Signal)] = &[
     ("WINCH", Signal::WINCH),
 ];
 
-/// What a call of `process` asks for.
+/// The parameters of a `process` call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessParameters {
     List {
-        /// The most sessions of a page.
+        /// The largest number of sessions on a page.
         limit: Option<u64>,
-        /// Where the page begins, as the last page said.
+        /// The cursor that the previous page returned.
         cursor: Option<SessionCursor>,
     },
     Of {
@@ -82,21 +82,21 @@ pub enum ProcessParameters {
     },
 }
 
-/// What is done with one session.
+/// An action on one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessAction {
     Poll {
-        /// How long to wait for something new.
+        /// How long to wait for new output.
         wait: Duration,
     },
-    /// With an offset alone, to the end.
+    /// An offset without a limit means to the end.
     Log {
         offset: Option<u64>,
         limit: Option<u64>,
     },
     Write {
         data: String,
-        /// Ends the input behind it.
+        /// Whether the input ends after `data`.
         eof: bool,
     },
     /// Sent in this order: literal, hex, keys.
@@ -111,7 +111,7 @@ pub enum ProcessAction {
         bracketed: Bracketed,
     },
     Screen,
-    /// Without a signal: end the tree.
+    /// Without a signal, ends the tree.
     Kill {
         signal: Option<Signal>,
     },
@@ -147,7 +147,7 @@ impl ProcessParameters {
                 ParameterError::new(VALUE, "cursor", error.to_string()).with_hint(Some(hint))
             })
         });
-        // Some callers fill in all parameters there are: 0 says nothing.
+        // Some callers fill in every parameter: 0 means no limit.
         let limit = fields.count("limit", 0, MAX_LISTED)?;
         Ok(Self::List {
             limit: limit.filter(|limit| *limit > 0),
@@ -275,8 +275,8 @@ fn unknown_action(word: &str) -> ParameterError {
     ParameterError::new(VALUE, "action", problem).with_hint(hint)
 }
 
-/// A parameter of another action would be without effect, and its sender would not know. One that
-/// says nothing is let through: some callers fill in all there are.
+/// Rejects parameters of other actions: they would have no effect, and the caller would not know.
+/// Empty values are accepted, because some callers fill in every parameter.
 fn check_belongs(fields: Fields<'_>, action: &str) -> Result<(), ParameterError> {
     let own = ACTIONS.iter().find(|(name, _)| *name == action);
     let own = own.map_or(&[][..], |(_, own)| *own);

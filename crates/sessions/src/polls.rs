@@ -1,5 +1,5 @@
-//! The cursors of all pollers, in the session's directory: after a restart no poller reads anything
-//! twice, and two that poll at once lose nothing.
+//! The cursors of all pollers, in the session's directory. After a restart no poller reads anything
+//! twice, and concurrent polls lose nothing.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -19,13 +19,13 @@ pub(super) fn cursor(directory: &Path, reader: &str) -> Result<Cursor, ProcessEr
     Ok(read(directory)?.cursor(reader))
 }
 
-/// What is new to this reader; from now on it is not new any more.
+/// Returns the output that is new to this reader, and moves its cursor behind it.
 pub(super) fn poll(
     directory: &Path,
     reader: &str,
     spool: &TranscriptReader,
 ) -> Result<(ShownOutput, Cursor, TranscriptStatus), ProcessError> {
-    // Not the file with the cursors: that one is replaced.
+    // The cursor file itself cannot be the lock, because each write replaces it.
     let lock = directory.join("polls.lock");
     let lock = OpenOptions::new()
         .create(true)
@@ -45,7 +45,7 @@ pub(super) fn poll(
     Ok((polled.shown, after, polled.status))
 }
 
-/// Unreadable cursors count as none: every poller reads from the start.
+/// Reads the cursors. Unreadable cursors count as absent: every poller then reads from the start.
 fn read(directory: &Path) -> Result<Polls, ProcessError> {
     let path = path(directory);
     match fs::read(&path) {

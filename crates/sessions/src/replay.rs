@@ -1,4 +1,4 @@
-//! The last picture of a terminal whose session has ended, drawn anew from the transcript.
+//! Draws the last picture of an ended session's terminal from its transcript.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use interlock_transcript::{Cursor, TranscriptReader};
 
 use super::ProcessError;
 
-/// As much of the end is drawn. Programs that fill a screen begin with clearing it.
+/// How much of the end is drawn. Full-screen programs begin by clearing the screen.
 const LAST_BYTES: u64 = 1 << 20;
 
 pub(super) fn last_picture(directory: &Path) -> Result<Picture, ProcessError> {
@@ -19,7 +19,8 @@ pub(super) fn last_picture(directory: &Path) -> Result<Picture, ProcessError> {
     let end = spool.cursor_at(u64::MAX)?;
     let mut cursor = spool.cursor_at(end.offset.saturating_sub(LAST_BYTES))?;
     let mut screen = Screen::new(size(directory).unwrap_or_default());
-    // Somewhere in the middle: the first whole line is a better start than half a sequence.
+    // The drawing may begin in the middle: the first whole line is better than half an escape
+    // sequence.
     let mut at_line_start = cursor == Cursor::START;
     loop {
         let batch = spool.read_from(cursor, 1 << 16)?;
@@ -42,7 +43,7 @@ pub(super) fn last_picture(directory: &Path) -> Result<Picture, ProcessError> {
     }
 }
 
-/// Remembers the size of the terminal for [`last_picture`]. Without it the usual one is taken.
+/// Records the size of the terminal for [`last_picture`], which otherwise uses the default size.
 pub(super) fn note_size(directory: &Path, size: PtySize) {
     let new = directory.join("size.new");
     let text = format!("{}x{}\n", size.columns, size.rows);

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use super::ProcessError;
 
-/// As `kill -l` names them.
+/// The names of `kill -l`.
 const SIGNALS: &[(&str, Signal)] = &[
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
@@ -37,7 +37,7 @@ const SIGNALS: &[(&str, Signal)] = &[
     ("SYS", Signal::SYS),
 ];
 
-/// `INT`, `SIGINT`, `int` or `2`.
+/// Finds a signal by `INT`, `SIGINT`, `int` or `2`.
 pub fn signal_named(text: &str) -> Result<Signal, ProcessError> {
     let upper = text.to_ascii_uppercase();
     let name = upper.strip_prefix("SIG").unwrap_or(&upper);
@@ -47,7 +47,7 @@ pub fn signal_named(text: &str) -> Result<Signal, ProcessError> {
     found.ok_or_else(|| ProcessError::SignalUnknown(text.to_owned()))
 }
 
-/// Without `SIG`.
+/// The name of a signal, without `SIG`.
 pub fn name_of(number: i32) -> Option<&'static str> {
     let is = |(_, signal): &&(&'static str, Signal)| signal.as_raw() == number;
     SIGNALS.iter().find(is).map(|(name, _)| *name)

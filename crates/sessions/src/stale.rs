@@ -1,4 +1,5 @@
-//! Results of a command that was denied since: they can be read, and say that they do not count.
+//! Results of a command that was denied later. They can be read, with a note that they do not
+//! count.
 
 use interlock_approvals::usual_session_key;
 use interlock_store::StaleMarks;
@@ -7,10 +8,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::answer::{LogAnswer, PollAnswer};
 
-/// In front of what is stale.
+/// The note in front of stale results.
 const NOTE: &str = "[stale: this command was denied later; do not rely on this output]";
 
-/// Whether a result is stale. Where it is not, nothing is said.
+/// Whether a result is stale. A result that is not stale serializes to nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Stale {
     #[serde(rename = "stale", skip_serializing_if = "std::ops::Not::not")]
@@ -19,16 +20,16 @@ pub struct Stale {
     pub note: Option<&'static str>,
 }
 
-/// What another host says of it. The note is this program's own.
+/// The part that another host reports. The note is always this program's own.
 #[derive(Deserialize)]
-struct Said {
+struct ReportedStale {
     #[serde(default)]
     stale: bool,
 }
 
 impl<'de> Deserialize<'de> for Stale {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Ok(Self::when(Said::deserialize(from)?.stale))
+        Ok(Self::when(ReportedStale::deserialize(from)?.stale))
     }
 }
 
@@ -40,7 +41,7 @@ impl Stale {
         }
     }
 
-    /// A text that begins with the note where there is one.
+    /// The text, after the note if there is one.
     fn before(self, text: &str) -> String {
         match self.note {
             Some(note) => format!("{note}\n{text}"),
@@ -50,14 +51,14 @@ impl Stale {
 }
 
 impl PollAnswer {
-    /// The new output as an agent reads it: what is stale begins with a note.
+    /// The new output as an agent reads it. Stale output begins with a note.
     pub fn text(&self) -> String {
         self.stale.before(&self.output.text)
     }
 }
 
 impl LogAnswer {
-    /// The lines as an agent reads them: what is stale begins with a note.
+    /// The lines as an agent reads them. Stale output begins with a note.
     pub fn text(&self) -> String {
         self.stale.before(&self.text)
     }

@@ -1,7 +1,7 @@
-//! Does a session wait for input?
+//! Whether a session waits for input.
 //!
-//! Yes only if a process in the foreground is found blocked in reading the session's input. All of
-//! it is a look at `/proc`; whatever cannot be seen there is a no.
+//! It does only if a foreground process is found blocked in reading the session's input. All
+//! evidence comes from `/proc`; without evidence the answer is no.
 
 mod blocked;
 mod table;
@@ -17,10 +17,10 @@ use interlock_transcript::{SessionRecord, TranscriptStatus};
 use blocked::SessionInput;
 use table::Table;
 
-/// Silent for less than this, it may still be busy.
+/// A session that was silent for less time may still be busy.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// One look at all sessions: the system's table of processes is read once, and only if needed.
+/// One inspection of all sessions. It reads the system's process table once, and only if needed.
 pub(super) struct WaitingLook<'a> {
     place: &'a SupervisorPaths,
     supervisors: &'a [About],
@@ -66,14 +66,15 @@ impl<'a> WaitingLook<'a> {
         Some(below.any(|row| input.is_in_foreground(row) && input.is_awaited_by(row.pid)))
     }
 
-    /// The process that looks after the session: the one that holds its transcript open. Numbers
-    /// of processes are given away again; this cannot be mistaken.
+    /// The process that serves the session: the one that holds its transcript open. Process ids are
+    /// reused; open descriptors cannot be mistaken.
     fn holder(&self, table: &Table, session: &SessionRecord, directory: &Path) -> Option<i32> {
         let supervisor = self
             .supervisors
             .iter()
             .find(|about| about.instance == session.supervisor)?;
-        // The process that serves the session is closed to other processes of its user.
+        // The process that serves the session is closed to other processes of its user, so its
+        // parent identifies it.
         let is_served = |shim: &i32| table.parent(*shim) == Some(supervisor.pid);
         if let Some(shim) = session.shim.filter(is_served) {
             return Some(shim);
@@ -91,7 +92,7 @@ fn holds_transcript(pid: i32, directory: &Path) -> bool {
     descriptors(pid).any(|(_, target)| target.parent() == Some(directory))
 }
 
-/// The descriptors of a process, and what each leads to.
+/// The descriptors of a process and their targets.
 fn descriptors(pid: i32) -> impl Iterator<Item = (i32, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"));
     entries.into_iter().flatten().flatten().filter_map(|entry| {
@@ -100,7 +101,7 @@ fn descriptors(pid: i32) -> impl Iterator<Item = (i32, PathBuf)> {
     })
 }
 
-/// When the transcript was last written to.
+/// When the transcript was last written.
 fn last_output_ms(directory: &Path) -> Option<u64> {
     let entries = fs::read_dir(directory).ok()?.flatten();
     entries

@@ -1,4 +1,4 @@
-//! The end that asks for a certificate.
+//! The client end of a connection, which checks the certificate.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -20,17 +20,17 @@ use tokio_rustls::rustls::{
 
 use crate::fingerprint::Fingerprint;
 
-/// Which certificates are good.
+/// Which certificates are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The one with this fingerprint and no other. Names and dates in it say nothing more.
+    /// Only the certificate with this fingerprint. Its names and dates do not matter.
     Pinned(Fingerprint),
-    /// Certificates for the name that was called, signed by an authority that this machine trusts
-    /// (its store, or the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name).
+    /// Certificates for the called name, signed by an authority that this machine trusts (its
+    /// certificate store, or the files in `SSL_CERT_FILE` and `SSL_CERT_DIR`).
     Machine,
 }
 
-/// Why nothing is said over the connection.
+/// Why no data is sent over the connection.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsConnectError {
     #[error("`{0}` is not a name that a certificate could have")]
@@ -52,7 +52,7 @@ pub enum TlsConnectError {
     Io(io::Error),
 }
 
-/// Speaks TLS over a stream; fails unless the other end holds the key of a good certificate.
+/// Speaks TLS over a stream. Fails unless the other end holds the key of an accepted certificate.
 pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     host: &str,
@@ -79,7 +79,7 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
         Trust::Machine => config.with_root_certificates(roots().await?),
     };
     let mut config = config.with_no_client_auth();
-    // It is for this connection only: there is nothing to resume.
+    // The configuration serves only this connection, so there is nothing to resume.
     config.resumption = Resumption::disabled();
     let connector = TlsConnector::from(Arc::new(config));
     let connected = connector.connect(name, stream).await;
@@ -91,12 +91,13 @@ pub async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     })
 }
 
-/// The store is read for every connection: what its owner changes counts from then on. Connections keep
-/// what they trust as long as they live, so those that found the same share it.
+/// The trusted authorities. The store is read for every connection, so that its owner's changes
+/// take effect at once. Connections keep their authorities for as long as they live, so connections
+/// with equal ones share them.
 async fn roots() -> Result<Arc<RootCertStore>, TlsConnectError> {
     let loaded = tokio::task::spawn_blocking(|| {
         let mut roots = RootCertStore::empty();
-        // One that cannot be read is one that is not trusted.
+        // A certificate that cannot be read is not trusted.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         shared_roots(roots)
     });
@@ -108,7 +109,7 @@ async fn roots() -> Result<Arc<RootCertStore>, TlsConnectError> {
     Ok(roots)
 }
 
-/// The same authorities as the last connection found, as long as one of those that trust them lives.
+/// Shares the authorities of the last connection if they are equal and still in use.
 fn shared_roots(found: RootCertStore) -> Arc<RootCertStore> {
     static LAST: Mutex<Weak<RootCertStore>> = Mutex::new(Weak::new());
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +137,7 @@ fn explained(error: io::Error) -> TlsConnectError {
 struct PinnedVerifier {
     fingerprint: Fingerprint,
     provider: Arc<CryptoProvider>,
-    /// For the message.
+    /// For the error message.
     shown: Arc<OnceLock<Fingerprint>>,
 }
 

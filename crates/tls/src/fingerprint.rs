@@ -1,4 +1,4 @@
-//! A certificate, by its SHA-256.
+//! A certificate's identity: its SHA-256.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl Fingerprint {
         Self(Sha256::digest(certificate).into())
     }
 
-    /// Hexadecimal digits, with or without colons, and with or without `sha256:` in front.
+    /// Parses hexadecimal digits, with or without colons and the prefix `sha256:`.
     pub fn parse(text: &str) -> Result<Self, NotAFingerprint> {
         let text = text.trim().to_ascii_lowercase();
         let text = text.strip_prefix("sha256:").unwrap_or(&text);
@@ -48,7 +48,7 @@ impl PartialEq for Fingerprint {
 
 impl Eq for Fingerprint {}
 
-/// As `--tls-fingerprint` takes it.
+/// The form that `--tls-fingerprint` accepts.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

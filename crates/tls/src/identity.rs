@@ -1,4 +1,4 @@
-//! The end that shows a certificate: it, its chain, and the key to it.
+//! The server end of a connection: its certificate, chain and key.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -18,24 +18,24 @@ use tokio_rustls::rustls::{
 
 use crate::fingerprint::Fingerprint;
 
-/// Longer files hold something else.
+/// A longer file is no certificate or key.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// A key may be readable by its group, as some systems require. Others may not read it, and only
-/// its owner may write it.
+/// The mode bits that a key file must not have. Its group may read it, as some systems require.
+/// Others must not read it, and only its owner may write it.
 const CLOSED_TO_OTHERS: u32 = 0o027;
 
-/// The only protocol that is spoken inside.
+/// The only protocol within TLS.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-/// A certificate that can be shown.
+/// A certificate with its key, ready for connections.
 #[derive(Debug, Clone)]
 pub struct Identity {
     config: Arc<ServerConfig>,
     certificate: CertificateDer<'static>,
 }
 
-/// Whether a client that checks dates accepts a certificate.
+/// The validity of a certificate for clients that check dates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     Valid,
@@ -43,7 +43,7 @@ pub enum Validity {
     Expired,
 }
 
-/// Why there is no certificate to show.
+/// Why there is no certificate for connections.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     #[error("{}: {source}", path.display())]
@@ -93,7 +93,7 @@ impl IdentityError {
 }
 
 impl Identity {
-    /// The owner's files: a chain that begins with the certificate, and its key.
+    /// Reads the owner's files: a chain that begins with the certificate, and its key.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, IdentityError> {
         let text = read(certificate)?;
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
@@ -141,13 +141,13 @@ impl Identity {
         }
     }
 
-    /// By its dates and the clock of this machine. Pinned certificates are taken whatever these
-    /// say.
+    /// The validity by the certificate's dates and this machine's clock. Clients accept a pinned
+    /// certificate regardless of its dates.
     pub fn validity(&self) -> Validity {
         let Ok(parsed) = ParsedCertificate::try_from(&self.certificate) else {
             return Validity::Valid;
         };
-        // No authority is trusted here, so this always fails; the dates are checked first.
+        // Without a trusted authority this call always fails, but it checks the dates first.
         let verified = verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &RootCertStore::empty(),
@@ -168,13 +168,13 @@ impl Identity {
         }
     }
 
-    /// Takes connections.
+    /// The acceptor for incoming connections.
     pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 }
 
-/// Reads a private key, and refuses one that other accounts can have read.
+/// Reads a private key, and refuses a key that other accounts may have read.
 pub(crate) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
     let text = read(path)?;
     let mode = fs::metadata(path).map_err(|source| IdentityError::File {
@@ -199,7 +199,7 @@ fn read(path: &Path) -> Result<Vec<u8>, IdentityError> {
         path: path.to_owned(),
         source,
     };
-    // Before it is opened: a pipe would be waited for.
+    // Checked before the file is opened: opening a pipe would block.
     let metadata = fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return Err(IdentityError::NotAFile(path.to_owned()));
@@ -212,7 +212,7 @@ fn read(path: &Path) -> Result<Vec<u8>, IdentityError> {
     Ok(bytes)
 }
 
-/// Without the text that was found: it may be of a key.
+/// The error does not contain the text of the file, which may be part of a key.
 fn not_pem(path: &Path, error: &pem::Error) -> IdentityError {
     let reason = match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end",

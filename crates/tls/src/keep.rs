@@ -1,5 +1,5 @@
-//! A certificate of its own, and the small authority that signed it: made once, kept in a directory that
-//! is closed to others.
+//! Interlock's own certificate, and the small authority that signed it. Both are made once and kept
+//! in a directory that is closed to others.
 
 use std::fs::Permissions;
 use std::io::{self, Write as _};
@@ -21,24 +21,24 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use crate::identity::{Identity, IdentityError, read_key};
 
-/// The certificate, for programs that are to trust it: `curl --cacert`.
+/// The certificate, for programs that should trust it: `curl --cacert`.
 pub const CERTIFICATE_FILE: &str = "gateway-cert.pem";
 pub const KEY_FILE: &str = "gateway-key.pem";
-/// The authority that signed it, for phones that are to trust it.
+/// The authority of the certificate, for phones that should trust it.
 pub const AUTHORITY_FILE: &str = "gateway-ca.pem";
 
-/// Phones take no certificate that is good for more than 825 days. A program that pinned the fingerprint
-/// takes it afterwards, too.
+/// Phones reject certificates that are valid for more than 825 days. A program that pinned the
+/// fingerprint accepts the certificate even after that.
 const CERTIFICATE_DAYS: i64 = 820;
 const AUTHORITY_DAYS: i64 = 3650;
 const DAY_SECONDS: u64 = 86_400;
 
 impl Identity {
-    /// The certificate of this directory. Where there is none yet, it is made, for these names and
-    /// addresses, and signed by an authority that can sign for these names only.
+    /// Reads the certificate of this directory. If there is none, makes one for these names and
+    /// addresses, signed by an authority that can only sign for them.
     ///
-    /// One process may do this at a time. The keys are written first: whatever stops this in between
-    /// leaves no certificate without its key.
+    /// Only one process may do this at a time. The key is written first, so that an interruption
+    /// never leaves a certificate without its key.
     pub fn kept(directory: &Path, names: &[String]) -> Result<Self, IdentityError> {
         let (certificate, key) = (directory.join(CERTIFICATE_FILE), directory.join(KEY_FILE));
         let (has_certificate, has_key) = (exists(&certificate)?, exists(&key)?);
@@ -64,8 +64,8 @@ impl Identity {
         Self::read(&certificate, &key)
     }
 
-    /// The certificate of the authority that signed the one that is kept here; none where it was made
-    /// without one, by an earlier version.
+    /// The certificate of the authority that signed the kept certificate. `None` if an earlier
+    /// version made the certificate without an authority.
     pub fn kept_authority(directory: &Path) -> Option<Vec<u8>> {
         let text = std::fs::read(directory.join(AUTHORITY_FILE)).ok()?;
         let der = CertificateDer::from_pem_slice(&text).ok()?;
@@ -73,8 +73,8 @@ impl Identity {
     }
 }
 
-/// A certificate for this key, and behind it the authority that signed it, as PEM. The authority's key is
-/// written nowhere: it signs this certificate and no other one ever.
+/// A certificate for this key, followed by the authority that signed it, as PEM. The authority's
+/// key is never written anywhere, so it never signs another certificate.
 fn signed(directory: &Path, names: &[String], key: &KeyPair) -> Result<String, IdentityError> {
     let make = || -> Result<(String, String), rcgen::Error> {
         let secret = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -104,7 +104,8 @@ fn signed(directory: &Path, names: &[String], key: &KeyPair) -> Result<String, I
     Ok(certificate + &own)
 }
 
-/// An authority that can sign for these names and addresses only, whatever else trusts it.
+/// An authority that can only sign for these names and addresses, no matter which programs trust
+/// it.
 fn authority(names: &[String]) -> CertificateParams {
     let mut parameters = CertificateParams::default();
     let name = "Interlock gateway, this machine only";
@@ -126,7 +127,7 @@ fn authority(names: &[String]) -> CertificateParams {
     parameters
 }
 
-/// Midnight so many days from today.
+/// Midnight, this many days from today.
 fn day(from_today: i64) -> OffsetDateTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let today = since.map_or(0, |since| since.as_secs() / DAY_SECONDS);
@@ -157,7 +158,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     text
 }
 
-/// All of it or nothing, on the disk before its name is.
+/// Writes a file completely or not at all. Its content is on disk before it gets its name.
 fn write(directory: &Path, path: &Path, mode: u32, text: &str) -> Result<(), IdentityError> {
     let write = || -> io::Result<()> {
         let mut file = tempfile::Builder::new()

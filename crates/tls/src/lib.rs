@@ -1,10 +1,10 @@
-//! TLS: both ends of an encrypted connection, and which certificates they accept.
+//! TLS: both ends of an encrypted connection, and the certificates that they accept.
 //!
-//! Read in this order: [`Fingerprint`] (a certificate, by its SHA-256), [`connect`] (the end that
-//! asks: the pinned certificate, or one that this machine trusts), [`Identity`] (the end that shows
-//! one: the owner's files, or one of its own that it keeps).
+//! Read in this order: [`Fingerprint`] (a certificate's SHA-256), [`connect`] (the client end:
+//! accepts the pinned certificate, or one that this machine trusts), [`Identity`] (the server end:
+//! the owner's files, or Interlock's own certificate).
 //!
-//! No socket is opened here; both ends are handed a stream.
+//! This crate opens no socket; both ends receive a stream.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,11 @@
 //! What did a run write? Its transcript on disk, the readers' positions in it, and its terminal.
 //!
-//! The process of a run appends to a [`TranscriptWriter`]; every other process opens a
-//! [`TranscriptReader`] on the same directory and asks no process for it.
+//! The process of a run appends to a [`TranscriptWriter`]. Every other process opens a
+//! [`TranscriptReader`] on the same directory, without a request to any process.
 //!
-//! Read in this order: `recording` (the files of a transcript), [`SessionRecord`] (the facts beside
-//! the output), `poll` (how far each reader has read), [`screen`] and [`keys`] (the terminal).
+//! Read in this order: `recording` (the files of a transcript), [`SessionRecord`] (the facts
+//! besides the output), `poll` (how far each reader has read), [`screen`] and [`keys`] (the
+//! terminal).
 
 #![forbid(unsafe_code)]
 

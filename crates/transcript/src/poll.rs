@@ -1,4 +1,4 @@
-//! Polling: each reader gets what is new to it, whatever the others read.
+//! Polling: each reader gets the output that is new to it, regardless of other readers.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::{Cursor, ShownOutput, TranscriptError, TranscriptReader, TranscriptStatus};
 
-/// What one poll shows at most.
+/// The largest number of characters in one poll.
 pub const DEFAULT_POLL_CHARS: usize = 30_000;
 
-/// How many readers of one session are remembered. Beyond that the one that polled longest ago
-/// starts anew.
+/// How many readers of one session are remembered. Beyond that, the reader with the oldest poll
+/// starts again from the beginning.
 const MAX_READERS: usize = 256;
 
-/// The cursors of all pollers of one session, by session key. It can be stored, so that a restart
-/// does not make a poller read everything again.
+/// The cursors of all pollers of one session, by session key. They can be stored, so that pollers
+/// do not read everything again after a restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Polls {
@@ -26,21 +26,21 @@ pub struct Polls {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PollerState {
     cursor: Cursor,
-    /// The number of the poll, to know who has been away longest.
+    /// The number of the last poll, which identifies the reader that was away longest.
     poll: u64,
 }
 
-/// What is new to one reader.
+/// The new output for one reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranscriptPoll {
     pub shown: ShownOutput,
-    /// Read before the output: if it is final, there will be no more.
+    /// Read before the output: if it is final, no more output follows.
     pub status: TranscriptStatus,
 }
 
 impl Polls {
-    /// What came since this reader's last poll. Its cursor moves past it, also past what `shown`
-    /// leaves out: that is counted there and can be read from the log.
+    /// The output since this reader's last poll. The cursor also moves past the part that `shown`
+    /// leaves out; that part is counted there and can be read from the log.
     pub fn poll(
         &mut self,
         reader: &str,
@@ -59,7 +59,7 @@ impl Polls {
         Ok(TranscriptPoll { shown, status })
     }
 
-    /// Where this reader stands; the start for a new one.
+    /// The position of this reader; the start for a new reader.
     pub fn cursor(&self, reader: &str) -> Cursor {
         self.readers
             .get(reader)

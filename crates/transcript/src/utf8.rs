@@ -1,9 +1,9 @@
-//! Bytes to text: invalid UTF-8 is replaced, and nothing valid is ever cut in two.
+//! Converts bytes to text: invalid UTF-8 is replaced, and a valid character is never cut in two.
 
 /// The longest UTF-8 sequence.
 pub(crate) const MAX_CHAR: usize = 4;
 
-/// What a decoder makes of bytes: characters, and how many bytes each came from.
+/// The decoded characters, each with its number of bytes.
 fn characters(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let replaced = (!chunk.invalid().is_empty())
@@ -28,12 +28,12 @@ pub(crate) fn first(bytes: &[u8], limit: usize) -> usize {
         .sum()
 }
 
-/// Where the last `limit` characters start.
+/// The offset at which the last `limit` characters start.
 pub(crate) fn last(bytes: &[u8], limit: usize) -> usize {
     first(bytes, count(bytes).saturating_sub(limit))
 }
 
-/// How many bytes at the start belong to a character that began earlier.
+/// The number of bytes at the start that belong to an earlier character.
 pub(crate) fn continuation(bytes: &[u8]) -> usize {
     bytes
         .iter()
@@ -42,7 +42,7 @@ pub(crate) fn continuation(bytes: &[u8]) -> usize {
         .count()
 }
 
-/// The length without a last character that is not complete yet.
+/// The length without an incomplete last character.
 pub(crate) fn complete(bytes: &[u8]) -> usize {
     match bytes.utf8_chunks().last() {
         Some(chunk) if !chunk.invalid().is_empty() && may_continue(chunk.invalid()) => {
@@ -52,7 +52,7 @@ pub(crate) fn complete(bytes: &[u8]) -> usize {
     }
 }
 
-/// Whether these bytes, invalid as they end here, could be the beginning of a character.
+/// Whether these invalid bytes could be the beginning of a character.
 fn may_continue(invalid: &[u8]) -> bool {
     match std::str::from_utf8(invalid) {
         Ok(_) => false,

@@ -1,4 +1,4 @@
-//! How people are asked: the events, answers and records of `exec.approval.*`.
+//! The events, answers and records of `exec.approval.*`, by which approvers are asked.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use serde_json::Value;
 use crate::hash::sha256_hex;
 use crate::node::SystemRunPlan;
 
-/// How long people may take when the request does not say.
+/// How long approvers may take, unless the request says otherwise.
 pub const DEFAULT_TIMEOUT_MS: u64 = 1_800_000;
 /// How long a decided approval can still be read.
 pub const RESOLVED_KEPT_MS: u64 = 15_000;
-/// Ids that begin so belong to others.
+/// Ids with this prefix are reserved for plugins.
 pub const RESERVED_ID_PREFIX: &str = "plugin:";
 
-/// The word of a decision in a message: one of those that every client knows. The decisions
-/// themselves are the store's; this crate carries their words only.
+/// The word of a decision in a message, one of those that every client knows. The store defines the
+/// decisions; this crate only carries their words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct DecisionWord(&'static str);
@@ -37,7 +37,7 @@ impl DecisionWord {
         Self::DENY.0,
     ];
 
-    /// A word that is no decision is nothing.
+    /// Reads a decision. `None` for any other word.
     pub fn parse(word: &str) -> Option<Self> {
         let mut words = Self::WORDS.iter();
         words.find(|known| **known == word).map(|known| Self(known))
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for DecisionWord {
     }
 }
 
-/// The decisions that a prompt offers to all clients: with `ask=always` nothing is remembered.
+/// The decisions that a prompt offers to all clients. With `ask=always` nothing is remembered.
 pub fn allowed_decisions(ask: Option<&str>) -> Vec<DecisionWord> {
     match ask {
         Some("always") => vec![DecisionWord::ALLOW_ONCE, DecisionWord::DENY],
@@ -102,13 +102,13 @@ impl From<ApprovalRequested> for ApprovalListed {
     }
 }
 
-/// What is asked. In the fields of the reference, environment variables have names only; `view` has
-/// their values.
+/// The subject of an approval. The fields of the reference contain only the names of environment
+/// variables; `view` contains their values.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDetails {
     pub command: String,
-    /// For the gateway's own host only.
+    /// Only for the gateway's own host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_argv: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,7 +155,7 @@ pub struct CommandAnalysis {
     pub warning_lines: Vec<String>,
 }
 
-/// What an approval is for: another run is not covered by it.
+/// The subject of an approval, which covers no other run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunBinding {
@@ -167,7 +167,7 @@ pub struct SystemRunBinding {
 }
 
 impl SystemRunBinding {
-    /// Blank texts are none.
+    /// Makes a binding. Blank texts count as absent.
     pub fn new(
         argv: &[String],
         cwd: Option<&str>,
@@ -188,7 +188,7 @@ impl SystemRunBinding {
         }
     }
 
-    /// The binding of a plan and the variables that come with it.
+    /// The binding of a plan and of the variables that accompany it.
     pub fn of_plan(plan: &SystemRunPlan, env: &BTreeMap<String, String>) -> Self {
         Self::new(
             &plan.argv,
@@ -199,7 +199,8 @@ impl SystemRunBinding {
         )
     }
 
-    /// Whether an approval for this covers a run of the other; the refusal says what differs.
+    /// Whether an approval for this binding covers a run with the other one. The refusal says which
+    /// part differs.
     pub fn covers(&self, run: &Self) -> Result<(), &'static crate::WireRefusal> {
         let what = |binding: &Self| {
             (
@@ -220,7 +221,7 @@ impl SystemRunBinding {
     }
 }
 
-/// SHA-256 of the pairs of name and value as JSON, sorted by name; none for no variables.
+/// The SHA-256 of the pairs of name and value as JSON, sorted by name; `None` without variables.
 pub fn env_hash(env: &BTreeMap<String, String>) -> Option<String> {
     let pairs: Vec<Value> = env
         .iter()
@@ -260,8 +261,8 @@ pub struct ApprovalAskedAgain {
     pub expires_at_ms: u64,
 }
 
-/// The final answer to an approval request, and the answer to `exec.approval.waitDecision`. It has
-/// no decision when no surface could show the approval, or no approver answered in time.
+/// The final answer to an approval request, and the answer to `exec.approval.waitDecision`. There
+/// is no decision if no surface could show the approval, or no approver answered in time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDecided {
@@ -277,7 +278,7 @@ pub struct ApprovalDecided {
 pub struct ApprovalResolved {
     pub id: String,
     pub decision: DecisionWord,
-    /// The display name or client id of who decided.
+    /// The display name or client id of the approver.
     pub resolved_by: Option<String>,
     pub ts: u64,
     pub request: ApprovalDetails,
@@ -295,26 +296,26 @@ pub struct ApprovalRecord {
     pub node_id: Option<String>,
     pub agent_id: Option<String>,
     pub expires_at_ms: u64,
-    /// The rest is an Interlock extension, see [`ApprovalDetails`].
+    /// The remaining fields are an Interlock extension, see [`ApprovalDetails`].
     pub plan_digest: String,
     pub view_text: String,
     pub view: Value,
-    /// Where the run is confined: `backend`, `scope`, `view`, `workspaceAccess` and `network`. Absent
-    /// for a run without a sandbox.
+    /// Where the run is confined: `backend`, `scope`, `view`, `workspaceAccess` and `network`.
+    /// Absent for a run without a sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Value>,
-    /// How far the run leaves the sandbox of its conversation, `on` or `full`. Absent for one that
-    /// leaves none.
+    /// How far the run leaves the sandbox of its conversation, `on` or `full`. Absent for a run
+    /// that does not leave it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elevated: Option<String>,
 }
 
-/// The answer of `exec.approval.get`: an `ApprovalRecord`, or where `inbox` is asked for an object
-/// whose field `approval` is all that an inbox shows.
+/// The answer of `exec.approval.get`: an `ApprovalRecord`, or with `inbox` an object whose field
+/// `approval` is everything that an inbox shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ApprovalOpened {
-    /// For an inbox: all that it shows. The approvals crate reads and writes the contents.
+    /// For an inbox: everything that it shows. The approvals crate reads and writes the contents.
     Inbox {
         approval: Value,
     },
@@ -322,7 +323,7 @@ pub enum ApprovalOpened {
 }
 
 impl ApprovalOpened {
-    /// What an inbox asked for; null where the gateway does not know inboxes.
+    /// The approval for an inbox; null if the gateway does not know inboxes.
     pub fn into_inbox(self) -> Value {
         match self {
             Self::Inbox { approval } => approval,
@@ -331,19 +332,19 @@ impl ApprovalOpened {
     }
 }
 
-/// The answer of `exec.approval.list`: a list of `ApprovalListed`, or `ApprovalRows` where `summary`
-/// is asked for.
+/// The answer of `exec.approval.list`: a list of `ApprovalListed`, or with `summary` an
+/// `ApprovalRows`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ApprovalListing {
     Listed(Vec<ApprovalListed>),
-    /// A page: for an inbox the rows of a list, which opens approvals one by one, else approvals as
-    /// in the whole list.
+    /// A page. For an inbox, which opens approvals one by one, it contains the rows of a list;
+    /// otherwise it contains approvals as in the whole list.
     Summary(ApprovalRows),
 }
 
 impl ApprovalListing {
-    /// What an inbox asked for; nothing where the gateway does not know inboxes.
+    /// The rows for an inbox; empty if the gateway does not know inboxes.
     pub fn into_rows(self) -> ApprovalRows {
         match self {
             Self::Summary(rows) => rows,
@@ -352,34 +353,34 @@ impl ApprovalListing {
     }
 }
 
-/// What a list shows of each pending approval.
+/// A page of pending approvals, as a list shows them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalRows {
-    /// The rows of the list, or null where the gateway sent none. The approvals crate reads and
-    /// writes a row.
+    /// The rows of the list; null if the gateway sent none. The approvals crate reads and writes a
+    /// row.
     pub approvals: Value,
-    /// How many there are, on all pages.
+    /// The number of approvals on all pages.
     pub total: Option<u64>,
-    /// Where the next page begins; absent on the last one.
+    /// The cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// The answer of `exec.approval.resolve`. Foreign clients read `ok`; the rest is for an inbox of
-/// Interlock.
+/// The answer of `exec.approval.resolve`. Foreign clients read `ok`; the other fields are for an
+/// Interlock inbox.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDecisionStored {
     pub ok: bool,
-    /// True where the same decision had been made before.
+    /// True if the same decision was made before.
     pub again: bool,
-    /// How much `allow-always` stored.
+    /// The form that `allow-always` stored.
     pub form: Option<String>,
     pub reason: Option<String>,
-    /// The entries of `allow-always`, as they stand in the policy document now.
+    /// The entries of `allow-always` as they are now in the policy document.
     pub stored: Vec<Value>,
-    /// True where no caller waits for the run any more.
+    /// True if no caller waits for the run any more.
     pub caller_has_ended: bool,
 }
 
@@ -390,13 +391,13 @@ pub struct ApprovalsDecided {
     pub results: Vec<ApprovalDecisionResult>,
 }
 
-/// What became of one item.
+/// The result of one item.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalDecisionResult {
     pub id: String,
     pub ok: bool,
-    /// Why it was not decided.
+    /// Why the approval was not decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

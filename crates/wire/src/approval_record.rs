@@ -1,5 +1,5 @@
-//! Approvals as newer clients read them, in the forms that the reference's own validators accept: no
-//! property more than those of the state that an approval is in.
+//! Approvals as newer clients read them, in the forms that the reference's own validators accept:
+//! an approval has only the properties of its present state.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct ApprovalSnapshotFound {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ApprovalSettled {
-    /// False where it had been settled before, perhaps otherwise.
+    /// False if the approval was settled before, perhaps differently.
     pub applied: bool,
     pub approval: ApprovalSnapshot,
 }
@@ -27,19 +27,19 @@ pub struct ApprovalSettled {
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalHistoryPage {
     pub items: Vec<ApprovalSnapshot>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One approval. Of a pending one only the first properties are there.
+/// One approval. A pending approval has only the first properties.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalSnapshot {
     pub id: String,
     pub status: ApprovalStatus,
     pub presentation: ApprovalPresentation,
-    /// Where the approval is shown in a browser.
+    /// The browser path that shows the approval.
     pub url_path: String,
     pub created_at_ms: u64,
     pub expires_at_ms: u64,
@@ -48,7 +48,7 @@ pub struct ApprovalSnapshot {
     /// `user`, `timeout`, `no-route` or `run-aborted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Of one that was allowed or denied.
+    /// Only for an approval that was allowed or denied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionWord>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +77,7 @@ pub struct ApprovalPresentation {
     pub command_text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command_preview: Option<String>,
-    /// All that the approver should read besides the command.
+    /// Everything that the approver should read besides the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning_text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub struct ApprovalPresentation {
     pub node_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Of those that every client knows; always with `deny`.
+    /// The offered decisions that every client knows; always includes `deny`.
     pub allowed_decisions: Vec<DecisionWord>,
 }
 
@@ -115,23 +115,24 @@ pub struct ApprovalResolver {
 #[serde(default)]
 pub struct StandingGrants {
     pub grants: Vec<StandingGrant>,
-    /// How many there are, where these are not all of them; `offset` goes on.
+    /// The number of all grants, if this answer does not contain all. The next page begins at
+    /// `offset`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<usize>,
 }
 
-/// A grant. The reference gives them to automations; here they belong to a conversation, which stands
-/// in their place.
+/// A grant. In the reference, grants belong to automations; here they belong to a conversation,
+/// whose key takes the place of the automation's id.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StandingGrant {
     pub grant_id: String,
     pub minted_by_approval_id: String,
     pub agent_id: String,
-    /// The conversation that the grant is for.
+    /// The conversation of the grant.
     pub cron_job_id: String,
     pub cron_job_name: Option<String>,
-    /// As approvers were shown it.
+    /// The command as approvers were shown it.
     pub command: String,
     pub cwd: Option<String>,
     pub created_at_ms: u64,

@@ -1,4 +1,4 @@
-//! How a connection ends: a code, and a reason that fits into a close frame.
+//! The end of a connection: a code, and a reason that fits into a close frame.
 
 /// The longest reason that a WebSocket close frame can carry.
 pub const MAX_REASON_BYTES: usize = 123;
@@ -11,27 +11,28 @@ pub struct Close {
 }
 
 impl Close {
-    /// Nothing wrong; also a handshake that took too long, and a first message that is no JSON.
+    /// A regular end. Also used for a handshake that took too long, and for a first message that is
+    /// not JSON.
     pub const NORMAL: u16 = 1000;
-    /// No protocol in common.
+    /// The two sides share no protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
     /// Not allowed.
     pub const POLICY: u16 = 1008;
-    /// A message beyond the limit.
+    /// A message was longer than the limit.
     pub const TOO_LARGE: u16 = 1009;
-    /// The gateway goes away and comes back.
+    /// The gateway stops and will return.
     pub const RESTART: u16 = 1012;
     /// The gateway is not ready yet.
     pub const TRY_AGAIN: u16 = 1013;
-    /// Closed by the client: nothing was heard for two ticks.
+    /// Sent by the client after two ticks without a message.
     pub const TICK_TIMEOUT: u16 = 4000;
-    /// The gateway's secrets were changed.
+    /// The gateway's secrets have changed.
     pub const AUTH_CHANGED: u16 = 4001;
     /// Another connection of the same node replaced this one. An Interlock extension, sent to
     /// Interlock nodes only.
     pub const TAKEN_OVER: u16 = 4002;
 
-    /// The reason is cut to what fits, between characters.
+    /// Makes a close frame. The reason is cut between characters to the longest one that fits.
     pub fn new(code: u16, reason: impl Into<String>) -> Self {
         let mut reason = reason.into();
         reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
@@ -69,21 +70,22 @@ impl Close {
         Self::new(Self::TICK_TIMEOUT, "tick timeout")
     }
 
-    /// More waits to be sent than is kept for one client.
+    /// More data waits to be sent than is kept for one client.
     pub fn slow_consumer() -> Self {
         Self::policy("slow consumer")
     }
 
-    /// A client goes on calling what its role may not.
+    /// A client repeatedly calls methods that its role may not call.
     pub fn repeated_unauthorized() -> Self {
         Self::policy("repeated unauthorized calls")
     }
 
-    /// The first message is JSON, but no request.
+    /// The first message is JSON but not a request.
     pub fn invalid_request_frame() -> Self {
         Self::policy("invalid request frame")
     }
 }
 
-/// Calls that the role may not make, in a row, before the connection is closed.
+/// How many calls in a row that its role may not make a client can make before its connection is
+/// closed.
 pub const MAX_UNAUTHORIZED_CALLS: usize = 10;

@@ -1,5 +1,5 @@
-//! The contract of a method: its name, its parameters and its result, with the schemas that the
-//! protocol reference is made of.
+//! The contract of a method: its name, its parameters and its result, with the schemas for the
+//! protocol reference.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::Value;
@@ -9,12 +9,12 @@ use crate::error::WireError;
 use crate::params::{self, Params};
 use crate::schema::ObjectSchema;
 
-/// What a client may send to a method, and what it gets. Made from a [`Params`] type only, so that
-/// a method without parameters and result cannot be listed.
+/// The parameters and result of a method. A contract can only be made from a [`Params`] type, so a
+/// method without declared parameters and result cannot be listed.
 #[derive(Debug, Clone, Copy)]
 pub struct MethodContract {
     pub method: &'static str,
-    /// What is checked before the parameters are read.
+    /// The shape that is checked before the parameters are read.
     pub shape: ObjectSchema,
     /// Reads parameters and writes them again.
     pub rewrite: fn(&RawValue) -> Result<Value, WireError>,

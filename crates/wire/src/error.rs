@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Why a request failed. The code is coarse; what programs decide by stands in `details.code` or
+/// Why a request failed. The code is coarse; programs should decide by `details.code` or
 /// `details.reason`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
@@ -21,7 +21,7 @@ pub struct WireError {
     pub retry_after_ms: Option<u64>,
 }
 
-/// The coarse kind of an error. Those of others are kept as they are.
+/// The coarse kind of an error. Codes of other programs are kept as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ErrorCode(Cow<'static, str>);
@@ -33,8 +33,8 @@ impl ErrorCode {
     pub const NOT_LINKED: Self = Self::known("NOT_LINKED");
     pub const AGENT_TIMEOUT: Self = Self::known("AGENT_TIMEOUT");
     pub const APPROVAL_NOT_FOUND: Self = Self::known("APPROVAL_NOT_FOUND");
-    /// A node denied a run: nothing of it was started. Newer gateways take every other code of a node
-    /// for an unknown outcome.
+    /// A node denied a run, and nothing of it was started. For newer gateways, every other code of
+    /// a node means an unknown outcome.
     pub const SYSTEM_RUN_DENIED: Self = Self::known("SYSTEM_RUN_DENIED");
     /// Newer gateways report a missing scope with this code. An Interlock gateway reports
     /// `INVALID_REQUEST`, which every client understands.
@@ -80,7 +80,7 @@ impl WireError {
         Self::new(ErrorCode::UNAVAILABLE, message)
     }
 
-    /// The parameters of a method are wrong.
+    /// The error for wrong parameters of a method.
     pub fn params(method: &str, problems: &[String]) -> Self {
         let problems = problems.join("; ");
         Self::invalid(format!("invalid {method} params: {problems}"))
@@ -102,7 +102,7 @@ impl WireError {
         self
     }
 
-    /// The same request may work after that time.
+    /// The same request may succeed after this time.
     #[must_use]
     pub fn retry_after(mut self, milliseconds: u64) -> Self {
         self.retryable = Some(true);
@@ -110,7 +110,7 @@ impl WireError {
         self
     }
 
-    /// What programs decide by: `details.code`, else `details.reason`.
+    /// The code that programs decide by: `details.code`, or else `details.reason`.
     pub fn detail_code(&self) -> Option<&str> {
         let text = |name| self.detail(name).and_then(Value::as_str);
         text("code").or_else(|| text("reason"))
@@ -122,7 +122,7 @@ impl WireError {
     }
 }
 
-/// The failures of `node.invoke` that are not refusals, and of others that have values in them.
+/// The failures of `node.invoke` that are not refusals, and failures that contain values.
 impl WireError {
     pub fn unknown_method(method: &str) -> Self {
         Self::invalid(format!("unknown method: {method}"))
@@ -133,7 +133,7 @@ impl WireError {
         Self::invalid("unknown nodeId")
     }
 
-    /// A node answered, with this error of its own.
+    /// The node answered with its own error.
     pub fn node_failed(code: Option<&str>, message: Option<&str>) -> Self {
         let text = match (code, message) {
             (Some(code), Some(message)) => format!("{code}: {message}"),
@@ -149,17 +149,17 @@ impl WireError {
         Self::unavailable(text).with("nodeError", error)
     }
 
-    /// No answer in the time that was given.
+    /// The node did not answer in time.
     pub fn node_timeout() -> Self {
         Self::unavailable("TIMEOUT: node invoke timed out").with("code", "TIMEOUT")
     }
 
-    /// The node went away while it worked.
+    /// The node disconnected while it worked.
     pub fn node_disconnected(command: &str) -> Self {
         Self::unavailable(format!("Error: node disconnected ({command})"))
     }
 
-    /// The platform of the node does not have this command.
+    /// The command is not available on the node's platform.
     pub fn command_not_allowlisted(command: &str, platform: &str) -> Self {
         let message = format!(
             "node command not allowed: \"{command}\" is not in the allowlist for platform \"{platform}\""
@@ -167,7 +167,7 @@ impl WireError {
         Self::invalid(message).with("reason", "command not allowlisted")
     }
 
-    /// The node did not say that it has this command.
+    /// The node did not declare this command.
     pub fn command_not_declared(command: &str, platform: &str) -> Self {
         let message = format!(
             "node command not allowed: the node (platform: {platform}) does not support \"{command}\""
@@ -175,7 +175,7 @@ impl WireError {
         Self::invalid(message).with("reason", "command not declared by node")
     }
 
-    /// The text that came with an argv does not say the same.
+    /// The text that accompanied an argv differs from it.
     pub fn raw_command_mismatch(mismatch: &crate::node::RawCommandMismatch) -> Self {
         Self::invalid("rawCommand does not match command")
             .with("code", "RAW_COMMAND_MISMATCH")

@@ -1,20 +1,20 @@
-//! The events, and who hears them.
+//! The events and their receivers.
 
 use crate::scope::{OperatorScope, Role, Scopes};
 
-/// Who hears an event that is broadcast.
+/// The receivers of a broadcast event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventGuard {
     /// Operators and nodes.
     Everyone,
-    /// Every operator, whatever its scopes.
+    /// Every operator, regardless of scopes.
     Operators,
     Scope(OperatorScope),
-    /// Never broadcast: sent to the one connection that it is for.
+    /// Never broadcast: sent only to the connection that it is for.
     Targeted,
 }
 
-/// An event by its name; a name that ends in a dot is a family.
+/// An event by its name. A name that ends in a dot is a family of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRow {
     pub name: &'static str,
@@ -40,7 +40,7 @@ pub const NODE_INVOKE_REQUEST: &str = "node.invoke.request";
 /// Sent to an Interlock node that another connection replaced: the node closes and does not
 /// reconnect.
 pub const NODE_TAKEN_OVER: &str = "node.taken-over";
-/// A session gets an event: the outcome of a run, or a line of an operator. An Interlock extension.
+/// A session gets an event: the outcome of a run, or an operator's note. An Interlock extension.
 pub const SESSION_EVENT: &str = "session.event";
 /// Output of a background session, for connections that subscribed to it. An Interlock extension.
 pub const PROCESS_OUTPUT: &str = "process.output";
@@ -49,7 +49,7 @@ pub const PROCESS_ENDED: &str = "process.ended";
 /// A page of the Control UI changed, for the connection that opened it. An Interlock extension.
 pub const UI_PATCH: &str = "ui.patch";
 
-/// Every event that is sent, and the families of events about sessions.
+/// Every event that is sent, and the families of session events.
 pub const EVENTS: &[EventRow] = &[
     row(CONNECT_CHALLENGE, EventGuard::Targeted),
     row(TICK, EventGuard::Everyone),
@@ -96,7 +96,7 @@ pub const EVENTS: &[EventRow] = &[
     row("task.", EventGuard::Scope(OperatorScope::Read)),
 ];
 
-/// The guard of an event. An unknown event has none, and is never sent.
+/// The guard of an event. An unknown event has none and is never sent.
 pub fn guard(name: &str) -> Option<EventGuard> {
     let matches = |row: &&EventRow| match row.name {
         family if family.ends_with('.') => name.starts_with(family),
@@ -105,7 +105,7 @@ pub fn guard(name: &str) -> Option<EventGuard> {
     EVENTS.iter().find(matches).map(|row| row.guard)
 }
 
-/// Whether a broadcast event goes to such a connection.
+/// Whether a broadcast event is sent to a connection with this role and these scopes.
 pub fn is_heard_by(name: &str, role: Role, scopes: &Scopes) -> bool {
     match (guard(name), role) {
         (Some(EventGuard::Everyone), _) | (Some(EventGuard::Operators), Role::Operator) => true,

@@ -1,8 +1,8 @@
 //! One message: a request, its response, or an event.
 //!
-//! The content of a frame stays text until a reader parses it. So a message costs its own length
-//! and no more, an unknown method is refused without a look at its parameters, and an event is
-//! written once however many connections receive it.
+//! The content of a frame stays text until a reader parses it. Therefore a message costs only its
+//! own length, an unknown method is refused without reading its parameters, and an event is written
+//! once for all the connections that receive it.
 
 use std::sync::Arc;
 
@@ -19,11 +19,11 @@ mod raw;
 
 use raw::RawFrame;
 
-/// The longest message of a client that was not welcomed yet.
+/// The longest message of a client before it was welcomed.
 pub const MAX_HANDSHAKE_BYTES: usize = 64 * 1024;
-/// The longest message of a client that was.
+/// The longest message of a client after it was welcomed.
 pub const MAX_FRAME_BYTES: usize = 25 * 1024 * 1024;
-/// The id of an answer to a request that has none.
+/// The id of an answer to a request without an id.
 pub const NO_ID: &str = "invalid";
 
 /// Any message.
@@ -40,13 +40,14 @@ pub struct Request {
     pub id: String,
     pub method: String,
     pub params: Option<Box<RawValue>>,
-    /// For tracing; sent by newer clients.
+    /// For tracing. Newer clients send it.
     pub traceparent: Option<String>,
     /// Sent by newer clients.
     pub expected_profile_id: Option<String>,
 }
 
-/// An answer. One request may get two: an accepted one and the final one.
+/// The answer to a request. One request may get two: the first says that it was accepted, the
+/// second is final.
 #[derive(Debug, Clone)]
 pub struct Response {
     pub id: String,
@@ -55,12 +56,12 @@ pub struct Response {
     pub error: Option<WireError>,
 }
 
-/// Something that happened. A clone shares the payload.
+/// An event. A clone shares the payload.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub event: String,
     pub payload: Option<Arc<RawValue>>,
-    /// Counts broadcast events of one connection; events for one receiver have none.
+    /// The number of a broadcast event on one connection. Events for a single receiver have none.
     pub seq: Option<u64>,
     pub state_version: Option<StateVersion>,
 }
@@ -74,15 +75,15 @@ pub struct StateVersion {
     pub health: u64,
 }
 
-/// Why a text is no frame.
+/// Why a text is not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
     #[error("message is not JSON")]
     NotJson,
-    /// An object of it has a key twice. `id` is there if it can be answered.
+    /// An object of the message contains a key twice. `id` is set if the message can be answered.
     #[error("{}", duplicate_key_message(key))]
     DuplicateKey { id: Option<String>, key: String },
-    /// `problems` says what is wrong with it, `id` is there if it can be answered.
+    /// `problems` describes the mistakes. `id` is set if the message can be answered.
     #[error("{what}: {problems}")]
     NotFrame {
         what: &'static str,
@@ -148,7 +149,7 @@ const STATE_VERSION: ObjectSchema = ObjectSchema::closed(&[
 ]);
 
 impl Frame {
-    /// Reads any message, by its type; a client does. A gateway reads [`Request::parse`].
+    /// Reads any message by its type, as a client does. A gateway uses [`Request::parse`].
     pub fn parse(text: &str) -> Result<Self, BadFrame> {
         let raw = RawFrame::read(text, "invalid frame")?;
         match raw.kind().as_deref() {
@@ -168,7 +169,7 @@ impl Frame {
 }
 
 impl Request {
-    /// Reads a request. Total: any text has an answer, in time and space of its length.
+    /// Reads a request. Any text gets a result, in time and space proportional to its length.
     pub fn parse(text: &str) -> Result<Self, BadFrame> {
         Self::from_raw(&RawFrame::read(text, "invalid request frame")?)
     }
@@ -204,7 +205,7 @@ impl Request {
         })
     }
 
-    /// The parameters, checked and typed; the error is the answer.
+    /// The checked and typed parameters. The error is the answer.
     pub fn read<P: Params>(&self) -> Result<P, WireError> {
         params::read(self.params.as_deref())
     }
@@ -269,7 +270,7 @@ impl Response {
         }
     }
 
-    /// Only the first of two answers: the final one follows.
+    /// Whether this is the first of two answers, after which the final one follows.
     pub fn is_accepted(&self) -> bool {
         #[derive(Deserialize)]
         struct StatusPayload<'a> {
@@ -277,7 +278,7 @@ impl Response {
             status: std::borrow::Cow<'a, str>,
         }
         let payload = self.payload.as_deref().filter(|_| self.ok);
-        // A list of one word could be read as the struct too.
+        // Serde would also read a list of one word as the struct.
         let payload = payload.filter(|payload| payload.get().starts_with('{'));
         payload.is_some_and(|payload| {
             serde_json::from_str::<StatusPayload<'_>>(payload.get())
@@ -328,7 +329,7 @@ impl Event {
         })
     }
 
-    /// The same for one connection, where it is the broadcast of this number.
+    /// The same event as the broadcast with this number on one connection.
     #[must_use]
     pub fn numbered(&self, seq: u64) -> Self {
         Self {
@@ -347,7 +348,7 @@ impl Event {
         self.text_with(self.seq)
     }
 
-    /// The text with another number, without copying anything else first.
+    /// The text of the event with another number, without copying anything else first.
     pub fn text_with(&self, seq: Option<u64>) -> String {
         let mut writer = FrameWriter::new("event", self.payload.as_deref());
         writer.text("event", &self.event);
@@ -369,7 +370,7 @@ fn text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     }
 }
 
-/// Writes the properties of a frame in order; what is text already is copied as it is.
+/// Writes the properties of a frame in order. Values that are already text are copied unchanged.
 struct FrameWriter(String);
 
 impl FrameWriter {

@@ -13,13 +13,13 @@ use crate::secret::Secret;
 pub const HANDSHAKE_TIMEOUT_MS: u64 = 15_000;
 /// How often a tick is sent.
 pub const TICK_INTERVAL_MS: u64 = 30_000;
-/// How often the gateway pings.
+/// How often the gateway sends pings.
 pub const PING_INTERVAL_MS: u64 = 25_000;
 /// How often health is broadcast.
 pub const HEALTH_INTERVAL_MS: u64 = 60_000;
-/// How much may wait to be sent to one client.
+/// How much data may wait to be sent to one client.
 pub const MAX_BUFFERED_BYTES: usize = 50 * 1024 * 1024;
-/// How long a client waits for an answer, if it does not know better.
+/// How long a client waits for an answer by default.
 pub const REQUEST_TIMEOUT_MS: u64 = 30_000;
 
 /// The payload of `connect.challenge`.
@@ -43,7 +43,7 @@ pub struct Shutdown {
     pub restart_expected_ms: Option<u64>,
 }
 
-/// The answer to `connect`. Of a gateway that says more, the rest is passed over.
+/// The answer to `connect`. Further fields of other gateways are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HelloOk {
@@ -59,7 +59,7 @@ pub struct HelloOk {
     pub policy: ConnectionLimits,
 }
 
-/// `hello-ok`, always.
+/// Always `hello-ok`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum HelloKind {
     #[default]
@@ -72,8 +72,7 @@ pub enum HelloKind {
 pub struct ServerInfo {
     pub version: String,
     pub conn_id: String,
-    /// `interlock` for an Interlock gateway: a node then offers what only Interlock gateways can
-    /// use.
+    /// `interlock` for an Interlock gateway. Nodes then offer what only Interlock gateways can use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub product: Option<String>,
 }
@@ -93,7 +92,7 @@ pub struct HelloSnapshot {
     pub uptime_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_defaults: Option<SessionDefaults>,
-    /// For administrators only, like the two below.
+    /// Only for administrators, like the two fields below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,14 +111,14 @@ pub struct SessionDefaults {
     pub scope: Option<String>,
 }
 
-/// What the connection may do, and the token to come back with.
+/// The rights of the connection, and the token for the next connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HelloAuth {
     pub role: String,
     /// Sorted.
     pub scopes: Vec<String>,
-    /// Not for a session without a device.
+    /// Absent for a connection without a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_token: Option<Secret>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! Who a device is: an Ed25519 key. Its id is the hash of the public key, and it proves itself by a
-//! signature over what it asks for and the nonce that the gateway chose.
+//! The identity of a device: an Ed25519 key. The device's id is the hash of its public key. It
+//! proves its identity by signing its request and the nonce that the gateway chose.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ mod file;
 
 pub use file::{DeviceIdentityError, IdentityFile};
 
-/// A signature is good for so long, before and after it was made.
+/// How far a signature's time may differ from the present, in either direction.
 pub const MAX_SIGNATURE_AGE_MS: u64 = 120_000;
 
 /// The key of a device. It is never printed.
@@ -34,12 +34,12 @@ impl DeviceIdentity {
         Self(SigningKey::from_bytes(seed))
     }
 
-    /// Lower-case hexadecimal SHA-256 of the public key.
+    /// The SHA-256 of the public key in lower-case hexadecimal.
     pub fn device_id(&self) -> String {
         device_id(self.0.verifying_key().as_bytes())
     }
 
-    /// The 32 bytes in base64url without padding.
+    /// The 32 bytes of the public key in base64url without padding.
     pub fn public_key(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0.verifying_key().as_bytes())
     }
@@ -50,14 +50,14 @@ impl DeviceIdentity {
         URL_SAFE_NO_PAD.encode(self.0.sign(payload.as_bytes()).to_bytes())
     }
 
-    /// Signs a text that is no claim of a device: base64url without padding. The caller puts a word in
-    /// front of it that no claim begins with.
+    /// Signs a text that is not a device claim: base64url without padding. The caller must begin
+    /// the text with a word that no claim begins with.
     pub fn sign_text(&self, text: &str) -> String {
         URL_SAFE_NO_PAD.encode(self.0.sign(text.as_bytes()).to_bytes())
     }
 
-    /// Puts the proof into connect parameters that are otherwise complete: it covers what they ask
-    /// for. Sign last, and change nothing after it.
+    /// Adds the proof to connect parameters that are otherwise complete, because the signature
+    /// covers their content. Nothing may be changed afterwards.
     pub fn prove(&self, connect: &mut Connect, nonce: &str, now_ms: u64) {
         let signature = self.sign(
             &DeviceClaim::of(connect, nonce, now_ms, connect.signed_token()),
@@ -81,24 +81,24 @@ impl fmt::Debug for DeviceIdentity {
     }
 }
 
-/// Which fields a signature covers.
+/// The fields that a signature covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureVersion {
     V2,
-    /// Also platform and device family; what is made here.
+    /// Also covers platform and device family. Interlock makes only this version.
     V3,
 }
 
-/// What a signature says, but for the id of the device.
+/// The signed content, except for the id of the device.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceClaim<'a> {
     pub client_id: &'a str,
     pub client_mode: &'a str,
     pub role: &'a str,
-    /// In the order sent.
+    /// In the order in which they are sent.
     pub scopes: &'a [String],
     pub signed_at_ms: u64,
-    /// The token that is sent too; empty if none is. Passwords are not signed.
+    /// The token that is sent with the signature; empty if none is. Passwords are not signed.
     pub token: &'a str,
     pub nonce: &'a str,
     pub platform: Option<&'a str>,
@@ -106,7 +106,7 @@ pub struct DeviceClaim<'a> {
 }
 
 impl<'a> DeviceClaim<'a> {
-    /// What these parameters ask for.
+    /// The claim of these parameters.
     pub fn of(connect: &'a Connect, nonce: &'a str, signed_at_ms: u64, token: &'a str) -> Self {
         Self {
             client_id: &connect.client.id,
@@ -121,7 +121,7 @@ impl<'a> DeviceClaim<'a> {
         }
     }
 
-    /// The text that is signed.
+    /// The signed text.
     pub fn payload(&self, device_id: &str, version: SignatureVersion) -> String {
         let name = match version {
             SignatureVersion::V2 => "v2",
@@ -151,17 +151,17 @@ impl<'a> DeviceClaim<'a> {
     }
 }
 
-/// A device that has proved to hold its key.
+/// A device that has proved that it holds its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedDevice {
     pub device_id: String,
-    /// As it is to be stored: base64url without padding.
+    /// The form to store: base64url without padding.
     pub public_key: String,
     pub version: SignatureVersion,
 }
 
-/// Checks the proof in connect parameters against the nonce that this connection was given. Says
-/// nothing about whether the device is paired.
+/// Checks the proof in connect parameters against the nonce of this connection. Does not check
+/// whether the device is paired.
 pub fn verify(
     connect: &Connect,
     nonce: &str,
@@ -186,8 +186,8 @@ pub fn verify(
     let Some(version) = signed_version(connect, device, &key) else {
         return Err(&refusal::DEVICE_AUTH_SIGNATURE_INVALID);
     };
-    // Last comes the form of the key: one that has verified a signature has a form that can be
-    // stored.
+    // The form of the key is converted last: a key that has verified a signature has a form that
+    // can be stored.
     Ok(VerifiedDevice {
         device_id: device.id.clone(),
         public_key: URL_SAFE_NO_PAD.encode(&key),
@@ -195,8 +195,8 @@ pub fn verify(
     })
 }
 
-/// The newest version under which the signature is good. Keys of small order are refused, because
-/// anyone can sign under them.
+/// The newest version under which the signature is valid. Keys of small order are refused, because
+/// anyone can sign for them.
 fn signed_version(connect: &Connect, device: &Device, key: &[u8]) -> Option<SignatureVersion> {
     let key = VerifyingKey::from_bytes(key.try_into().ok()?).ok()?;
     let signature = LENIENT.decode(&device.signature).ok()?;
@@ -215,7 +215,7 @@ fn signed_version(connect: &Connect, device: &Device, key: &[u8]) -> Option<Sign
         })
 }
 
-/// Whether the device with this public key signed a text that is no claim: see
+/// Whether the device with this public key signed a text that is not a claim: see
 /// [`DeviceIdentity::sign_text`].
 pub fn is_signed_by(public_key: &str, text: &str, signature: &str) -> bool {
     let key = LENIENT.decode(public_key).ok();

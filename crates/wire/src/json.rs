@@ -1,12 +1,12 @@
-//! Keys that a JSON text gives twice. Parsers differ in which value they take, so that two readers
-//! of one message could see two messages: such a text is refused at every transport.
+//! Detects keys that a JSON text contains twice. Parsers differ in the value that they choose, so
+//! two readers of one message could see two messages. Every transport refuses such a text.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// The code of a refusal.
+/// The code of the refusal.
 pub const DUPLICATE_KEY: &str = "DUPLICATE_KEY";
 
 /// The error text for a key that appears twice.
@@ -15,17 +15,17 @@ pub fn duplicate_key_message(key: &str) -> String {
     format!("{DUPLICATE_KEY}: the key `{shown}` is given twice in one object; send it once")
 }
 
-/// The first key that an object of this text has twice, at any depth. `None` for a text that is no
-/// JSON: its reader says so.
+/// The first key that an object in this text contains twice, at any depth. `None` for a text that
+/// is not JSON, which its reader reports.
 pub fn duplicate_key(json: &[u8]) -> Option<String> {
     let mut duplicate = None;
     let mut text = serde_json::Deserializer::from_slice(json);
-    // The error is either the duplicate or a mistake in the text.
+    // The error is either the duplicate or a syntax error.
     let _ = DuplicateKeyVisitor(&mut duplicate).deserialize(&mut text);
     duplicate
 }
 
-/// Goes through a value and stops at the first duplicate.
+/// Walks through a value and stops at the first duplicate.
 struct DuplicateKeyVisitor<'a>(&'a mut Option<String>);
 
 impl<'de> DeserializeSeed<'de> for DuplicateKeyVisitor<'_> {

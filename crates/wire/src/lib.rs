@@ -1,15 +1,16 @@
 //! The protocol between gateway, clients and nodes.
 //!
-//! Types and rules of the protocol; no sockets, no clock, no files. Read in this order: [`frame`]
-//! (what one WebSocket message is), [`error`] and [`refusal`] (how requests are refused),
-//! [`schema`] and [`params`] (what a method takes), [`results`] (what it returns), [`contract`],
-//! [`method`], [`scope`] and [`event`] (who may call and hear what), [`identity`] (who a device is), [`hello`] (the first messages to a client),
-//! [`release`] (which release of the reference is at the other end), [`node`] (how a command runs on
-//! another machine), [`approval`] and [`approval_record`] (how approvers are asked, and what came of it),
-//! [`json`] (which texts are refused at every transport).
+//! The types and rules of the protocol; no sockets, no clock, no files. Read in this order:
+//! [`frame`] (one WebSocket message), [`error`] and [`refusal`] (how requests are refused),
+//! [`schema`] and [`params`] (the parameters of a method), [`results`] (its result), [`contract`],
+//! [`method`], [`scope`] and [`event`] (who may call and receive what), [`identity`] (the identity
+//! of a device), [`hello`] (the first messages to a client), [`release`] (the peer's release of the
+//! reference), [`node`] (how a command runs on another machine), [`approval`] and
+//! [`approval_record`] (how approvers are asked, and what they decided), [`json`] (texts that every
+//! transport refuses).
 //!
-//! Input is untrusted. Every reader here is total, refuses what it does not know, and costs no more
-//! than a small multiple of the message.
+//! Input is untrusted. Every reader here is total, refuses unknown input, and costs no more than a
+//! small multiple of the message.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +45,7 @@ pub use release::PeerRelease;
 pub use scope::{OperatorScope, Role, Scopes};
 pub use secret::Secret;
 
-/// The protocol that is spoken.
+/// The protocol version.
 pub const PROTOCOL: u64 = 4;
-/// The oldest that nodes and probes may still speak.
+/// The oldest protocol version that nodes and probes may use.
 pub const OLDEST_NODE_PROTOCOL: u64 = 3;

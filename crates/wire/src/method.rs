@@ -48,7 +48,7 @@ const fn operator<P: Params + JsonSchema>(scope: OperatorScope) -> Method {
 
 /// Every method but `connect`, which is only the first request.
 pub const METHODS: &[Method] = &[
-    // Says only that the gateway is alive.
+    // Only reports that the gateway is alive.
     anyone::<params::Health>(),
     operator::<params::Status>(OperatorScope::Read),
     operator::<params::AgentsList>(OperatorScope::Read),
@@ -68,21 +68,21 @@ pub const METHODS: &[Method] = &[
     operator::<params::TasksList>(OperatorScope::Read),
     operator::<params::ToolsCatalog>(OperatorScope::Read),
     operator::<params::ToolsEffective>(OperatorScope::Read),
-    // Each page takes the scopes of what it shows besides.
+    // Each page also requires the scopes of what it shows.
     operator::<params::UiClose>(OperatorScope::Read),
     operator::<params::UiOpen>(OperatorScope::Read),
-    // Tell about the chain, nothing of what is in it.
+    // These methods describe the chain but reveal nothing of its content.
     operator::<params::AuditHead>(OperatorScope::Read),
     operator::<params::AuditVerify>(OperatorScope::Read),
-    // Looks for files of the node.
+    // Searches for files of the node.
     operator::<params::NodeExplain>(OperatorScope::Write),
     operator::<params::NodeInvoke>(OperatorScope::Write),
     operator::<params::ProcessKill>(OperatorScope::Write),
     operator::<params::ProcessPerform>(OperatorScope::Write),
     operator::<params::ProcessWrite>(OperatorScope::Write),
-    // Looks for files, and makes the directories of a scope.
+    // Searches for files, and makes the directories of a scope.
     operator::<params::SandboxExplain>(OperatorScope::Write),
-    // Shows the values of a session; to change them takes as much as `sessions.patch`.
+    // Shows the values of a session. Changing them requires the scopes of `sessions.patch`.
     operator::<params::SessionsDirective>(OperatorScope::Write),
     operator::<params::TasksCancel>(OperatorScope::Write),
     operator::<params::ToolsInvoke>(OperatorScope::Write),
@@ -99,15 +99,15 @@ pub const METHODS: &[Method] = &[
     operator::<params::ExecApprovalResolve>(OperatorScope::Approvals),
     operator::<params::ExecApprovalResolveMany>(OperatorScope::Approvals),
     operator::<params::ExecApprovalWaitDecision>(OperatorScope::Approvals),
-    // For the caller's own device.
+    // These methods concern the caller's own device.
     operator::<params::PushKey>(OperatorScope::Approvals),
     operator::<params::PushSubscribe>(OperatorScope::Approvals),
     operator::<params::PushTest>(OperatorScope::Approvals),
     operator::<params::PushUnsubscribe>(OperatorScope::Approvals),
-    // Empty here.
+    // Always empty here.
     operator::<params::OpenclawApprovalList>(OperatorScope::Approvals),
     operator::<params::PluginApprovalList>(OperatorScope::Approvals),
-    // Approving what a node may do needs more, by what it may do then: see `pairing_scopes`.
+    // Approving a node requires further scopes, depending on its commands: see `pairing_scopes`.
     operator::<params::DevicePairApprove>(OperatorScope::Pairing),
     operator::<params::DevicePairList>(OperatorScope::Pairing),
     operator::<params::DevicePairReject>(OperatorScope::Pairing),
@@ -122,9 +122,9 @@ pub const METHODS: &[Method] = &[
     operator::<params::NodePairRequest>(OperatorScope::Pairing),
     operator::<params::NodePairVerify>(OperatorScope::Pairing),
     operator::<params::NodeRename>(OperatorScope::Pairing),
-    // And the scopes that the phone gets.
+    // Also requires the scopes that the phone gets.
     operator::<params::UiPhone>(OperatorScope::Pairing),
-    // Holds the text of commands of every agent.
+    // Contains the text of commands of every agent.
     operator::<params::AuditList>(OperatorScope::Admin),
     operator::<params::ConfigPatch>(OperatorScope::Admin),
     operator::<params::ConfigSchema>(OperatorScope::Admin),
@@ -139,9 +139,9 @@ pub const METHODS: &[Method] = &[
     operator::<params::SandboxRecreate>(OperatorScope::Admin),
     operator::<params::SessionsPatch>(OperatorScope::Admin),
     operator::<params::SystemEvent>(OperatorScope::Admin),
-    // Lets a browser in.
+    // Gives a browser access.
     operator::<params::UiCode>(OperatorScope::Admin),
-    // Names accounts and rooms, and writes to them.
+    // Reveals the names of accounts and rooms, and writes to them.
     operator::<params::ChannelsList>(OperatorScope::Admin),
     operator::<params::ChannelsTest>(OperatorScope::Admin),
     node::<params::NodeEvent>(),
@@ -163,8 +163,8 @@ pub fn find(name: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.name == name)
 }
 
-/// Says whether a connection may call a method; the error is the response. A client with the
-/// administration scope learns that a method does not exist. Other operators learn only that they
+/// Checks whether a connection may call a method; the error is the response. A client with the
+/// administration scope learns that a method does not exist. Other operators only learn that they
 /// may not call it.
 pub fn authorize(name: &str, role: Role, scopes: &Scopes) -> Result<(), WireError> {
     if name == "connect" {
@@ -178,8 +178,8 @@ pub fn authorize(name: &str, role: Role, scopes: &Scopes) -> Result<(), WireErro
         (None, Role::Operator) => {
             require(OperatorScope::Admin, scopes).and(Err(WireError::unknown_method(name)))
         }
-        // Nodes of others call what only their gateways have: nothing that they should be closed
-        // for.
+        // Foreign nodes call methods that only their own gateways have. They must not be
+        // disconnected for that.
         (None, Role::Node) => Err(WireError::unknown_method(name)),
     }
 }
@@ -195,21 +195,21 @@ pub fn require(scope: OperatorScope, scopes: &Scopes) -> Result<(), WireError> {
         .with("requiredScopes", vec![scope.as_str()]))
 }
 
-/// The role may not call this at all.
+/// The error for a method that the role may never call.
 pub fn unauthorized_role(role: Role) -> WireError {
     WireError::invalid(format!("unauthorized role: {role}"))
 }
 
-/// Whether an error is one of those that end a connection when they go on: see
+/// Whether an error counts towards closing the connection: see
 /// [`crate::close::MAX_UNAUTHORIZED_CALLS`].
 pub fn is_unauthorized_role(error: &WireError) -> bool {
     error.message.starts_with("unauthorized role: ")
 }
 
-/// Commands that run programs on a node: to let a node offer them is a matter for administrators.
+/// Commands that run programs on a node. Only administrators may let a node offer them.
 const RUNNING_COMMANDS: &[&str] = &["system.run", "system.run.prepare", "system.which"];
 
-/// What it takes to approve a node that offers these commands.
+/// The scopes that are required to approve a node with these commands.
 pub fn pairing_scopes<T: AsRef<str>>(commands: &[T]) -> Vec<OperatorScope> {
     let mut commands = commands.iter().map(AsRef::as_ref);
     if commands.len() == 0 {

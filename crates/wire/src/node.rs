@@ -1,5 +1,5 @@
-//! How a command runs on another machine: what the gateway sends to a node, what the node answers
-//! and tells. The order of properties is the order on the wire.
+//! How a command runs on another machine: the requests of the gateway to a node, and the answers
+//! and events of the node. The order of properties is their order on the wire.
 
 use std::collections::BTreeMap;
 
@@ -39,11 +39,12 @@ pub const SYSTEM_RUN_PREPARE: &str = "system.run.prepare";
 pub const SYSTEM_WHICH: &str = "system.which";
 pub const SYSTEM_EXEC_APPROVALS_GET: &str = "system.execApprovals.get";
 pub const SYSTEM_EXEC_APPROVALS_SET: &str = "system.execApprovals.set";
-/// How long an invocation may take when its caller does not say.
+/// How long an invocation may take by default.
 pub const DEFAULT_INVOKE_TIMEOUT_MS: u64 = 30_000;
-/// The exit code that newer releases give a run which its time limit ended. Older ones give none.
+/// The exit code that newer releases give to a run that its time limit ended. Older releases give
+/// none.
 pub const TIMEOUT_EXIT_CODE: i64 = 124;
-/// The session that events of a run without one belong to.
+/// The session of events whose run names none.
 pub const DEFAULT_SESSION_KEY: &str = "node";
 
 /// The payload of `node.invoke.request`.
@@ -53,7 +54,7 @@ pub struct NodeInvokeRequest {
     pub id: String,
     pub node_id: String,
     pub command: String,
-    /// JSON as a text; null when the caller gave no parameters.
+    /// JSON as text; null if the caller gave no parameters.
     #[serde(rename = "paramsJSON", default)]
     pub params_json: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +64,7 @@ pub struct NodeInvokeRequest {
 }
 
 impl NodeInvokeRequest {
-    /// The parameters of the command, typed; the error is the node's answer.
+    /// The typed parameters of the command. The error is the node's answer.
     pub fn read<P: NodeCommandParams>(&self) -> Result<P, WireError> {
         let refuse = |why: &str| WireError::invalid(format!("Error: INVALID_REQUEST: {why}"));
         let text = self.params_json.as_deref();
@@ -79,10 +80,11 @@ impl NodeInvokeRequest {
     }
 }
 
-/// The parameters of a command of a node. Unknown properties are not refused: gateways send what newer
-/// nodes know.
+/// The parameters of a node command. Unknown properties are not refused, because gateways also send
+/// properties that only newer nodes know.
 pub trait NodeCommandParams: Serialize + DeserializeOwned {
-    /// The result, where it is made of nothing but the protocol's own types.
+    /// The type of the result. [`Value`] if the result contains types that do not belong to the
+    /// protocol.
     type Answer: Serialize + DeserializeOwned;
 
     const COMMAND: &'static str;
@@ -105,15 +107,15 @@ node_commands! {
     SystemExecApprovalsSet for SYSTEM_EXEC_APPROVALS_SET gives ExecApprovalsSnapshot;
     RunOrder for INTERLOCK_RUN gives RunStarted;
     RunEnd for INTERLOCK_END gives RunGone;
-    // Sessions, policies and verdicts are not the protocol's own: the two ends know them.
+    // Sessions, policies and verdicts are not types of the protocol; the two ends know them.
     RunRead for INTERLOCK_READ gives Value;
     ProcessCall for INTERLOCK_PROCESS gives Value;
     PolicyAsked for INTERLOCK_POLICY gives Value;
     ExplainAsked for INTERLOCK_EXPLAIN gives Value;
 }
 
-/// Reads a field of a node of another version: a value of another type counts as absent, and does not
-/// make the other fields unreadable.
+/// Reads a field of a node of another version. A value of another type counts as absent, so that it
+/// does not make the other fields unreadable.
 fn lenient_node_field<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -123,11 +125,11 @@ where
     Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
-/// The parameters of `system.run`, and all that a gateway hands on.
+/// The parameters of `system.run`, including everything that a gateway forwards.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemRun {
-    /// Empty when it is missing or no list: [`SystemRun::command_text`] refuses it.
+    /// Empty if it is missing or not a list; [`SystemRun::command_text`] refuses that.
     #[serde(deserialize_with = "command::words")]
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +141,7 @@ pub struct SystemRun {
     pub cwd: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    /// None and zero mean no limit.
+    /// Absent and zero mean no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,7 +152,7 @@ pub struct SystemRun {
     pub session_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Only a gateway says it, and only with a recorded decision behind it.
+    /// Only a gateway may set it, and only if it recorded the decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approved: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,7 +165,7 @@ pub struct SystemRun {
 }
 
 impl SystemRun {
-    /// The argv and its text, which must agree with a text that came along.
+    /// The argv and its text. A text that accompanies the argv must agree with it.
     pub fn command_text(&self) -> Result<CommandText, WireError> {
         if self.command.is_empty() {
             return Err(WireError::invalid("command required"));
@@ -172,7 +174,7 @@ impl SystemRun {
             .map_err(|mismatch| WireError::raw_command_mismatch(&mismatch))
     }
 
-    /// The plan, if there is one that is whole.
+    /// The plan, if there is a complete one.
     pub fn plan(&self) -> Result<Option<SystemRunPlan>, WireError> {
         let Some(value) = self.system_run_plan.clone().filter(|plan| !plan.is_null()) else {
             return Ok(None);
@@ -188,8 +190,8 @@ impl SystemRun {
         }
     }
 
-    /// The plan that came along, for the node that may have made it. Values that no plan has are
-    /// wrong; a plan with other fields than those of a node is [`SentPlan::Partial`].
+    /// The accompanying plan, for the node that may have made it. Values that no plan can have are
+    /// an error; a plan with other fields than those of a node is [`SentPlan::Partial`].
     pub fn sent_plan(&self) -> Result<SentPlan, WireError> {
         let Some(value) = self.system_run_plan.as_ref().filter(|plan| !plan.is_null()) else {
             return Ok(SentPlan::None);
@@ -208,7 +210,7 @@ impl SystemRun {
         Ok(SentPlan::of(value))
     }
 
-    /// Takes away what an operator may not say for itself: that the run was approved.
+    /// Removes the claim that the run was approved, which an operator must not make.
     #[must_use]
     pub fn without_approval(mut self) -> Self {
         self.approved = None;
@@ -231,18 +233,19 @@ pub struct SystemRunPrepare {
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// Sent by newer gateways: the policy that they ask for.
+    /// Newer gateways send the policy that they ask for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
-    /// Sent by newer gateways: the environment of the run that they prepare.
+    /// Newer gateways send the environment of the run that they prepare.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
     /// From an Interlock gateway to an Interlock node.
     #[serde(rename = "interlock", skip_serializing_if = "Option::is_none")]
     pub policy_layer: Option<extension::PolicyLayer>,
-    /// From an Interlock gateway to an Interlock node: older releases tell them with the run only.
+    /// From an Interlock gateway to an Interlock node. Older releases send these facts only with
+    /// the run.
     #[serde(rename = "interlockCall", skip_serializing_if = "Option::is_none")]
     pub call_facts: Option<extension::ForwardedCallFacts>,
 }
@@ -255,8 +258,7 @@ pub struct SystemRunPrepared {
     /// Sent by an Interlock node to an Interlock gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interlock: Option<extension::PlanNotes>,
-    /// Sent by newer foreign nodes: the policy in force there, and whether *always* would be
-    /// stored.
+    /// Newer foreign nodes send the policy in force there, and whether *always* would be stored.
     #[serde(
         default,
         deserialize_with = "lenient_node_field",
@@ -272,7 +274,7 @@ pub struct SystemRunPrepared {
 }
 
 impl SystemRunPrepared {
-    /// Whether the node would store what *always* means, as far as it says.
+    /// Whether the node would store *always*, according to its answer.
     pub fn keeps_always(&self) -> bool {
         match &self.interlock {
             Some(notes) => !notes.always.is_empty(),
@@ -287,7 +289,7 @@ impl SystemRunPrepared {
 }
 
 /// The result of `system.run`. A run that was killed, timed out or never started has no exit code,
-/// and then the property is not there at all.
+/// and then the property is absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunResult {
@@ -305,7 +307,7 @@ pub struct SystemWhich {
     pub bins: Vec<String>,
 }
 
-/// What was not found is left out.
+/// Programs that were not found are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SystemWhichResult {
     pub bins: BTreeMap<String, String>,
@@ -323,7 +325,7 @@ pub struct SystemExecApprovalsSet {
     pub base_hash: Option<String>,
 }
 
-/// A policy document of a host, with the hash that a change must name.
+/// The policy document of a host, with the hash that a change must name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExecApprovalsSnapshot {
     pub path: String,
@@ -352,7 +354,7 @@ pub struct ExecFinished {
 impl ExecFinished {
     pub const NAME: &'static str = "exec.finished";
 
-    /// The end of a run, for its session.
+    /// The end of a run for its session.
     pub fn of(run: &SystemRun, run_id: &str, command: &str, result: &SystemRunResult) -> Self {
         Self {
             session_key: session_key(run.session_key.as_deref()),
@@ -401,7 +403,7 @@ fn session_key(key: Option<&str>) -> String {
     key.unwrap_or(DEFAULT_SESSION_KEY).to_owned()
 }
 
-/// A policy of the node that said no: the reason for the event, the message for the caller.
+/// A denial by the policy of the node: the reason for the event, and the message for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Denial {
     pub reason: &'static str,
@@ -441,7 +443,7 @@ impl Denial {
     }
 }
 
-/// What a node answers to a command that it does not have.
+/// The node's answer to a command that it does not have.
 pub fn command_not_supported() -> WireError {
     WireError::unavailable("command not supported")
 }

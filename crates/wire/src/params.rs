@@ -1,5 +1,5 @@
-//! The parameters of each method: one table per method, which gives both the check and the type,
-//! and names the type of the method's result (see [`crate::results`]).
+//! The parameters of each method. One table per method gives both the check and the type, and names
+//! the type of the method's result (see [`crate::results`]).
 //!
 //! A property that is not in the table is refused, so a client never believes that an unsupported
 //! property had an effect. Every table accepts what clients of either generation of the protocol
@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 use crate::error::WireError;
 use crate::schema::ObjectSchema;
 
-/// Makes a type and its shape out of one table. Each row: name in Rust, name on the wire, type,
-/// kind. `required` must be there; `optional` may be missing; `patch` may be missing (leave it as
-/// it is) or null (take it away).
+/// Makes a type and its shape from one table. Each row contains the name in Rust, the name on the
+/// wire, the type and the kind. `required` properties must be present; `optional` ones may be
+/// missing; `patch` ones may be missing (no change) or null (remove).
 macro_rules! object {
     (
         $(#[$meta:meta])*
@@ -69,7 +69,7 @@ macro_rules! object {
     };
 }
 
-/// An [`object`] that is the parameters of a method, and the type of the method's result.
+/// An [`object`] with the parameters of a method, and the type of the method's result.
 macro_rules! params {
     ($(#[$meta:meta])* $name:ident for $method:literal -> $answer:ty { $($rest:tt)* }) => {
         object! { $(#[$meta])* $name { $($rest)* } }
@@ -106,15 +106,16 @@ pub use ui::*;
 
 /// The parameters of a method.
 pub trait Params: Serialize + DeserializeOwned {
-    /// The result of the method. A gateway writes all of it; a client reads what it knows, because
-    /// the gateway may be of another version.
+    /// The result of the method. A gateway writes all of it. A client reads the fields that it
+    /// knows, because the gateway may be of another version.
     type Answer: Serialize + DeserializeOwned + JsonSchema;
 
     const METHOD: &'static str;
     const SHAPE: ObjectSchema;
 }
 
-/// Checks and types parameters as they came. None at all, and null, are an empty object.
+/// Checks received parameters and gives them their type. Absent parameters and null count as an
+/// empty object.
 pub fn read<P: Params>(raw: Option<&RawValue>) -> Result<P, WireError> {
     let problem = |problem: String| WireError::params(P::METHOD, &[problem]);
     let mut value = match raw {
@@ -131,7 +132,7 @@ pub fn read<P: Params>(raw: Option<&RawValue>) -> Result<P, WireError> {
     serde_json::from_value(value).map_err(|error| problem(error.to_string()))
 }
 
-/// A value that is there, be it null.
+/// Reads a value that is present, even if it is null.
 pub(crate) fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

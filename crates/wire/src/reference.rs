@@ -1,4 +1,4 @@
-//! The page of the documentation that lists every method, made from the table of methods.
+//! The documentation page that lists every method, made from the table of methods.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use crate::contract::MethodContract;
 use crate::method::{CONNECT, METHODS, MethodAccess};
 use crate::schema::{ObjectSchema, PropertyKind};
 
-/// Where a schema keeps the types that it names.
+/// The prefix of references to the types of a schema.
 const DEFINITIONS: &str = "#/$defs/";
 
-/// Markdown: the methods by name, then the types of their results.
+/// The page as Markdown: the methods by name, then the types of their results.
 pub fn protocol_page() -> String {
     let mut page = String::from(
         "# Protocol reference\n\nGenerated from the program. [The gateway's protocol](../protocol.md) says how a connection begins and what is \
@@ -77,11 +77,11 @@ fn section(
     let _ = write!(page, "\nResult: {}.\n", type_name(&result));
 }
 
-/// The schemas that the descriptions of parameters come from.
+/// The schemas that contain the descriptions of parameters.
 struct Descriptions(Map<String, Value>);
 
 impl Descriptions {
-    /// One row for each parameter; those of an object follow it.
+    /// Writes one row for each parameter. The parameters of an object follow its row.
     fn parameters(
         &self,
         page: &mut String,
@@ -107,7 +107,7 @@ impl Descriptions {
         }
     }
 
-    /// The type that a schema names: itself, or what it may be besides null.
+    /// The type that a schema refers to: itself, or the named one besides null.
     fn resolve<'a>(&'a self, schema: &'a Value) -> Option<&'a Value> {
         if let Some(name) = reference(schema) {
             return self.0.get(name);
@@ -124,7 +124,7 @@ impl Descriptions {
     }
 }
 
-/// The object of a parameter, and what stands behind its name in a path.
+/// The shape of an object parameter, and the suffix of its name in a path.
 fn inner_shape(kind: &PropertyKind) -> Option<(&'static ObjectSchema, &'static str)> {
     match kind {
         PropertyKind::Object(shape) => Some((*shape, "")),
@@ -134,7 +134,7 @@ fn inner_shape(kind: &PropertyKind) -> Option<(&'static ObjectSchema, &'static s
     }
 }
 
-/// What a parameter may be.
+/// A parameter's kind in words.
 fn kind_name(kind: &PropertyKind) -> String {
     match kind {
         PropertyKind::Any => "any JSON".to_owned(),
@@ -164,7 +164,7 @@ fn kind_name(kind: &PropertyKind) -> String {
     }
 }
 
-/// The fields of a type as a table.
+/// Writes the fields of a type as a table.
 fn fields(page: &mut String, schema: Option<&Value>) {
     let properties = schema.and_then(|schema| schema.get("properties")?.as_object());
     let Some(properties) = properties else {
@@ -186,7 +186,7 @@ fn fields(page: &mut String, schema: Option<&Value>) {
     }
 }
 
-/// What a value is, with links to the types of this page.
+/// A value's type in words, with links to the types of this page.
 fn type_name(schema: &Value) -> String {
     if let Some(name) = reference(schema) {
         return format!("[`{name}`](#{})", name.to_lowercase());
@@ -230,7 +230,7 @@ fn reference(schema: &Value) -> Option<&str> {
     schema.get("$ref")?.as_str()?.strip_prefix(DEFINITIONS)
 }
 
-/// The comment of a type or a field, for a table: one line, without links into the code.
+/// The comment of a type or a field for a table: one line, without links into the code.
 fn describe(schema: Option<&Value>) -> String {
     let text = schema.and_then(|schema| schema.get("description")?.as_str());
     let words: Vec<&str> = text.unwrap_or_default().split_whitespace().collect();

@@ -1,17 +1,17 @@
-//! Refusals with a fixed text: each is one row that gives the error and how the connection ends.
+//! Refusals with a fixed text. Each row gives the error and the end of the connection.
 
 use crate::close::Close;
 use crate::error::{ErrorCode, WireError};
 use crate::scope::Role;
 
-/// One row. [`WireRefusal::error`] goes into the response, [`WireRefusal::close`] ends the
-/// connection when it is refused in the handshake.
+/// One row. [`WireRefusal::error`] goes into the response. [`WireRefusal::close`] ends the
+/// connection if the refusal happens in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireRefusal {
     pub error: ErrorCode,
-    /// What programs decide by; empty when only the message says it.
+    /// The code that programs decide by; empty if only the message identifies the refusal.
     pub detail: &'static str,
-    /// The property of `details` that holds it.
+    /// The property of `details` that contains the code.
     pub key: &'static str,
     pub message: &'static str,
     pub close: u16,
@@ -84,15 +84,15 @@ refusals! {
     DEVICE_AUTH_NONCE_MISMATCH = WireRefusal::invalid("DEVICE_AUTH_NONCE_MISMATCH", "device nonce mismatch");
     DEVICE_AUTH_SIGNATURE_INVALID = WireRefusal::invalid("DEVICE_AUTH_SIGNATURE_INVALID", "device signature invalid");
     DEVICE_AUTH_PUBLIC_KEY_INVALID = WireRefusal::invalid("DEVICE_AUTH_PUBLIC_KEY_INVALID", "device public key invalid");
-    /// See [`protocol_mismatch`], which adds the numbers.
+    /// See [`protocol_mismatch`], which adds the version numbers.
     PROTOCOL_MISMATCH = WireRefusal::invalid("PROTOCOL_MISMATCH", "protocol mismatch").closing(Close::PROTOCOL_ERROR);
     INVALID_ROLE = WireRefusal::invalid("", "invalid role");
     FIRST_REQUEST_NOT_CONNECT = WireRefusal::invalid("", "invalid handshake: first request must be connect");
     CONTROL_UI_ORIGIN_NOT_ALLOWED = WireRefusal::invalid("CONTROL_UI_ORIGIN_NOT_ALLOWED", "origin not allowed (open the Control UI from the gateway host or allow it in gateway.controlUi.allowedOrigins)");
     DEVICE_IDENTITY_REQUIRED = WireRefusal::new(ErrorCode::NOT_PAIRED, "DEVICE_IDENTITY_REQUIRED", "device identity required");
-    /// See [`pairing_required`], which adds who and why.
+    /// See [`pairing_required`], which adds the device and the reason.
     PAIRING_REQUIRED = WireRefusal::new(ErrorCode::NOT_PAIRED, "PAIRING_REQUIRED", "pairing required");
-    /// See [`starting`], which says when to come again.
+    /// See [`starting`], which adds when to retry.
     STARTING = WireRefusal::new(ErrorCode::UNAVAILABLE, "startup-sidecars", "gateway starting; retry shortly").reason().closing(Close::TRY_AGAIN);
     CONNECT_AGAIN = WireRefusal::invalid("", "connect is only valid as the first request");
 
@@ -135,7 +135,7 @@ refusals! {
     CONFIG_CHANGED = WireRefusal::invalid("", "config changed since last load; re-run config.get and retry");
 }
 
-/// The protocols that the client speaks do not hold the one that is needed.
+/// The client's range of protocol versions does not contain the required one.
 pub fn protocol_mismatch(client_min: u64, client_max: u64) -> WireError {
     PROTOCOL_MISMATCH
         .error()
@@ -145,7 +145,7 @@ pub fn protocol_mismatch(client_min: u64, client_max: u64) -> WireError {
         .with("minimumProbeProtocol", crate::OLDEST_NODE_PROTOCOL)
 }
 
-/// The gateway is starting; the client may come again at once.
+/// The gateway is starting; the client may retry at once.
 pub fn starting() -> WireError {
     STARTING.error().retry_after(500)
 }
@@ -192,7 +192,7 @@ impl PairingReason {
     }
 }
 
-/// A device that waits for a person.
+/// A device that waits for an operator's approval.
 #[derive(Debug, Clone)]
 pub struct PairingRequired<'a> {
     pub reason: PairingReason,
@@ -200,11 +200,11 @@ pub struct PairingRequired<'a> {
     pub device_id: &'a str,
     pub role: &'a str,
     pub scopes: &'a [String],
-    /// Roles and scopes that are approved already; reported for every reason but the first.
+    /// The roles and scopes that are already approved; reported for every reason but the first.
     pub approved: Option<(&'a [String], &'a [String])>,
 }
 
-/// The error and the end of the connection: the reason of the close names the request.
+/// The error and the end of the connection. The close reason names the request.
 pub fn pairing_required(pairing: &PairingRequired<'_>) -> (WireError, Close) {
     let message = pairing.reason.message();
     let mut error = WireError::new(ErrorCode::NOT_PAIRED, message)
@@ -222,7 +222,7 @@ pub fn pairing_required(pairing: &PairingRequired<'_>) -> (WireError, Close) {
             .with("approvedRoles", roles)
             .with("approvedScopes", scopes);
     }
-    // Without this hint a node gives up at once, and is gone when an operator approves it.
+    // Without this hint, a node gives up at once and is gone when an operator approves it.
     if pairing.role == Role::Node.as_str() {
         error = error
             .with("pauseReconnect", false)

@@ -1,7 +1,7 @@
-//! Which release of the reference program is at the other end. Where two releases expect different
-//! answers, this decides which one is given.
+//! The peer's release of the reference program. It decides between answers where two releases
+//! expect different ones.
 
-/// The year and the month in which a release of the reference was made; its versions begin so.
+/// The year and month of a release of the reference. Its versions begin with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PeerRelease {
     year: u32,
@@ -9,13 +9,13 @@ pub struct PeerRelease {
 }
 
 impl PeerRelease {
-    /// The first release that expects what `2026.9.6` was seen to expect.
+    /// The first release with the expectations observed in `2026.9.6`.
     const NEWER: Self = Self {
         year: 2026,
         month: 9,
     };
 
-    /// A version that is not one of the reference is older than every release.
+    /// The release of a version. Any other program counts as older than every release.
     pub fn of_version(version: &str) -> Self {
         let mut parts = version.split('.').map(str::parse::<u32>);
         match (parts.next(), parts.next()) {
@@ -24,14 +24,15 @@ impl PeerRelease {
         }
     }
 
-    /// Whether it reads `execPolicy`, `allowAlwaysCoverage` and `plan.policySnapshot` in the answer to
-    /// `system.run.prepare`. An older one drops the snapshot from the plan that it sends back.
+    /// Whether the peer reads `execPolicy`, `allowAlwaysCoverage` and `plan.policySnapshot` in the
+    /// answer to `system.run.prepare`. An older peer drops the snapshot from the plan that it sends
+    /// back.
     pub fn reads_policy_of_plans(self) -> bool {
         self >= Self::NEWER
     }
 
-    /// Whether a run that was ended by its time limit has an exit code,
-    /// [`crate::node::TIMEOUT_EXIT_CODE`].
+    /// Whether the peer expects an exit code, [`crate::node::TIMEOUT_EXIT_CODE`], for a run that
+    /// its time limit ended.
     pub fn knows_exit_code_of_timeout(self) -> bool {
         self >= Self::NEWER
     }

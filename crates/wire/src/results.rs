@@ -1,7 +1,7 @@
-//! The result of each method, as the gateway writes it and clients read it.
+//! The result of each method, as the gateway writes and clients read it.
 //!
-//! The order of fields is the order on the wire. Every field has a default, because a client may
-//! read the result of a gateway of another version; fields that it does not know are ignored.
+//! The order of fields is their order on the wire. Every field has a default, because a client may
+//! read the result of a gateway of another version. Unknown fields are ignored.
 
 mod channels;
 mod config;
@@ -36,7 +36,7 @@ pub use ui::*;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::Value;
 
-/// A value that a foreign gateway may give another type: then it is as good as absent.
+/// Reads a value for which a foreign gateway may use another type. Such a value counts as absent.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,18 +1,18 @@
-//! The shape that an object must have, as a table, and what is wrong with a value that has another.
+//! The required shape of an object, as a table, and the problems of a value with another shape.
 //!
-//! The words and their order are those that clients of the protocol know: first what is missing,
-//! then what is not known, then each property in the order of the table.
+//! Clients of the protocol know these words and their order: first missing properties, then unknown
+//! ones, then each property in the order of the table.
 
 use serde_json::{Map, Value};
 
-/// More is not said about one value: its sender decides how much is wrong with it.
+/// At most this many problems of one value are reported, because its sender controls their number.
 pub const MAX_PROBLEMS: usize = 16;
-/// Longer names of properties are cut where they are repeated.
+/// Longer property names are cut in messages.
 const MAX_NAME_CHARS: usize = 120;
 /// Larger numbers are not exact in every implementation of this protocol.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;
 
-/// An object: all properties that it may have, unless it is open for others.
+/// An object with all properties that it may have, unless it is open for others.
 #[derive(Debug, Clone, Copy)]
 pub struct ObjectSchema {
     pub fields: &'static [Field],
@@ -45,15 +45,15 @@ impl Field {
     }
 }
 
-/// What a value may be.
+/// The permitted values of a property.
 #[derive(Debug, Clone, Copy)]
 pub enum PropertyKind {
     Any,
     Null,
     Boolean,
-    /// A text, with the least and the greatest number of characters.
+    /// A text with its least and greatest number of characters.
     Text(usize, usize),
-    /// A whole number from, to.
+    /// A whole number within a range.
     Integer(u64, u64),
     /// A number that is not below zero.
     Number,
@@ -63,12 +63,12 @@ pub enum PropertyKind {
     Word(&'static str),
     /// Exactly this number.
     Exactly(u64),
-    /// At most so many values of one kind.
+    /// A list of values of one kind, up to a length.
     List(&'static PropertyKind, usize),
-    /// Any names, values of one kind.
+    /// An object with any names and values of one kind.
     Map(&'static PropertyKind),
     Object(&'static ObjectSchema),
-    /// The first kind that fits.
+    /// The first kind that matches.
     AnyOf(&'static [PropertyKind]),
 }
 
@@ -95,7 +95,7 @@ pub const STRINGS: PropertyKind = PropertyKind::List(&STRING, usize::MAX);
 pub const OPEN: PropertyKind = PropertyKind::Map(&PropertyKind::Any);
 
 impl ObjectSchema {
-    /// These properties and no others.
+    /// An object with these properties and no others.
     pub const fn closed(fields: &'static [Field]) -> Self {
         Self {
             fields,
@@ -103,8 +103,8 @@ impl ObjectSchema {
         }
     }
 
-    /// What is wrong, in words; nothing if the value fits. A whole number written as `1.0` becomes
-    /// `1`, as it would in a program that has only one kind of number.
+    /// The problems of a value in words; empty if the value fits. A whole number written as `1.0`
+    /// becomes `1`, as in a program that has only one kind of number.
     pub fn problems(&self, value: &mut Value) -> Vec<String> {
         let mut problems = Problems::default();
         self.check(value, &mut String::new(), &mut problems);
@@ -221,7 +221,7 @@ impl PropertyKind {
 }
 
 fn check_length(text: &str, least: usize, most: usize, path: &str, problems: &mut Problems) {
-    // Bytes are never fewer than characters: most texts need not be counted.
+    // There are never fewer bytes than characters, so most texts need not be counted.
     if text.len() < least || (least > 1 && text.chars().count() < least) {
         let message = format!("must NOT have fewer than {least} characters");
         problems.add(path, &message);
@@ -237,7 +237,7 @@ fn check_integer(value: &mut Value, least: u64, most: u64, path: &str, problems:
     if !value.is_u64() && !value.is_i64() {
         return problems.add(path, "must be integer");
     }
-    // What is no u64 is negative, and less than any least value.
+    // A number that is not a `u64` is negative and thus below every minimum.
     let number = value.as_u64();
     let enough = number.is_some_and(|number| number >= least);
     problems.unless(enough, path, &format!("must be >= {least}"));
@@ -245,7 +245,7 @@ fn check_integer(value: &mut Value, least: u64, most: u64, path: &str, problems:
     problems.unless(little, path, &format!("must be <= {most}"));
 }
 
-/// `1.0` and `1e3` are whole numbers too.
+/// Converts `1.0` and `1e3` to whole numbers.
 fn make_whole(value: &mut Value) {
     if let Value::Number(number) = value
         && number.is_f64()
@@ -259,7 +259,7 @@ fn make_whole(value: &mut Value) {
     }
 }
 
-/// Does something one step deeper, with the path as a JSON pointer.
+/// Continues one level deeper, with the path as a JSON pointer.
 fn within(path: &mut String, name: &str, then: impl FnOnce(&mut String)) {
     let length = path.len();
     path.push('/');
@@ -278,7 +278,7 @@ fn cut(name: &str) -> String {
     name.chars().take(MAX_NAME_CHARS).collect()
 }
 
-/// Each is said once, and only so many.
+/// The reported problems, without duplicates and up to the limit.
 #[derive(Debug, Default)]
 struct Problems(Vec<String>);
 

@@ -1,22 +1,22 @@
-//! Who a connection speaks for: its role, and what it may do.
+//! The role and rights of a connection.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a connection is.
+/// The kind of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A person or a program that steers.
+    /// A person or a program that controls the gateway.
     Operator,
     /// A machine that runs commands.
     Node,
 }
 
 impl Role {
-    /// The role that a client asks for; none means operator.
+    /// The role that a client asks for. The default is operator.
     pub fn parse(role: Option<&str>) -> Option<Self> {
         match role {
             None | Some("operator") => Some(Self::Operator),
@@ -39,7 +39,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// One thing that an operator may do.
+/// One right of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OperatorScope {
     Admin,
@@ -51,7 +51,7 @@ pub enum OperatorScope {
 }
 
 impl OperatorScope {
-    /// In the order of their names, which is the order on the wire.
+    /// In the order of their names, which is their order on the wire.
     pub const ALL: [Self; 6] = [
         Self::Admin,
         Self::Approvals,
@@ -76,7 +76,7 @@ impl OperatorScope {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name)
     }
 
-    /// Whether who has this has the other one too.
+    /// Whether this scope includes the other one.
     pub fn implies(self, other: Self) -> bool {
         self == other || self == Self::Admin || (self, other) == (Self::Write, Self::Read)
     }
@@ -88,12 +88,12 @@ impl fmt::Display for OperatorScope {
     }
 }
 
-/// What a connection may do. A name that is not known gives nothing.
+/// The rights of a connection. An unknown name gives none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Scopes(BTreeSet<OperatorScope>);
 
 impl Scopes {
-    /// The scopes of these names; unknown names are left out.
+    /// The scopes with these names; unknown names are ignored.
     pub fn from_names<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> Self {
         let known = names.into_iter();
         Self(
@@ -111,12 +111,12 @@ impl Scopes {
         self.0.iter().any(|held| held.implies(scope))
     }
 
-    /// Whether everything that the others allow is allowed here: no upgrade is needed.
+    /// Whether these scopes allow everything that the others allow, so that no upgrade is needed.
     pub fn cover(&self, others: &Self) -> bool {
         others.0.iter().all(|scope| self.allow(*scope))
     }
 
-    /// Sorted by name.
+    /// The names, sorted.
     pub fn names(&self) -> Vec<String> {
         self.0
             .iter()

@@ -1,4 +1,4 @@
-//! The host's side: carries one approval to the companion that listens, and its decision back.
+//! The host's side: carries one approval to the listening companion, and its decision back.
 
 use std::io;
 use std::path::Path;
@@ -22,31 +22,31 @@ use crate::origin::OutsideRuns;
 use crate::pending::PendingApproval;
 use crate::view::MESSAGE_BYTES;
 
-/// As it stands in the record of deliveries.
+/// The name of this surface in the record of deliveries.
 const SURFACE: &str = "companion";
 
-/// A companion that has not taken the approval by then does not get it.
+/// A companion that has not received the approval after this time does not get it.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// How long the last message may take to be sent.
 const LAST_WORDS: Duration = Duration::from_millis(50);
 
-/// More messages than a companion needs to decide one approval.
+/// No companion needs more messages to decide one approval.
 const MAX_MESSAGES: usize = 64;
 
-/// As much as is kept of a reason or a name that the companion gave.
+/// The record keeps at most this much of a reason or a name that the companion gave.
 const MAX_WORDS: usize = 200;
 
-/// Whether a decision can still become a run of the waiting caller.
+/// Whether a decision can still lead to a run of the waiting caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CourierWaits {
     ForDecision,
-    /// Only until it is known that the approval arrived.
+    /// The caller waits only until the approval has arrived.
     ForReceipt,
 }
 
 /// An approval on its way to the companion. It never makes a caller wait longer than the caller
-/// says.
+/// allows.
 #[derive(Debug)]
 pub struct Courier<'a> {
     approvals: Approvals<'a>,
@@ -66,8 +66,8 @@ enum CourierState {
 }
 
 impl<'a> Approvals<'a> {
-    /// Begins to show an approval to the companion of this machine. `None` where no companion
-    /// listens; whatever else comes of it is in the approval's deliveries.
+    /// Begins to show an approval to the companion of this machine. `None` if no companion listens
+    /// or the connection fails. Failures are recorded in the approval's deliveries.
     pub fn courier(self, approval: &PendingApproval, waits: CourierWaits) -> Option<Courier<'a>> {
         let path = socket_path(self.store.state_dir());
         if !is_socket(&path) {
@@ -84,7 +84,7 @@ impl<'a> Approvals<'a> {
         };
         match courier.connect(&path) {
             Ok(true) => Some(courier),
-            // It ended and left its socket behind.
+            // The companion ended and left its socket behind.
             Ok(false) => None,
             Err(why) => {
                 courier.fail(&why);
@@ -105,8 +105,7 @@ impl Courier<'_> {
             }
             Err(error) => return Err(error.to_string()),
         };
-        // The peer of a connected socket is the process that listens: no run may pose as a
-        // companion.
+        // The peer of a connected socket is the listening process. No run may pose as a companion.
         let place = SupervisorPaths::new(self.approvals.store.state_dir());
         check_peer(&stream, &place).map_err(|refusal| refusal.message)?;
         let token = self
@@ -119,13 +118,13 @@ impl Courier<'_> {
         Ok(true)
     }
 
-    /// Whether anything can still come of it.
+    /// Whether the companion can still receive or decide the approval.
     pub fn is_open(&self) -> bool {
         !matches!(self.state, CourierState::Closed)
     }
 
-    /// Listens for so long at most, and does what the companion says. Without proof that this process
-    /// is outside of runs no decision is taken.
+    /// Reads and handles the companion's messages for at most `patience`. Without `outside`, the
+    /// proof that this process is outside of runs, no decision is accepted.
     pub fn look(&mut self, patience: Duration, outside: Option<OutsideRuns>) {
         if let Err(why) = self.hear(patience, outside) {
             self.fail(&why);
@@ -133,7 +132,7 @@ impl Courier<'_> {
     }
 
     /// For callers that do not wait for a decision: returns when the approval has arrived, or after
-    /// this time.
+    /// `within`.
     pub fn deliver(&mut self, within: Duration) {
         let until = self.began + within;
         while self.is_open() && !self.is_received {
@@ -145,7 +144,7 @@ impl Courier<'_> {
         }
     }
 
-    /// Notifies the companion that there is nothing left to decide.
+    /// Notifies the companion that the approval has ended.
     pub fn end(mut self, how: &str) {
         let how = how.to_owned();
         if self.say(&FromHost::Ended { how }).is_ok()
@@ -164,7 +163,7 @@ impl Courier<'_> {
         };
         let lines = match link.lines(patience) {
             Ok(lines) => lines,
-            // A companion that has seen it may go.
+            // A companion that has received the approval may leave.
             Err(LinkError::Closed | LinkError::Io(_)) if self.is_received => {
                 self.state = CourierState::Closed;
                 return Ok(());
@@ -188,7 +187,7 @@ impl Courier<'_> {
         Ok(())
     }
 
-    /// The companion's nonce came: now send the host's, and the request.
+    /// Answers the companion's nonce with the host's own, and sends the request.
     fn greet(&mut self, line: &str) -> Result<(), String> {
         let state = std::mem::replace(&mut self.state, CourierState::Closed);
         let CourierState::Greeting { mut link, token } = state else {
@@ -207,7 +206,8 @@ impl Courier<'_> {
         self.state = CourierState::Open { link, sealed };
         let mut printed = self.approval.printed();
         let mut approval = json!(printed);
-        // As much of it as fits; the difference is the one part that others can make long.
+        // Only the difference can become long through other people's input. Without it the message
+        // fits.
         if approval.to_string().len() > MAX_FROM_HOST / 4 {
             printed.diff = None;
             approval = json!(printed);
@@ -259,7 +259,8 @@ impl Courier<'_> {
         }
     }
 
-    /// Decides like every other surface: for the plan that was shown, if it is the first decision.
+    /// Decides like every other surface: for the plan that was shown, and only if it is the first
+    /// decision.
     fn answer(
         &self,
         answer: FromCompanion,
@@ -331,7 +332,7 @@ impl Courier<'_> {
         self.record(DeliveryState::Failed, Some(words(why)));
     }
 
-    /// A receipt that cannot be written shows when it is needed: nothing is decided without.
+    /// A failed write of a receipt shows later: without a receipt, nothing is decided.
     fn record(&self, state: DeliveryState, detail: Option<String>) {
         let delivery = Delivery {
             surface: SURFACE.to_owned(),
@@ -346,7 +347,7 @@ impl Courier<'_> {
     }
 }
 
-/// Text of the companion, made safe for a record.
+/// The companion's text, made safe for a record.
 fn words(text: &str) -> String {
     let short: String = text.chars().take(MAX_WORDS).collect();
     visible(&short).replace('\n', " ")

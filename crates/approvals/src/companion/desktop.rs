@@ -1,4 +1,4 @@
-//! The one desktop companion of a state directory, by a lock that ends with its process.
+//! The single desktop companion of a state directory. Its lock ends with its process.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,21 +10,21 @@ use super::listener::take_lock;
 
 const LOCK_NAME: &str = "companion.lock";
 
-/// Held as long as this process shows approvals on the desktop.
+/// Held while this process shows approvals on the desktop.
 #[derive(Debug)]
 pub struct DesktopLock {
     _file: File,
 }
 
 impl DesktopLock {
-    /// `None` where another process holds it.
+    /// Takes the lock; `None` if another process holds it.
     pub fn take(state_dir: &Path) -> io::Result<Option<Self>> {
         let file = take_lock(&state_dir.join(LOCK_NAME))?;
         Ok(file.map(|file| Self { _file: file }))
     }
 }
 
-/// The process that shows approvals on the desktop now, if one does.
+/// The process that currently shows approvals on the desktop.
 pub fn desktop_companion(state_dir: &Path) -> Option<u32> {
     let path = state_dir.join(LOCK_NAME);
     let file = File::open(&path).ok()?;

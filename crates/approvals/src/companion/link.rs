@@ -1,4 +1,4 @@
-//! Lines over a socket. A link never blocks its caller, and never grows without bound.
+//! Lines over a socket. A link never blocks its caller and never grows without bound.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-/// A line from the host: an approval with the difference of a script, in a string of a string.
+/// The limit of a line from the host. It holds an approval with the difference of a script, as a
+/// string within a string.
 pub(super) const MAX_FROM_HOST: usize = 2 * 1024 * 1024;
 
-/// A line from the companion: a decision.
+/// The limit of a line from the companion, which is a decision.
 pub(super) const MAX_FROM_COMPANION: usize = 16 * 1024;
 
 #[derive(Debug)]
@@ -43,20 +44,20 @@ impl Link {
         })
     }
 
-    /// Sends a line, now or at the next [`Self::lines`].
+    /// Sends a line, now or with the next [`Self::lines`].
     pub fn say(&mut self, line: &str) -> Result<(), LinkError> {
         self.outgoing.extend_from_slice(line.as_bytes());
         self.outgoing.push(b'\n');
         self.flush()
     }
 
-    /// The whole lines that have come, waiting at most so long for anything to come or to go.
+    /// Waits at most `patience` for the socket, and returns the complete lines that arrived.
     pub fn lines(&mut self, patience: Duration) -> Result<Vec<String>, LinkError> {
         self.wait(patience);
         self.flush()?;
         let mut buffer = [0; 8192];
         let mut is_closed = false;
-        // What comes later is for the next look.
+        // Further bytes are left to the next call.
         while self.incoming.len() <= self.longest_line {
             match self.stream.read(&mut buffer) {
                 Ok(0) => {
@@ -81,14 +82,14 @@ impl Link {
         if self.incoming.len() > self.longest_line {
             return Err(LinkError::TooLong(self.longest_line));
         }
-        // What was said before the end is still heard.
+        // Lines that arrived before the end of the connection still count.
         if is_closed && lines.is_empty() {
             return Err(LinkError::Closed);
         }
         Ok(lines)
     }
 
-    /// Whether all that was said has left.
+    /// Whether every line was sent.
     pub fn is_sent(&self) -> bool {
         self.outgoing.is_empty()
     }
@@ -112,7 +113,7 @@ impl Link {
             wanted |= PollFlags::OUT;
         }
         let time = Timespec::try_from(patience).unwrap_or_default();
-        // Whatever came of it is seen by reading.
+        // The following read or write reports any error.
         let _ = rustix::event::poll(&mut [PollFd::new(&self.stream, wanted)], Some(&time));
     }
 }

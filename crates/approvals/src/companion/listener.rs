@@ -1,5 +1,5 @@
-//! The companion's side: listens, believes hosts of this state directory only, and says what it
-//! has received and shown.
+//! The companion's side: listens, accepts only hosts of this state directory, and reports what it
+//! received and showed.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
@@ -23,13 +23,13 @@ use interlock_rules::RulesError;
 
 const LOCK_NAME: &str = "exec-approvals.lock";
 
-/// How long a host that connected may take to send its request.
+/// How long a connected host may take to send its request.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// More connections are not held at once.
+/// At most this many connections are held at once.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Sent instead of a hello to a host that is refused.
+/// The answer to a refused host, instead of a hello.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RefusedHost {
@@ -47,7 +47,7 @@ pub enum ListenerError {
 }
 
 impl ListenerError {
-    /// Stable, for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::State(error) => error.code(),
@@ -57,22 +57,22 @@ impl ListenerError {
     }
 }
 
-/// The socket of this state directory. It is gone when this is.
+/// The listening socket of this state directory. Dropping the listener removes the socket.
 #[derive(Debug)]
 pub struct CompanionListener {
-    door: UnixListener,
+    socket: UnixListener,
     path: PathBuf,
-    /// Device and inode, so that the socket of another companion is not removed.
+    /// Device and inode, so that dropping never removes another companion's socket.
     identity: (u64, u64),
     place: SupervisorPaths,
-    visitors: Vec<HostConnection>,
-    /// Held as long as this listens.
+    connections: Vec<HostConnection>,
+    /// Held while this companion listens.
     _lock: File,
 }
 
 impl CompanionListener {
-    /// Listens, also in place of a companion that ended without cleaning up. Only one companion
-    /// listens at a time.
+    /// Listens, and replaces the socket of a companion that ended without cleaning up. Only one
+    /// companion listens at a time.
     pub fn bind(approvals: Approvals<'_>, outside: OutsideRuns) -> Result<Self, ListenerError> {
         approvals.make_socket_token(outside)?;
         let state_dir = approvals.store.state_dir();
@@ -87,52 +87,52 @@ impl CompanionListener {
             let pid = Some(pid.trim().to_owned()).filter(|pid| pid.parse::<i32>().is_ok());
             return Err(ListenerError::Busy { pid });
         };
-        // A foreign companion, which does not know the lock.
+        // A foreign companion does not know the lock.
         match connect(&path) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {}
             _ => return Err(ListenerError::Busy { pid: None }),
         }
-        let door = listen(&path).map_err(fail)?;
+        let socket = listen(&path).map_err(fail)?;
         let metadata = fs::symlink_metadata(&path).map_err(fail)?;
         Ok(Self {
-            door,
+            socket,
             identity: (metadata.dev(), metadata.ino()),
             path: path.clone(),
             place: SupervisorPaths::new(state_dir),
-            visitors: Vec::new(),
+            connections: Vec::new(),
             _lock: lock,
         })
     }
 
-    /// Reads from every connection without waiting; returns the ids of the approvals that arrived
-    /// now.
+    /// Reads from every connection without waiting. Returns the ids of the approvals that just
+    /// arrived.
     pub fn look(&mut self, approvals: Approvals<'_>) -> Result<Vec<String>, RulesError> {
-        while let Ok((stream, _)) = self.door.accept() {
-            self.visitors.extend(admit(stream, &self.place));
-            // Who has said nothing for the longest time goes first.
-            if self.visitors.len() > MAX_CONNECTIONS {
-                let silent = self.visitors.iter().position(|one| one.id.is_none());
-                self.visitors.remove(silent.unwrap_or(0));
+        while let Ok((stream, _)) = self.socket.accept() {
+            self.connections.extend(admit(stream, &self.place));
+            // The connection that has been silent for the longest time is dropped first.
+            if self.connections.len() > MAX_CONNECTIONS {
+                let silent = self.connections.iter().position(|one| one.id.is_none());
+                self.connections.remove(silent.unwrap_or(0));
             }
         }
-        if self.visitors.is_empty() {
+        if self.connections.is_empty() {
             return Ok(Vec::new());
         }
         let Some(token) = approvals.socket_token()? else {
-            self.visitors.clear();
+            self.connections.clear();
             return Ok(Vec::new());
         };
         let mut brought = Vec::new();
-        self.visitors.retain_mut(|visitor| {
-            let stays = visitor.hear(&token, &mut brought).is_some();
-            stays && (visitor.id.is_some() || Instant::now() < visitor.until)
+        self.connections.retain_mut(|connection| {
+            let stays = connection.hear(&token, &mut brought).is_some();
+            stays && (connection.id.is_some() || Instant::now() < connection.until)
         });
         Ok(brought)
     }
 
-    /// Notifies the host that brought the approval that an approver can see it now.
+    /// Notifies the host that brought the approval that an approver can now see it.
     pub fn shown(&mut self, id: &str) {
-        let bearers = self.visitors.iter_mut();
+        let bearers = self.connections.iter_mut();
         for bearer in bearers.filter(|one| one.id.as_deref() == Some(id) && !one.is_shown) {
             bearer.is_shown = true;
             let _ = bearer.say(&FromCompanion::Shown {});
@@ -142,9 +142,9 @@ impl CompanionListener {
 
 impl Drop for CompanionListener {
     fn drop(&mut self) {
-        let is_ours = fs::symlink_metadata(&self.path)
+        let is_own_socket = fs::symlink_metadata(&self.path)
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
-        if is_ours {
+        if is_own_socket {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -156,14 +156,14 @@ struct HostConnection {
     link: Link,
     own: CompanionHello,
     sealed: Option<SealedLink>,
-    /// The id of the approval that it brought.
+    /// The id of the approval that the host brought.
     id: Option<String>,
     is_shown: bool,
     until: Instant,
 }
 
 impl HostConnection {
-    /// `None` when there is nothing left to say to each other.
+    /// Handles the host's messages. `None` if the connection is to be closed.
     fn hear(&mut self, token: &SocketToken, brought: &mut Vec<String>) -> Option<()> {
         for line in self.link.lines(Duration::ZERO).ok()? {
             let Some(sealed) = &mut self.sealed else {
@@ -192,13 +192,13 @@ impl HostConnection {
     }
 }
 
-/// What this end needs of an approval that it received.
+/// The part of a received approval that the companion needs.
 #[derive(Deserialize)]
 struct ReceivedApproval {
     id: String,
 }
 
-/// Greets a host that may send approvals; the others get the reason why not.
+/// Greets a host that may send approvals. Any other peer gets the reason for its refusal.
 fn admit(stream: UnixStream, place: &SupervisorPaths) -> Option<HostConnection> {
     let refused = check_peer(&stream, place).err();
     let mut link = Link::new(stream, MAX_FROM_HOST).ok()?;
@@ -220,7 +220,8 @@ fn admit(stream: UnixStream, place: &SupervisorPaths) -> Option<HostConnection> 
     })
 }
 
-/// `None` when another one holds it. It names who does.
+/// Takes a lock and writes the id of this process into it. `None` if another process holds the
+/// lock.
 pub(super) fn take_lock(path: &Path) -> io::Result<Option<File>> {
     let mut lock = File::options()
         .create(true)
@@ -241,7 +242,7 @@ pub(super) fn take_lock(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(lock))
 }
 
-/// Complete, with its mode, before it has its name.
+/// Binds the socket under a temporary name and sets its mode before it gets its final name.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let new = path.with_extension("new");
     let _ = fs::remove_file(&new);

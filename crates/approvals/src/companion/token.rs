@@ -9,13 +9,13 @@ use crate::approvals::Approvals;
 use crate::origin::OutsideRuns;
 use interlock_rules::{RulesError, document_in_force};
 
-/// How many random bytes a token has, written as twice as many digits.
+/// The number of random bytes of a token, which is written as twice as many hexadecimal digits.
 const BYTES: usize = 32;
 
-/// Shorter ones, which another program may have written, could be guessed.
+/// A shorter token, which another program may have written, could be guessed.
 const SHORTEST: usize = 16;
 
-/// The token is shown only to an owner who asks for it by name.
+/// The shared token. It is shown only to an owner who asks for it by name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SocketToken(String);
 
@@ -24,7 +24,7 @@ impl SocketToken {
         (text.len() >= SHORTEST).then_some(Self(text))
     }
 
-    /// For another companion of this user.
+    /// The token, for another companion of this user.
     pub fn secret(&self) -> &str {
         &self.0
     }
@@ -37,14 +37,14 @@ impl fmt::Debug for SocketToken {
 }
 
 impl Approvals<'_> {
-    /// The token in force, if there is one that can be used.
+    /// The token in force, if there is one of sufficient length.
     pub(super) fn socket_token(self) -> Result<Option<SocketToken>, RulesError> {
         let (document, _) = document_in_force(self.store)?;
         let token = document.socket.and_then(|socket| socket.token);
         Ok(token.and_then(SocketToken::new))
     }
 
-    /// The token in force. The first companion makes it.
+    /// The token in force. The first companion creates it.
     pub fn make_socket_token(self, _outside: OutsideRuns) -> Result<SocketToken, RulesError> {
         if let Some(token) = self.socket_token()? {
             return Ok(token);
@@ -58,7 +58,7 @@ impl Approvals<'_> {
         let new = hex(&bytes);
         let edited = interlock_rules::edit_document(self.store, |document| {
             let socket = document.socket.get_or_insert_with(Socket::default);
-            // Another process may have been first.
+            // Another process may have created a token first.
             let present = socket.token.take().and_then(SocketToken::new);
             let token = present.unwrap_or_else(|| SocketToken(new.clone()));
             socket.token = Some(token.0.clone());

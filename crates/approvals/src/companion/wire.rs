@@ -1,9 +1,9 @@
-//! What a line says, and what makes it believed.
+//! The lines of the protocol and their authentication.
 //!
 //! Each side makes a nonce for each connection. Every message is a body with its time and an
-//! HMAC-SHA256 under the token over all that it belongs to: the direction, its number, both nonces,
-//! the time, the hash of the request and the hash of the body. So a process without the token can
-//! say nothing, nothing can be said again, and no decision fits another approval.
+//! HMAC-SHA256 under the token. The HMAC covers the direction, the number of the message, both
+//! nonces, the time, the hash of the request and the hash of the body. So a process without the
+//! token can send nothing, no message can be replayed, and no decision fits another approval.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use interlock_plan::hex;
@@ -15,10 +15,10 @@ use super::token::SocketToken;
 
 pub(super) const PROTOCOL: u32 = 1;
 
-/// Sets this use of the token apart from every other.
+/// Separates this use of the token from every other use.
 const DOMAIN: &str = "interlock-approval-socket-v1";
 
-/// A message that is older, or from so far in the future, is not believed.
+/// A message that is older, or further in the future, is rejected.
 pub(super) const MAX_AGE_MS: u64 = 10_000;
 
 const NONCE_BYTES: usize = 32;
@@ -31,17 +31,17 @@ pub(super) struct CompanionHello {
     pub nonce: String,
 }
 
-/// Every line after that.
+/// Every line after the hello.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Envelope {
-    /// JSON in a string, so that its bytes are the same for both.
+    /// JSON in a string, so that both sides hash the same bytes.
     body: String,
     timestamp_ms: u64,
     mac: String,
 }
 
-/// Said by the host.
+/// Messages of the host.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -52,7 +52,7 @@ struct Envelope {
 pub(super) enum FromHost {
     Request {
         approval: serde_json::Value,
-        /// A decision is taken on this connection.
+        /// Whether the host accepts a decision on this connection.
         waits: bool,
     },
     Revealed {
@@ -72,7 +72,7 @@ pub(super) enum FromHost {
     },
 }
 
-/// Said by the companion.
+/// Messages of the companion.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(
     tag = "type",
@@ -94,13 +94,13 @@ pub(super) enum FromCompanion {
         max_uses: Option<std::num::NonZeroU32>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         decider: Option<String>,
-        /// Why the approver denies it.
+        /// The approver's reason for a denial.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
 }
 
-/// Why a line is not believed.
+/// Why a line is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CompanionWireError {
     #[error("a line is no message of this protocol: {0}")]
@@ -153,7 +153,7 @@ pub(super) struct SealedLink {
     side: Side,
     companion_nonce: String,
     host_nonce: String,
-    /// The hash of the request's body: the host's first message.
+    /// The hash of the host's first message, which is the request.
     request_hash: Option<String>,
     sent: u64,
     received: u64,
@@ -188,7 +188,7 @@ impl SealedLink {
         })
     }
 
-    /// The next line of this side.
+    /// Seals the next message of this side.
     pub fn seal(
         &mut self,
         message: &impl Serialize,
@@ -207,7 +207,7 @@ impl SealedLink {
         serde_json::to_string(&envelope).map_err(malformed)
     }
 
-    /// The next line of the other side. Its body is read only after it is believed.
+    /// Opens the next line of the other side. The body is parsed only after its HMAC was verified.
     pub fn open<T: DeserializeOwned>(
         &mut self,
         line: &str,
@@ -217,7 +217,7 @@ impl SealedLink {
         let envelope: Envelope = serde_json::from_str(line).map_err(malformed)?;
         let other = self.side.other();
         let mac = self.mac(other, self.received, envelope.timestamp_ms, &envelope.body)?;
-        // Takes the same time wherever the two differ.
+        // The comparison takes the same time wherever the two values differ.
         mac.verify_slice(&unhex(&envelope.mac).ok_or(CompanionWireError::Mac)?)
             .map_err(|_| CompanionWireError::Mac)?;
         if envelope.timestamp_ms.abs_diff(now_ms) > MAX_AGE_MS {
@@ -245,7 +245,7 @@ impl SealedLink {
         let request_hash = match (&self.request_hash, by) {
             (Some(hash), _) => hash,
             (None, Side::Host) => &body_hash,
-            // A companion never answers before a request.
+            // A companion must not answer before a request.
             (None, Side::Companion) => return Err(CompanionWireError::Mac),
         };
         let text = format!(

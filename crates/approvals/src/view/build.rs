@@ -1,5 +1,5 @@
-//! From a stored plan to what an approver reads. Nothing here looks at the request: what is shown
-//! is what will run.
+//! Builds the approver's view from a stored plan. Nothing here reads the request: what is shown is
+//! what will run.
 
 use interlock_command::display::{self, Secrets, ShownLine};
 use interlock_plan::{PlanAction, PlanProgram, PlanRetry, PlanStdin, RunPlan, SandboxPlan};
@@ -9,11 +9,11 @@ use super::{ApprovalView, ViewBlock, ViewLabel};
 use crate::events::usual_session_key;
 use crate::stored_verdict::RunManner;
 
-/// The sentence that stands wherever input of the caller reaches the program.
+/// The warning wherever input of the caller reaches the program.
 const CAN_TYPE: &str = "the caller can type into the program";
 
-/// Everything that the plan holds. The caller adds why an approver has to decide, and what *always*
-/// would store.
+/// Builds the view of everything that the plan holds. The caller adds why an approver has to
+/// decide, and what *always* would store.
 pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> ApprovalView {
     let mut view = ApprovalView::default();
     add_command(&mut view, &plan.command, secrets);
@@ -61,8 +61,9 @@ pub fn build_view(plan: &RunPlan, manner: &RunManner, secrets: Secrets) -> Appro
     view
 }
 
-/// What keeps the sandbox comes first; the caller's words for leaving it come last, as a text of its own, so
-/// that no line of them looks like one of Interlock's.
+/// Adds a retry outside of the sandbox. The alternatives that keep the sandbox come first. The
+/// caller's words for leaving it come last, as a separate text, so that no line of them looks like
+/// a line of Interlock.
 fn add_retry(view: &mut ApprovalView, plan: &RunPlan, retry: &PlanRetry) {
     for denied in &retry.denied {
         view.field(ViewLabel::Denied, denied);
@@ -88,7 +89,7 @@ fn add_retry(view: &mut ApprovalView, plan: &RunPlan, retry: &PlanRetry) {
     });
 }
 
-/// The command on one line where it has one, else as a text of its own.
+/// Adds the command as one line, or as a text if it has several lines.
 pub(super) fn add_command(view: &mut ApprovalView, text: &str, secrets: Secrets) {
     let (lines, masked) = display::command_lines(text, secrets);
     view.masked_secrets += masked;
@@ -104,14 +105,14 @@ pub(super) fn add_command(view: &mut ApprovalView, text: &str, secrets: Secrets)
     }
 }
 
-/// One override or assignment.
+/// Adds one override or assignment.
 pub(super) fn add_env(view: &mut ApprovalView, name: &str, value: &str, secrets: Secrets) {
     let (shown, masked) = display::named_value(name, value, secrets);
     view.masked_secrets += masked;
     view.field(ViewLabel::Env, shown.as_str());
 }
 
-/// The shell that reads the text; or the words that run, where they are not those of the text.
+/// Adds the shell that reads the text, or the expanded words that run without a shell.
 fn program(view: &mut ApprovalView, plan: &RunPlan, secrets: Secrets) {
     match &plan.program {
         PlanProgram::Shell { options, .. } | PlanProgram::Inside { options, .. } => {
@@ -182,7 +183,7 @@ fn directory(view: &mut ApprovalView, plan: &RunPlan) {
 
 /// How the caller can type into the program.
 pub(super) struct ViewInput {
-    /// The size of the terminal, where that is known.
+    /// The size of the terminal, if it is known.
     pub terminal: Option<String>,
     pub stdin_is_open: bool,
 }
@@ -228,7 +229,7 @@ fn limits(view: &mut ApprovalView, manner: &RunManner) {
     }
 }
 
-/// Whether a file could be exchanged between its last check and its use, and why.
+/// Adds whether, and why, a file could be exchanged between its last check and its use.
 fn race(view: &mut ApprovalView, plan: &RunPlan) {
     let Some(freedom) = &plan.race_freedom else {
         return;
@@ -244,7 +245,7 @@ fn race(view: &mut ApprovalView, plan: &RunPlan) {
     }
 }
 
-/// Milliseconds in the largest unit that says them exactly.
+/// A duration in the largest unit that expresses it exactly.
 fn duration(ms: u64) -> String {
     match ms {
         ms if ms > 0 && ms % 3_600_000 == 0 => format!("{} h", ms / 3_600_000),

@@ -1,42 +1,43 @@
-//! The one text form of a view: labelled lines, which every terminal and message prints.
+//! The only text form of a view: labeled lines, which every terminal and message prints.
 
 use interlock_command::display::ShownLine;
 
 use super::{ApprovalView, ViewBlock, ViewLabel, ViewPart, ViewTone};
 
-/// In front of every line of a text, so that none can look like a field.
+/// The mark in front of every line of a text, so that no line can look like a field.
 const BLOCK: &str = "| ";
-/// In front of the rest of a line that is wider than the terminal.
+/// The mark in front of the rest of a line that is wider than the terminal.
 const BLOCK_CONTINUED: &str = "|> ";
 const FIELD_CONTINUED: &str = "> ";
 
-/// The labels of a message stand in a column of this width.
+/// The width of the label column in a message.
 const LABELS: usize = 10;
 
-/// At once in a prompt, of each text.
+/// How much of each text a prompt shows.
 const PROMPT_BYTES: usize = 64 * 1024;
-/// At once in a list, of each text.
+/// How many lines of each text a list shows.
 const LIST_LINES: usize = 40;
-/// Lines of a script's difference in a prompt: the script itself is there as well.
+/// How many lines of a script's difference a prompt shows. The prompt shows the script itself as
+/// well.
 const PROMPT_DIFF_LINES: usize = 12;
 
-/// How much of long texts is printed. What is not is counted.
+/// How much of long texts is printed. Omitted lines are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewDetail {
     /// One of several approvals: the beginning of each text.
     List,
-    /// Where a decision is made: 64 KiB of each text.
+    /// A prompt for a decision: 64 KiB of each text.
     Prompt,
-    /// All that there is.
+    /// Everything.
     Whole,
 }
 
 /// One printed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewLine {
-    /// Empty for a line that belongs to the field or text above.
+    /// Empty for a line that continues the field or text above.
     pub label: &'static str,
-    /// What stands in front of the text; never part of the text.
+    /// The mark in front of the text. It is never part of the text.
     pub mark: &'static str,
     pub text: String,
     pub tone: ViewTone,
@@ -44,8 +45,9 @@ pub struct ViewLine {
 }
 
 impl ApprovalView {
-    /// The lines of a prompt. `columns` is how wide the texts may be: a terminal wraps a wider line
-    /// by itself, and then it could look like two. `open` says how the rest of a text is read.
+    /// The lines of a prompt. `columns` is the width of the texts: a terminal would wrap a wider
+    /// line by itself, and the rest could look like another line. `open` tells how to read the rest
+    /// of a text.
     pub fn lines(&self, detail: ViewDetail, columns: Option<usize>, open: &str) -> Vec<ViewLine> {
         let mut lines = Vec::new();
         let mut last = "";
@@ -96,7 +98,7 @@ impl ApprovalView {
         lines.collect()
     }
 
-    /// Whether a prompt shows all of every text.
+    /// Whether a prompt shows every text completely.
     pub fn is_whole_in_prompt(&self) -> bool {
         self.parts.iter().all(|part| match part {
             ViewPart::Block(block) if block.label != ViewLabel::Diff => {

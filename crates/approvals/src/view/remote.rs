@@ -1,5 +1,5 @@
-//! What an approver reads of a run that another host makes: what its gateway will send, and what
-//! the node says of its own plan.
+//! The approver's view of a run of another host: what the gateway will send, and what the node says
+//! about its own plan.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use super::build::{ViewInput, add_command, add_env, add_input, add_time};
 use super::{ApprovalView, ViewLabel, ViewPart};
 use crate::pending::shown_command;
 
-/// More of what a node says is not shown; it is said that it is not.
+/// The limit of a node's statements in a view. The view says when it leaves some out.
 const MAX_NODE_VIEW_BYTES: usize = 1024 * 1024;
 
-/// What the gateway will send with a run beyond the plan of its node. It is stored with the
-/// approval, as `runFacts` of its subject.
+/// What the gateway will send with a run besides the node's plan. The approval stores it as
+/// `runFacts` of its subject.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RemoteRunFacts {
@@ -36,13 +36,13 @@ pub struct RemoteRunFacts {
 }
 
 impl RemoteRunFacts {
-    /// Holds the variables alone, where a client runs what is allowed by itself.
+    /// The key of the variables alone, where a client itself runs an allowed command.
     pub const ENV_KEY: &str = "runEnv";
-    /// What the node is called; its id stands beside it, since a node chooses its name.
+    /// The key of the node's name. A node chooses its name, so its id is shown as well.
     pub const NODE_NAME_KEY: &str = "nodeName";
 }
 
-/// The subject of an approval that lets the caller's own shell run something.
+/// The subject of an approval for a run of the caller's own shell.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElsewhereSubject<'a> {
@@ -52,13 +52,13 @@ pub struct ElsewhereSubject<'a> {
     pub agent_id: &'a str,
     pub session_key: &'a str,
     pub allowed_decisions: [&'static str; 2],
-    /// Names that shell. Only this host writes it; subjects of clients and nodes have no such
-    /// property.
+    /// The name of that shell. Only this host writes this property; subjects of clients and nodes
+    /// do not have it.
     pub runs_elsewhere: &'a str,
     pub notes: ElsewhereNotes,
 }
 
-/// What this host says of such a run.
+/// The notes of this host about such a run.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ElsewhereNotes {
@@ -68,7 +68,7 @@ pub struct ElsewhereNotes {
     pub no_always: String,
 }
 
-/// What an approver is shown of the stored subject of a remote approval.
+/// The part of a remote approval's stored subject that an approver is shown.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RemoteSubject {
@@ -80,14 +80,14 @@ pub(crate) struct RemoteSubject {
     env_keys: Vec<Value>,
     #[serde(deserialize_with = "lenient_field")]
     node_name: Option<String>,
-    /// What the node says; it is not trusted.
+    /// The node's own statements, which are not trusted.
     #[serde(deserialize_with = "lenient_field")]
     pub(crate) notes: RemoteNotes,
     #[serde(deserialize_with = "lenient_field")]
     run_env: BTreeMap<String, String>,
     #[serde(deserialize_with = "lenient_field")]
     run_facts: Option<RemoteRunFacts>,
-    /// As [`ElsewhereSubject`] has it.
+    /// See [`ElsewhereSubject::runs_elsewhere`].
     #[serde(deserialize_with = "lenient_field")]
     runs_elsewhere: Option<String>,
     #[serde(deserialize_with = "lenient_field")]
@@ -104,7 +104,7 @@ impl RemoteSubject {
     }
 }
 
-/// What the other host itself says of a run, where that is known. Approvers read it.
+/// The other host's own notes about a run. Approvers read them.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct RemoteNotes {
@@ -124,7 +124,7 @@ pub(crate) struct RemoteNotes {
     view: ApprovalView,
 }
 
-/// The texts of the command in the plan of a node.
+/// The command texts in the plan of a node.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct RemotePlanText {
@@ -218,7 +218,7 @@ fn unless_empty(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|text| !text.is_empty())
 }
 
-/// Adds what the node says under these labels. Every line of it was made visible when it was read.
+/// Adds the node's statements under these labels. Every line was made visible when it was read.
 fn add_said(view: &mut ApprovalView, said: &ApprovalView, labels: &[ViewLabel]) {
     let mut left = MAX_NODE_VIEW_BYTES;
     for part in &said.parts {

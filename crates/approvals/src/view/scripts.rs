@@ -1,5 +1,5 @@
-//! The scripts of an approval, as an approver reads them: the pinned content, never what the path
-//! leads to by now.
+//! Shows the scripts of an approval to an approver: the pinned content, never what the path leads
+//! to by now.
 
 use interlock_command::display::ShownLine;
 use interlock_plan::{PinnedFile, RunPlan, hex};
@@ -9,12 +9,13 @@ use sha2::{Digest as _, Sha256};
 use super::{ApprovalView, ViewBlock, ViewLabel};
 use crate::content::{bytes_of, scripts};
 
-/// Digits of a hash that an approver compares.
+/// How many digits of a hash an approver sees.
 const SHOWN_DIGITS: usize = 16;
 
-/// Adds the content of every bound script. `stored` is what was kept with the approval; what was
-/// too long for that is read again and compared with its hash. `false` if a script cannot be
-/// shown: then it must not be allowed.
+/// Adds the content of every bound script. `stored` holds the scripts that were kept with the
+/// approval. A script that was too long for that is read again and compared with its hash. Returns
+/// `false` if a script no longer has its pinned content and so cannot be shown: then the approval
+/// must not be allowed.
 pub fn add_scripts(view: &mut ApprovalView, plan: &RunPlan, stored: &[PinnedScript]) -> bool {
     let mut all_shown = true;
     for script in scripts(plan) {
@@ -68,7 +69,7 @@ fn add_script(view: &mut ApprovalView, script: &PinnedFile, content: &[u8]) {
     });
 }
 
-/// The text of a file, with bytes that are no UTF-8 spelled out.
+/// The text of a file, with invalid UTF-8 bytes spelled out.
 fn visible_bytes(content: &[u8]) -> String {
     let mut text = String::with_capacity(content.len());
     for chunk in content.utf8_chunks() {

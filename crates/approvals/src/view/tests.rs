@@ -1,4 +1,4 @@
-//! The text form of a view, and what a hostile text cannot do in it.
+//! Tests the text form of a view against hostile texts.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn every_line_is_labelled_marked_or_continued() {
     assert_eq!(view().text(ViewDetail::Prompt, "open"), expected);
 }
 
-/// A terminal breaks a long line where it likes: the rest would look like a line of the prompt.
+/// A terminal breaks a long line anywhere, and the rest would look like a line of the prompt.
 #[test]
 fn a_line_that_is_wider_than_the_terminal_goes_on_behind_a_mark() {
     let mut view = ApprovalView::default();
@@ -93,7 +93,7 @@ fn what_is_left_out_is_counted_and_how_it_is_opened_is_said() {
     assert_eq!(view.bounded(1 << 20).left_out_lines(), 0);
 }
 
-/// A node is another machine: what it sends cannot be a line of the prompt either.
+/// A node is another machine: its texts must not look like lines of the prompt either.
 #[test]
 fn what_is_read_from_another_host_is_made_visible() {
     let hostile = serde_json::json!({ "maskedSecrets": 0, "parts": [

@@ -1,5 +1,5 @@
-//! A plan that an approver has to allow: by a grant that was given earlier, by an approval whose run no caller
-//! waited for, or by a new approval.
+//! Finds the allowance for a plan that an approver has to allow: a grant from an earlier decision,
+//! an approval whose run no caller waited for, or a new approval.
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
@@ -20,7 +20,7 @@ use crate::permission::Permission;
 use crate::pipeline::{RunTicket, record_verdict, resume_facts, use_grant};
 use crate::retry::RetryRefusal;
 
-/// Whether an approval that was given earlier counts without being named.
+/// Whether an earlier approval counts for a request that does not name it.
 #[derive(Clone, Copy)]
 pub(super) enum Earlier<'a> {
     Named,
@@ -28,18 +28,18 @@ pub(super) enum Earlier<'a> {
     Found(&'a dyn Fn(&str) -> bool),
 }
 
-/// What the approval that a run needs is.
+/// How a run gets its approval.
 enum NeededApproval {
     Granted((RunTicket, Claim)),
     Allowed(String),
     Pending(CreatedApproval),
-    /// An approver was asked about this run before.
+    /// An approver has already been asked about this retry.
     AskedBefore,
 }
 
 impl LocalHost {
-    /// A grant that an approver gave earlier allows it at once, as does an approval whose run no caller
-    /// has waited for; otherwise an approval is stored.
+    /// Starts the plan at once if a standing grant allows it, or an allowed approval whose run no
+    /// caller waited for. Otherwise stores a new approval.
     pub(super) fn ask(
         &self,
         request: &ExecRequest<'_>,
@@ -89,7 +89,7 @@ impl LocalHost {
             })
         });
         if let Err(StoreError::Approval(error)) = &needed {
-            // Nothing of the change above was written.
+            // The failed change wrote nothing, so the verdict is recorded separately.
             let code = Some(error.code());
             let place = judged.confinement();
             let recorded = self
@@ -105,7 +105,7 @@ impl LocalHost {
             }
             NeededApproval::Allowed(id) => match self.run_approved(&id, request, supervisor) {
                 Ok(running) => Ok(Exec::Started(Box::new(running))),
-                // It was for something else after all, or another call was quicker.
+                // The approval was for something else after all, or another call claimed it first.
                 Err(ExecError::Approval(error)) if error.wants_new_approval() => {
                     let created = self
                         .store()
@@ -127,7 +127,8 @@ impl LocalHost {
     }
 }
 
-/// Why an approval could not be stored: the store failed, or too many of the agent are pending.
+/// Why an approval could not be stored: the store failed, or too many approvals of the agent are
+/// pending.
 fn not_stored(error: StoreError) -> ExecError {
     match ApprovalRefusal::from(error) {
         ApprovalRefusal::State(error) => HostError::from(error).into(),
@@ -135,7 +136,7 @@ fn not_stored(error: StoreError) -> ExecError {
     }
 }
 
-/// What an approver reads of how a run is carried out.
+/// How a run is carried out, as shown to the approver.
 fn shown_manner(manner: &Manner) -> RunManner {
     RunManner {
         memory_bytes: manner.limits.memory_bytes,

@@ -81,7 +81,7 @@ impl ExecError {
         }
     }
 
-    /// What to do instead, where that does not depend on the caller.
+    /// What to do instead, unless that depends on the caller.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Host(error) => error.remedy(),
@@ -126,7 +126,7 @@ impl ExecError {
         }
     }
 
-    /// What the agent has to know where an approver, or what stands in for one, denied it.
+    /// What the agent must know after a denial by an approver or by its fallback.
     pub fn denial_text(&self) -> Option<&'static str> {
         match self {
             Self::Approval(error) if error.is_denial() => Some(DENIAL_TEXT),
@@ -134,7 +134,7 @@ impl ExecError {
         }
     }
 
-    /// The judge's verdict, where it was the judge who refused.
+    /// The judge's verdict, if the judge denied the request.
     pub fn verdict(&self) -> Option<&Verdict> {
         match self {
             Self::Denied(verdict) => Some(verdict),

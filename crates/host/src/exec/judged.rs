@@ -1,5 +1,5 @@
-//! A request, judged by the policy in force, and what follows from its verdict: the plan, and how the run is
-//! carried out.
+//! Judges a request by the policy in force, and derives from its verdict the plan and the manner of
+//! the run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,20 +31,20 @@ use crate::sandbox::{RunPlace, check_sandbox_tool, confine_manner, judged_env};
 #[derive(Debug)]
 pub(crate) struct JudgedRequest<'a> {
     pub(crate) scope: AgentScope<'a>,
-    /// The PATH that names were looked up in.
+    /// The PATH in which command names were looked up.
     pub(crate) path: String,
     pub(crate) levels: Levels,
     pub(crate) evaluation: Evaluation,
-    /// Where the run is confined, if it is.
+    /// Where the run is confined; `None` outside of a sandbox.
     pub(crate) sandbox: Option<PreparedSandbox>,
-    /// How far it leaves the sandbox of its conversation.
+    /// How far the run leaves the sandbox of its conversation.
     pub(crate) elevation: Elevation,
-    /// The run inside that it repeats outside.
+    /// The sandboxed run that this run repeats outside of the sandbox.
     pub(crate) retry: Option<PlanRetry>,
 }
 
 impl LocalHost {
-    /// What the policy in force says to a request.
+    /// Judges a request by the policy in force.
     pub(crate) fn judge<'a>(
         &'a self,
         request: &ExecRequest<'a>,
@@ -60,8 +60,8 @@ impl LocalHost {
         let scope = self.scope_under(request.agent, config)?;
         let session = self.session(&request.session_key())?;
         let place = self.place_of(request, &scope, &session)?;
-        // No run leaves its sandbox for a reason that no approver read, and none that the owner wants
-        // previewed is made for real without one.
+        // A run leaves its sandbox only for a reason that an approver has read. Where the owner
+        // wants a preview, a run with real effects needs an approver as well.
         let ask = if request.place.retry.is_some() || is_for_real(request, scope.exec()) {
             Some(Ask::Always)
         } else {
@@ -72,7 +72,7 @@ impl LocalHost {
     }
 }
 
-/// What the policy in force says to a request at a place.
+/// Judges a request by the policy in force at the given place.
 pub(crate) fn judge_in<'a>(
     request: &ExecRequest<'a>,
     scope: AgentScope<'a>,
@@ -106,7 +106,7 @@ pub(crate) fn judge_in<'a>(
         return Err(HostError::SandboxUnavailable(why.to_owned()).into());
     }
     if sandbox.is_some() && policy.levels.security.value() == Security::Full {
-        // A login shell of the sandbox finds the programs of the sandbox.
+        // Only a login shell of the sandbox finds the programs of the sandbox.
         evaluation.verdict.transport = Transport::Shell;
     }
     if let Some(sandbox) = &mut sandbox {
@@ -125,7 +125,7 @@ pub(crate) fn judge_in<'a>(
 }
 
 impl JudgedRequest<'_> {
-    /// Where it runs, for the records.
+    /// Where the run is confined, for the records.
     pub(crate) fn confinement(&self) -> RecordedConfinement<'_> {
         RecordedConfinement {
             sandbox: self.sandbox.as_ref(),
@@ -133,7 +133,7 @@ impl JudgedRequest<'_> {
         }
     }
 
-    /// The plan of a request that is not refused.
+    /// Makes the plan of a request that is not refused.
     pub(crate) fn plan(&self, request: &ExecRequest<'_>) -> Result<PreparedRun, ExecError> {
         let (scope, Evaluation { analysis, verdict }) = (&self.scope, &self.evaluation);
         if let Some(refusal) = refusal(analysis) {
@@ -142,7 +142,8 @@ impl JudgedRequest<'_> {
         if verdict.outcome == Outcome::Deny {
             return Err(ExecError::Denied(Box::new(verdict.clone())));
         }
-        // Before an approval is created: no approver should have to look at a script that cannot work.
+        // This check comes before an approval is created: no approver should have to look at a
+        // script that cannot work.
         if !is_open(&self.levels)
             && let Some(mistake) = scope.as_run_account(|| preflight(analysis))?
         {
@@ -155,7 +156,7 @@ impl JudgedRequest<'_> {
         Ok(scope.as_run_account(|| PreparedRun::of(analysis, verdict, &settings))??)
     }
 
-    /// The same with what keeps the run away from Interlock.
+    /// The settings of the run, with the shield that keeps the run away from Interlock.
     pub(crate) fn shielded_settings<'s>(
         &'s self,
         request: &'s ExecRequest<'_>,
@@ -170,7 +171,7 @@ impl JudgedRequest<'_> {
         })
     }
 
-    /// What a plan of this request takes from it, from the config and from the sandbox.
+    /// The settings of a plan, taken from the request, the config and the sandbox.
     pub(crate) fn run_settings<'s>(&'s self, request: &'s ExecRequest<'_>) -> RunSettings<'s> {
         let settings = RunSettings {
             elevated: self.elevation,
@@ -185,9 +186,10 @@ impl JudgedRequest<'_> {
         }
     }
 
-    /// How a run of this request is carried out, as the config says.
+    /// How a run of this request is carried out, according to the config.
     pub(crate) fn manner(&self, request: &ExecRequest<'_>) -> Result<Manner, ExecError> {
-        // An agent that may not handle background sessions gets none: then exec waits for the end.
+        // An agent without the `process` tool could not handle a background session. Its `exec`
+        // waits for the end of the run.
         let handles_sessions = check_tool(
             "process",
             &tool_levels(self.scope.config().config(), request.agent),
@@ -211,7 +213,7 @@ impl JudgedRequest<'_> {
     }
 }
 
-/// How a run is carried out, as the config says.
+/// How a run is carried out, according to the config.
 fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
     let usual = Manner::default();
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -239,7 +241,8 @@ fn manner(config: &ExecConfig, yields: Yield) -> Result<Manner, ExecError> {
     })
 }
 
-/// Everything may run and no approver is asked: then nothing else is put in front of a command either.
+/// Whether everything may run and no approver is asked. Then no other check stands in front of a
+/// command either.
 pub(crate) fn is_open(levels: &Levels) -> bool {
     levels.security.value() == Security::Full && levels.ask.value() == Ask::Off
 }

@@ -1,4 +1,4 @@
-//! The key of the state directory, with which authorizations are made.
+//! The key of the state directory that signs authorizations.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::local::HostError;
 
 const LENGTH: usize = 32;
 
-/// Reads the key; the first one to ask makes it.
+/// Reads the key. The first call creates it.
 pub(super) fn load_or_create(path: &Path) -> Result<AuthorizationKey, HostError> {
     match AuthorizationKey::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -24,7 +24,8 @@ pub(super) fn load_or_create(path: &Path) -> Result<AuthorizationKey, HostError>
     })
 }
 
-/// Complete before it has its name, and never in place of another one.
+/// Creates the key file. The file is complete before it gets its name, and it never replaces an
+/// existing key.
 fn create(path: &Path) -> io::Result<()> {
     let mut key = [0; LENGTH];
     getrandom::fill(&mut key).map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What a caller asks to run, and what a plan takes from that.
+//! The caller's request, and what a plan takes from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +20,18 @@ use crate::retry::RetryRequest;
 #[derive(Debug)]
 pub struct ExecRequest<'a> {
     pub agent: &'a AgentId,
-    /// The config that the call began with; none is the one in force when it is judged.
+    /// The config that the call began with. `None` stands for the config in force at judgment.
     pub config: Option<Arc<ConfigFile>>,
-    /// What the calling program brings of its own.
+    /// The calling program's own context.
     pub caller: &'a CallerContext,
     pub source: Source,
     /// Absolute.
     pub cwd: String,
     pub env: BTreeMap<String, String>,
-    /// The call's own `ask`; it can only harden.
+    /// The call's own `ask`, which can only make the policy stricter.
     pub ask: Option<Ask>,
-    /// What a gateway that forwards the call adds; it can only harden.
+    /// The policy layer of a gateway that forwards the call, which can only make the policy
+    /// stricter.
     pub gateway: Option<&'a GatewayLayer>,
     /// The call's own limit in seconds; see [`AgentScope::time_limit`].
     pub timeout_seconds: Option<u64>,
@@ -40,43 +41,44 @@ pub struct ExecRequest<'a> {
     pub pty: Option<PtySize>,
     pub stdin: PlanStdin,
     pub yields: Yield,
-    /// Characters of output that the result shows at most, where the caller wants fewer than the
-    /// config allows. A caller that reads the transcript meanwhile needs none.
+    /// The result shows at most this many characters of output, where the caller wants fewer than
+    /// the config allows. A caller that reads the transcript meanwhile needs none.
     pub show_chars: Option<usize>,
-    /// The connection or process of the caller. It never decides.
+    /// The caller's connection or process, for the records. No decision depends on it.
     pub requester: &'a str,
-    /// Whether this host runs it by itself once it is allowed, also when its caller is
-    /// gone: [`crate::LocalHost::resume_run`]. Others wait for the decision, or request it again.
+    /// Whether this host itself starts the run once it is allowed, even after its caller has left:
+    /// [`crate::LocalHost::resume_run`]. Otherwise the caller waits for the decision, or requests
+    /// the run again.
     pub runs_later: bool,
     pub place: RequestedPlace,
 }
 
-/// Where the caller wants the run, within what config and conversation permit.
+/// Where the caller wants the command to run. Config and conversation limit the choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestedPlace {
     /// The `host` of the call.
     pub host: Option<Host>,
-    /// A sandbox also where the config has none: the usual one, in which changes of the workspace
-    /// are committed when the run ends.
+    /// Demands a sandbox even where the config has none: the default one, which commits the changes
+    /// of the workspace when the run ends.
     pub needs_sandbox: bool,
-    /// The working directory is only that of the service: a sandbox starts in its workspace instead.
+    /// `cwd` is only the service's default. A sandbox starts in its workspace instead.
     pub is_cwd_usual: bool,
-    /// The `elevated` of the call.
+    /// The `elevated` parameter of the call.
     pub elevated: Option<bool>,
-    /// Who calls, as the transport proved it. A call without a sender leaves no sandbox.
+    /// The sender, as the transport proved it. A call without a sender leaves no sandbox.
     pub sender: Option<CallSender>,
-    /// The run inside that it repeats outside, with the caller's reason.
+    /// The sandboxed run that this run repeats outside of the sandbox, with the caller's reason.
     pub retry: Option<RetryRequest>,
-    /// The `effects` of the call.
+    /// The `effects` parameter of the call.
     pub effects: Option<CallEffects>,
 }
 
 /// When a run goes to the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Yield {
-    /// Only when the waiting caller goes away.
+    /// Only when the waiting caller leaves.
     Never,
-    /// When it has not ended by then; 0 is at once.
+    /// When the run has not ended after this time; zero means at once.
     After(Duration),
 }
 
@@ -86,12 +88,13 @@ impl ExecRequest<'_> {
         key.unwrap_or_else(|| usual_session_key(self.agent.as_str()))
     }
 
-    /// How the caller can type into the run; the judge wants to know.
+    /// How the caller can type into the run, which the judge has to know.
     pub(crate) fn input(&self) -> CallerInput {
         CallerInput::from_call(self.pty.is_some(), self.stdin == PlanStdin::Pipe)
     }
 
-    /// The settings of a run on the host. Shield, sandbox and elevation follow from the verdict.
+    /// The settings of a run on the host. Shield, sandbox and elevation follow later, from the
+    /// verdict.
     pub(crate) fn run_settings<'a>(
         &'a self,
         scope: &'a AgentScope<'_>,

@@ -34,53 +34,53 @@ const KNOWN: &[&str] = &[
     "effects",
 ];
 
-/// As in the config.
+/// The same limit as in the config.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 
-/// A longer id is no run's.
+/// No run has a longer id.
 const MAX_RUN_BYTES: usize = 128;
 
-/// An approver reads all of it.
+/// An approver has to read all of it.
 const MAX_JUSTIFICATION_BYTES: usize = 2_000;
 
 const ASK: &[&str] = &["off", "on-miss", "always"];
 const STDIN: &[&str] = &["null", "pipe"];
 
-/// What a call of `exec` asks for. What it may ask for is decided elsewhere.
+/// The parameters of an `exec` call. Whether the call may have them is decided elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecParameters {
     pub command: String,
-    /// As written; see [`Self::directory`].
+    /// As the caller wrote it; see [`Self::directory`].
     pub workdir: Option<String>,
     pub env: BTreeMap<String, String>,
-    /// Within the limits.
+    /// Clamped to the limits.
     pub yield_after: Option<Duration>,
     pub background: bool,
-    /// Zero is no limit for this call; absent is what the config says.
+    /// Zero means no limit for this call; `None` means the limit of the config.
     pub timeout: Option<Duration>,
     pub pty: bool,
-    /// A call that names a node is for a node.
+    /// A call that names a node has the host `node`.
     pub host: Option<Host>,
-    /// Can only harden.
+    /// Can only make the policy stricter.
     pub ask: Option<Ask>,
-    /// Id, name, address or a prefix of the id.
+    /// The id, name, address or id prefix of a node.
     pub node: Option<String>,
-    /// Absent is what the conversation says.
+    /// `None` leaves the choice to the conversation.
     pub elevated: Option<bool>,
     pub stdin: InputMode,
-    /// The run inside that it repeats outside.
+    /// The sandboxed run that this run repeats outside of the sandbox.
     pub retry: Option<RetryRequest>,
-    /// Whether an approver decides about what the command changed.
+    /// Whether an approver decides about the command's changes.
     pub effects: Option<CallEffects>,
 }
 
-/// What the run reads.
+/// What the run reads from its standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InputMode {
     /// Nothing.
     #[default]
     Null,
-    /// What `process write` sends.
+    /// The input that `process write` sends.
     Pipe,
 }
 
@@ -91,7 +91,8 @@ impl ExecParameters {
         if command.trim().is_empty() {
             return Err(ParameterError::new(VALUE, "command", "is empty"));
         }
-        // Accepted from callers that send it, and of no effect: a call cannot loosen.
+        // Accepted because some callers send it, but without effect: a call cannot loosen the
+        // policy.
         fields.text("security")?;
         let (least, most) = (limit(*YIELD_MS.start()), limit(*YIELD_MS.end()));
         let not_a_host =
@@ -104,7 +105,7 @@ impl ExecParameters {
         )?;
         let node = filled("node", fields)?;
         let host = match (host, &node) {
-            // Who names a machine does not mean this one.
+            // A call that names a node does not mean this machine.
             (None | Some(Host::Auto), Some(_)) => Some(Host::Node),
             (Some(Host::Gateway | Host::Sandbox), Some(_)) => {
                 let problem = "names a node, which goes with host \"node\" only";
@@ -137,14 +138,14 @@ impl ExecParameters {
         })
     }
 
-    /// Where the command starts: `workdir`, relative to the session's directory, or that one. It
-    /// must be there. `~` is a name like any other.
+    /// The directory in which the command starts: `workdir`, relative to the session's directory,
+    /// or the session's directory itself. It must exist. `~` is a name like any other.
     pub fn directory(&self, session: &Path) -> Result<String, ParameterError> {
-        let wanted = match &self.workdir {
+        let requested = match &self.workdir {
             Some(workdir) => session.join(workdir),
             None => session.to_owned(),
         };
-        let found = std::fs::canonicalize(&wanted).and_then(|found| {
+        let found = std::fs::canonicalize(&requested).and_then(|found| {
             if found.is_dir() {
                 Ok(found)
             } else {
@@ -157,7 +158,7 @@ impl ExecParameters {
                 .as_deref()
                 .is_some_and(|workdir| workdir.starts_with('~'));
             let hint = is_home.then(|| "`~` is not expanded: write the path in full".to_owned());
-            let shown = wanted.display();
+            let shown = requested.display();
             ParameterError::new(
                 WORKDIR,
                 "workdir",
@@ -184,7 +185,7 @@ fn filled(name: &str, fields: Fields<'_>) -> Result<Option<String>, ParameterErr
     Ok(text.map(str::to_owned))
 }
 
-/// `retryOf` and `justification` go together, and with `elevated: true`.
+/// `retryOf` and `justification` require each other, and `elevated: true`.
 fn retry(fields: Fields<'_>) -> Result<Option<RetryRequest>, ParameterError> {
     let (run, justification) = (filled("retryOf", fields)?, filled("justification", fields)?);
     let (run, justification) = match (run, justification) {
@@ -241,7 +242,8 @@ fn env(fields: Fields<'_>) -> Result<BTreeMap<String, String>, ParameterError> {
     pairs.collect()
 }
 
-/// Under either name. A fraction of a second is one: it never becomes "no limit".
+/// The time limit, under either name. Fractions are rounded up, so that a short limit never becomes
+/// zero, which means no limit.
 fn timeout(fields: Fields<'_>) -> Result<Option<Duration>, ParameterError> {
     let (short, long) = (fields.number("timeout")?, fields.number("timeoutSeconds")?);
     let (name, seconds) = match (short, long) {

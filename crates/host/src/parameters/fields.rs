@@ -1,4 +1,4 @@
-//! Reads one value after the other, strictly.
+//! Reads parameters one by one and strictly.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{MISSING, ParameterError, RANGE, TYPE, UNKNOWN, VALUE};
 
-/// The parameters of one call, all of them known by name.
+/// The parameters of one call. The tool knows all of their names.
 #[derive(Debug, Clone, Copy)]
 pub struct Fields<'a> {
     values: &'a Map<String, Value>,
@@ -46,7 +46,7 @@ impl<'a> Fields<'a> {
         self.get(name).map(|value| text(name, value)).transpose()
     }
 
-    /// A text that says something; one of blanks alone counts as not given.
+    /// The text of a parameter; blank text counts as absent.
     pub fn filled_text(self, name: &str) -> Result<Option<&'a str>, ParameterError> {
         Ok(self.text(name)?.filter(|text| !text.trim().is_empty()))
     }
@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
         text.ok_or_else(|| ParameterError::new(MISSING, name, "is required"))
     }
 
-    /// `false` where it is not given.
+    /// The value of a flag; `false` if absent.
     pub fn flag(self, name: &str) -> Result<bool, ParameterError> {
         Ok(self.optional_flag(name)?.unwrap_or(false))
     }
@@ -69,7 +69,7 @@ impl<'a> Fields<'a> {
         self.get(name).map(read).transpose()
     }
 
-    /// One of the words, as the config writes them.
+    /// One of the given words, as the config writes them.
     pub fn word<T>(
         self,
         name: &str,
@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
         Err(ParameterError::new(VALUE, name, problem).with_hint(hint))
     }
 
-    /// A number that is not negative. JSON has no others that are not numbers.
+    /// A number that is not negative. JSON has no NaN.
     pub fn number(self, name: &str) -> Result<Option<f64>, ParameterError> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -108,7 +108,7 @@ impl<'a> Fields<'a> {
         Ok(Some(number))
     }
 
-    /// Milliseconds; more than `most` counts as `most`, less than `least` as `least`.
+    /// A duration in milliseconds, clamped to `least..=most`.
     pub fn milliseconds(
         self,
         name: &str,
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
         Ok(Some(Duration::from_micros(whole(number * 1000.0))))
     }
 
-    /// A whole number in a range.
+    /// A whole number within a range.
     pub fn count(self, name: &str, least: u64, most: u64) -> Result<Option<u64>, ParameterError> {
         let Some(number) = self.number(name)? else {
             return Ok(None);
@@ -139,7 +139,7 @@ impl<'a> Fields<'a> {
         Err(ParameterError::new(RANGE, name, problem))
     }
 
-    /// A list of texts; empty where it is not given.
+    /// A list of texts; empty if absent.
     pub fn texts(self, name: &str) -> Result<Vec<String>, ParameterError> {
         let Some(value) = self.get(name) else {
             return Ok(Vec::new());
@@ -159,7 +159,7 @@ pub(super) fn text<'a>(name: &str, value: &'a Value) -> Result<&'a str, Paramete
     text.ok_or_else(|| wrong_type(name, "a string", value))
 }
 
-/// A text that is handed to a program as an argument, a path or in its environment.
+/// Rejects text that no program could receive as an argument, a path or an environment variable.
 pub(super) fn without_nul<'a>(name: &str, text: &'a str) -> Result<&'a str, ParameterError> {
     if text.contains('\0') {
         let problem = "holds a NUL character, which no program can receive";
@@ -198,7 +198,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The whole part of a number that is not negative; the greatest one where it does not fit.
+/// The whole part of a number that is not negative, or [`u64::MAX`] if it does not fit.
 pub(super) fn whole(number: f64) -> u64 {
     format!("{:.0}", number.trunc().abs())
         .parse()

@@ -7,14 +7,14 @@ use super::fields::Fields;
 
 const KNOWN: &[&str] = &["input", "dryRun", "model"];
 
-/// What a call of `apply_patch` asks for.
+/// The parameters of an `apply_patch` call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchParameters {
     /// The whole patch.
     pub input: String,
-    /// Only check.
+    /// Whether the patch is only checked.
     pub dry_run: bool,
-    /// The model behind the agent, where the caller says it.
+    /// The model behind the agent, if the caller names it.
     pub model: Option<String>,
 }
 

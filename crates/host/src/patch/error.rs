@@ -7,11 +7,11 @@ use interlock_policy::ToolRefusal;
 use crate::exec::ExecError;
 use crate::local::HostError;
 
-/// The whole of it in one line, for a caller who wrote something else.
+/// The format in one line, for callers that sent something else.
 const FORMAT: &str = "a patch is `*** Begin Patch`, then `*** Add File: PATH`, `*** Update File: PATH` or \
     `*** Delete File: PATH` with their lines, then `*** End Patch`";
 
-/// Why a patch was not applied. No file changed, but for [`PatchError::Unrecorded`].
+/// Why a patch was not applied. No file changed, except with [`PatchError::Unrecorded`].
 #[derive(Debug, thiserror::Error)]
 pub enum PatchError {
     #[error(transparent)]
@@ -65,7 +65,8 @@ impl PatchError {
         }
     }
 
-    /// Whether policy or an approver said no; anything else is a patch that does not fit.
+    /// Whether the policy or an approver said no. All other errors mean that the patch does not
+    /// fit.
     pub fn is_denial(&self) -> bool {
         matches!(
             self,
@@ -117,8 +118,7 @@ impl PatchError {
     }
 }
 
-/// As the reference compares them.
-/// The codes of a sandbox that cannot be had.
+/// The code of an error that makes the sandbox unavailable.
 fn sandbox_code(error: &ExecError) -> &'static str {
     match error {
         ExecError::Route(refused) => refused.code(),

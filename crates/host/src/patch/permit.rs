@@ -15,7 +15,7 @@ use crate::exec::ExecError;
 use crate::local::{HostError, LocalHost};
 use crate::sandbox::{SandboxCaller, check_sandbox_tool};
 
-/// A patch that the agent may apply, and where.
+/// A patch that the agent may apply, and the files that it may change.
 pub(crate) struct Permitted {
     pub(crate) patch: Patch,
     pub(crate) options: ApplyOptions,
@@ -23,7 +23,7 @@ pub(crate) struct Permitted {
 }
 
 impl LocalHost {
-    /// The patch and where it may go, if the agent may have the tool.
+    /// Parses the patch and determines where it may write, if the agent may use the tool.
     pub(crate) fn permit_patch(&self, request: &PatchRequest<'_>) -> Result<Permitted, PatchError> {
         let file = self.run_config()?;
         let config = file.config();
@@ -41,7 +41,8 @@ impl LocalHost {
                 return Err(PatchError::Model(model.to_owned()));
             }
         }
-        // A patch would be applied with the rights of this process, which the caller must not have.
+        // The patch would be applied with the rights of this process, which the caller must not
+        // have.
         if let Some(account) = scope.account() {
             return Err(PatchError::RunsAsOther(account.identity.user.clone()));
         }
@@ -80,7 +81,7 @@ impl LocalHost {
             sandbox: &standing,
         });
         let sandboxed = |error: ExecError| PatchError::Sandbox(Box::new(error));
-        // A patch changes files of this host, wherever commands run.
+        // A patch changes files of this host, regardless of where commands run.
         let SandboxStanding::Active(settings) = &standing else {
             return Ok(None);
         };
@@ -106,7 +107,7 @@ impl LocalHost {
             .map_err(sandboxed)?;
         match prepared.plan.workspace_access {
             WorkspaceAccess::Ro => Err(PatchError::SandboxReadOnly),
-            // The files would belong to root, and not to the user of the runs.
+            // The files would belong to root instead of the user of the runs.
             WorkspaceAccess::None if rustix::process::geteuid().is_root() => {
                 let why = "apply_patch cannot write to the scratch workspace of root's sandbox in this version; use workspaceAccess \"rw\", or write files with exec";
                 Err(HostError::SandboxUnavailable(why.to_owned()).into())
@@ -117,7 +118,7 @@ impl LocalHost {
         }
     }
 
-    /// The policy in force for this call: config, document and conversation, joined as for exec.
+    /// The policy in force for this call: config, document and conversation, joined as for `exec`.
     fn patch_levels(
         &self,
         scope: &AgentScope<'_>,
@@ -128,10 +129,10 @@ impl LocalHost {
         Ok(policy.levels.clone())
     }
 
-    /// What no patch may touch: a patch of these would be a policy of the agent's own.
+    /// The paths that no patch may touch. By changing them, an agent could set its own policy.
     fn own_files(&self) -> Result<ReservedPaths, PatchError> {
         let binary = std::env::current_exe().map_err(PatchError::Binary)?;
-        // So the kernel names a program that was replaced while it runs.
+        // The kernel appends this suffix to the path of a program that was replaced while it runs.
         let binary = match binary
             .to_str()
             .and_then(|path| path.strip_suffix(" (deleted)"))

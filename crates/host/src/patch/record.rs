@@ -1,4 +1,5 @@
-//! The audit records of a patch: what it names before a file changes, and what became of it.
+//! The audit records of a patch: the paths that the patch names, before a file changes, and its
+//! outcome.
 
 use interlock_approvals::clock::now;
 use interlock_effects::shorten_list;
@@ -14,7 +15,7 @@ use super::error::PatchError;
 use crate::local::{HostError, LocalHost};
 
 impl LocalHost {
-    /// Puts down what a patch names, before a file changes.
+    /// Records the paths that a patch names, before a file changes.
     pub(crate) fn record_begun(
         &self,
         request: &PatchRequest<'_>,
@@ -33,7 +34,7 @@ impl LocalHost {
         self.record_patch(begun)
     }
 
-    /// Puts down what became of it.
+    /// Records the outcome of a patch.
     pub(crate) fn record_applied(
         &self,
         request: &PatchRequest<'_>,
@@ -53,7 +54,7 @@ impl LocalHost {
         };
         match (self.record_patch(report), applied) {
             (Err(error), Ok(_)) => Err(PatchError::Unrecorded(error)),
-            // Why it was refused says more.
+            // The reason of the refusal says more than the failed record.
             (_, applied) => applied,
         }
     }
@@ -78,7 +79,7 @@ pub(crate) fn summary_outcome(summary: &PatchSummary) -> RecordedOutcome {
     }
 }
 
-/// The audit record of a patch: that it begins, or what became of it.
+/// The audit record of a patch: its begin or its outcome.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PatchRecord<'a> {
@@ -125,7 +126,8 @@ impl<'a> PatchRecord<'a> {
     }
 }
 
-/// Every file of a patch, what became of it, how much, and what it was before and after.
+/// Every file of a patch with its kind of change, its changed lines, and its hashes before and
+/// after.
 fn files(summary: &PatchSummary) -> Vec<RecordedFile> {
     use RecordedFileChange::{Added, Deleted, Moved, Updated};
     let file = |change, file: &FileSummary| RecordedFile {

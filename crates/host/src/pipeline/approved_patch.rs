@@ -1,4 +1,5 @@
-//! Patches of protected files: stored as an approval, and applied once when it allows them.
+//! Patches of protected files: each is stored as an approval, and applied once when an approver
+//! allows it.
 
 use std::cell::Cell;
 use std::ops::ControlFlow::{Break, Continue};
@@ -26,13 +27,13 @@ use crate::patch::{PatchError, PatchRequest, Permitted, summary_outcome};
 pub(crate) enum PatchApproval {
     /// It waits for an approver.
     Pending(CreatedApproval),
-    /// The same was allowed before, and nothing was made of it.
+    /// The same patch was allowed before, and that approval is unused.
     Allowed(String),
 }
 
 impl LocalHost {
-    /// Stores the approval of a patch of protected files. `is_free` finds an approval of the same patch that no
-    /// other call is about to use.
+    /// Stores the approval for a patch of protected files. `is_free` says whether an approval of
+    /// the same patch is unused by other calls; such an approval is returned instead.
     pub(crate) fn request_patch_approval(
         &self,
         plan: &PatchPlan,
@@ -80,8 +81,8 @@ impl LocalHost {
         })
     }
 
-    /// Applies what was approved: the stored patch and nothing else, once, if every file is still
-    /// what was shown. The caller's request must be the one of the approval.
+    /// Applies the stored patch of an approval and nothing else, once, if every file is still as it
+    /// was shown. The caller's request must equal the request of the approval.
     pub fn apply_approved(
         &self,
         reference: &str,
@@ -103,7 +104,7 @@ impl LocalHost {
         self.apply_stored(&approval, &plan, request, listener)
     }
 
-    /// Applies what was allowed when the caller is gone; its conversation is notified.
+    /// Applies an allowed patch whose caller has left. Its conversation is notified.
     pub fn resume_patch(&self, id: &str) -> Result<PatchSummary, PatchError> {
         let (approval, plan) = self.stored_patch(id)?;
         if is_too_late(approval.request.expires_at_ms) {
@@ -175,7 +176,7 @@ impl LocalHost {
                 Err(self.refuse_patch(approval, error).into())
             }
             Ok(Break(error)) => Err(error.into()),
-            // It cannot be made of the files as they are now.
+            // The patch no longer fits the files.
             Err(error) if !is_claimed.get() => {
                 let what = error.to_string();
                 Err(self
@@ -190,7 +191,8 @@ impl LocalHost {
         self.record_applied(request, applied, Some(&approval.id))
     }
 
-    /// The one use, on the disk before a file changes. From then on the approval wants an end.
+    /// Claims the single use of the approval. The claim is on disk before a file changes. From then
+    /// on the approval needs an outcome.
     fn claim_patch(&self, approval: &Approval) -> Result<(), ApprovalRefusal> {
         let Approval { id, request, .. } = approval;
         let claiming = self.store().change(|change| {

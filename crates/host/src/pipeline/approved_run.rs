@@ -1,4 +1,5 @@
-//! From a decision to a run: the stored plan and nothing else, once, if all is still as it was.
+//! From a decision to a run: starts the stored plan and nothing else, once, if nothing it binds has
+//! changed.
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
@@ -23,13 +24,13 @@ use crate::permission::Permission;
 use crate::prepare::{PrepareError, command_text, environment, look_up};
 use crate::sandbox::RunPlace;
 
-/// Longer than a tick of any file system's clock.
+/// Milliseconds that exceed the clock tick of every file system.
 const YOUNG_MS: i64 = 3000;
 
 impl LocalHost {
-    /// Runs what was approved. The caller's request must be the one of the approval; what runs is the
-    /// stored plan. The policy is evaluated anew, and everything that the plan pins is
-    /// looked at again; what became stricter or drifted ends the approval.
+    /// Runs an approved plan. The caller's request must equal the request of the approval; the
+    /// stored plan is what runs. The policy is evaluated anew and everything that the plan pins is
+    /// checked again. Drift or a stricter policy ends the approval.
     pub fn run_approved(
         &self,
         reference: &str,
@@ -37,7 +38,7 @@ impl LocalHost {
         supervisor: &SupervisorClient,
     ) -> Result<Running, ExecError> {
         let (approval, plan) = self.stored_run(reference, supervisor)?;
-        // The files are opened and read while the rest is found out; nothing starts by this.
+        // The shim already opens and reads the files. This starts nothing.
         let announced = supervisor.announce(&plan);
         if let Some(what) = self.plan_difference(&plan, request)? {
             let short_id = approval.short_id;
@@ -46,7 +47,7 @@ impl LocalHost {
         self.run_stored(&approval, plan, request, (supervisor, announced))
     }
 
-    /// An approval with the plan that it is for.
+    /// Finds an approval and its stored plan.
     pub(super) fn stored_run(
         &self,
         reference: &str,
@@ -62,8 +63,8 @@ impl LocalHost {
         if let Some(claim) = &approval.claim
             && claim.state == ClaimState::Unfinished
         {
-            // The process that claimed it may be gone. Then recovery records that the outcome is
-            // unknown.
+            // The process that claimed the approval may have died. Then recovery records its
+            // outcome as unknown.
             self.recover(supervisor)?;
             approval = read()?;
         }
@@ -77,8 +78,8 @@ impl LocalHost {
         Ok((approval, plan))
     }
 
-    /// Runs the plan of an approval, if that allows it and all is as it was; `request` is what is
-    /// judged anew.
+    /// Runs the plan of an approval, if the approval allows it and nothing has changed. `request`
+    /// is judged anew.
     pub(super) fn run_stored(
         &self,
         approval: &Approval,
@@ -117,7 +118,7 @@ impl LocalHost {
         self.order(plan, permission, manner, ticket, by)
     }
 
-    /// What of the request is not as in the plan.
+    /// The first part of the request that differs from the plan.
     fn plan_difference(
         &self,
         plan: &RunPlan,
@@ -135,7 +136,7 @@ impl LocalHost {
             .as_ref()
             .map_or(&request.cwd, |sandbox| &sandbox.host_cwd);
         let mut env = environment(&settings)?;
-        // Where programs are looked up is the host's business, and part of the check for drift.
+        // The host decides where programs are looked up. The check for drift covers PATH.
         env.insert(
             "PATH".to_owned(),
             plan.env.get("PATH").cloned().unwrap_or_default(),
@@ -167,7 +168,7 @@ impl LocalHost {
         Ok(different.map(|(what, _)| what))
     }
 
-    /// An approval whose run is refused is over: a caller gets no second try at the same check.
+    /// Ends the approval of a refused run: a caller gets no second try at the same check.
     pub(super) fn refuse_run(&self, approval: &Approval, error: ExecError) -> ExecError {
         match self.consume_refused(approval, error.code(), &error.to_string()) {
             Ok(()) => error,
@@ -175,7 +176,7 @@ impl LocalHost {
         }
     }
 
-    /// The same for an approval of a patch.
+    /// Ends the approval of a refused patch, like [`Self::refuse_run`].
     pub(super) fn refuse_patch(
         &self,
         approval: &Approval,
@@ -187,7 +188,7 @@ impl LocalHost {
         }
     }
 
-    /// Takes the single use of an approval whose plan was refused before it began.
+    /// Claims the single use of an approval whose plan was refused before it began.
     fn consume_refused(
         &self,
         approval: &Approval,
@@ -212,7 +213,7 @@ impl LocalHost {
 }
 
 impl JudgedRequest<'_> {
-    /// The present policy, then everything that was pinned.
+    /// Checks the plan against the present policy, then everything that it pins.
     fn check_again(
         &self,
         plan: &RunPlan,
@@ -248,8 +249,8 @@ impl JudgedRequest<'_> {
         bound.map_err(|refusal| stricter(&refusal.to_string()).into())
     }
 
-    /// Every name must still lead to the file that was shown, even where another file would not be
-    /// started: the approver of the line meant what it says now, too.
+    /// Checks that every name still leads to the file that was shown, even where another file would
+    /// not be started: the approver meant the line with its present meaning.
     fn check_lookups(&self, plan: &RunPlan, request: &ExecRequest<'_>) -> Result<(), ExecError> {
         let verdict = &self.evaluation.verdict;
         let asked = Verdict {
@@ -296,8 +297,8 @@ impl JudgedRequest<'_> {
     }
 }
 
-/// Takes one use of a grant that an approver gave for the same in this conversation, if there is one.
-/// It allows nothing before the change is on the disk.
+/// Takes one use of a grant that an approver gave for the same request in this conversation, if
+/// there is one. The grant allows nothing before the change is on disk.
 pub(crate) fn use_grant(
     change: &Change<'_>,
     approval: &NewApproval<'_>,
@@ -322,8 +323,8 @@ pub(crate) fn use_grant(
     Ok(Some((ticket, claim)))
 }
 
-/// Whether a request would be confined as a plan is: in the same scope, which stands for workspace and
-/// settings, and by the same user.
+/// Whether a request would be confined as the plan is: by the same user, with the same limits, and
+/// in the same scope, which stands for workspace and settings.
 pub(super) fn is_same_sandbox(plan: &RunPlan, now: Option<&PreparedSandbox>) -> bool {
     match (&plan.sandbox, now) {
         (None, None) => true,
@@ -335,7 +336,7 @@ pub(super) fn is_same_sandbox(plan: &RunPlan, now: Option<&PreparedSandbox>) -> 
     }
 }
 
-/// Whether a request repeats the run that the plan repeats, for the same reason.
+/// Whether a request repeats the same run as the plan, for the same reason.
 fn is_same_retry(plan: &RunPlan, request: &ExecRequest<'_>) -> bool {
     let planned = plan.retry.as_ref();
     let planned = planned.map(|retry| (retry.run.as_str(), retry.justification.as_str()));
@@ -343,7 +344,7 @@ fn is_same_retry(plan: &RunPlan, request: &ExecRequest<'_>) -> bool {
     planned == asked.map(|retry| (retry.run.as_str(), retry.justification.as_str()))
 }
 
-/// All that the plan holds on to, as it is now.
+/// Checks all directories, files and bound contents of the plan against their present state.
 pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     let _as_the_run = plan.assume_account()?;
     for directory in plan.all_directories() {
@@ -355,7 +356,7 @@ pub(super) fn check_pins(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     plan.binding.check(path)
 }
 
-/// All that the plan holds on to is where it was, with the same size and times.
+/// Checks that everything the plan pins is still in its place, with the same size and times.
 fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     let _as_the_run = plan.assume_account()?;
     for directory in plan.all_directories() {
@@ -367,9 +368,10 @@ fn check_marks(plan: &RunPlan, path: &str) -> Result<(), Drift> {
     plan.binding.check_marks(path)
 }
 
-/// And has the same content, as far as a cheap look shows: old enough times reveal most changes.
-/// The run's own process decides: it compares the content of each executable once more, on the
-/// descriptor that it starts, and trusts the times only where they reveal every write.
+/// Checks the content of pinned files, as far as a cheap check can: the times of files that did not
+/// change recently reveal most changes. The decisive check happens in the run's own process. It
+/// compares the content of each executable once more, on the descriptor that it starts, and trusts
+/// the times only where they reveal every write.
 fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
     let _as_the_run = plan.assume_account()?;
     for bound in &plan.binding.files {
@@ -383,7 +385,8 @@ fn check_contents(plan: &RunPlan) -> Result<(), Drift> {
     Ok(())
 }
 
-/// Changed so lately, or in the future, that another change could have left the same time.
+/// Whether a file changed so recently, or in the future, that a further change could have left the
+/// same time.
 fn is_young(file: &PinnedFile) -> bool {
     let changed_ms = file.ctime_ns / 1_000_000;
     now().saturating_sub(changed_ms) < YOUNG_MS

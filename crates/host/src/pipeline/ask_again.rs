@@ -1,4 +1,5 @@
-//! An approval that expired, asked once more: the same plan, while everything that it binds is as it was.
+//! Asks again about an expired approval, with the same plan, while everything that the plan binds
+//! is unchanged.
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
@@ -12,18 +13,18 @@ use super::approved_run::check_pins;
 use super::resume::ResumableRun;
 use crate::local::LocalHost;
 
-/// How long after its end an approval may be asked again. Later, only its caller knows whether the
-/// command is still wanted.
+/// How long after its expiry an approval may be asked about again. Later, only its caller knows
+/// whether the command is still needed.
 pub const ASK_AGAIN_MS: i64 = 10 * 60 * 1000;
 
-/// Whether an approval that ended like this may be asked again now, as far as its end says.
+/// Whether an approval with this ending may be asked about again now.
 pub fn may_ask_again(ending: ApprovalEnding, ended_at_ms: i64) -> bool {
     ending == ApprovalEnding::Expired && now() < ended_at_ms.saturating_add(ASK_AGAIN_MS)
 }
 
 impl LocalHost {
-    /// Stores a new approval of the plan of an expired one. Its caller stays the one that asked first,
-    /// so that it still cannot decide; the run is left to this host.
+    /// Stores a new approval for the plan of an expired one. The requester stays the original
+    /// caller, so that it still cannot decide. This host will start the run.
     pub fn ask_again(
         &self,
         reference: &str,
@@ -69,7 +70,7 @@ impl LocalHost {
     }
 }
 
-/// Whether this host may ask again by itself; else why not.
+/// Why this host may not ask again by itself, if it may not.
 fn check_end(approval: &Approval) -> Result<(), &'static str> {
     let request = &approval.request;
     let Some(ended) = &approval.ended else {

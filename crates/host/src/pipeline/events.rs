@@ -1,4 +1,4 @@
-//! The events of a conversation, after the ends of its background runs are recorded; and the output
+//! The events of a conversation, once the ends of its background runs are recorded, and the output
 //! that events show.
 
 use interlock_approvals::{EVENT_TAIL_CHARS, RunningEvent, last_characters};
@@ -10,8 +10,8 @@ use super::run_records::RunTicket;
 use crate::local::{HostError, LocalHost};
 
 impl LocalHost {
-    /// Undelivered events of a conversation, at most so many. This also records the ends of
-    /// background runs that are not recorded yet. The events wait until
+    /// Up to `limit` undelivered events of a conversation. Ends of background runs that are not
+    /// recorded yet are recorded first. The events stay undelivered until
     /// [`interlock_approvals::Approvals::delivered`].
     pub fn waiting_events(
         &self,
@@ -23,8 +23,8 @@ impl LocalHost {
         Ok(self.store().waiting_events(session_key, limit)?)
     }
 
-    /// [`Self::waiting_events`], which are delivered by this: for callers that cannot fail to pass
-    /// them on.
+    /// Like [`Self::waiting_events`], but marks the events as delivered. For callers that cannot
+    /// fail to pass them on.
     pub fn take_events(
         &self,
         session_key: &str,
@@ -38,8 +38,8 @@ impl LocalHost {
         Ok(events)
     }
 
-    /// Events of one conversation after this id, delivered or not, at most so many. This also
-    /// records the ends of background runs that are not recorded yet.
+    /// Up to `limit` events of a conversation with ids above `after`, delivered or not. Ends of
+    /// background runs that are not recorded yet are recorded first.
     pub fn events_of(
         &self,
         session_key: &str,
@@ -51,8 +51,8 @@ impl LocalHost {
         Ok(self.store().events_of(session_key, after, limit)?)
     }
 
-    /// The event that an approved run takes long, to be published when it does; none where the
-    /// conversation is not notified of it.
+    /// The event that an approved run takes long, to be published when it does; `None` if the
+    /// conversation is not notified of long runs.
     pub fn running_event(&self, ticket: &RunTicket) -> Option<RunningEvent> {
         if !ticket.is_claimed {
             return None;
@@ -62,9 +62,9 @@ impl LocalHost {
     }
 }
 
-/// The last characters that a background session wrote; nothing where that cannot be read.
+/// The last characters that a background session wrote; empty if they cannot be read.
 pub(super) fn output_tail(place: &SupervisorPaths, session: &str) -> String {
-    // A character has four bytes at most, and a broken one becomes a character for each.
+    // A character has at most four bytes, and each broken byte becomes one character.
     const BYTES: usize = EVENT_TAIL_CHARS * 4;
     let read = || {
         let spool = TranscriptReader::open(&place.session(session)).ok()?;
@@ -82,8 +82,8 @@ pub(super) fn output_tail(place: &SupervisorPaths, session: &str) -> String {
     read().unwrap_or_default()
 }
 
-/// The same of a run whose result is known. A run that was over in no time has nothing on the disk
-/// yet.
+/// The last characters of a run whose result is known. The transcript of a very short run is not on
+/// disk yet, so the result comes first.
 pub(super) fn ended_tail(ended: &EndedRun, place: &SupervisorPaths, session: &str) -> String {
     if ended.shown.omitted_bytes == 0 {
         last_characters(&ended.shown.text)

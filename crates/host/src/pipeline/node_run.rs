@@ -1,6 +1,6 @@
-//! Runs that a gateway forwards to this host. The policy of this host judges them like any other.
-//! Where it wants an approval, the gateway has one: that counts for a plan that this host made and
-//! issued, if all of it still holds, and once for each run id.
+//! Runs that a gateway forwards to this host. This host's policy judges them like any other run.
+//! Where the policy wants an approval, the gateway's approval counts: only for a plan that this
+//! host made and issued, if all of the plan still holds, and once for each run id.
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{
@@ -25,46 +25,47 @@ use crate::local::{HostError, LocalHost};
 use crate::permission::Permission;
 use crate::prepare::{PreparedRun, prepare, turn_pagers_off};
 
-/// Stands for the approval, whose id only the gateway knows.
+/// Stands for the id of the approval, which only the gateway knows.
 const GATEWAY: &str = "gateway";
 
-/// In place of the digest of a plan that there never was.
+/// Replaces the plan digest of a canceled run, which never had a plan.
 const CANCELLED: &str = "cancelled";
 
-/// What the gateway says of a run besides the command.
+/// The gateway's data for a run besides the command.
 #[derive(Debug, Clone, Copy)]
 pub struct ForwardedRun<'a> {
-    /// Chosen by the gateway, never executed twice.
+    /// The gateway chooses this id. It is never executed twice.
     pub run_id: &'a str,
-    /// None: no limit.
+    /// `None` means no limit.
     pub timeout_ms: Option<u64>,
     pub plan: CarriedPlan<'a>,
-    /// What an approver decided, as the gateway says. `None`: no approver has.
+    /// The approver's decision according to the gateway; `None` if no approver decided.
     pub approved: Option<ApprovalDecision>,
-    /// The owner of the session, if the gateway handles it later; see
+    /// The owner of the background session, if the gateway handles the session later; see
     /// `interlock_sessions::owner_digest`.
     pub owner: Option<&'a str>,
-    /// How long the operator of this host may take, where a run without an approval is shown to the
-    /// operator. `None`: the gateway asks its own approvers.
+    /// How long the operator of this host may take to decide about a run without an approval.
+    /// `None`: the gateway asks its own approvers.
     pub operator_patience: Option<std::time::Duration>,
 }
 
 impl ForwardedRun<'_> {
-    /// Whether an approver allowed it, as the gateway says.
+    /// Whether an approver allowed the run, according to the gateway.
     fn is_approved(&self) -> bool {
         self.approved.is_some_and(ApprovalDecision::allows)
     }
 }
 
-/// The plan that a forwarded run carries. A run that carries one, or says that it was approved, must
-/// be one of the plans that this host issued, under every policy.
+/// The plan that a forwarded run carries. A run that carries a plan, or claims to be approved, must
+/// match a plan that this host issued, under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CarriedPlan<'a> {
-    /// Neither a plan nor an approval: the policy alone decides.
+    /// Neither a plan nor an approval: only the policy decides.
     None,
-    /// The gateway says that it was approved and names no plan, or what it names is no plan of a node.
+    /// The gateway claims an approval and names no plan, or names something that is no plan of a
+    /// node.
     Missing,
-    /// By the digest under which it was issued, which covers every field of it.
+    /// The digest under which the plan was issued. It covers every field of the plan.
     Digest(&'a str),
 }
 
@@ -83,13 +84,13 @@ pub enum ForwardedRunError {
     Used,
 }
 
-/// What of a plan no longer holds.
+/// The part of a plan that no longer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftedPart {
     Cwd,
     /// A file whose content is bound.
     Script,
-    /// What is started, or how.
+    /// The program that is started, or how it is started.
     Program,
 }
 
@@ -106,7 +107,7 @@ impl From<StoreError> for ForwardedRunError {
 }
 
 impl ForwardedRunError {
-    /// Stable, for programs.
+    /// A stable code for programs.
     pub fn code(&self) -> &str {
         match self {
             Self::Exec(error) => error.code(),
@@ -118,7 +119,7 @@ impl ForwardedRunError {
     }
 }
 
-/// What an approver should know of a plan besides its words.
+/// What an approver should know about a plan besides its words.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApproverNotes {
@@ -127,14 +128,14 @@ pub struct ApproverNotes {
     binding_reason: String,
     cwd: String,
     reasons: Vec<String>,
-    /// What *always* would store here, or why nothing.
+    /// The entries that *always* would store on this host.
     always: Vec<Entry>,
     no_always: Option<String>,
-    /// What an approver reads of the plan itself. The gateway masks what is secret in it.
+    /// The approver's view of the plan itself. The gateway masks the secrets in it.
     view: ApprovalView,
 }
 
-/// A plan for a gateway, which shows it and sends it back.
+/// A plan for a gateway, which shows the plan and sends it back.
 #[derive(Debug)]
 pub struct PreparedPlan {
     plan: RunPlan,
@@ -148,12 +149,13 @@ impl PreparedPlan {
         &self.plan
     }
 
-    /// Whether an approval can hold the plan to its files.
+    /// Whether an approval can bind the plan to its files.
     pub fn is_bound(&self) -> bool {
         self.is_bound
     }
 
-    /// Whether the allowlist of this host allows it as things stand, so that no approver is needed.
+    /// Whether the allowlist of this host allows the plan at present, so that no approver is
+    /// needed.
     pub fn is_allowed_by_allowlist(&self) -> bool {
         self.is_allowed_by_allowlist
     }
@@ -165,16 +167,17 @@ impl PreparedPlan {
 }
 
 impl ApproverNotes {
-    /// The entries that *always* would store; none where it would store nothing.
+    /// The entries that *always* would store; empty if it would store nothing.
     pub fn always(&self) -> &[Entry] {
         &self.always
     }
 }
 
 impl LocalHost {
-    /// Makes the plan of a request, with everything pinned that an approval would hold on to. What the
-    /// policy denies, whatever an approver says, gets none: no approver is asked in vain. What could
-    /// not be bound gets one only if the policy allows it without an approval.
+    /// Makes the plan of a request and pins everything that an approval would bind. A command that
+    /// the policy denies gets no plan, even if an approver would allow it: no approver is asked in
+    /// vain. A command that cannot be bound gets a plan only if the policy allows it without an
+    /// approval.
     pub fn prepare_forwarded(&self, request: &ExecRequest<'_>) -> Result<PreparedPlan, ExecError> {
         let judged = self.judge_forwarded(request)?;
         // An approver should not have to decide about a command that cannot work.
@@ -229,8 +232,9 @@ impl LocalHost {
         })
     }
 
-    /// Runs what a gateway forwards, if the policy of this host allows it, or asks and the gateway's
-    /// approval is for a plan of this host. Nothing that a gateway says helps against a deny.
+    /// Runs a forwarded command. Either the policy of this host allows it, or the policy asks and
+    /// the gateway's approval is for a plan of this host. Nothing that a gateway says overrules a
+    /// deny.
     pub fn exec_forwarded(
         &self,
         request: &ExecRequest<'_>,
@@ -257,8 +261,8 @@ impl LocalHost {
             }
             Err(error) => {
                 self.store().change(|change| {
-                    // What an approver allowed gets no second try at the same check. Other runs
-                    // must not make the plan go that an approval is bound to.
+                    // An approved run gets no second try at the same check. Other runs must not
+                    // delete the plan that an approval is bound to.
                     if let (ForwardedRunError::Drift { .. }, CarriedPlan::Digest(digest)) =
                         (&error, forwarded.plan)
                         && forwarded.is_approved()
@@ -271,7 +275,7 @@ impl LocalHost {
                 return Err(error);
             }
         };
-        // The sandbox of this host has a limit of its own.
+        // The sandbox of this host may have a limit of its own.
         plan.timeout_ms = match (&plan.sandbox, plan.timeout_ms, forwarded.timeout_ms) {
             (Some(_), Some(own), Some(asked)) => Some(own.min(asked)),
             (Some(_), own, asked) => own.or(asked),
@@ -310,8 +314,9 @@ impl LocalHost {
         Ok(self.order(plan, permission, manner, ticket, (supervisor, None))?)
     }
 
-    /// The verdict with what the gateway adds. By that it can only become stricter: where this host
-    /// refuses a miss without asking, no gateway makes it a matter of an approval.
+    /// Judges the request together with the gateway's policy layer, which can only make the verdict
+    /// stricter: where this host refuses a miss without asking, no gateway turns that into an
+    /// approval.
     fn judge_forwarded<'a>(
         &'a self,
         request: &ExecRequest<'a>,
@@ -335,7 +340,8 @@ impl LocalHost {
         Ok(judged)
     }
 
-    /// The plan that may run, with the verdict's proof or, without one, by the gateway's approval.
+    /// The plan that may run, with the verdict's proof. Without a proof, the gateway's approval
+    /// permits the plan.
     fn permitted(
         &self,
         request: &ExecRequest<'_>,
@@ -346,8 +352,8 @@ impl LocalHost {
             Err(error @ ExecError::Denied(_)) => return Err(error.into()),
             fresh => fresh,
         };
-        // The plan is looked up before its files are read: the caller chooses the paths of an unknown
-        // plan.
+        // The plan is looked up before its files are read, because the caller chooses the paths of
+        // an unknown plan.
         let stored = match forwarded.plan {
             CarriedPlan::None => None,
             CarriedPlan::Missing => return Err(ForwardedRunError::PlanUnknown),
@@ -357,12 +363,12 @@ impl LocalHost {
             }
         };
         let mut plan = match &stored {
-            // Said first: what changed since may be why there can be no fresh plan.
+            // Drift is reported first: a later change may be the reason why there is no fresh plan.
             Some(stored) => {
                 let mut unchanged = self.unchanged(request, judged, stored)?;
                 let fresh = fresh?.into_plan();
-                // A stored plan was pinned as one that needs an approval. Where an entry allows it, the
-                // paths that the entry was judged by are pinned too.
+                // A stored plan was pinned as one that needs an approval. Where an entry allows it,
+                // the paths by which the entry was judged are pinned too.
                 let is_direct = |plan: &RunPlan| matches!(plan.program, PlanProgram::Direct { .. });
                 let by_entry = judged.evaluation.verdict.by_allowlist;
                 if by_entry && is_direct(&unchanged) && is_direct(&fresh) {
@@ -387,9 +393,9 @@ impl LocalHost {
         }
     }
 
-    /// The plan that was issued under this digest. What was approved is the first one: the same words,
-    /// prepared once more, must not change what an approver was shown. What the policy
-    /// allows by itself is held to the newest one, so that a program that was built anew runs.
+    /// The plan that was issued under this digest. An approval belongs to the first one: preparing
+    /// the same words again must not change what an approver was shown. A run that the policy
+    /// allows without an approval is held to the newest one, so that a rebuilt program runs.
     fn issued_plan(
         &self,
         digest: &str,
@@ -401,12 +407,12 @@ impl LocalHost {
             IssuedPlan::Newest
         };
         let stored = self.store().issued_plan(digest, which, now())?;
-        // What cannot be read was written by another version: it must be prepared again.
+        // A plan that cannot be read was written by another version and must be prepared again.
         Ok(stored.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    /// The plan of the request, made anew, if it is the one that was issued: the same program
-    /// files, the same directory, the same content of bound files.
+    /// Makes the plan of the request anew, and returns it if it equals the issued plan: the same
+    /// program files, the same directory, the same content of bound files.
     fn unchanged(
         &self,
         request: &ExecRequest<'_>,
@@ -460,7 +466,7 @@ impl LocalHost {
         Ok(fresh)
     }
 
-    /// Stores what *always* means, where there is something to store.
+    /// Stores the entries that *always* stands for, if there are any.
     fn remember(
         &self,
         request: &ExecRequest<'_>,
@@ -511,7 +517,7 @@ impl JudgedRequest<'_> {
 }
 
 impl LocalHost {
-    /// Keeps a plan that a gateway gets, bound or not, under the digest by which it is recognized.
+    /// Stores a plan for a gateway, bound or not, under the digest by which the plan is recognized.
     pub fn issue_plan(&self, digest: &str, prepared: &PreparedPlan) -> Result<(), HostError> {
         let plan = serde_json::to_string(&prepared.plan).unwrap_or_default();
         let store = self.store();
@@ -519,20 +525,20 @@ impl LocalHost {
     }
 }
 
-/// What is known of a forwarded run that has no session.
+/// The state of a forwarded run that has no session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NoSession {
-    /// It has not run, and never will.
+    /// The run was not started, and never will be.
     Never,
-    /// It is about to have one.
+    /// The run is about to get a session.
     Starting,
-    /// It is over and its session was forgotten; with how it ended, where that is known.
+    /// The run is over and its session was deleted. Holds the outcome, if it is known.
     Over(Option<Box<RecordedOutcome>>),
 }
 
 impl LocalHost {
-    /// Sees to it that a run without a session is not started later, by an order that was under way
-    /// all the time: its id is used up by this.
+    /// Uses up the id of a forwarded run without a session, so that a start request that is still
+    /// under way cannot start the run later.
     pub fn forbid_forwarded(&self, run_id: &str) -> Result<NoSession, HostError> {
         let id = forwarded_run_id(run_id);
         let agent = interlock_policy::AgentId::MAIN;
@@ -563,7 +569,7 @@ impl LocalHost {
     }
 }
 
-/// What this host knows of a plan that another one shows.
+/// This host's view of a plan, for the host that shows it.
 fn plan_view(plan: &RunPlan, verdict: &Verdict) -> ApprovalView {
     let mut view = build_view(plan, &RunManner::default(), Secrets::Revealed);
     add_manifest_names(&mut view, verdict);
@@ -571,7 +577,7 @@ fn plan_view(plan: &RunPlan, verdict: &Verdict) -> ApprovalView {
     view.bounded(MESSAGE_BYTES)
 }
 
-/// The same request as one that needs an approval, so that all is looked into that an approval binds.
+/// The same request with `ask: always`, so that everything is examined that an approval binds.
 fn asking<'a>(request: &ExecRequest<'a>) -> ExecRequest<'a> {
     ExecRequest {
         ask: Some(Ask::Always),

@@ -1,9 +1,9 @@
 //! Forwarded runs that the operator of this host decides about.
 //!
-//! A foreign gateway that does not ask an approver itself sends a run without an approval. Where the
-//! policy of this host wants one, its own operator is asked, through the approval socket, for as long
-//! as the gateway waits. What runs then is what a local call would run: the plan of this host, as it
-//! was shown, once.
+//! A foreign gateway that does not ask an approver itself sends a run without an approval. Where
+//! the policy of this host wants one, this host asks its own operator through the approval socket,
+//! for as long as the gateway waits. An allowed run is like that of a local call: it executes the
+//! plan of this host, as shown, once.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,16 @@ use super::node_run::{CarriedPlan, ForwardedRun, ForwardedRunError, same, sessio
 use crate::exec::{Exec, ExecRequest, Running};
 use crate::local::LocalHost;
 
-/// How often it is looked for the decision of another surface than the companion.
+/// How often a decision from another surface than the companion is looked for.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The code of a run id whose run is a call of this host's own, and what stands in place of the digest
-/// of its plan.
+/// The outcome code of a forwarded run id that became a local call of this host. It also replaces
+/// the digest of the plan.
 const DECIDED_HERE: &str = "DECIDED_HERE";
 
 impl LocalHost {
-    /// Whether the operator can be asked about a run that carries no approval. With `ask=always` a run
-    /// without a plan is refused: the gateway has not even shown what it is.
+    /// Whether the operator can be asked about a run that carries no approval. With `ask=always`, a
+    /// run without a plan is refused, because the gateway has not even prepared it.
     pub(super) fn may_ask_operator(&self, ask: Ask, forwarded: &ForwardedRun<'_>) -> bool {
         let is_planned = matches!(forwarded.plan, CarriedPlan::Digest(_));
         forwarded.operator_patience.is_some()
@@ -35,8 +35,8 @@ impl LocalHost {
             && companion::has_socket(self.state_dir())
     }
 
-    /// Asks the operator, and runs what is allowed. The id of the run is used up by this, whatever the
-    /// operator says.
+    /// Asks the operator, and starts the run if it is allowed. The run id is used up, regardless of
+    /// the decision.
     pub(super) fn exec_by_operator(
         &self,
         request: &ExecRequest<'_>,
@@ -46,7 +46,7 @@ impl LocalHost {
         let began = Instant::now();
         self.use_up_run_id(request, forwarded)?;
         let own = ExecRequest {
-            // Calls of this host count in seconds.
+            // Calls of this host count their limit in seconds.
             timeout_seconds: Some(forwarded.timeout_ms.map_or(0, |limit| limit.div_ceil(1000))),
             ..same(request)
         };
@@ -61,13 +61,13 @@ impl LocalHost {
         }
         let running = self.run_approved(&pending.id, &own, supervisor);
         if running.is_err() {
-            // The answer to the gateway tells of it.
+            // The answer to the gateway already reports the failure.
             let _ = self.approvals().mark_outcome_delivered(&pending.id);
         }
         Ok(running?)
     }
 
-    /// A gateway that sends the same run once more gets no second run.
+    /// Uses up the run id, so that a gateway that sends the same run again gets no second run.
     fn use_up_run_id(
         &self,
         request: &ExecRequest<'_>,
@@ -97,8 +97,9 @@ impl LocalHost {
         }
     }
 
-    /// Shows the approval to the companion and waits. An approval that is not decided by then, or that
-    /// no companion can show, is withdrawn: no caller waits for its run any more.
+    /// Shows the approval to the companion and waits for a decision. An approval that is undecided
+    /// at the end, or that no companion can show, is withdrawn: no caller waits for its run any
+    /// more.
     fn is_decided_until(
         &self,
         approval: &PendingApproval,

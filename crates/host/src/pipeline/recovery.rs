@@ -1,5 +1,5 @@
-//! Ends of runs without a waiting caller: of background runs, and of those that a crash left
-//! behind.
+//! Records the ends of runs without a waiting caller: of background runs, and of runs that a crash
+//! left behind.
 
 use std::time::{Duration, Instant};
 
@@ -13,36 +13,37 @@ use super::events::output_tail;
 use super::run_records::end_run;
 use crate::local::{HostError, LocalHost};
 
-/// How long one request for the end of a session waits.
+/// How long a single request for the end of a session waits.
 const WATCH: Duration = Duration::from_secs(30);
 
-/// How long a session that has ended may take to write that down.
+/// How long an ended session may take to write its end.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// What was found out about one run. None of them is run again.
+/// The result of recovering one run. Recovery never runs a command again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecoveredRun {
-    /// The approval's id where it allowed this run.
+    /// The id of the approval if an approver allowed this run.
     pub run_id: String,
     pub session_key: String,
-    /// Its name in the background, if it came so far.
+    /// The name of the background session, if the run got one.
     pub session: Option<String>,
     pub is_approved: bool,
-    /// `None`: unknown.
+    /// `None` if the outcome is unknown.
     pub outcome: Option<RecordedOutcome>,
 }
 
 impl RecoveredRun {
-    /// The id that a gateway gave it, if a gateway forwarded it.
+    /// The id that a gateway chose, if a gateway forwarded the run.
     pub fn forwarded_run(&self) -> Option<&str> {
         gateway_run_id(&self.run_id)
     }
 }
 
 impl LocalHost {
-    /// Records the end of every run that no caller waits for any more: as its session reports where
-    /// there is one, else as *unknown*. Those that still run, or whose waiter lives, are left
-    /// alone. Each end is recorded once, even if several processes look at the same time.
+    /// Records the end of every run that no caller waits for any more: the outcome that its session
+    /// reports, or *unknown* without a session. Runs that still run or whose waiting process is
+    /// alive are left alone. Each end is recorded once, even if several processes recover at the
+    /// same time.
     pub fn recover(&self, supervisor: &SupervisorClient) -> Result<Vec<RecoveredRun>, HostError> {
         self.effects().settle_layers()?;
         let store = self.store();
@@ -57,7 +58,7 @@ impl LocalHost {
         for mut run in runs {
             let session = sessions.iter().find(|listed| is_session_of(&run, listed));
             if let (None, Some(listed)) = (&run.session, session) {
-                // It outlived its waiter.
+                // The run outlived the process that waited for it.
                 let name = &listed.session.name;
                 store.change(|change| change.to_background(&run.id, name))?;
                 run.session = Some(name.clone());
@@ -72,8 +73,8 @@ impl LocalHost {
         Ok(recovered)
     }
 
-    /// Records the end of one background session, when it has ended; for callers that watch it.
-    /// `None` where it still runs, or its end is recorded already.
+    /// Records the end of one background session if it has ended. For callers that watch the
+    /// session. `None` if the session still runs or its end is already recorded.
     pub fn finish_background(
         &self,
         session: &str,
@@ -85,7 +86,8 @@ impl LocalHost {
         }
     }
 
-    /// Waits until a background session has ended and records that; blocks as long as it takes.
+    /// Waits until a background session has ended and records its end. Blocks for as long as that
+    /// takes.
     pub fn await_background(
         &self,
         session: &str,
@@ -104,7 +106,8 @@ impl LocalHost {
                 return Ok(found);
             }
             if Instant::now() >= until {
-                // Its files say that it runs, but no process runs it: then it is lost.
+                // The session's files say that it runs, but no process runs it: the session is
+                // lost.
                 let mut recovered = self.recover(supervisor)?.into_iter();
                 return Ok(recovered.find(|one| one.session.as_deref() == Some(session)));
             }
@@ -112,7 +115,8 @@ impl LocalHost {
         }
     }
 
-    /// The same for all background runs of one session key, as far as their files tell.
+    /// Records the ends of all background runs of one session key, as far as their files report
+    /// them.
     pub(super) fn settle_session(
         &self,
         session_key: &str,
@@ -132,7 +136,7 @@ impl LocalHost {
         Ok(())
     }
 
-    /// Forgets approvals, claims and grants that are over for a day, and events that are old. The
+    /// Deletes approvals, claims and grants that ended more than a day ago, and old events. The
     /// audit keeps its records.
     pub fn forget_old(&self) -> Result<(), HostError> {
         let store = self.store();
@@ -162,7 +166,7 @@ impl LocalHost {
     }
 }
 
-/// Records the end of a background run if its files tell of it, or are gone.
+/// Records the end of a background run if its files report it or are gone.
 pub fn settle_background_run(
     store: &Store,
     run: &OpenRun,
@@ -178,7 +182,7 @@ pub fn settle_background_run(
         Ok(status) if !status.outcome.is_final() => return Ok(None),
         Ok(status) => outcome(&status),
         Err(_) if !TranscriptStatus::path(&directory).exists() => None,
-        // The file is damaged: a caller that asks the supervisor gets a better answer.
+        // The status file is damaged. A caller that asks the supervisor gets a better answer.
         Err(_) => return Ok(None),
     };
     close(store, run, place, outcome, notify())
@@ -210,7 +214,7 @@ fn close(
     }))
 }
 
-/// Others are looked after by the host that makes them.
+/// Whether this host makes the run. The ends of other runs are recorded where their host reports.
 fn is_here(run: &OpenRun) -> bool {
     run.node.is_none()
 }
@@ -223,14 +227,15 @@ fn is_session_of(run: &OpenRun, listed: &ListedSession) -> bool {
     }
 }
 
-/// Names are given away again: what lies there may be another run.
+/// Whether a status belongs to the run. Session names are reused, so the files may belong to
+/// another run.
 fn is_of(run: &OpenRun, status: &TranscriptStatus) -> bool {
     let session = status.session.as_ref();
     let id = session.and_then(|session| session.run_id.as_ref());
     id.is_none_or(|id| *id == run.id)
 }
 
-/// None where the end was not observed.
+/// The outcome of a session; `None` if its end was not observed.
 fn outcome(status: &TranscriptStatus) -> Option<RecordedOutcome> {
     let mut outcome = match status.outcome {
         SessionOutcome::Exited { code } => RecordedOutcome::exited(Some(code.into())),

@@ -1,5 +1,5 @@
-//! Runs that another host makes and keeps: from their start to their end, whichever process of this
-//! host learns of it, also after a restart. Each end is recorded once.
+//! Runs that another host makes and keeps, from start to end. Any process of this host may learn of
+//! the end, also after a restart. Each end is recorded once.
 
 use interlock_approvals::clock::now;
 use interlock_approvals::{NotifySettings, SessionRunEnd, clipped_command, process_name};
@@ -12,18 +12,18 @@ use crate::local::{HostError, LocalHost};
 /// A run that another host is about to start.
 #[derive(Debug, Clone, Copy)]
 pub struct NewRemoteRun<'a> {
-    /// The approval's id where an approver allowed it.
+    /// The id of the approval if an approver allowed the run.
     pub id: &'a str,
     pub is_approved: bool,
     pub agent: &'a str,
     pub session_key: &'a str,
     pub node: &'a str,
-    /// As approvers are shown it.
+    /// The command as approvers are shown it.
     pub command: &'a str,
 }
 
 impl NewRemoteRun<'_> {
-    /// The audit record of its start.
+    /// The audit record of the run's start.
     pub fn record(&self) -> Value {
         json!({
             "agent": self.agent,
@@ -37,7 +37,8 @@ impl NewRemoteRun<'_> {
 }
 
 impl LocalHost {
-    /// Records that the run starts; of an approved one the claim did. From now on it wants an end.
+    /// Records the start of a run; the start of an approved run is already recorded by its claim.
+    /// From then on the run needs an outcome.
     pub fn start_remote_run(&self, run: &NewRemoteRun<'_>) -> Result<OpenRun, HostError> {
         let command = clipped_command(run.command);
         Ok(self.store().change(|change| {
@@ -58,7 +59,7 @@ impl LocalHost {
         })?)
     }
 
-    /// Runs whose end is not known, of one host or of all.
+    /// Runs whose end is not known, on one node or on all.
     pub fn remote_runs(&self, node: Option<&str>) -> Result<Vec<OpenRun>, HostError> {
         let store = self.store();
         let Some(node) = node else {
@@ -69,20 +70,21 @@ impl LocalHost {
         Ok(store.open_runs_on(node)?)
     }
 
-    /// The run of this id on this node, if its end is not known.
+    /// The run with this id on this node, if its end is not known.
     pub fn remote_run(&self, node: &str, id: &str) -> Result<Option<OpenRun>, HostError> {
         let run = self.store().open_run_by_id(id)?;
         Ok(run.filter(|run| run.node.as_deref() == Some(node)))
     }
 
-    /// The run is in the background, and its session has this name. `false` if the run is over.
+    /// Records that the run is in the background as a session with this name. `false` if the run is
+    /// over.
     pub fn remote_run_to_background(&self, id: &str, session: &str) -> Result<bool, HostError> {
         let store = self.store();
         Ok(store.change(|change| change.to_background(id, session))?)
     }
 
-    /// Records how it ended, or that it is unknown, and the event for its session. `false` if that
-    /// is recorded already.
+    /// Records the outcome of a run, or that it is unknown, and the event for its session. `false`
+    /// if the end is already recorded.
     pub fn end_remote_run(
         &self,
         run: &OpenRun,

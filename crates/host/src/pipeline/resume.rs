@@ -1,4 +1,4 @@
-//! Runs whose caller is gone: this host starts them by itself once they are allowed.
+//! Runs whose caller has left: this host starts them by itself once they are allowed.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use crate::exec::{ExecError, ExecRequest, RequestedPlace, Running, Yield};
 use crate::local::{HostError, LocalHost};
 use crate::retry::RetryRequest;
 
-/// An allowed plan runs until so long after the time for a decision was over. No caller expects a
-/// command to start after that.
+/// How long after the expiry of its approval an allowed plan may still start. No caller expects a
+/// command to start later.
 const LATE_MS: i64 = 60_000;
 
-/// Whether an allowed plan without a waiting caller does not run any more: a decision may have come
-/// at the last moment, but not much later.
+/// Whether it is too late to start an allowed plan without a waiting caller. A decision may come at
+/// the last moment, so a short time after the expiry still counts.
 pub fn is_too_late(expires_at_ms: i64) -> bool {
     now() >= expires_at_ms.saturating_add(LATE_MS)
 }
 
-/// An approval of an earlier process whose run is left to this one.
+/// An approval of an earlier process whose run this process has to start.
 #[derive(Debug, Clone)]
 pub struct ResumableRun {
     pub id: String,
@@ -32,7 +32,7 @@ pub struct ResumableRun {
     pub is_patch: bool,
 }
 
-/// What is judged again besides the plan, of a request whose caller may go.
+/// The facts besides the plan that must be judged again, for a request whose caller may leave.
 pub(crate) fn resume_facts(request: &ExecRequest<'_>) -> ResumeFacts {
     ResumeFacts {
         env: request.env.clone(),
@@ -44,8 +44,8 @@ pub(crate) fn resume_facts(request: &ExecRequest<'_>) -> ResumeFacts {
 }
 
 impl LocalHost {
-    /// The approvals that were stored before this time, whose runs are left to this host: undecided, or
-    /// allowed and never run. The oldest first; at most so many.
+    /// Up to `most` approvals that were stored before this time and whose runs are left to this
+    /// host: undecided, or allowed and never run. The oldest come first.
     pub fn runs_to_resume(
         &self,
         stored_before_ms: i64,
@@ -54,7 +54,7 @@ impl LocalHost {
         let store = self.store();
         let mut resumable = Vec::new();
         for id in store.unclaimed_here(THIS_HOST, stored_before_ms, most)? {
-            // What cannot be read is no reason to leave out the others.
+            // An unreadable approval must not hold up the others.
             let Ok(approval) = store.approval(&id) else {
                 continue;
             };
@@ -71,7 +71,8 @@ impl LocalHost {
         Ok(resumable)
     }
 
-    /// Runs an allowed plan whose caller is gone: the stored plan, as [`Self::run_approved`] does.
+    /// Runs the stored plan of an allowed approval whose caller has left, like
+    /// [`Self::run_approved`].
     pub fn resume_run(
         &self,
         id: &str,

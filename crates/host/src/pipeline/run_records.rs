@@ -25,33 +25,34 @@ use crate::exec::ExecRequest;
 use crate::local::{HostError, LocalHost};
 use crate::prepare::command_text;
 
-/// A run that was started, until its end is recorded.
+/// A started run, until its end is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "the caller that waits for a run records its end"]
 pub struct RunTicket {
-    /// The approval's id where it allowed this run.
+    /// The id of the approval if an approver allowed this run.
     pub run_id: String,
     pub(crate) agent: String,
-    /// There is a claim that wants an outcome.
+    /// Whether a claim exists that needs an outcome.
     pub(crate) is_claimed: bool,
 }
 
 impl RunTicket {
-    /// Whether an event notifies the conversation of its end: of a run that was approved here.
+    /// Whether the conversation is notified of the end by an event. True for runs that were
+    /// approved on this host.
     fn has_event(&self) -> bool {
         self.is_claimed && gateway_run_id(&self.run_id).is_none()
     }
 }
 
-/// Where a run is confined, and how far it leaves that, as its records say it.
+/// Where a run is confined, and how far it leaves its sandbox, for its records.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RecordedConfinement<'a> {
     pub(crate) sandbox: Option<&'a PreparedSandbox>,
     pub(crate) elevation: Elevation,
 }
 
-/// Writes a verdict, by which code the run was refused in spite of it, and where it would be confined;
-/// and the use of the entries that allow it.
+/// Records a verdict, the code of a refusal that followed in spite of it, and where the run would
+/// be confined. Also records the use of the entries that allow the run.
 pub(crate) fn record_verdict(
     change: &Change<'_>,
     request: &ExecRequest<'_>,
@@ -111,10 +112,10 @@ pub(crate) fn record_verdict(
     Ok(())
 }
 
-/// In place of a value that is a secret.
+/// Replaces a value that is secret.
 const MASKED: &str = "***";
 
-/// The overrides of a call as the audit holds them, and whether these are all of their values.
+/// The environment overrides of a call as the audit stores them, and whether all values are exact.
 fn recorded_env(env: &BTreeMap<String, String>) -> (BTreeMap<&str, &str>, bool) {
     let mut is_exact = true;
     let pairs = env.iter().map(|(name, value)| {
@@ -130,12 +131,12 @@ fn recorded_env(env: &BTreeMap<String, String>) -> (BTreeMap<&str, &str>, bool) 
     (pairs.collect(), is_exact)
 }
 
-/// A command as the audit holds it: without secrets.
+/// A command as the audit stores it: without secrets.
 struct RecordedCommand {
     text: String,
-    /// The argument vector of a request, where nothing of it had to be hidden.
+    /// The argument vector of the request, if nothing in it had to be masked.
     argv: Option<Vec<String>>,
-    /// The text is all of the command, as it was.
+    /// Whether the text is the complete, unmasked command.
     is_exact: bool,
 }
 
@@ -155,7 +156,7 @@ impl RecordedCommand {
     }
 }
 
-/// Writes that the tool is closed to an agent, so that nothing was judged.
+/// Records that the tool is closed to an agent, so that nothing was judged.
 pub(crate) fn record_closed(
     change: &Change<'_>,
     request: &ExecRequest<'_>,
@@ -171,7 +172,8 @@ pub(crate) fn record_closed(
     Ok(())
 }
 
-/// Writes the start of a run that the policy allows by itself; claims write their own.
+/// Records the start of a run that the policy allows without an approval. Claims record their own
+/// start.
 pub(crate) fn started_record(
     change: &Change<'_>,
     ticket: &RunTicket,
@@ -192,7 +194,8 @@ pub(crate) fn started_record(
     open_run(change, ticket, None, plan, session_key)
 }
 
-/// From now on the run wants an end, whichever process learns of it.
+/// Opens the record of a run. From then on the run needs an outcome, no matter which process learns
+/// of it.
 pub(crate) fn open_run(
     change: &Change<'_>,
     ticket: &RunTicket,
@@ -214,8 +217,8 @@ pub(crate) fn open_run(
     Ok(())
 }
 
-/// Records the end of a run, in its claim or by itself, and the event for its session. `false` if
-/// another process has.
+/// Records the end of a run, in its claim or separately, and the event for its session. `false` if
+/// another process already recorded the end.
 pub(super) fn end_run(
     change: &Change<'_>,
     run_id: &str,
@@ -230,7 +233,8 @@ pub(super) fn end_run(
     Ok(true)
 }
 
-/// Writes how a run ended, where that is known: in its claim, if there is one, or by itself.
+/// Records the outcome of a run: in its claim, if there is one, or separately. `None` records that
+/// it is unknown.
 pub fn record_outcome(
     change: &Change<'_>,
     run_id: &str,
@@ -255,12 +259,12 @@ pub fn record_outcome(
     Ok(())
 }
 
-/// Who learns of the end of a run.
+/// Who is notified of the end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndListener {
-    /// The caller waits, and gets it in its result: no event repeats it.
+    /// The caller waits and gets the end in its result, so no event repeats it.
     Caller,
-    /// No caller waits: the session gets an event.
+    /// No caller waits, so the session gets an event.
     SessionEvent,
 }
 
@@ -286,9 +290,9 @@ impl LocalHost {
         Ok(recorded?)
     }
 
-    /// Records how a run ended, or that it went to the background under this session's name. What
-    /// cannot be written now, since others hold the database, is an error, and is written later all
-    /// the same if this process lives.
+    /// Records how a run ended, or that it went to the background as this session. Returns an error
+    /// if other processes hold the database; the record is then written later, if this process
+    /// lives.
     pub fn record_end(
         &self,
         ticket: &RunTicket,
@@ -301,8 +305,9 @@ impl LocalHost {
         Ok(store.change_or_defer(move |change| record.write(change), not_recorded(ticket))?)
     }
 
-    /// The same a moment later, for callers that do not wait for it. A process that is killed
-    /// before leaves a run whose end is not recorded; see [`LocalHost::recover`].
+    /// Like [`Self::record_end`], but writes the record a moment later, for callers that do not
+    /// wait for it. If the process is killed first, the end stays unrecorded; see
+    /// [`LocalHost::recover`].
     pub fn record_end_later(
         &self,
         ticket: &RunTicket,
@@ -373,7 +378,7 @@ impl LocalHost {
         }
     }
 
-    /// Records that an order did not become a run, or that it is unknown whether it did.
+    /// Records that a run was not started, or that it is unknown whether it was.
     pub(crate) fn failed_start(
         &self,
         ticket: &RunTicket,
@@ -405,7 +410,7 @@ enum RunEndRecord {
         outcome: Option<Box<RecordedOutcome>>,
         tail: String,
         notify: NotifySettings,
-        /// No event has to repeat it.
+        /// Whether the caller already knows the end, so that no event repeats it.
         is_known: bool,
     },
     Background {

@@ -1,4 +1,4 @@
-//! What the segments of a judged line become in its plan: pipelines of pinned programs.
+//! Turns the segments of a judged line into the pipelines of pinned programs of a plan.
 
 use interlock_command::{Analysis, Command, CommandNode, Connector, NodePipeline, Program};
 use interlock_plan::{
@@ -10,14 +10,14 @@ use interlock_programs::{Executable, Lookup};
 
 use super::{Pin, PrepareError, shell};
 
-/// Commands, and what became of each.
+/// The commands of a line and their verdict.
 pub(super) struct Judgement<'a> {
     pub(super) analysis: &'a Analysis,
     pub(super) verdict: &'a Verdict,
 }
 
 impl Judgement<'_> {
-    /// The files that an entry was judged by, where it is the entry that lets the command run.
+    /// The files by which an entry was judged, if an entry lets the command run.
     fn files(&self, command: usize) -> Option<&CheckedFiles> {
         let is_by_entry = self.verdict.by_allowlist;
         let judged = is_by_entry.then(|| self.verdict.segments.get(command))?;
@@ -25,7 +25,7 @@ impl Judgement<'_> {
     }
 }
 
-/// Groups are at most as deep as texts are looked through, so this recursion is bounded.
+/// The recursion is bounded: groups are at most as deep as the analysis follows texts.
 pub(super) fn pipelines(
     tree: &[NodePipeline],
     judgement: &Judgement<'_>,
@@ -150,9 +150,10 @@ pub(super) fn found<'a>(name: &str, lookup: &'a Lookup) -> Result<&'a Executable
     }
 }
 
-/// Wrappers with an effect are started themselves and get the absolute path of what they wrap,
-/// never a bare name that would be looked up again. Shells have no effect, nor has `env`: only its
-/// use without options is looked through, and its assignments are those of the command.
+/// Wrappers with an effect are started themselves. They get the absolute path of the wrapped
+/// program, never a bare name that would be looked up again. Shells have no effect, and neither has
+/// `env`: the analysis only looks through `env` without options, whose assignments become those of
+/// the command.
 fn through_wrappers<'a>(
     command: &'a Command,
     executable: &'a Executable,
@@ -175,8 +176,8 @@ fn through_wrappers<'a>(
     Ok((executable, argv))
 }
 
-/// The assignments of the command, `env` included. The verdict has judged them; here only those
-/// values change that the rules replace, such as a pager that is turned off.
+/// The assignments of the command, including those of `env`. The verdict has judged them. Only
+/// values that the rules replace change here, such as a pager that is turned off.
 fn assignments(command: &Command) -> Vec<(String, String)> {
     let pairs = command.assignments.iter().map(|(key, value)| {
         let value = match env::check_override(key, value) {

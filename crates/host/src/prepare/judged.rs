@@ -1,4 +1,4 @@
-//! A plan together with the judge's leave to start it: what was judged is what is prepared.
+//! A plan together with the judge's permission to start it: the prepared plan is the judged one.
 
 use interlock_command::Analysis;
 use interlock_plan::{PlanDigest, RunPlan};
@@ -6,14 +6,16 @@ use interlock_policy::{Outcome, Proof, Verdict};
 
 use super::{PrepareError, RunSettings, prepare};
 
-/// The judge allows the plan with this digest. It is made with that plan and used up by its start.
+/// The judge's permission to start the plan with this digest. It is made together with that plan
+/// and consumed by its start.
 #[derive(Debug)]
 pub(crate) struct Allowed {
     digest: PlanDigest,
 }
 
 impl Allowed {
-    /// The verdict's own proof is part of a verdict that can be copied; bound to a plan it cannot be.
+    /// Binds a proof to a plan. A verdict can be copied together with its proof; the bound
+    /// permission cannot.
     fn bind(_proof: Proof, plan: &RunPlan) -> Self {
         Self {
             digest: plan.digest(),
@@ -25,7 +27,7 @@ impl Allowed {
     }
 }
 
-/// The plan of a judged request, with the judge's leave where the verdict allows it.
+/// The plan of a judged request, with the judge's permission if the verdict allows it.
 #[derive(Debug)]
 pub(crate) struct PreparedRun {
     plan: RunPlan,
@@ -47,19 +49,19 @@ impl PreparedRun {
         Ok(Self { plan, allowed })
     }
 
-    /// The plan of a forwarded request, which holds more files than its verdict rests on and has the
-    /// gateway's time limit. The proof is that of the same request.
+    /// The plan of a forwarded request. It pins more files than its verdict rests on and has the
+    /// gateway's time limit. `proof` must belong to the same request.
     pub(crate) fn forwarded(plan: RunPlan, proof: Option<Proof>) -> Self {
         let allowed = proof.map(|proof| Allowed::bind(proof, &plan));
         Self { plan, allowed }
     }
 
-    /// The plan alone: the leave to start it is given up.
+    /// The plan alone. The permission to start it is dropped.
     pub(crate) fn into_plan(self) -> RunPlan {
         self.plan
     }
 
-    /// The plan, and the leave to start it. Without one it takes a claim.
+    /// The plan and the permission to start it. Without a permission, the plan needs a claim.
     pub(crate) fn into_parts(self) -> (RunPlan, Option<Allowed>) {
         (self.plan, self.allowed)
     }

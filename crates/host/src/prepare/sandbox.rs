@@ -9,22 +9,22 @@ use interlock_sandbox::PreparedSandbox;
 
 use super::{MARKS, PrepareError, RunSettings, ShellError};
 
-/// Where the shell of a sandbox lies: in what every sandbox shows.
+/// Where the shell of a sandbox is found: in directories that every sandbox shows.
 const SHELL_PATH: &str = "/bin:/usr/bin";
 
-/// Where programs lie before the profile of the sandbox says otherwise.
+/// The PATH before the profile of the sandbox changes it.
 pub(crate) const SANDBOX_PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Directories that go in front of PATH once the profile has set it. A variable carries them, so that
-/// no text of a caller becomes part of a command.
+/// The variable with the directories that go in front of PATH once the profile has set it. A
+/// variable carries them so that no text of a caller becomes part of a command.
 const PREPEND: &str = "INTERLOCK_PREPEND_PATH";
 
-/// Puts them there.
+/// The shell text that puts these directories in front of PATH.
 const PREPEND_TEXT: &str =
     "export PATH=\"$INTERLOCK_PREPEND_PATH${PATH:+:$PATH}\"; unset INTERLOCK_PREPEND_PATH; ";
 
-/// What a run gets of the service's own environment: what no program needs to keep secret.
+/// The variables that a run inherits from the service's environment. None of them is secret.
 const INHERITED: [&str; 7] = [
     "LANG",
     "LANGUAGE",
@@ -35,13 +35,13 @@ const INHERITED: [&str; 7] = [
     "COLORTERM",
 ];
 
-/// What the far side knows of the account there.
+/// Variables that the account on the far side defines itself.
 const FAR_NAMES: [&str; 3] = ["HOME", "USER", "LOGNAME"];
 
-/// As commands of a sandbox are run.
+/// The shell that runs the commands of a sandbox.
 pub(crate) const SANDBOX_SHELL: &str = "/bin/sh";
 
-/// The shell of a sandbox: `sh`, never the owner's own.
+/// The executable of a sandbox's shell: `sh`, never the owner's own shell.
 pub(super) fn sandbox_shell() -> Result<Executable, ShellError> {
     let resolver = FsResolver::from_path_value(SHELL_PATH, None);
     match resolver.executable("sh", "/") {
@@ -50,9 +50,10 @@ pub(super) fn sandbox_shell() -> Result<Executable, ShellError> {
     }
 }
 
-/// A login shell reads the profile of the private home, which earlier runs of the scope may have written,
-/// under `scope: shared` those of other agents too. It does so only where everything may run. What was
-/// allowed by an entry or by an approver is the text that was judged and shown, and nothing before it.
+/// The options of the shell. A login shell reads the profile of the private home, which earlier
+/// runs of the scope may have written; under `scope: shared`, runs of other agents too. Only a run
+/// that may execute everything gets a login shell. A run that an entry or an approver allowed
+/// executes the text that was judged and shown, and nothing before it.
 pub(super) fn shell_options(verdict: &Verdict) -> Vec<String> {
     let is_everything_allowed =
         matches!(verdict.outcome, Outcome::Allow(_)) && !verdict.by_allowlist;
@@ -63,7 +64,7 @@ pub(super) fn shell_options(verdict: &Verdict) -> Vec<String> {
     }
 }
 
-/// What the shell runs: the command, after PATH was completed.
+/// The text that the shell runs: the command, after PATH is completed.
 pub(super) fn text_inside(
     settings: &RunSettings<'_>,
     sandbox: &PreparedSandbox,
@@ -76,12 +77,13 @@ pub(super) fn text_inside(
     }
 }
 
-/// The call's own PATH, `tools.exec.pathPrepend`, and the tools of the home directory.
+/// The directories in front of PATH: the call's own PATH, `tools.exec.pathPrepend`, and the tools
+/// of the home directory.
 fn prepended(settings: &RunSettings<'_>, sandbox: &PreparedSandbox) -> String {
     let own = settings.env.get("PATH").cloned();
     let listed = settings.path_prepend.iter().cloned();
     let tools = sandbox.tool_paths.iter().cloned();
-    // The profile of an image does not know where its programs lie; its variables do.
+    // The profile of an image does not know where its programs are; the image's PATH does.
     let image = sandbox.plan.container.as_ref();
     let image = image.and_then(|container| container.env.get("PATH").cloned());
     let all: Vec<String> = own
@@ -94,8 +96,8 @@ fn prepended(settings: &RunSettings<'_>, sandbox: &PreparedSandbox) -> String {
     all.join(":")
 }
 
-/// The whole environment, by the rules of sandboxes: little of the service's own, and of the call's all
-/// but what looks like a secret.
+/// The whole environment by the rules of sandboxes: little of the service's own, and all of the
+/// call's variables. A variable that looks like a secret is refused.
 pub(super) fn environment_inside(
     settings: &RunSettings<'_>,
     sandbox: &PreparedSandbox,
@@ -132,7 +134,7 @@ pub(super) fn environment_inside(
     environment.extend(MARKS.map(|(key, value)| (key.to_owned(), value.to_owned())));
     environment.insert("INTERLOCK_SANDBOX".to_owned(), sandbox.plan.scope.clone());
     if sandbox.plan.ssh.is_some() {
-        // Those of the account on the far side count.
+        // The account on the far side has its own values.
         environment.retain(|name, _| !FAR_NAMES.contains(&name.as_str()));
     }
     Ok(environment)

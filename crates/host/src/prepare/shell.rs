@@ -1,4 +1,4 @@
-//! The shell for text that only a shell can run.
+//! Chooses the shell for text that only a shell can run.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -11,8 +11,8 @@ const SHELLS_FILE: &str = "/etc/shells";
 #[error("no usable shell: neither $SHELL nor bash nor sh in PATH")]
 pub struct ShellError;
 
-/// `$SHELL` if the system lists it and root owns it; for fish, which reads another language, bash
-/// or sh from PATH first.
+/// `$SHELL`, if the system lists it and root owns it. Otherwise `bash` or `sh` from PATH, which are
+/// also preferred to fish, because fish reads another language.
 pub fn choose_shell(shell: Option<&String>, path: &str) -> Result<Executable, ShellError> {
     let resolver = FsResolver::from_path_value(path, None);
     let find = |name: &str| match resolver.executable(name, "/") {
@@ -44,7 +44,7 @@ fn name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// What keeps a shell from reading start-up files.
+/// The options that keep a shell from reading start-up files.
 pub(super) fn options(canonical: &str) -> Vec<String> {
     let options: &[&str] = match name(canonical) {
         "zsh" => &["-f"],

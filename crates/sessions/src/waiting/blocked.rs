@@ -1,4 +1,4 @@
-//! Is a process blocked in reading a session's input?
+//! Whether a process is blocked in reading a session's input.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -9,22 +9,22 @@ use interlock_transcript::SessionRecord;
 use super::descriptors;
 use super::table::TerminalRow;
 
-/// The device of every process's own terminal, whichever that is.
+/// The device `/dev/tty`, which means each process's own terminal.
 const OWN_TERMINAL: (u32, u32) = (5, 0);
 
 /// The major number of pseudo-terminals.
 const PSEUDO_TERMINALS: u32 = 136;
 
-/// Where the input of a session comes out, seen from the process that feeds it.
+/// The input of a session, as the reading processes see it.
 #[derive(Debug)]
 pub(super) enum SessionInput {
     Terminal((u32, u32)),
-    /// Links such as `pipe:[4711]`, of which one is it.
+    /// Links such as `pipe:[4711]`. One of them is the input.
     Pipes(Vec<PathBuf>),
 }
 
 impl SessionInput {
-    /// By what the session's record says, and the terminal of the process that serves it.
+    /// The input according to the session's record and the terminal of the process that serves it.
     pub fn recorded(session: &SessionRecord, terminal: Option<(u32, u32)>) -> Option<Self> {
         if session.pty {
             return terminal.map(Self::Terminal);
@@ -33,7 +33,7 @@ impl SessionInput {
         Some(Self::Pipes(vec![PathBuf::from(format!("pipe:[{pipe}]"))]))
     }
 
-    /// By the descriptors of that process, where they can be read.
+    /// The input according to the descriptors of the serving process, if they can be read.
     pub fn held_by(holder: i32, pty: bool) -> Option<Self> {
         if !pty {
             let pipes = descriptors(holder)
@@ -53,7 +53,8 @@ impl SessionInput {
             })
     }
 
-    /// Processes that read in the background of a terminal are stopped, not served.
+    /// Whether the process could read the input. The kernel stops processes that read in the
+    /// background of a terminal.
     pub fn is_in_foreground(&self, row: &TerminalRow) -> bool {
         match self {
             Self::Terminal(device) => row.terminal == *device && row.group == row.foreground,
@@ -61,7 +62,7 @@ impl SessionInput {
         }
     }
 
-    /// Whether one of its threads waits for this input and for nothing else.
+    /// Whether a thread of the process waits for this input and nothing else.
     pub fn is_awaited_by(&self, pid: i32) -> bool {
         let threads = fs::read_dir(format!("/proc/{pid}/task"));
         let mut threads = threads.into_iter().flatten().flatten();
@@ -69,7 +70,8 @@ impl SessionInput {
             let thread = thread.path();
             match fs::read_to_string(thread.join("syscall")) {
                 Ok(call) => self.is_call_for(pid, &call).unwrap_or(false),
-                // The system shows this to fewer than the name of the place where it sleeps.
+                // Fewer processes may read `syscall` than `wchan`, the function in which a thread
+                // sleeps.
                 Err(_) => self.is_sleep_for(pid, &thread).unwrap_or(false),
             }
         })
@@ -96,8 +98,8 @@ impl SessionInput {
         Some(!awaited.is_empty() && awaited.iter().all(is_input))
     }
 
-    /// By the function of the kernel in which it sleeps. Only where the process holds nothing
-    /// else that it could be reading there.
+    /// Decides by the kernel function in which the thread sleeps. Counts only if the process holds
+    /// nothing else that it could be reading in that function.
     fn is_sleep_for(&self, pid: i32, thread: &Path) -> Option<bool> {
         let place = fs::read_to_string(thread.join("wchan")).ok()?;
         let places = match self {
@@ -118,10 +120,10 @@ impl SessionInput {
         Some(holds)
     }
 
-    /// Whether a thread that reads this other descriptor sleeps in the same place.
+    /// Whether a thread that reads this other descriptor would sleep in the same kernel function.
     fn sleeps_alike(&self, pid: i32, number: i32, target: &Path) -> bool {
         match self {
-            // Ordinary files and pipes are waited for elsewhere.
+            // Reads of ordinary files and pipes sleep in other functions.
             Self::Terminal(_) if target.starts_with("/dev") => target != "/dev/null",
             Self::Terminal(_) => !target.is_absolute() && !is_pipe(target),
             Self::Pipes(_) => is_pipe(target) && access(pid, number) != Some(1),
@@ -145,13 +147,13 @@ impl SessionInput {
 enum BlockingCall {
     /// The first argument is the descriptor.
     Read,
-    /// A list of descriptors, and its length.
+    /// A list of descriptors and its length.
     Poll,
-    /// The highest descriptor and one more, then the sets to read and to write.
+    /// The highest descriptor plus one, then the sets to read and to write.
     Select,
 }
 
-/// The numbers of the calls in which programs wait for input.
+/// The numbers of the system calls in which programs wait for input.
 const CALLS: &[(i64, BlockingCall)] = if cfg!(target_arch = "x86_64") {
     &[
         (0, BlockingCall::Read),
@@ -172,7 +174,7 @@ const CALLS: &[(i64, BlockingCall)] = if cfg!(target_arch = "x86_64") {
     &[]
 };
 
-/// What `poll` was asked to wait for. `None` also where that is more than input.
+/// The descriptors that `poll` waits for; `None` if it waits for anything but input.
 fn polled(pid: i32, address: u64, count: u64) -> Option<Vec<i32>> {
     const ENTRY: usize = 8;
     const MOST: usize = 64;
@@ -202,7 +204,7 @@ fn selected(pid: i32, count: u64, address: u64) -> Option<Vec<i32>> {
         return Some(Vec::new());
     }
     let count = usize::try_from(count.min(MOST)).ok()?;
-    // In words of the machine; as bytes they are in order on the machines of the table above.
+    // The set consists of machine words, whose bytes are in order on the machines listed above.
     let set = memory(pid, address, count.div_ceil(64) * 8)?;
     let is_member = |number: &usize| set[number / 8] & (1 << (number % 8)) != 0;
     let members = (0..count).filter(is_member);
@@ -226,7 +228,7 @@ fn is_pipe(target: &Path) -> bool {
         .is_some_and(|text| text.starts_with("pipe:"))
 }
 
-/// 0 to read, 1 to write, 2 for both.
+/// The access mode of a descriptor: 0 to read, 1 to write, 2 for both.
 fn access(pid: i32, number: i32) -> Option<u32> {
     let info = descriptor_info(pid, number)?;
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::fs;
 
-/// One process, as far as terminals go.
+/// One process, as far as terminals are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TerminalRow {
     pub pid: i32,
     pub parent: i32,
     pub group: i32,
-    /// Major and minor number of its terminal; zeros without one.
+    /// The major and minor number of its terminal; zeros without a terminal.
     pub terminal: (u32, u32),
     /// The group in the foreground of that terminal.
     pub foreground: i32,
@@ -41,7 +41,7 @@ impl Table {
         self.rows.get(&pid).map(|row| row.parent)
     }
 
-    /// The terminal that a process has, if any.
+    /// The terminal of a process.
     pub fn terminal(&self, pid: i32) -> Option<(u32, u32)> {
         let terminal = self.rows.get(&pid)?.terminal;
         (terminal != (0, 0)).then_some(terminal)
@@ -51,7 +51,8 @@ impl Table {
         self.children.get(&pid).into_iter().flatten().copied()
     }
 
-    /// All below it. The table is not one moment in time, so that a loop is possible; it ends.
+    /// All descendants of a process. The table is no snapshot, so a loop is possible; the iterator
+    /// ends anyway.
     pub fn descendants(&self, pid: i32) -> impl Iterator<Item = &TerminalRow> {
         let mut left = self.rows.len();
         let mut next: Vec<i32> = self.children(pid).collect();
@@ -64,7 +65,8 @@ impl Table {
     }
 }
 
-/// `pid (name) state parent group session terminal foreground …`; the name may hold anything.
+/// Parses `pid (name) state parent group session terminal foreground …`. The name may contain
+/// anything.
 fn parse(pid: i32, stat: &str) -> Option<TerminalRow> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(1);

@@ -1,20 +1,20 @@
-//! tmux-style key tokens to bytes, in the encodings of xterm.
+//! Encodes tmux-style key tokens as bytes, in the encodings of xterm.
 
 use super::table::{KeySequence, control, named};
 
-/// What `send-keys` was given. Sent in this order: literal, hex, keys.
+/// The input of `send-keys`, sent in this order: literal, hex, keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KeyInput<'a> {
-    /// Sent as it is.
+    /// Text that is sent unchanged.
     pub literal: Option<&'a str>,
     /// One byte each, as one or two hexadecimal digits, with or without `0x`.
     pub hex: &'a [String],
-    /// Key names with modifiers (`Enter`, `C-c`, `M-x`, `S-Up`, `C-M-Left`, `^d`). What is not a
-    /// key is typed as text.
+    /// Key names with modifiers (`Enter`, `C-c`, `M-x`, `S-Up`, `C-M-Left`, `^d`). A token that is
+    /// not a key is typed as text.
     pub keys: &'a [String],
 }
 
-/// Whether the program asked for application cursor keys (DECCKM); the screen knows.
+/// Whether the program requested application cursor keys (DECCKM). The screen knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum CursorMode {
     #[default]
@@ -25,7 +25,8 @@ pub enum CursorMode {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Encoded {
     pub bytes: Vec<u8>,
-    /// What could not be sent as asked. Nothing is left out or changed without one.
+    /// A warning for each part that could not be sent as requested. Nothing is left out or changed
+    /// without one.
     pub warnings: Vec<String>,
 }
 
@@ -112,7 +113,7 @@ impl Encoded {
                 self.ss3(letter);
             }
             KeySequence::BackTab if is_plain => self.csi("Z"),
-            // Shift is part of the key.
+            // The key itself includes Shift.
             KeySequence::BackTab => {
                 let parameter = Modifiers {
                     shift: true,
@@ -124,11 +125,11 @@ impl Encoded {
         }
     }
 
-    /// Enter, Tab, Escape, Space and Backspace: characters with names.
+    /// Encodes Enter, Tab, Escape, Space and Backspace, which are characters with names.
     fn single_byte(&mut self, byte: u8, modifiers: Modifiers, token: &str) {
         let with_control = match byte {
             b' ' => Some(0x00),
-            // The other of the two codes that mean "backspace".
+            // The other of the two codes for "backspace".
             0x7f => Some(0x08),
             _ => None,
         };
@@ -193,7 +194,7 @@ struct Modifiers {
 }
 
 impl Modifiers {
-    /// Prefixes may come in any order. What is left is never empty: `C-` is text, and so is `^`.
+    /// Splits off modifiers, in any order. The rest is never empty: `C-` is text, and so is `^`.
     fn split(token: &str) -> (Self, &str) {
         let mut modifiers = Self::default();
         let mut rest = token;
@@ -218,7 +219,7 @@ impl Modifiers {
         }
     }
 
-    /// xterm's number: 1 and the sum of shift 1, alt 2, control 4.
+    /// xterm's modifier parameter: 1 plus shift 1, alt 2 and control 4.
     fn parameter(self) -> u8 {
         1 + u8::from(self.shift) + 2 * u8::from(self.alt) + 4 * u8::from(self.control)
     }

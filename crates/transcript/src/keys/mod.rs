@@ -1,4 +1,4 @@
-//! Keys as a person would press them, to the bytes that a terminal would send.
+//! Turns keys as a person would press them into the bytes that a terminal would send.
 
 mod encode;
 mod paste;

@@ -1,23 +1,23 @@
-//! Text as if pasted into a terminal.
+//! Encodes text as if it were pasted into a terminal.
 
-/// Whether the paste is marked as one, so that the program does not take it for typing.
+/// Whether the paste is marked, so that the program does not mistake it for typing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Bracketed {
     #[default]
     Yes,
-    /// The text as it is. It can then do all that typing can.
+    /// The text is sent unchanged and can do everything that typing can.
     No,
 }
 
-/// What `submit` sends.
+/// The bytes of `submit`.
 pub const SUBMIT: &[u8] = b"\r";
 
 const START: &str = "\x1b[200~";
 const END: &str = "\x1b[201~";
 
-/// Bracketed text cannot break out: it holds no end marker in any spelling, and no control
-/// character that a terminal line would act on. Each such character becomes its visible picture, so
-/// the reader sees that it was there.
+/// Encodes a paste. Bracketed text cannot break out: it contains no end marker in any spelling, and
+/// no control character that a terminal line would act on. Each such character becomes a visible
+/// symbol, so that the reader sees it.
 pub fn paste(text: &str, bracketed: Bracketed) -> Vec<u8> {
     match bracketed {
         Bracketed::No => text.as_bytes().to_vec(),

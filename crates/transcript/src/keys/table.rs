@@ -1,14 +1,14 @@
-//! The keys that have names, and what each sends.
+//! The named keys and their sequences.
 
-/// What a key sends, and what modifiers do to it.
+/// The sequence of a key, and the effect of modifiers on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySequence {
-    /// One byte, like a character. Alt puts an escape in front.
+    /// One byte, like a character. Alt adds an escape in front.
     Byte(u8),
     /// `CSI c`, with modifiers `CSI 1 ; m c`, in application mode `SS3 c`.
     Cursor(u8),
-    /// `CSI n ~`, with modifiers `CSI n ; m ~`. `application` is what `SS3` key the application
-    /// cursor mode makes it.
+    /// `CSI n ~`, with modifiers `CSI n ; m ~`. In the application cursor mode, the key sends `SS3`
+    /// and the letter in `application`, if there is one.
     Tilde { number: u8, application: Option<u8> },
     /// `SS3 c`, with modifiers `CSI 1 ; m c`: F1 to F4.
     Function(u8),
@@ -25,7 +25,7 @@ const fn tilde(number: u8) -> KeySequence {
     }
 }
 
-/// Names in lower case; case does not matter. tmux's names first, then other common ones.
+/// Key names in lower case; lookups ignore case. tmux's names come first, then other common ones.
 const KEYS: &[(&str, KeySequence)] = &[
     ("enter", KeySequence::Byte(b'\r')),
     ("return", KeySequence::Byte(b'\r')),
@@ -36,15 +36,15 @@ const KEYS: &[(&str, KeySequence)] = &[
     ("escape", KeySequence::Byte(0x1b)),
     ("esc", KeySequence::Byte(0x1b)),
     ("space", KeySequence::Byte(b' ')),
-    // What terminals send for the backspace key; 0x08 is C-h.
+    // Terminals send this for the backspace key; 0x08 is C-h.
     ("bspace", KeySequence::Byte(0x7f)),
     ("backspace", KeySequence::Byte(0x7f)),
     ("up", KeySequence::Cursor(b'A')),
     ("down", KeySequence::Cursor(b'B')),
     ("right", KeySequence::Cursor(b'C')),
     ("left", KeySequence::Cursor(b'D')),
-    // `CSI 1 ~` and `CSI 4 ~` are what tmux sends; programs that ask for application mode know `SS3
-    // H` and `SS3 F` from the terminfo entry of xterm-256color.
+    // tmux sends `CSI 1 ~` and `CSI 4 ~`. Programs that request the application mode know `SS3 H`
+    // and `SS3 F` from the terminfo entry of xterm-256color.
     (
         "home",
         KeySequence::Tilde {
@@ -75,7 +75,7 @@ const KEYS: &[(&str, KeySequence)] = &[
     ("f2", KeySequence::Function(b'Q')),
     ("f3", KeySequence::Function(b'R')),
     ("f4", KeySequence::Function(b'S')),
-    // The numbers skip 16 and 22, as those of the VT220 did.
+    // The numbers skip 16 and 22, as on the VT220.
     ("f5", tilde(15)),
     ("f6", tilde(17)),
     ("f7", tilde(18)),
@@ -108,7 +108,7 @@ pub(super) fn named(name: &str) -> Option<KeySequence> {
         .map(|(_, key)| *key)
 }
 
-/// What the control key makes of a character; `None` where a terminal has no such code.
+/// The code of a character with Control; `None` if terminals have no such code.
 pub(super) fn control(character: char) -> Option<u8> {
     Some(match character {
         'a'..='z' | 'A'..='Z' => character as u8 & 0x1f,

@@ -9,10 +9,10 @@ use super::walk::{Gap, TranscriptPiece};
 use super::{TranscriptError, TranscriptReader, reader};
 use crate::utf8;
 
-/// How many lines `process log` gives when asked for nothing in particular.
+/// How many lines `process log` returns by default.
 pub const DEFAULT_LOG_LINES: u64 = 200;
 
-/// Which lines, counted from 0.
+/// A range of lines, counted from 0.
 ///
 /// | offset | limit | lines |
 /// | --- | --- | --- |
@@ -28,20 +28,19 @@ pub struct LineRange {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinePage {
-    /// Whole lines, with a line in place of each part that is missing.
+    /// Whole lines, with a note in place of each missing part.
     pub text: String,
     pub first_line: u64,
-    /// The line to ask for next; `None` at the end.
+    /// The next line to request; `None` at the end.
     pub next_line: Option<u64>,
     pub total_lines: u64,
-    /// Missing within these lines: not kept, or the rest of a line too long for a page.
+    /// The missing part of these lines: not kept, or the rest of a line too long for a page.
     pub omitted: Gap,
 }
 
 impl TranscriptReader {
-    /// As many of the lines as fit into about `max_bytes`. A single line that is longer is cut, and
-    /// the cut is counted. Where lines are not kept any more, the page starts with the gap that
-    /// they are in.
+    /// As many lines as fit into about `max_bytes`. A single longer line is cut, and the cut is
+    /// counted. If the first lines are no longer kept, the page starts with their gap.
     pub fn by_lines(
         &self,
         range: LineRange,
@@ -98,16 +97,16 @@ impl TranscriptReader {
 
 struct Collector {
     max_bytes: usize,
-    /// The first line that is not wanted.
+    /// The line after the last requested one.
     stop: u64,
     text: String,
-    /// Bytes since the last gap, not yet in `text`.
+    /// The bytes since the last gap that are not yet in `text`.
     run: Vec<u8>,
     size: usize,
-    /// After the last byte taken.
+    /// The position after the last consumed byte.
     at: StreamMark,
     omitted: Gap,
-    /// Line ends taken, gaps not counted.
+    /// The number of consumed line ends, without those in gaps.
     whole_lines: u64,
     is_full: bool,
 }
@@ -156,7 +155,7 @@ impl Collector {
         self.run.clear();
     }
 
-    /// The page is full within a line: gives that line back, or, if it is all there is, cuts it.
+    /// The page is full within a line: returns that line, or cuts it if it is the only one.
     fn cut_to_whole_lines(&mut self, view: &reader::SnapshotView) -> Result<(), TranscriptError> {
         let whole = memchr::memrchr(b'\n', &self.run).map_or(0, |last| last + 1);
         if self.whole_lines > 0 {
@@ -174,7 +173,7 @@ impl Collector {
 }
 
 impl reader::SnapshotView {
-    /// Newlines, and one more if the last line has begun.
+    /// The number of newlines, plus one if the last line is unfinished.
     fn total_lines(&self) -> Result<u64, TranscriptError> {
         let Some(view) = self.snapshot.segments.last() else {
             return Ok(self.end.lines);
@@ -185,7 +184,7 @@ impl reader::SnapshotView {
         Ok(self.end.lines + u64::from(is_open))
     }
 
-    /// Where a line ends, its newline included; if that is in a gap, where the gap ends.
+    /// The end of a line, including its newline. If the newline is in a gap, the end of the gap.
     fn line_end(&self, line: u64) -> Result<StreamMark, TranscriptError> {
         let end = self.line_start(line + 1)?;
         if end.lines > line {
@@ -206,14 +205,14 @@ impl reader::SnapshotView {
         }
     }
 
-    /// Where a line starts; if that is in a gap, where the gap starts; the end for a line that is
-    /// not there.
+    /// The start of a line. If it is in a gap, the start of the gap; for a line that does not
+    /// exist, the end.
     fn line_start(&self, line: u64) -> Result<StreamMark, TranscriptError> {
         if line == 0 {
             return Ok(StreamMark::default());
         }
         // The newline before this line is in the last record with fewer lines before it, or in the
-        // gap after that.
+        // gap after that record.
         let place = self
             .snapshot
             .first_where(|record| record.lines_before >= line)?;

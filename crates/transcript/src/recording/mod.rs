@@ -1,8 +1,8 @@
 //! The transcript of one session on disk.
 //!
-//! Everything a session writes becomes a numbered stream: each chunk has a sequence number and the
-//! offset of its first byte, counted from the session's first byte. Offsets go on counting when
-//! bytes could not be kept, so every gap is visible to a reader, and its size is exact.
+//! Everything that a session writes becomes a numbered stream: each chunk has a sequence number and
+//! the offset of its first byte, counted from the session's first byte. Offsets also count bytes
+//! that could not be kept, so readers see every gap with its exact size.
 //!
 //! | file | holds |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | `status.json` | how the session stands or ended, and the totals; replaced by rename |
 //! | `reserve` | a block that is given back when the disk is full, so that the exit status still fits |
 //!
-//! Bytes are written before the record that names them, and a record carries a check value: a
-//! reader that follows a writer, or that comes after a crash, sees whole chunks only.
+//! Bytes are written before the record that names them, and a record contains a checksum. A reader
+//! that follows a writer, or that comes after a crash, only sees whole chunks.
 
 mod lines;
 mod reader;
@@ -37,7 +37,7 @@ pub use writer::{Appended, Fault, TranscriptLimits, TranscriptWriter, now_ms};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a transcript could not be made or read. Appending never fails: what cannot be kept is
+/// Why a transcript could not be made or read. Appending never fails: bytes that cannot be kept are
 /// counted.
 #[derive(Debug, thiserror::Error)]
 pub enum TranscriptError {

@@ -1,4 +1,4 @@
-//! Reads a transcript, also while it is written, and after its writer died.
+//! Reads a transcript, even while it is written or after its writer died.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::status::{SessionOutcome, Totals, TranscriptStatus};
 use super::walk::{Gap, TranscriptPiece};
 use super::{ChunkStream, TranscriptError};
 
-/// How far a reader has read. It stays valid whatever the rolling tail gives up: the next read then
-/// says how much.
+/// How far a reader has read. A cursor stays valid when the rolling tail drops data: the next read
+/// then reports how much is missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cursor {
-    /// Bytes of the stream before it.
+    /// The number of bytes before the cursor.
     pub offset: u64,
-    /// Newlines before it, so that a gap can be counted in lines too.
+    /// The number of newlines before the cursor, so that a gap can also be counted in lines.
     pub lines: u64,
 }
 
@@ -40,7 +40,7 @@ impl From<StreamMark> for Cursor {
     }
 }
 
-/// Bytes that came together from one stream.
+/// Bytes that arrived together on one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
     pub sequence: u64,
@@ -50,7 +50,7 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// What there was to read. `gap` comes first, then `chunks` without a gap between them.
+/// The result of one read: first `gap`, then `chunks` without a gap between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     pub gap: Gap,
@@ -58,7 +58,8 @@ pub struct Batch {
     pub next: Cursor,
 }
 
-/// Keeps no file open and no state: any number of readers may look at one transcript.
+/// Reads a transcript without keeping files or state, so any number of readers may share one
+/// transcript.
 #[derive(Debug, Clone)]
 pub struct TranscriptReader {
     dir: PathBuf,
@@ -77,8 +78,8 @@ impl TranscriptReader {
         TranscriptStatus::read(&self.dir)
     }
 
-    /// What follows `cursor`: about `max_bytes`, at least one chunk if there is one. Empty, with
-    /// `next` equal to `cursor`, when there is nothing new.
+    /// The chunks after `cursor`: about `max_bytes`, but at least one chunk if there is one.
+    /// Without new output, the batch is empty and its `next` equals `cursor`.
     pub fn read_from(&self, cursor: Cursor, max_bytes: usize) -> Result<Batch, TranscriptError> {
         let view = self.view()?;
         let mut batch = Batch {
@@ -126,8 +127,8 @@ impl TranscriptReader {
         Ok(batch)
     }
 
-    /// The cursor of a reader that only knows how many bytes it read. Beyond the end it is at the
-    /// end.
+    /// The cursor of a reader that only knows its number of bytes. An offset beyond the end means
+    /// the end.
     pub fn cursor_at(&self, offset: u64) -> Result<Cursor, TranscriptError> {
         let view = self.view()?;
         if offset >= view.end.offset {
@@ -146,8 +147,7 @@ impl TranscriptReader {
         Ok(Cursor { offset, lines })
     }
 
-    /// The status of a session whose end was not observed: what is known from the files that were
-    /// kept.
+    /// The status of a session whose end was not observed, reconstructed from the kept files.
     pub fn as_lost(&self) -> Result<TranscriptStatus, TranscriptError> {
         let mut status = self.status()?;
         let snapshot = TranscriptSnapshot::take(&self.dir)?;
@@ -168,7 +168,7 @@ impl TranscriptReader {
     }
 
     pub(super) fn view(&self) -> Result<SnapshotView, TranscriptError> {
-        // The status first: if it is final, the snapshot taken after it is complete.
+        // The status is read first: if it is final, the snapshot taken after it is complete.
         let status = self.status()?;
         let snapshot = TranscriptSnapshot::take(&self.dir)?;
         let kept_end = snapshot.end()?;
@@ -188,13 +188,13 @@ impl TranscriptReader {
     }
 }
 
-/// A snapshot and where it ends.
+/// A snapshot and its end.
 #[derive(Debug)]
 pub(super) struct SnapshotView {
     pub snapshot: TranscriptSnapshot,
-    /// After the last byte that is kept.
+    /// The position after the last kept byte.
     pub kept_end: StreamMark,
-    /// After the last byte that the session is known to have written.
+    /// The position after the last byte that the session is known to have written.
     pub end: StreamMark,
     pub is_final: bool,
 }

@@ -1,6 +1,6 @@
-//! One line of the index: where a chunk stands in the stream and in its file.
+//! One entry of the index: the position of a chunk in the stream and in its file.
 
-/// Where a chunk came from.
+/// The source of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChunkStream {
@@ -29,24 +29,25 @@ impl ChunkStream {
     }
 }
 
-/// A chunk is never longer, so that a reader needs no more memory than this to look into one.
+/// The longest chunk. Reading one takes no more memory than this.
 pub(super) const MAX_CHUNK: usize = 64 * 1024;
 
-/// Size of an encoded record.
+/// The size of an encoded record.
 pub(super) const RECORD: usize = 48;
-/// The same, where file positions are counted.
+/// The same size for file positions.
 pub(super) const RECORD_SIZE: u64 = RECORD as u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChunkRecord {
-    /// Counts chunks that were kept, also those that the rolling tail gave up since.
+    /// The number of the chunk among all that were kept, including those that the rolling tail
+    /// dropped later.
     pub sequence: u64,
     /// The offset of the first byte in the whole stream.
     pub offset: u64,
     /// The offset of the first byte in the segment's file.
     pub position: u64,
-    /// Newlines in the whole stream before this chunk, kept or not: makes every line number one
-    /// binary search away.
+    /// The number of newlines in the whole stream before this chunk, kept or not. With it, a binary
+    /// search finds every line number.
     pub lines_before: u64,
     pub time_ms: u64,
     pub length: u32,
@@ -79,7 +80,8 @@ impl ChunkRecord {
         out
     }
 
-    /// `None` for bytes that no writer finished: torn, zeroed by a crash, or foreign.
+    /// Decodes a record. `None` for bytes that no writer finished: torn, zeroed by a crash, or
+    /// foreign.
     pub fn decode(bytes: &[u8; RECORD]) -> Option<Self> {
         if check(&bytes[..45]) != bytes[45..48] {
             return None;
@@ -107,8 +109,8 @@ impl ChunkRecord {
     }
 }
 
-/// FNV-1a folded to three bytes: finds accidents, not forgers; who can write the transcript needs
-/// no forgery.
+/// FNV-1a folded to three bytes. It detects accidents, not forgery: a process that can write the
+/// transcript need not forge it.
 fn check(bytes: &[u8]) -> [u8; 3] {
     let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)

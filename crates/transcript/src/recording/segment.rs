@@ -1,4 +1,4 @@
-//! A pair of files, bytes and their index, and how the writer fills it.
+//! A pair of files, bytes and their index, and its writer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::record::{ChunkRecord, RECORD_SIZE};
 
-/// Names order segments: the head, then the tail in the order it was written.
+/// The name of a segment. Names are ordered: the head, then the tail pieces in the order of
+/// writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SegmentName {
     Head,
@@ -23,7 +24,7 @@ impl SegmentName {
         dir.join(format!("{self}.index"))
     }
 
-    /// From the name of an index file.
+    /// The segment of an index file.
     pub fn from_index(file_name: &str) -> Option<Self> {
         let stem = file_name.strip_suffix(".index")?;
         if stem == "head" {
@@ -48,16 +49,16 @@ pub(super) struct SegmentWriter {
     pub name: SegmentName,
     bytes: File,
     index: File,
-    /// Bytes that records of this segment name.
+    /// The number of bytes that records of this segment name.
     pub length: u64,
     pub records: u64,
-    /// What bytes and index together may take.
+    /// The limit of bytes and index together.
     limit: u64,
 }
 
 impl SegmentWriter {
     pub fn create(dir: &Path, name: SegmentName, limit: u64) -> io::Result<Self> {
-        // A reader looks for index files: by then the bytes are there.
+        // The bytes file is created first, because readers look for index files.
         let bytes = create_private(&name.bytes_path(dir))?;
         let index = create_private(&name.index_path(dir))
             .inspect_err(|_| drop(fs::remove_file(name.bytes_path(dir))))?;
@@ -71,7 +72,7 @@ impl SegmentWriter {
         })
     }
 
-    /// As it was when it was made.
+    /// Resets the segment to its initial state.
     pub fn empty(&mut self) -> io::Result<()> {
         if self.records > 0 {
             self.index.set_len(0)?;
@@ -85,18 +86,18 @@ impl SegmentWriter {
         self.limit = limit;
     }
 
-    /// On disk, index included.
+    /// The size on disk, including the index.
     pub fn used(&self) -> u64 {
         self.length + self.records * RECORD_SIZE
     }
 
-    /// How many more bytes fit into one chunk.
+    /// How many bytes the next chunk can contain.
     pub fn room(&self) -> u64 {
         self.limit.saturating_sub(self.used() + RECORD_SIZE)
     }
 
-    /// Writes what it can and says how much that was. Bytes that no record names yet are
-    /// overwritten by the next call, so a failure leaves nothing behind.
+    /// Writes as many bytes as possible and returns their number. The next call overwrites bytes
+    /// that no record names yet, so a failure leaves nothing behind.
     pub fn write_bytes(&self, bytes: &[u8], skip: usize) -> (usize, Option<io::Error>) {
         let mut written = skip;
         while written < bytes.len() {
@@ -123,7 +124,8 @@ impl SegmentWriter {
     }
 }
 
-/// Deletes a segment's files, the index first: a reader that finds the index is to find the bytes.
+/// Deletes a segment's files. The index goes first, because a reader that finds the index must find
+/// the bytes.
 pub(super) fn remove(dir: &Path, name: SegmentName) {
     let _ = fs::remove_file(name.index_path(dir));
     let _ = fs::remove_file(name.bytes_path(dir));

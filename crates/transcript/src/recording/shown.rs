@@ -10,32 +10,32 @@ use super::walk::{Gap, TranscriptPiece};
 use super::{Cursor, TranscriptError, TranscriptReader, reader};
 use crate::utf8;
 
-/// Output as it goes into a result. `total_bytes = shown_bytes + omitted_bytes`.
+/// Output as a result contains it: `total_bytes = shown_bytes + omitted_bytes`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShownOutput {
-    /// Head, a line that says what is left out there, tail.
+    /// The head, a line about the omitted part, and the tail.
     pub text: String,
     pub total_bytes: u64,
     pub shown_bytes: u64,
     pub omitted_bytes: u64,
-    /// Newlines in what is omitted.
+    /// The number of newlines in the omitted part.
     pub omitted_lines: u64,
-    /// The part of `omitted_bytes` that cannot be read any other way: given up for the quota, or
+    /// The part of `omitted_bytes` that cannot be read in any other way: dropped for the quota, or
     /// never written.
     pub gone_bytes: u64,
 }
 
 impl TranscriptReader {
     /// At most `max_chars` characters of the output, half from its beginning and the rest from its
-    /// end. The lines that say what is left out are not counted.
+    /// end. The lines about omitted parts do not count.
     pub fn head_and_tail(&self, max_chars: usize) -> Result<ShownOutput, TranscriptError> {
         let view = self.view()?;
         show(&view, Cursor::START, view.kept_end, max_chars)
     }
 
-    /// The same for what came after `cursor`, and the cursor after it. While the session goes on, a
-    /// character whose last bytes are still to come is left for the next call.
+    /// Like [`Self::head_and_tail`], for the output after `cursor`. Also returns the next cursor.
+    /// While the session runs, an incomplete character at the end is left for the next call.
     pub fn new_since(
         &self,
         cursor: Cursor,
@@ -119,7 +119,7 @@ fn show(
     Ok(shown)
 }
 
-/// A line of its own in place of what is not there.
+/// Adds a line in place of missing output.
 pub(super) fn push_left_out(text: &mut String, gap: Gap) {
     if gap.is_empty() {
         return;
@@ -157,7 +157,7 @@ fn contiguous(
     Ok(found)
 }
 
-/// Up to `limit` bytes before `end` without a gap, not from before `from`, not starting within a
+/// Up to `limit` bytes before `end` without a gap, starting neither before `from` nor within a
 /// character.
 fn last_part(
     view: &reader::SnapshotView,
@@ -191,7 +191,7 @@ fn last_part(
     Ok(found)
 }
 
-/// How many bytes at the end are a character that is not complete.
+/// The number of bytes at the end that are an incomplete character.
 fn unfinished(view: &reader::SnapshotView, cursor: Cursor) -> Result<u64, TranscriptError> {
     let end = view.kept_end.offset;
     if end <= cursor.offset {

@@ -1,5 +1,5 @@
-//! The segments of a transcript as they stood at one moment, held open: files that the writer
-//! deletes meanwhile stay readable, and nothing is loaded but what is asked for.
+//! The segments of a transcript at one moment. Their files are held open, so they stay readable
+//! when the writer deletes them, and only requested parts are loaded.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,14 +10,14 @@ use super::TranscriptError;
 use super::record::{ChunkRecord, RECORD, RECORD_SIZE, newlines};
 use super::segment::SegmentName;
 
-/// A point in the stream, and how many newlines are before it.
+/// A point in the stream, and the number of newlines before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct StreamMark {
     pub offset: u64,
     pub lines: u64,
 }
 
-/// A record's place. `record` may be one past a segment's last.
+/// The place of a record. `record` may be one past a segment's last record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordPlace {
     pub segment: usize,
@@ -31,8 +31,8 @@ pub(super) struct TranscriptSnapshot {
 
 impl TranscriptSnapshot {
     pub fn take(dir: &Path) -> Result<Self, TranscriptError> {
-        // Only a writer that rolls through its whole tail meanwhile makes another attempt
-        // necessary.
+        // A further attempt is only needed if the writer rolls through its whole tail in the
+        // meantime.
         const ATTEMPTS: usize = 64;
         for _ in 0..ATTEMPTS {
             if let Some(segments) = open_all(dir)? {
@@ -45,7 +45,7 @@ impl TranscriptSnapshot {
         })
     }
 
-    /// After the last byte that is kept.
+    /// The position after the last kept byte.
     pub fn end(&self) -> Result<StreamMark, TranscriptError> {
         let Some(view) = self.segments.last() else {
             return Ok(StreamMark::default());
@@ -58,7 +58,7 @@ impl TranscriptSnapshot {
         })
     }
 
-    /// Bytes kept at or after `offset`.
+    /// The number of bytes kept at or after `offset`.
     pub fn kept_from(&self, offset: u64) -> Result<u64, TranscriptError> {
         let place = self.locate(offset)?;
         let mut kept = 0;
@@ -72,13 +72,13 @@ impl TranscriptSnapshot {
         Ok(kept)
     }
 
-    /// The record that holds `offset`, or the next one after it.
+    /// The record that contains `offset`, or the next record after it.
     pub fn locate(&self, offset: u64) -> Result<RecordPlace, TranscriptError> {
         self.first_where(|record| record.end() > offset)
     }
 
-    /// The first record for which `holds`, which must be false up to some record and true from
-    /// there on.
+    /// The first record for which `holds` is true. It must be false for all records before that one
+    /// and true from there on.
     pub fn first_where(
         &self,
         holds: impl Fn(&ChunkRecord) -> bool,
@@ -131,7 +131,7 @@ impl TranscriptSnapshot {
     }
 }
 
-/// One segment. It has a record at least.
+/// One segment with at least one record.
 #[derive(Debug)]
 pub(super) struct SegmentView {
     path: PathBuf,
@@ -157,7 +157,7 @@ impl SegmentView {
         Ok(ChunkRecord::decode(&encoded))
     }
 
-    /// Up to `count` records from `first` on.
+    /// Up to `count` records, starting with `first`.
     pub fn records(&self, first: u64, count: u64) -> Result<Vec<ChunkRecord>, TranscriptError> {
         let count = count.min(self.records.saturating_sub(first));
         let mut encoded = vec![0; usize::try_from(count).unwrap_or(0) * RECORD];
@@ -176,7 +176,7 @@ impl SegmentView {
             .collect()
     }
 
-    /// Exactly `length` bytes.
+    /// Reads exactly `length` bytes.
     pub fn read(&self, position: u64, length: usize) -> Result<Vec<u8>, TranscriptError> {
         let mut bytes = vec![0; length];
         self.bytes
@@ -185,14 +185,14 @@ impl SegmentView {
         Ok(bytes)
     }
 
-    /// The end of what the records name, so that reading ahead stops there.
+    /// The end of the bytes that records name. Reading ahead stops there.
     pub fn length(&self) -> Result<u64, TranscriptError> {
         Ok(self.record(self.records - 1)?.position_end())
     }
 }
 
-/// `None` if the newest tail piece was deleted before it could be opened: then the listing is too
-/// old.
+/// Opens all segments. `None` if the newest tail piece was deleted before it could be opened: then
+/// the listing is outdated.
 fn open_all(dir: &Path) -> Result<Option<Vec<SegmentView>>, TranscriptError> {
     let mut newest = SegmentName::Head;
     for entry in fs::read_dir(dir).map_err(TranscriptError::file("list", dir))? {
@@ -201,8 +201,9 @@ fn open_all(dir: &Path) -> Result<Option<Vec<SegmentView>>, TranscriptError> {
             newest = newest.max(name);
         }
     }
-    // From the newest down: pieces are made in order and deleted oldest first, so the first one
-    // missing means that it and all before it are gone, and no piece in between can be overlooked.
+    // Pieces are made in order and deleted oldest first. Going down from the newest one, the first
+    // missing piece means that it and all before it are gone, and no piece in between can be
+    // overlooked.
     let mut views = Vec::new();
     if let SegmentName::Tail(number) = newest {
         for piece in (1..=number).rev() {
@@ -237,7 +238,7 @@ fn open(dir: &Path, name: SegmentName) -> Result<Option<SegmentView>, Transcript
             .map(|metadata| metadata.len())
             .map_err(TranscriptError::file("read", &path))
     };
-    // The index first: the writer puts bytes before records.
+    // The index is measured first, because the writer puts bytes before records.
     let records = length(&index)? / RECORD_SIZE;
     let available = length(&bytes)?;
     let mut view = SegmentView {
@@ -246,7 +247,7 @@ fn open(dir: &Path, name: SegmentName) -> Result<Option<SegmentView>, Transcript
         index,
         records,
     };
-    // What a crash left unfinished at the end is not part of the transcript.
+    // An unfinished end, left by a crash, is not part of the transcript.
     while view.records > 0 {
         match view.try_record(view.records - 1)? {
             Some(last) if last.position_end() <= available => break,

@@ -1,4 +1,4 @@
-//! How a session stands or ended, in `status.json`.
+//! The state or outcome of a session, in `status.json`.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,7 +11,7 @@ use super::TranscriptError;
 use super::segment::create_private;
 use crate::session_record::SessionRecord;
 
-/// What became of the session's process.
+/// The outcome of the session's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase", deny_unknown_fields)]
 pub enum SessionOutcome {
@@ -22,7 +22,7 @@ pub enum SessionOutcome {
     Signalled {
         signal: i32,
     },
-    /// Ended because its time was over.
+    /// Ended because its time limit was reached.
     TimedOut {
         signal: Option<i32>,
     },
@@ -36,17 +36,17 @@ impl SessionOutcome {
     }
 }
 
-/// `bytes` = what is kept + `dropped_bytes` + `lost_bytes`.
+/// The totals of a transcript: `bytes` = kept bytes + `dropped_bytes` + `lost_bytes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Totals {
     /// Everything the session wrote.
     pub bytes: u64,
-    /// Newlines in it.
+    /// The number of newlines in these bytes.
     pub lines: u64,
-    /// Given up by the rolling tail, to stay within the quota.
+    /// Bytes that the rolling tail dropped to stay within the quota.
     pub dropped_bytes: u64,
-    /// Could not be written: full disk, unwritable transcript.
+    /// Bytes that could not be written: full disk, unwritable transcript.
     pub lost_bytes: u64,
 }
 
@@ -56,9 +56,9 @@ pub struct TranscriptStatus {
     pub outcome: SessionOutcome,
     pub started_ms: u64,
     pub ended_ms: Option<u64>,
-    /// As of the last write of this file; exact once the outcome is final.
+    /// As of the last write of this file. Exact once the outcome is final.
     pub totals: Totals,
-    /// The session that the transcript belongs to.
+    /// The session of the transcript.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionRecord>,
 }
@@ -77,9 +77,9 @@ impl TranscriptStatus {
         })
     }
 
-    /// Written by rename: a reader sees the old status or the new one. The next supervisor also
-    /// uses it to mark a session whose end was not observed. Where there is no room for a second
-    /// file, the old one is written over.
+    /// Writes the status by rename: a reader sees either the old status or the new one. The next
+    /// supervisor also uses this to mark a session whose end was not observed. Without room for a
+    /// second file, the old one is overwritten.
     pub fn write(&self, dir: &Path) -> Result<(), TranscriptError> {
         let path = Self::path(dir);
         let attempt = || {
@@ -110,8 +110,9 @@ impl TranscriptStatus {
             .map_err(TranscriptError::file("write", &path))
     }
 
-    /// In one write, and only where it fits into what the file has on the disk already. Spaces fill
-    /// up what the old text was longer, so that a reader finds one whole text.
+    /// Overwrites the file in one write, and only if the text fits into the file's present blocks
+    /// on disk. Spaces fill up the length of a longer old text, so that a reader finds one whole
+    /// text.
     fn write_over(&self, path: &Path) -> io::Result<()> {
         let file = fs::OpenOptions::new().write(true).open(path)?;
         let metadata = file.metadata()?;
@@ -125,8 +126,7 @@ impl TranscriptStatus {
     }
 }
 
-/// Takes the block that is given back when the status finds no room. Doing without it is no reason
-/// to fail.
+/// Creates the block that is released when the status finds no room. A failure is ignored.
 pub(super) fn hold_reserve(dir: &Path) {
     if let Ok(mut file) = create_private(&reserve(dir)) {
         let _ = file.write_all(&[0; 4096]);

@@ -1,4 +1,4 @@
-//! Goes through a snapshot in order, chunk by chunk, and says where something is missing.
+//! Visits a snapshot in order, chunk by chunk, and reports missing parts.
 
 use std::ops::ControlFlow;
 
@@ -6,8 +6,8 @@ use super::TranscriptError;
 use super::record::{ChunkRecord, MAX_CHUNK, newlines};
 use super::snapshot::{RecordPlace, SegmentView, StreamMark, TranscriptSnapshot};
 
-/// Bytes that the session wrote and the transcript does not have (any more), and the newlines in
-/// them.
+/// Bytes that the session wrote and the transcript does not or no longer contain, and the number of
+/// newlines in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gap {
     pub bytes: u64,
@@ -41,7 +41,7 @@ pub(super) enum TranscriptPiece<'a> {
 type Visit<'a> = dyn FnMut(TranscriptPiece<'_>) -> Result<ControlFlow<()>, TranscriptError> + 'a;
 
 impl TranscriptSnapshot {
-    /// Visits everything from `from` to the end of what is kept.
+    /// Visits everything from `from` to the end of the kept bytes.
     pub fn walk(&self, from: StreamMark, visit: &mut Visit<'_>) -> Result<(), TranscriptError> {
         const BLOCK: u64 = 128;
         let mut at = from;
@@ -95,7 +95,7 @@ fn visit_record(
     Ok(flow)
 }
 
-/// Many small chunks cost one read.
+/// Reads ahead, so that many small chunks cost one read.
 struct ReadAhead<'a> {
     view: &'a SegmentView,
     length: u64,

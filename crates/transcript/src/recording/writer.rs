@@ -13,17 +13,18 @@ use super::status::{self, SessionOutcome, Totals, TranscriptStatus};
 use super::{Gap, TranscriptError};
 use crate::session_record::SessionRecord;
 
-/// What one transcript may take on disk.
+/// The disk quota of one transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranscriptLimits {
-    /// Bytes and index together. Half is for the head, half for the rolling tail.
+    /// The quota for bytes and index together. One half is for the head, the other for the rolling
+    /// tail.
     pub max_spool_bytes: u64,
 }
 
 impl TranscriptLimits {
-    /// Below this the index alone would fill the quota, so a smaller value counts as this.
+    /// The least quota. With less, the index alone would fill it.
     pub const MIN_SPOOL_BYTES: u64 = 16 * 1024;
-    /// The tail rolls by this part of itself.
+    /// The tail rolls by this fraction of its size.
     const TAIL_PIECES: u64 = 16;
 
     fn quota(self) -> u64 {
@@ -52,31 +53,31 @@ impl Default for TranscriptLimits {
     }
 }
 
-/// What became of the bytes of one `append`.
+/// The result of one `append`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Appended {
     pub kept: u64,
     pub lost: u64,
 }
 
-/// The first failure of a run of failures.
+/// The first of several consecutive failures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub reason: String,
     pub time_ms: u64,
-    /// What this run of failures cost so far.
+    /// The loss so far in these consecutive failures.
     pub lost: Gap,
 }
 
-/// The one writer of a session's transcript. Every `append` is in the files when it returns, so a
-/// reader in another process sees it at once; nothing is forced to the disk.
+/// The only writer of a session's transcript. Every `append` is in the files when it returns, so
+/// readers in other processes see it at once. Nothing is synced to disk.
 #[derive(Debug)]
 pub struct TranscriptWriter {
     dir: PathBuf,
     limits: TranscriptLimits,
-    /// `None` where no file could be made: then everything is counted as lost.
+    /// `None` if no file could be made: then all bytes are counted as lost.
     current: Option<SegmentWriter>,
-    /// Full pieces of the tail, oldest first.
+    /// The full pieces of the tail, oldest first.
     full_tail: VecDeque<FullPiece>,
     next_tail: u64,
     next_sequence: u64,
@@ -96,14 +97,14 @@ struct FullPiece {
 }
 
 impl TranscriptWriter {
-    /// Makes the directory, which must not exist yet, and everything in it for the owner only.
+    /// Makes the directory, which must not exist yet, and its files, all for the owner only.
     pub fn create(dir: &Path, limits: TranscriptLimits) -> Result<Self, TranscriptError> {
         let mut writer = Self::prepare(dir, limits)?;
         writer.begin(None)?;
         Ok(writer)
     }
 
-    /// Makes the directory and the files ahead of time, for a session that is to begin later.
+    /// Makes the directory and the files ahead of time, for a session that begins later.
     pub fn prepare(dir: &Path, limits: TranscriptLimits) -> Result<Self, TranscriptError> {
         DirBuilder::new()
             .mode(0o700)
@@ -115,9 +116,9 @@ impl TranscriptWriter {
         Ok(Self::with(dir, limits, Some(head)))
     }
 
-    /// Empties the files of a transcript that is not needed and never had a status, and makes them
-    /// those of another session, whose directory must not exist: cheaper than new ones. `None`
-    /// where that cannot be done; then they are gone.
+    /// Reuses the files of an unneeded transcript that never had a status for another session,
+    /// whose directory must not exist. This is cheaper than new files. `None` if that fails; then
+    /// the files are gone.
     pub fn made_new(mut self, dir: &Path, limits: TranscriptLimits) -> Option<Self> {
         let is_plain = self.next_tail == 1 && self.session.is_none() && self.fault.is_none();
         let mut head = self.current.take().filter(|_| is_plain);
@@ -133,23 +134,23 @@ impl TranscriptWriter {
         Some(writer)
     }
 
-    /// Removes a transcript that is not needed.
+    /// Removes an unneeded transcript.
     pub fn remove(self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 
-    /// When the session began, where that was not when its files were made.
+    /// Sets the start of the session, if it differs from the creation of its files.
     pub fn set_started(&mut self, started_ms: u64) {
         self.started_ms = started_ms;
     }
 
-    /// From here on there is a status to be read.
+    /// Writes the first status. From then on the session can be read.
     pub fn begin(&mut self, session: Option<SessionRecord>) -> Result<(), TranscriptError> {
         self.session = session;
         self.status(SessionOutcome::Running).write(&self.dir)
     }
 
-    /// Says something new about the session itself.
+    /// Changes the record of the session.
     pub fn describe(
         &mut self,
         change: impl FnOnce(&mut SessionRecord),
@@ -164,8 +165,8 @@ impl TranscriptWriter {
         self.session.as_ref()
     }
 
-    /// Another quota from now on. A smaller one is reached by giving up the oldest of the tail; the
-    /// head stays as far as it is written.
+    /// Changes the quota. To reach a smaller one, the oldest pieces of the tail are dropped; the
+    /// written head stays.
     pub fn set_limits(&mut self, limits: TranscriptLimits) {
         self.limits = limits;
         if let Some(current) = &mut self.current {
@@ -177,8 +178,8 @@ impl TranscriptWriter {
         while self.stored_bytes() > limits.quota() && self.drop_oldest() {}
     }
 
-    /// For a session that is to run although `create` failed, on a full disk say: keeps nothing,
-    /// counts everything.
+    /// A writer for a session that must run although `create` failed, for example on a full disk.
+    /// It keeps nothing and counts everything.
     pub fn keeping_nothing(dir: &Path, reason: &TranscriptError) -> Self {
         let mut writer = Self::with(dir, TranscriptLimits::default(), None);
         writer.fault = Some(Fault {
@@ -207,8 +208,8 @@ impl TranscriptWriter {
         }
     }
 
-    /// Adds what the session wrote. Returns after at most a few writes to files; what they refuse
-    /// is counted as lost, and the next call tries again.
+    /// Appends the session's output. Returns after a few writes to files at most. Bytes that cannot
+    /// be written are counted as lost, and the next call tries again.
     pub fn append(&mut self, stream: ChunkStream, bytes: &[u8]) -> Appended {
         self.last_time_ms = self.last_time_ms.max(now_ms());
         let mut done = 0;
@@ -231,12 +232,12 @@ impl TranscriptWriter {
         }
     }
 
-    /// What is said about the session the next time that its status is written.
+    /// Sets the record of the session for the next write of its status.
     pub fn set_session(&mut self, session: SessionRecord) {
         self.session = Some(session);
     }
 
-    /// Writes the final status. What was lost or dropped is in it.
+    /// Writes the final status, including lost and dropped bytes.
     pub fn finish(mut self, outcome: SessionOutcome) -> Result<TranscriptStatus, TranscriptError> {
         self.last_time_ms = self.last_time_ms.max(now_ms());
         let status = TranscriptStatus {
@@ -252,12 +253,12 @@ impl TranscriptWriter {
         self.totals
     }
 
-    /// Why the newest bytes could not be kept, if so.
+    /// Why the newest bytes could not be kept, if they could not.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 
-    /// On disk now, index included; for a limit over all sessions.
+    /// The size on disk, including the index, for a limit over all sessions.
     pub fn stored_bytes(&self) -> u64 {
         let current = self.current.as_ref().map_or(0, SegmentWriter::used);
         self.head_used + self.full_tail.iter().map(|piece| piece.used).sum::<u64>() + current
@@ -273,7 +274,7 @@ impl TranscriptWriter {
         }
     }
 
-    /// Writes the longest chunk that fits, and says how long it was.
+    /// Writes the longest chunk that fits, and returns its length.
     fn append_chunk(&mut self, stream: ChunkStream, bytes: &[u8]) -> Result<usize, PartlyRefused> {
         self.make_room()?;
         let Some(segment) = self.current.as_mut() else {
@@ -341,7 +342,8 @@ impl TranscriptWriter {
         Ok(chunk.len())
     }
 
-    /// A segment with room for a byte at least; rolls the tail when the current one is full.
+    /// Ensures room for at least one byte in the current segment. Rolls the tail if the segment is
+    /// full.
     fn make_room(&mut self) -> Result<(), PartlyRefused> {
         let Some(current) = self.current.as_ref() else {
             return Err(PartlyRefused::default());
@@ -349,7 +351,7 @@ impl TranscriptWriter {
         if current.room() > 0 {
             return Ok(());
         }
-        // Below the tail's own part where the head already took more than its half.
+        // Less than the tail's half, if the head already took more than its own half.
         let tail = self
             .limits
             .quota()
@@ -395,7 +397,7 @@ impl TranscriptWriter {
         Ok(())
     }
 
-    /// Gives up the oldest full piece of the tail; `false` if there is none.
+    /// Drops the oldest full piece of the tail; `false` if there is none.
     fn drop_oldest(&mut self) -> bool {
         let Some(oldest) = self.full_tail.pop_front() else {
             return false;
@@ -424,7 +426,7 @@ impl TranscriptWriter {
     }
 }
 
-/// Some of a chunk may have been kept before its file refused the rest.
+/// A chunk of which a part was kept before its file refused the rest.
 #[derive(Debug, Default)]
 struct PartlyRefused {
     kept: usize,

@@ -1,22 +1,22 @@
-//! Queries that programs send to their terminal, and its replies.
+//! Terminal queries of programs, and their replies.
 //!
-//! Replies arrive as if typed. So they are built from numbers only: a terminal that repeats its
-//! title or its content on request lets the author of that text type for the user.
+//! Replies arrive as if typed. Therefore they only contain numbers: a terminal that repeats its
+//! title or content on request would let the author of that text type for the user.
 
 use vt100::{Callbacks, MouseProtocolEncoding, MouseProtocolMode, Screen};
 
-/// One call answers this much; a program that asks more often is not reading the answers.
+/// The limit of answers in one call. A program that asks more often does not read the answers.
 const MAX_ANSWERS: usize = 4096;
 
-/// A title beyond this says nothing more.
+/// The longest title that is kept.
 const MAX_TITLE_CHARS: usize = 256;
 
-/// Where the cursor is, from 0, as a program hears it.
+/// The cursor position as a program receives it; `row` and `column` count from 0.
 pub fn cursor_report(row: u16, column: u16) -> Vec<u8> {
     format!("\x1b[{};{}R", u32::from(row) + 1, u32::from(column) + 1).into_bytes()
 }
 
-/// Hears what does not change the picture.
+/// Handles sequences that do not change the picture.
 #[derive(Debug, Default)]
 pub(super) struct ScreenListener {
     title: String,

@@ -1,9 +1,8 @@
 //! The terminal as a person would see it.
 //!
-//! `vt100` keeps the picture. What it leaves out, and what a program can do with it, is settled
-//! here: sequences it does not know are rewritten to ones it does (`rewrite`), queries are answered
-//! (`answer`), and no output, however hostile, takes more memory than one screen and a few small
-//! buffers.
+//! `vt100` keeps the picture. This module adds the rest: it rewrites sequences that `vt100` does
+//! not know (`rewrite`), answers queries (`answer`), and ensures that no output, however hostile,
+//! takes more memory than one screen and a few small buffers.
 
 mod answer;
 mod rewrite;
@@ -34,7 +33,7 @@ impl Size {
         columns: 2,
         rows: 2,
     };
-    /// Bounds the memory of a screen to some ten megabytes.
+    /// Limits the memory of a screen to about ten megabytes.
     const MAX: Self = Self {
         columns: 1000,
         rows: 500,
@@ -51,7 +50,7 @@ impl Size {
 }
 
 impl Default for Size {
-    /// What every session starts with.
+    /// The initial size of every session.
     fn default() -> Self {
         Self {
             columns: 120,
@@ -60,7 +59,7 @@ impl Default for Size {
     }
 }
 
-/// Where the cursor is, from 0.
+/// The position of the cursor, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CursorPosition {
@@ -69,7 +68,7 @@ pub struct CursorPosition {
     pub is_visible: bool,
 }
 
-/// One look at a screen.
+/// The content of a screen at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Picture {
@@ -78,7 +77,7 @@ pub struct Picture {
     pub rows: Vec<String>,
     pub cursor: CursorPosition,
     pub title: String,
-    /// A full-screen program is drawing.
+    /// Whether a full-screen program is drawing.
     pub is_alternate: bool,
 }
 
@@ -109,9 +108,9 @@ impl Screen {
         }
     }
 
-    /// Draws what the program wrote, and returns what the terminal answers: bytes to write to the
-    /// program's input. The answers of one call are few and short, and hold nothing that the
-    /// program chose.
+    /// Draws the program's output, and returns the terminal's answers: bytes for the program's
+    /// input. The answers of one call are few and short, and contain nothing that the program
+    /// chose.
     #[must_use = "a program that asks its terminal waits for the answer"]
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut rest = bytes;
@@ -154,8 +153,8 @@ impl Screen {
         }
     }
 
-    /// The rows with their colors, for a surface that draws text and no sequences. The cell under a
-    /// visible cursor is a run of its own.
+    /// The rows with their colors, for a surface that draws text without sequences. The cell under
+    /// a visible cursor is a separate run.
     pub fn styled_rows(&self) -> Vec<ScreenRow> {
         let cursor = self.picture().cursor;
         let screen = self.parser.screen();
@@ -167,10 +166,10 @@ impl Screen {
         .collect()
     }
 
-    /// The bytes that draw all of this on an empty terminal, modes included.
+    /// The bytes that draw this screen on an empty terminal, including modes.
     pub fn drawing(&self) -> Vec<u8> {
         let screen = self.parser.screen();
-        // First: it has a picture and a cursor of its own.
+        // This comes first, because the alternate screen has its own picture and cursor.
         let mut bytes = if screen.alternate_screen() {
             b"\x1b[?1049h".to_vec()
         } else {
@@ -180,7 +179,7 @@ impl Screen {
         bytes
     }
 
-    /// What cursor keys have to send now.
+    /// The mode in which cursor keys have to be encoded.
     pub fn cursor_mode(&self) -> CursorMode {
         if self.parser.screen().application_cursor() {
             CursorMode::Application
@@ -189,17 +188,17 @@ impl Screen {
         }
     }
 
-    /// Whether the program asked for pastes to be marked.
+    /// Whether the program requested marked pastes.
     pub fn wants_bracketed_paste(&self) -> bool {
         self.parser.screen().bracketed_paste()
     }
 
-    /// How often the picture had to be started anew because drawing failed.
+    /// How often the picture was reset because drawing failed.
     pub fn resets(&self) -> u64 {
         self.resets
     }
 
-    /// Row and column on the screen: after the last column the cursor is kept waiting there.
+    /// The cursor's row and column on the screen. After the last column, the cursor stays there.
     fn cursor(&self) -> (u16, u16) {
         let (row, column) = self.parser.screen().cursor_position();
         (
@@ -212,7 +211,7 @@ impl Screen {
         self.guarded(|parser| parser.process(bytes));
     }
 
-    /// The character before the cursor once more, `count` times. Programs send this right after the
+    /// Repeats the character before the cursor `count` times. Programs send this right after the
     /// character.
     fn repeat(&mut self, count: u16) {
         let screen = self.parser.screen();
@@ -228,15 +227,15 @@ impl Screen {
         self.draw(character.repeat(usize::from(count).min(most)).as_bytes());
     }
 
-    /// To the `count`th tab stop before the cursor; stops are eight columns apart.
+    /// Moves to the `count`th tab stop before the cursor. Tab stops are eight columns apart.
     fn back_tab(&mut self, count: u16) {
         let (_, column) = self.cursor();
         let stop = column.div_ceil(8).saturating_sub(count) * 8;
         self.draw(format!("\x1b[{}G", stop + 1).as_bytes());
     }
 
-    /// A program's output must not be able to end the supervisor: where the drawing code fails, an
-    /// empty screen takes its place, and the transcript still has everything.
+    /// Protects the supervisor from a program's output: if the drawing code fails, an empty screen
+    /// replaces the picture. The transcript still has everything.
     fn guarded(&mut self, work: impl FnOnce(&mut vt100::Parser<ScreenListener>)) {
         let parser_now = &mut self.parser;
         if catch_unwind(AssertUnwindSafe(|| work(parser_now))).is_err() {
@@ -249,6 +248,6 @@ impl Screen {
 }
 
 fn parser(size: Size, listener: ScreenListener) -> vt100::Parser<ScreenListener> {
-    // The transcript is the scrollback.
+    // The transcript serves as scrollback.
     vt100::Parser::new_with_callbacks(size.rows, size.columns, 0, listener)
 }

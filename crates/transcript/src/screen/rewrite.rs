@@ -1,15 +1,15 @@
-//! Stands between a program's output and `vt100`: knows where sequences begin and end, bounds their
-//! length, and says those that `vt100` lacks in words that it has.
+//! Stands between a program's output and `vt100`. It knows where sequences begin and end, bounds
+//! their length, and expresses sequences that `vt100` lacks by ones that it has.
 
 use memchr::memchr3;
 
 use crate::utf8;
 
-/// What to do with the bytes just looked at.
+/// What to do with the inspected bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RewriteStep {
     Nothing,
-    /// As they are.
+    /// Draw the bytes unchanged.
     Draw,
     DrawInstead(Vec<u8>),
     /// REP
@@ -21,17 +21,16 @@ pub(super) enum RewriteStep {
 #[derive(Debug, Default)]
 pub(super) struct Rewriter {
     state: RewriteState,
-    /// The sequence being collected, from its escape on.
+    /// The sequence being collected, starting with its escape.
     sequence: Vec<u8>,
     charsets: Charsets,
     saved: Charsets,
-    /// The beginning of a character whose end has not come yet. The parser behind gets whole
-    /// characters only: it is not reliable where one is cut.
+    /// The beginning of a character whose end has not arrived yet. The `vt100` parser only gets
+    /// whole characters, because it is not reliable where one is cut.
     held: Vec<u8>,
 }
 
-/// The states of the parser behind, as far as they matter here. Both leave any state on the same
-/// bytes.
+/// The relevant states of the `vt100` parser. Both parsers leave any state on the same bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum RewriteState {
     #[default]
@@ -39,18 +38,18 @@ enum RewriteState {
     Escape,
     EscapeIntermediate,
     Csi,
-    /// A CSI too long to be one that is rewritten.
+    /// A CSI that is too long to be rewritten.
     LongCsi,
-    /// The parser behind keeps this string whole, without a limit of its own.
+    /// An OSC string. The `vt100` parser stores it without a limit.
     Osc {
         length: usize,
     },
-    /// DCS, SOS, PM, APC: nothing is kept of them.
+    /// DCS, SOS, PM and APC. Nothing of them is kept.
     String,
 }
 
 impl RewriteState {
-    /// Where the parser behind has seen the beginning, it has to see the end.
+    /// Passes on the end of a sequence whose beginning the `vt100` parser has seen.
     fn left_by(self, byte: u8) -> RewriteStep {
         match self {
             Self::Osc { .. } | Self::LongCsi => RewriteStep::DrawInstead(vec![byte]),
@@ -59,9 +58,9 @@ impl RewriteState {
     }
 }
 
-/// Longer than any sequence that is rewritten, and than most that are not.
+/// Longer than any sequence that is rewritten, and than most others.
 const MAX_SEQUENCE: usize = 64;
-/// The longest OSC; a title or a link fits, a file sent to the clipboard does not.
+/// The longest OSC. A title or a link fits; a file sent to the clipboard does not.
 const MAX_OSC: usize = 8 * 1024;
 
 const ESCAPE: u8 = 0x1b;
@@ -69,8 +68,8 @@ const SHIFT_OUT: u8 = 0x0e;
 const SHIFT_IN: u8 = 0x0f;
 
 impl Rewriter {
-    /// Looks at the start of `bytes`, which is not empty, and says how many it took and what they
-    /// mean.
+    /// Inspects the start of `bytes`, which must not be empty. Returns how many bytes it consumed,
+    /// and their meaning.
     pub fn next(&mut self, bytes: &[u8]) -> (usize, RewriteStep) {
         if self.state == RewriteState::Ground {
             return self.ground(bytes);
@@ -92,7 +91,7 @@ impl Rewriter {
         (1, RewriteStep::Nothing)
     }
 
-    /// Text up to a sequence or, if `may_continue`, to the end of what has come so far.
+    /// Handles text up to a sequence or, if `may_continue`, to the end of the received bytes.
     fn text(&mut self, run: &[u8], may_continue: bool) -> RewriteStep {
         let tail = &run[run.len().saturating_sub(utf8::MAX_CHAR)..];
         let is_whole = utf8::complete(tail) == tail.len();
@@ -119,7 +118,7 @@ impl Rewriter {
 
     fn within(&mut self, byte: u8) -> RewriteStep {
         match (self.state, byte) {
-            // Both end whatever is going on.
+            // Both bytes end any sequence.
             (state, 0x18 | 0x1a) => {
                 self.state = RewriteState::Ground;
                 state.left_by(byte)
@@ -128,7 +127,7 @@ impl Rewriter {
                 self.begin();
                 state.left_by(0x18)
             }
-            // Control characters within a sequence act at once.
+            // Control characters within a sequence take effect at once.
             (
                 RewriteState::Escape | RewriteState::EscapeIntermediate | RewriteState::Csi,
                 0x00..=0x1f,
@@ -180,7 +179,7 @@ impl Rewriter {
                     RewriteStep::Nothing
                 }
             }
-            // Not part of any sequence, or part of a string that is not kept.
+            // A byte outside of any sequence, or in a string that is not kept.
             _ => RewriteStep::Nothing,
         }
     }
@@ -192,7 +191,7 @@ impl Rewriter {
         }
         match self.state {
             RewriteState::Csi => self.state = RewriteState::LongCsi,
-            // Escapes with this many intermediates mean nothing.
+            // Escapes with this many intermediate bytes have no meaning.
             _ => {
                 self.sequence.truncate(2);
                 return RewriteStep::Nothing;
@@ -267,7 +266,7 @@ impl Rewriter {
     }
 }
 
-/// G0 and G1, and which of them is in use.
+/// The character sets G0 and G1, and which of them is in use.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Charsets {
     g0_draws_lines: bool,

@@ -1,5 +1,5 @@
-//! A screen as runs of text with colors: nothing of what the program wrote is left in it but what it
-//! drew.
+//! A screen as runs of text with colors. It contains nothing of the program's output except what
+//! the program drew.
 
 /// One row of a screen.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -8,11 +8,11 @@ pub struct ScreenRow {
     pub runs: Vec<ScreenRun>,
 }
 
-/// Characters of one row that look the same.
+/// Adjacent characters of one row that look the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScreenRun {
     pub text: String,
-    /// A number of the terminal's palette; colors beyond it are 255.
+    /// A color number of the terminal's palette; 255 for other colors.
     pub foreground: Option<u8>,
     pub background: Option<u8>,
     pub bold: bool,

@@ -1,4 +1,4 @@
-//! The outer object of a frame, with its values still as text.
+//! The outer object of a frame, whose values are still text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,14 +11,14 @@ use super::BadFrame;
 use crate::json::duplicate_key;
 use crate::schema::ObjectSchema;
 
-/// No frame has nearly as many properties; of one that has more, the rest is not kept.
+/// No frame has nearly as many properties. Further properties are dropped.
 const MAX_FIELDS: usize = 24;
 
-/// The properties in the order they came; of several with one name the last one counts.
+/// The properties in their order of arrival. If a name occurs twice, the last value counts.
 pub(super) struct RawFrame<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> RawFrame<'a> {
-    /// Only JSON that is an object has properties; other JSON is a bad frame without an id.
+    /// Reads the properties of a JSON object. Other JSON is a bad frame without an id.
     pub(super) fn read(text: &'a str, what: &'static str) -> Result<Self, BadFrame> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read = deserializer.deserialize_map(RawFrameVisitor);
@@ -44,13 +44,13 @@ impl<'a> RawFrame<'a> {
         self.0.iter().find(named).map(|(_, value)| *value)
     }
 
-    /// What the frame says it is.
+    /// The frame's `type`.
     pub(super) fn kind(&self) -> Option<String> {
         serde_json::from_str(self.get("type")?.get()).ok()
     }
 
-    /// The small properties as values, if the frame has the right shape. Of objects and lists only
-    /// those named in `deep` are looked into; the payload is not.
+    /// The small properties as values, if the frame has the right shape. Only objects and lists
+    /// named in `deep` are read; the payload never is.
     pub(super) fn checked(
         &self,
         what: &'static str,
@@ -78,7 +78,7 @@ impl<'a> RawFrame<'a> {
         }
     }
 
-    /// A refusal that can be answered if the id can be used.
+    /// A refusal, which can be answered if the id is usable.
     pub(super) fn bad(&self, what: &'static str, problems: String) -> BadFrame {
         BadFrame::NotFrame {
             what,
@@ -116,7 +116,7 @@ impl<'de> Visitor<'de> for RawFrameVisitor {
     }
 }
 
-/// A name that is borrowed where it is written without escapes.
+/// A name that is borrowed if it contains no escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 struct BorrowedName<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,6 +1,6 @@
-//! A device identity as it is kept: `{version, deviceId, publicKeyPem, privateKeyPem,
-//! createdAtMs}`, the keys as PEM of SPKI and PKCS#8. Clients of the protocol share this form, so a
-//! machine that has an identity can keep it.
+//! The stored form of a device identity: `{version, deviceId, publicKeyPem, privateKeyPem,
+//! createdAtMs}`, with the keys as PEM of SPKI and PKCS#8. Clients of the protocol share this form,
+//! so a machine can keep its identity.
 
 use std::fmt;
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 
 use super::DeviceIdentity;
 
-/// DER of an Ed25519 public key in front of its 32 bytes.
+/// The DER prefix of an Ed25519 public key of 32 bytes.
 const SPKI: [u8; 12] = [
     0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00,
 ];
-/// DER of an Ed25519 private key in front of its 32 bytes.
+/// The DER prefix of an Ed25519 private key of 32 bytes.
 const PKCS8: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
-/// The same with the public key behind it; some programs write it so.
+/// The DER prefix of a private key that is followed by its public key, as some programs write it.
 const PKCS8_WITH_PUBLIC: [u8; 16] = [
     0x30, 0x51, 0x02, 0x01, 0x01, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 const PUBLIC_MARK: [u8; 3] = [0x81, 0x21, 0x00];
 
-/// Why a file holds no identity. The text never repeats what the file says.
+/// Why a file contains no identity. The text never repeats the content of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceIdentityError {
     #[error("not an identity file: {0}")]
@@ -39,7 +39,7 @@ pub enum DeviceIdentityError {
     DeviceIdDiffers,
 }
 
-/// The content of the file. It holds the private key: write it with mode 0600 only.
+/// The content of the file. It contains the private key, so it must be written with mode 0600.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityFile {
@@ -72,8 +72,8 @@ impl IdentityFile {
         }
     }
 
-    /// Reads the text of a file. All parts must fit together: a file that says two things is not
-    /// repaired here.
+    /// Reads the text of a file. All parts must be consistent: a contradictory file is not
+    /// repaired.
     pub fn parse(text: &str) -> Result<(Self, DeviceIdentity), DeviceIdentityError> {
         let file: Self = serde_json::from_str(text).map_err(|error| {
             DeviceIdentityError::Json(format!(

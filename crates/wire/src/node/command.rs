@@ -1,12 +1,12 @@
-//! The text of a command, which people see and approve, and whether a text that came with an argv
-//! says the same.
+//! The text of a command that people see and approve, and the check that a text that accompanies an
+//! argv agrees with it.
 
 use interlock_programs::{ShellCall, shell_call, unwrap_chain};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// The words joined by blanks. A word that is empty, or has white space or a double quote, stands
-/// in double quotes; nothing else is escaped. For people, not for shells.
+/// Joins the words with blanks. A word that is empty, or contains white space or a double quote, is
+/// put in double quotes; nothing else is escaped. For people, not for shells.
 pub fn format_exec_command(argv: &[String]) -> String {
     let word = |word: &String| {
         let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c == '"');
@@ -27,17 +27,17 @@ pub struct CommandText {
     pub preview: Option<String>,
 }
 
-/// A text that came with an argv says something else.
+/// The error for a text that differs from the argv that it accompanied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawCommandMismatch {
     pub raw_command: String,
-    /// What it should have said: the inner text, or all words.
+    /// The expected text: the inner text, or all words.
     pub inferred: String,
     /// All words.
     pub formatted: String,
 }
 
-/// The texts of an argv. `raw` must be one of them if it is there and not blank.
+/// The texts of an argv. A `raw` text that is not blank must be one of them.
 pub fn command_text(argv: &[String], raw: Option<&str>) -> Result<CommandText, RawCommandMismatch> {
     let text = format_exec_command(argv);
     let preview = shell_payload(argv);
@@ -53,8 +53,8 @@ pub fn command_text(argv: &[String], raw: Option<&str>) -> Result<CommandText, R
     }
 }
 
-/// The text of `SHELL -c TEXT`, also behind wrappers that change nothing. Arguments behind the
-/// text, or a changed environment, mean that the text is not all that runs.
+/// The text of `SHELL -c TEXT`, also behind wrappers without an effect. Arguments after the text,
+/// or a changed environment, mean that the text is not everything that runs.
 fn shell_payload(argv: &[String]) -> Option<String> {
     let chain = unwrap_chain(argv);
     if chain.blocked.is_some() {
@@ -68,7 +68,7 @@ fn shell_payload(argv: &[String]) -> Option<String> {
     }
 }
 
-/// A list of words. Anything else is no command: an empty list, which is refused where it is used.
+/// Reads a list of words. Any other value becomes an empty list, which is refused where it is used.
 pub(super) fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let Value::Array(words) = Value::deserialize(deserializer)? else {
         return Ok(Vec::new());

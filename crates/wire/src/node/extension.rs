@@ -1,8 +1,8 @@
 //! The Interlock extension of the node protocol: background runs, their output from any offset, and
 //! their background sessions.
 //!
-//! A node lists [`INTERLOCK`] among its capabilities, a gateway sends it as its product. These
-//! commands are used only where both do, and a node answers them to no other gateway. They belong
+//! A node lists [`INTERLOCK`] among its capabilities, and a gateway sends it as its product. These
+//! commands are only used where both do, and a node answers them to no other gateway. They belong
 //! to `system.run`: a caller that may use `system.run` may use them, and they are not declared
 //! separately.
 
@@ -17,49 +17,49 @@ use crate::secret::Secret;
 /// The capability of a node and the product of a gateway.
 pub const INTERLOCK: &str = "interlock";
 
-/// Starts a run and answers when it has started.
+/// Starts a run and answers once it has started.
 pub const INTERLOCK_RUN: &str = "interlock.run";
-/// How a run stands, and what it wrote behind an offset.
+/// Reads the state of a run, and its output after an offset.
 pub const INTERLOCK_READ: &str = "interlock.read";
 /// Ends a run, or forgets it.
 pub const INTERLOCK_END: &str = "interlock.end";
 /// The `process` tool.
 pub const INTERLOCK_PROCESS: &str = "interlock.process";
-/// The policy that the node has for an agent.
+/// Reads the node's policy for an agent.
 pub const INTERLOCK_POLICY: &str = "interlock.policy";
-/// The verdict of the node on a command. Nothing is prepared, asked or run.
+/// Reads the node's verdict about a command. Nothing is prepared, asked or run.
 pub const INTERLOCK_EXPLAIN: &str = "interlock.explain";
 
-/// The event of a node by which it tells that a run has ended. It is a hint: how it ended is what
-/// [`INTERLOCK_READ`] says.
+/// The event by which a node reports that a run has ended. It is only a hint: [`INTERLOCK_READ`]
+/// returns the outcome.
 pub const INTERLOCK_RUN_ENDED: &str = "interlock.run.ended";
 
-/// How long a look at a run waits at most.
+/// The longest wait of one read of a run.
 pub const MAX_READ_WAIT_MS: u64 = 20_000;
-/// How much of the output one look gives at most.
+/// The most output that one read returns.
 pub const MAX_READ_BYTES: usize = 64 * 1024;
 
-/// What an approver should know about a plan besides its text: the property [`INTERLOCK`] of an
-/// answer to `system.run.prepare`, for Interlock gateways.
+/// Notes for the approver about a plan, besides its text: the property [`INTERLOCK`] in an answer
+/// to `system.run.prepare`, for Interlock gateways.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanNotes {
-    /// The node's own, joined with what the gateway wants.
+    /// The node's own level, joined with the gateway's.
     pub ask: String,
-    /// What an approval would hold on to, and why that.
+    /// What an approval would bind, and why.
     pub binding: String,
     pub binding_reason: String,
-    /// Where it would run.
+    /// The directory in which the command would run.
     pub cwd: String,
-    /// Why it is asked: the deciding rule first.
+    /// Why an approver is asked, with the deciding rule first.
     pub reasons: Vec<String>,
-    /// The entries that *always* would store on the node; none where it would store nothing.
+    /// The entries that *always* would store on the node; empty if it would store nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub always: Vec<Value>,
-    /// Why it would store nothing.
+    /// Why *always* would store nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_always: Option<String>,
-    /// What an approver reads of the node's plan; the gateway makes it visible before it shows it.
+    /// The approver's view of the node's plan. The gateway makes it visible before it shows it.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub view: Value,
 }
@@ -68,25 +68,26 @@ pub struct PlanNotes {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunOrder {
-    /// What only this gateway knows: who says it later handles the session.
+    /// A secret that only this gateway knows. The sender of this secret may later handle the
+    /// session.
     pub owner: Secret,
     pub run: SystemRun,
     pub pty: bool,
-    /// Its input stays open.
+    /// Whether the input stays open.
     pub stdin_pipe: bool,
-    /// So long its end is waited for before it is a session; a node may wait less.
+    /// How long the node waits for the end before the run becomes a session. A node may wait less.
     pub wait_ms: u64,
-    /// What the answer shows of a run that ended by then.
+    /// How much output the answer shows if the run ended in this time.
     pub show_chars: usize,
 }
 
-/// What the gateway adds to the policy of an Interlock node: the property [`INTERLOCK`] of
-/// `system.run` and `system.run.prepare`. It can only tighten. Foreign nodes do not read it, and do
-/// not get it.
+/// The gateway's additions to the policy of an Interlock node: the property [`INTERLOCK`] of
+/// `system.run` and `system.run.prepare`. They can only make the policy stricter. Foreign nodes do
+/// not read them, and do not get them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyLayer {
-    /// Joined from the gateway's config, its approvals document, the conversation and the call.
+    /// Joined from the gateway's config, approvals document, conversation and call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,8 +97,8 @@ pub struct PolicyLayer {
     pub deny: Vec<LayerDenyRule>,
 }
 
-/// What the caller brings besides the command. A node that knows it before the run says what an
-/// approval would hold, and why it asks.
+/// The caller's input besides the command. A node that knows it before the run can say what an
+/// approval would bind, and why it asks.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ForwardedCallFacts {
@@ -111,18 +112,18 @@ pub struct ForwardedCallFacts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerDenyRule {
-    /// As documents write it.
+    /// The rule as documents write it.
     pub rule: Value,
-    /// Where it is written.
+    /// Where the rule is written.
     pub origin: String,
 }
 
-/// The answer: the run goes on whatever becomes of the connection.
+/// The answer to `interlock.run`. The run continues even if the connection is lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStarted {
     pub run_id: String,
-    /// Two words, on the node.
+    /// Two words; the session's name on the node.
     pub session_id: String,
     #[serde(default)]
     pub pid: Option<i32>,
@@ -130,8 +131,8 @@ pub struct RunStarted {
     pub cwd: String,
     /// Whether the node lets this agent handle sessions.
     pub handles_sessions: bool,
-    /// All of a run that has ended already, as `interlock.read` would answer. Then there is no
-    /// session.
+    /// The whole result of a run that has already ended, as `interlock.read` would return it. Then
+    /// there is no session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Value>,
 }
@@ -141,17 +142,17 @@ pub struct RunStarted {
 #[serde(rename_all = "camelCase", default)]
 pub struct RunRead {
     pub owner: Secret,
-    /// Empty where only the name of its session is known.
+    /// Empty if only the name of its session is known.
     pub run_id: String,
-    /// What it was called last, which makes it quicker to find.
+    /// The last known name of its session, which makes the run quicker to find.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// None: no output, and only its end is waited for.
+    /// Without an offset, no output is returned, and only the end is awaited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     pub wait_ms: u64,
     pub max_bytes: usize,
-    /// When it has ended: so many characters of its beginning and end.
+    /// How many characters of the beginning and end of the output to show once the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub show_chars: Option<usize>,
 }
@@ -172,16 +173,16 @@ pub struct RunEnd {
 pub enum EndHow {
     /// The caller no longer wants the run.
     Cancel,
-    /// It has ended, and its result was received whole.
+    /// The run has ended, and its result was received completely.
     Forget,
 }
 
-/// The answer.
+/// The answer to `interlock.end`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunGone {
     pub state: GoneState,
-    /// How it ended, where it was over already and that is known.
+    /// The outcome, if the run was already over and its outcome is known.
     #[serde(
         default,
         deserialize_with = "lenient_node_field",
@@ -190,7 +191,7 @@ pub struct RunGone {
     pub outcome: Option<RunGoneOutcome>,
 }
 
-/// How a run ended, as its node remembers it. A field that is not what it should be is ignored.
+/// The outcome of a run as its node remembers it. A field of the wrong type is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunGoneOutcome {
@@ -219,7 +220,7 @@ pub struct RunGoneOutcome {
         skip_serializing_if = "Option::is_none"
     )]
     pub output_bytes: Option<i64>,
-    /// The name of its background session, on the node.
+    /// The name of its background session on the node.
     #[serde(
         deserialize_with = "lenient_node_field",
         skip_serializing_if = "Option::is_none"
@@ -240,13 +241,13 @@ pub struct RunGoneOutcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GoneState {
-    /// As asked.
+    /// The request was carried out.
     Done,
-    /// It has not run, and never will.
+    /// The run has not started, and never will.
     Never,
-    /// It is just being started: ask again.
+    /// The run is just being started: ask again.
     Starting,
-    /// It was over, and its session was forgotten.
+    /// The run was over, and its session was forgotten.
     Over,
 }
 
@@ -255,20 +256,20 @@ pub enum GoneState {
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessCall {
     pub owner: Secret,
-    /// The agent whose sessions are meant; `None` is an operator's call, which sees all of this
-    /// gateway.
+    /// The agent whose sessions are meant. `None` means an operator's call, which sees all sessions
+    /// of this gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// A poll that begins at this offset and moves no cursor.
+    /// The offset at which the poll begins. The poll moves no cursor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll_from: Option<u64>,
-    /// The page that is wanted, where the arguments ask for a list. A node that does not know this
+    /// The requested page, if the arguments ask for a list. A node that does not know this field
     /// answers with all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page: Option<ProcessPageAsked>,
-    /// The arguments of the tool. The session is called as on the node.
+    /// The arguments of the tool. The session has its name on the node.
     pub arguments: Value,
 }
 
@@ -276,25 +277,25 @@ pub struct ProcessCall {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessPageAsked {
-    /// The most sessions; without it, all.
+    /// The largest number of sessions; absent means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// The place behind which the page begins.
+    /// The position after which the page begins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Only those of this conversation; the others are counted.
+    /// Only sessions of this conversation. The others are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// Only those of this agent.
+    /// Only sessions of this agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
-    /// Only those that no call waits for.
+    /// Only sessions that no call waits for.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
-    /// Only those whose name begins so.
+    /// Only sessions whose name has this prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Names that are left out.
+    /// The names of sessions to leave out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except: Vec<String>,
 }

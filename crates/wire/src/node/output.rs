@@ -1,20 +1,20 @@
 //! The output of a run on a node: how much of it is kept, and how its end is reported.
 
-/// The bytes of both streams together that are kept.
+/// How many bytes of both streams together are kept.
 pub const MAX_OUTPUT_BYTES: usize = 200_000;
-/// The characters of the end that an event carries.
+/// How many characters of the end an event contains.
 pub const EVENT_OUTPUT_CHARS: usize = 20_000;
-/// Stands where output was dropped.
+/// The mark in place of dropped output.
 pub const TRUNCATED: &str = "... (truncated)";
 
-/// Which of the two.
+/// One of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
     Stdout,
     Stderr,
 }
 
-/// Output as it arrives. The first bytes are kept, of both streams together.
+/// The output as it arrives. The first bytes of both streams together are kept.
 #[derive(Debug, Clone, Default)]
 pub struct RunOutput {
     stdout: Vec<u8>,
@@ -44,8 +44,8 @@ impl RunOutput {
         self.dropped
     }
 
-    /// Both streams as text. If something was dropped the marker is appended to stderr, unless that
-    /// is blank: then to stdout.
+    /// Both streams as text. If output was dropped, the mark is appended to stderr, or to stdout if
+    /// stderr is blank.
     pub fn finish(self) -> (String, String) {
         let mut stdout = String::from_utf8_lossy(&self.stdout).into_owned();
         let mut stderr = String::from_utf8_lossy(&self.stderr).into_owned();
@@ -62,8 +62,8 @@ impl RunOutput {
     }
 }
 
-/// What an event says of the output: all that there is, one below the other, and of a long one the
-/// end. Characters are counted as the protocol's other programs count them, in UTF-16.
+/// The output for an event: both streams and the error, one below the other, shortened to the end.
+/// Characters are counted in UTF-16, as other programs of the protocol count them.
 pub fn event_output(stdout: &str, stderr: &str, error: Option<&str>) -> String {
     let parts = [stdout, stderr, error.unwrap_or_default()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();

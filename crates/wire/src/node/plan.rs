@@ -1,4 +1,4 @@
-//! What would run, as a node prepared it and approvers allow it.
+//! The plan of a run, as a node prepares it and approvers allow it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +9,7 @@ use super::plan_policy::canonical_snapshot;
 use crate::hash::sha256_hex;
 use crate::schema::{COUNT, Field, ObjectSchema, PropertyKind, STRING, STRING_OR_NULL, STRINGS};
 
-/// The plan of a run, as nodes and gateways hand it around.
+/// The plan of a run, as nodes and gateways exchange it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemRunPlan {
@@ -20,10 +20,10 @@ pub struct SystemRunPlan {
     pub command_preview: Option<String>,
     pub agent_id: Option<String>,
     pub session_key: Option<String>,
-    /// Only when a script is bound.
+    /// Only present if a script is bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutable_file_operand: Option<MutableFileOperand>,
-    /// Sent by newer nodes; handed on as it is.
+    /// Newer nodes send it. It is forwarded unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_snapshot: Option<Value>,
 }
@@ -41,9 +41,9 @@ pub struct MutableFileOperand {
 #[derive(Debug, Clone, PartialEq)]
 pub enum SentPlan {
     None,
-    /// A plan with exactly the fields that nodes hand out.
+    /// A plan with exactly the fields that nodes issue.
     Whole(Box<SystemRunPlan>),
-    /// A field is left out, added, or not of its type. No node handed it out.
+    /// A plan with a field that is missing, additional or of the wrong type. No node issued it.
     Partial,
 }
 
@@ -52,7 +52,7 @@ impl SentPlan {
         let Some(fields) = value.as_object() else {
             return Self::Partial;
         };
-        // Serde reads a missing `Option` as null, and passes over what it does not know.
+        // Serde reads a missing `Option` as null, and ignores unknown fields.
         let has_all = SystemRunPlan::ALWAYS
             .iter()
             .all(|name| fields.contains_key(*name));
@@ -77,9 +77,9 @@ impl SystemRunPlan {
         "sessionKey",
     ];
 
-    /// By what a node recognizes a plan that comes back: every field of it. Gateways hand plans
-    /// around without a digest of their own. The reference gateways trim the texts, and make null
-    /// of empty ones, so that is done here on both ways; words of `argv` are compared as they are.
+    /// The digest by which a node recognizes a returned plan. It covers every field, because
+    /// gateways exchange plans without a digest. The reference gateways trim the texts and replace
+    /// empty ones by null, so the digest does the same; the words of `argv` are compared unchanged.
     pub fn digest(&self) -> String {
         let operand = self.mutable_file_operand.as_ref();
         let fields = (
@@ -101,7 +101,8 @@ impl SystemRunPlan {
         sha256_hex(serde_json::to_string(&fields).unwrap_or_default())
     }
 
-    /// Whether the texts say what the words are: approvers are shown the texts, and the words run.
+    /// Checks that the texts agree with the words: approvers are shown the texts, and the words
+    /// run.
     pub fn check_texts(&self) -> Result<(), RawCommandMismatch> {
         let texts = [Some(&self.command_text), self.command_preview.as_ref()];
         for text in texts.into_iter().flatten() {
@@ -136,7 +137,7 @@ impl MutableFileOperand {
     ]);
 }
 
-/// White space as either side's language knows it: JavaScript trims a byte order mark too.
+/// Trims white space as both languages define it: JavaScript also trims a byte order mark.
 fn trimmed(text: Option<&str>) -> Option<&str> {
     let is_blank = |c: char| c.is_whitespace() || c == '\u{feff}';
     text.map(|text| text.trim_matches(is_blank))

@@ -1,12 +1,14 @@
-//! What a node says of its policy with a plan, for gateways of the newer release: whether an approver
-//! is needed, whether *always* would be stored, and which rules the plan was made under.
+//! A node's statements about its policy with a plan, for gateways of the newer release: whether an
+//! approver is needed, whether *always* would be stored, and the rules under which the plan was
+//! made.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::lenient_node_field;
 
-/// More rules than this are not sent with a plan: every approval of it would carry them.
+/// At most this many rules are sent with a plan, because every approval of the plan would contain
+/// them.
 pub const MAX_SNAPSHOT_RULES: usize = 1_000;
 
 /// The levels of the node: `execPolicy` in the answer to `system.run.prepare`.
@@ -19,11 +21,11 @@ pub struct PlanExecPolicy {
     pub ask: String,
 }
 
-/// What *always* would store: `allowAlwaysCoverage` in the answer to `system.run.prepare`. A gateway
-/// offers *always* only where the coverage is complete.
+/// What *always* would store: `allowAlwaysCoverage` in the answer to `system.run.prepare`. A
+/// gateway offers *always* only where the coverage is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AllowAlwaysCoverage {
-    /// Whether the patterns cover all of the command; a node that does not say may store them.
+    /// Whether the patterns cover the whole command. A node that does not say may store them.
     #[serde(default = "covers_all")]
     pub complete: bool,
     #[serde(default, deserialize_with = "lenient_node_field")]
@@ -43,8 +45,8 @@ pub struct CoveredPattern {
     pub arg_pattern: Option<String>,
 }
 
-/// The policy that a plan was made under: `policySnapshot` of the plan. Gateways carry it and send it
-/// back; the node judges the run anew whatever it says.
+/// The policy under which a plan was made: `policySnapshot` of the plan. Gateways carry it and send
+/// it back. The node judges the run anew, regardless of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanPolicySnapshot {
@@ -55,7 +57,7 @@ pub struct PlanPolicySnapshot {
     pub allowlist_rules: Vec<PlanPolicyRule>,
 }
 
-/// A rule of the allowlist, without what changes by its use.
+/// An allowlist rule, without the fields that change with its use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanPolicyRule {
@@ -67,7 +69,7 @@ pub struct PlanPolicyRule {
 }
 
 impl PlanPolicySnapshot {
-    /// With the rules as gateways order them: each once, by pattern, arguments and source.
+    /// Sorts the rules by pattern, arguments and source and removes duplicates, as gateways do.
     #[must_use]
     pub fn with_rules(mut self, mut rules: Vec<PlanPolicyRule>) -> Self {
         rules.sort();
@@ -77,7 +79,7 @@ impl PlanPolicySnapshot {
     }
 }
 
-/// A snapshot in a form that does not depend on the order of its rules: gateways sort them.
+/// A snapshot in a form that does not depend on the order of its rules, because gateways sort them.
 pub(super) fn canonical_snapshot(snapshot: &Value) -> Value {
     let mut canonical = snapshot.clone();
     if let Some(Value::Array(rules)) = canonical.get_mut("allowlistRules") {

@@ -20,11 +20,11 @@ pub struct NodeEntry {
     pub client_mode: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_family: Option<String>,
-    /// Clients let people name a node by it. Not of a node on the gateway's own machine.
+    /// People can use it in clients to name a node. Absent for a node on the gateway's own machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_ip: Option<String>,
     pub caps: Vec<String>,
-    /// Sorted; those that are approved.
+    /// The approved commands, sorted.
     pub commands: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_env: Option<String>,
@@ -40,7 +40,7 @@ pub struct NodeEntry {
     pub connected: bool,
 }
 
-/// Nodes of one list at most.
+/// The largest number of nodes in one list.
 pub const MAX_LISTED_NODES: usize = 1_000;
 
 /// The payload of `node.list`: one page of it.
@@ -49,14 +49,14 @@ pub const MAX_LISTED_NODES: usize = 1_000;
 pub struct NodeListing {
     pub ts: u64,
     pub nodes: Vec<NodeEntry>,
-    /// How many nodes all pages hold.
+    /// The number of nodes on all pages.
     pub total: usize,
-    /// The `cursor` of the next page; none where this is the last one.
+    /// The `cursor` of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// A node that waits for approval: the event, and an entry of `node.pair.list`.
+/// A node that waits for approval: the payload of the event, and an entry of `node.pair.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairRequested {
@@ -76,12 +76,12 @@ pub struct NodePairRequested {
     pub commands: Vec<String>,
     pub silent: bool,
     pub ts: u64,
-    /// Only in the list: see [`crate::method::pairing_scopes`].
+    /// Only present in the list: see [`crate::method::pairing_scopes`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_approve_scopes: Option<Vec<String>>,
 }
 
-/// The event that ends it.
+/// The event that ends a node's wait for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePairResolved {

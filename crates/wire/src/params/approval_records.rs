@@ -13,7 +13,7 @@ use crate::schema::{OPEN, PropertyKind, TEXT};
 const KIND: PropertyKind = PropertyKind::OneOf(&["exec", "plugin", "system-agent"]);
 
 params! {
-    /// How one approval stands, pending or not.
+    /// Reads the state of one approval, pending or not.
     ApprovalGet for "approval.get" -> ApprovalSnapshotFound {
         required { id "id": String = TEXT, }
     }
@@ -28,9 +28,10 @@ params! {
             decision "decision": String = TEXT,
         }
         optional {
-            /// For chats, which this gateway has none of: with it no approval is found.
+            /// For chats, which this gateway does not have. With it, no approval is found.
             reviewer "reviewer": Value = OPEN,
-            /// For grants to automations, which this gateway has none of: with it nothing is decided.
+            /// For grants to automations, which this gateway does not have. With it, nothing is
+            /// decided.
             grant_expires_in_days "grantExpiresInDays": u64 = PropertyKind::Integer(1, 3650),
         }
     }
@@ -39,7 +40,7 @@ params! {
     /// Approvals that were decided, expired or withdrawn, the newest first.
     ApprovalHistory for "approval.history" -> ApprovalHistoryPage {
         optional {
-            /// The `nextCursor` of the page before.
+            /// The `nextCursor` of the previous page.
             cursor "cursor": String = PropertyKind::Text(1, 512),
             limit "limit": u64 = PropertyKind::Integer(1, 100),
             kind "kind": String = KIND,
@@ -55,7 +56,7 @@ params! {
     OpenclawApprovalList for "openclaw.approval.list" -> Vec<ApprovalListed> {}
 }
 params! {
-    /// The grants that are in force, the newest first.
+    /// The grants in force, the newest first.
     ExecApprovalGrantsList for "exec.approval.grants.list" -> StandingGrants {
         optional {
             limit "limit": u64 = PropertyKind::Integer(1, 500),
@@ -64,7 +65,7 @@ params! {
     }
 }
 params! {
-    /// Takes a grant back.
+    /// Revokes a grant.
     ExecApprovalGrantsRevoke for "exec.approval.grants.revoke" -> GrantRevoked {
         required { grant_id "grantId": String = TEXT, }
     }

@@ -1,4 +1,4 @@
-//! Asking people, and the policy documents.
+//! Requests for approval, and the policy documents.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::schema::{
 };
 
 params! {
-    /// Asks whether a command may run. What is missing and what is null are the same.
+    /// Asks for an approval of a command. Null counts as absent.
     ExecApprovalRequest for "exec.approval.request" -> ApprovalDecided {
         optional {
             id "id": String = TEXT,
@@ -66,7 +66,7 @@ params! {
     }
 }
 params! {
-    /// Decides. The optional ones are additions of Interlock.
+    /// Decides an approval. The optional parameters are additions of Interlock.
     ExecApprovalResolve for "exec.approval.resolve" -> ApprovalDecisionStored {
         required {
             id "id": String = TEXT,
@@ -74,50 +74,51 @@ params! {
             decision "decision": String = TEXT,
         }
         optional {
-            /// The digest of the plan that was shown: another one is not decided.
+            /// The digest of the plan that was shown. A decision with another digest is refused.
             plan_digest "planDigest": String = TEXT,
             /// A lease ends after this time.
             expires_in_ms "expiresInMs": u64 = POSITIVE,
-            /// A lease ends after so many runs.
+            /// A lease ends after this many runs.
             max_uses "maxUses": u64 = POSITIVE,
-            /// Why it is denied; the caller reads it.
+            /// The reason of a denial, which the caller reads.
             reason "reason": String = TEXT,
-            /// How much `allow-always` stores: a form that the approval offers.
+            /// The form that `allow-always` stores. The approval must offer it.
             form "form": String = TEXT,
-            /// The ticket of the page that showed the whole approval. A connection that opened a page
-            /// of the Control UI allows nothing without one.
+            /// The ticket of the page that showed the whole approval. Without one, a connection
+            /// that opened a page of the Control UI allows nothing.
             ticket "ticket": String = TEXT,
         }
     }
 }
 params! {
-    /// The optional one is an addition of Interlock.
+    /// Lists the pending approvals. The optional parameters are additions of Interlock.
     ExecApprovalList for "exec.approval.list" -> ApprovalListing {
         optional {
-            /// Only what a list shows of each, for an inbox that opens them one by one.
+            /// Only the list's row of each approval, for an inbox that opens approvals one by one.
             summary "summary": bool = PropertyKind::Boolean,
-            /// The most approvals of one answer. With this or a cursor the answer is an object with
-            /// `approvals`, `total` and `nextCursor`; else it is the list of all of them.
+            /// The largest number of approvals in one answer. With this or a cursor, the answer is
+            /// an object with `approvals`, `total` and `nextCursor`; otherwise it is the list of
+            /// all approvals.
             limit "limit": u64 = PropertyKind::Integer(1, 500),
-            /// Where the page begins: `nextCursor` of the last answer.
+            /// The `nextCursor` of the previous answer.
             cursor "cursor": String = TEXT,
         }
     }
 }
 params! {
-    /// Reads one approval. The optional ones are additions of Interlock.
+    /// Reads one approval. The optional parameters are additions of Interlock.
     ExecApprovalGet for "exec.approval.get" -> ApprovalOpened {
         required { id "id": String = TEXT, }
         optional {
-            /// All that an inbox shows.
+            /// Everything that an inbox shows.
             inbox "inbox": bool = PropertyKind::Boolean,
-            /// With the secrets that are masked otherwise; for administrators.
+            /// Includes the secrets that are otherwise masked. For administrators.
             reveal "reveal": bool = PropertyKind::Boolean,
         }
     }
 }
 
-/// A policy document. What else stands in it is checked by who stores it.
+/// A policy document. Its other content is checked where it is stored.
 const FILE: ObjectSchema = ObjectSchema {
     fields: &[Field::required("version", PropertyKind::Exactly(1))],
     open: true,

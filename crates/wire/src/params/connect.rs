@@ -1,4 +1,4 @@
-//! `connect`: what a client says of itself in its first request.
+//! `connect`: a client's first request, in which it describes itself.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::hello::HelloOk;
 use crate::schema::{COUNT, POSITIVE, PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
-/// The programs that may connect. The list is closed: a name that is not in it is refused.
+/// The programs that may connect. The list is closed: any other name is refused.
 pub const CLIENT_IDS: &[&str] = &[
     "webchat-ui",
     "openclaw-control-ui",
@@ -30,7 +30,7 @@ pub const CLIENT_IDS: &[&str] = &[
     "openclaw-worker",
 ];
 
-/// What a program is connected as; closed as well.
+/// The modes of a connected program. This list is closed as well.
 pub const CLIENT_MODES: &[&str] = &[
     "webchat", "cli", "ui", "backend", "node", "probe", "test", // Newer clients.
     "worker",
@@ -45,14 +45,14 @@ params! {
             client "client": Client = PropertyKind::Object(&Client::SHAPE),
         }
         optional {
-            /// What a node offers; surfaces that an operator has.
+            /// The capabilities of a node, or the surfaces of an operator.
             caps "caps": Vec<String> = TEXTS,
             /// The commands that a node offers.
             commands "commands": Vec<String> = TEXTS,
             permissions "permissions": BTreeMap<String, bool> = PropertyKind::Map(&PropertyKind::Boolean),
             /// The PATH of a node.
             path_env "pathEnv": String = STRING,
-            /// `operator`, or `node`. Without it, `operator`.
+            /// `operator` or `node`; the default is `operator`.
             role "role": String = TEXT,
             scopes "scopes": Vec<String> = TEXTS,
             device "device": Device = PropertyKind::Object(&Device::SHAPE),
@@ -115,7 +115,8 @@ object! {
 }
 
 impl Connect {
-    /// The token that the device signature covers: the first that is there, else nothing.
+    /// The token that the device signature covers: the first of those present, or else an empty
+    /// text.
     pub fn signed_token(&self) -> &str {
         let Some(auth) = &self.auth else { return "" };
         let tokens = [&auth.token, &auth.device_token, &auth.bootstrap_token];
@@ -123,7 +124,8 @@ impl Connect {
         present.map(Secret::expose).next().unwrap_or_default()
     }
 
-    /// Whether a protocol that we speak lies in the range. Nodes and probes may speak an older one.
+    /// The protocol version within the client's range that this gateway uses, if there is one.
+    /// Nodes and probes may use an older version.
     pub fn speaks(&self) -> Option<u64> {
         let range = self.min_protocol..=self.max_protocol;
         let old = matches!(self.client.mode.as_str(), "node" | "probe");

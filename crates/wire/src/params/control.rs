@@ -1,4 +1,4 @@
-//! Steering the gateway: tools, config, agents, sessions, tasks, logs, the audit.
+//! Control of the gateway: tools, config, agents, sessions, tasks, logs, the audit.
 
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ use crate::results::{
 };
 use crate::schema::{COUNT, OPEN, POSITIVE, PropertyKind, STRING, TEXT, TEXT_OR_NULL};
 
-/// What a task can be.
+/// The statuses of a task.
 pub const TASK_STATUSES: &[&str] = &[
     "queued",
     "running",
@@ -31,13 +31,13 @@ const TASK_STATUS: PropertyKind = PropertyKind::AnyOf(&[
 ]);
 
 params! {
-    /// Says that the gateway is alive.
+    /// Reports that the gateway is alive.
     Health for "health" -> HealthReport {
         optional { probe "probe": bool = PropertyKind::Boolean, }
     }
 }
 params! {
-    /// How the gateway stands.
+    /// Reports the state of the gateway.
     Status for "status" -> GatewayStatus {
         optional { include_channel_summary "includeChannelSummary": bool = PropertyKind::Boolean, }
     }
@@ -84,7 +84,8 @@ params! {
     }
 }
 params! {
-    /// Changes keys of the config: a value is set, null takes one away, objects are merged.
+    /// Changes keys of the config. A value replaces the present one, null removes a key, and
+    /// objects are merged.
     ConfigPatch for "config.patch" -> ConfigWritten {
         required { raw "raw": String = TEXT, }
         optional {
@@ -106,7 +107,8 @@ params! {
     AgentsList for "agents.list" -> AgentListing {}
 }
 params! {
-    /// The conversations that were used, set, or have undelivered events, the latest first.
+    /// The conversations that were used, have settings, or have undelivered events, the latest
+    /// first.
     SessionsList for "sessions.list" -> SessionListing {
         optional {
             limit "limit": u64 = POSITIVE,
@@ -124,8 +126,9 @@ params! {
     }
 }
 params! {
-    /// Overrides of one session. Only settings that concern running commands are accepted. All
-    /// other settings are refused, so a client never believes that they had an effect.
+    /// Changes the overrides of one session. Only settings that concern running commands are
+    /// accepted. All other settings are refused, so a client never believes that they had an
+    /// effect.
     SessionsPatch for "sessions.patch" -> SessionPatched {
         required { key "key": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
@@ -143,7 +146,7 @@ params! {
     /// The background sessions as tasks.
     TasksList for "tasks.list" -> TaskListing {
         optional {
-            /// One word or a list of them.
+            /// One status or a list of them.
             status "status": Value = PropertyKind::AnyOf(&[TASK_STATUS, PropertyKind::List(&TASK_STATUS, usize::MAX)]),
             agent_id "agentId": String = TEXT,
             session_key "sessionKey": String = TEXT,
@@ -183,9 +186,9 @@ params! {
             session_key "sessionKey": String = TEXT,
             run_id "runId": String = TEXT,
             kind "kind": String = TEXT,
-            /// Only later than this time.
+            /// Only records after this time.
             after "after": u64 = COUNT,
-            /// Only earlier than this time.
+            /// Only records before this time.
             before "before": u64 = COUNT,
             limit "limit": u64 = PropertyKind::Integer(1, 500),
             cursor "cursor": String = TEXT,
@@ -204,14 +207,15 @@ params! {
     AuditHead for "audit.head" -> AuditChainHead {}
 }
 params! {
-    /// A slash directive that an operator typed for a session. An Interlock extension.
+    /// Applies a slash directive that an operator typed for a session. An Interlock extension.
     SessionsDirective for "sessions.directive" -> SessionDirected {
         required {
             session_key "sessionKey": String = TEXT,
             text "text": String = PropertyKind::Text(1, 4096),
         }
         optional {
-            /// Who typed it, as `CHANNEL:SENDER`; without it, the operator who calls.
+            /// The author of the directive as `CHANNEL:SENDER`. Without it, the author is the
+            /// calling operator.
             sender "sender": String = PropertyKind::Text(1, 512),
         }
     }
@@ -221,20 +225,20 @@ params! {
     ProcessList for "process.list" -> Relayed<ProcessListing> {
         optional {
             agent_id "agentId": String = TEXT,
-            /// Only what the agent `agentId` sees itself: its background sessions.
+            /// Only the sessions that the agent `agentId` itself sees: its background sessions.
             agent_view "agentView": bool = PropertyKind::Boolean,
-            /// Only sessions whose id begins so.
+            /// Only sessions whose id has this prefix.
             prefix "prefix": String = TEXT,
-            /// The most sessions of one answer; 200 where it is not given.
+            /// The largest number of sessions in one answer; the default is 200.
             limit "limit": u64 = PropertyKind::Integer(1, 1_000),
-            /// Where the page begins: `nextCursor` of the last answer.
+            /// The `nextCursor` of the previous answer.
             cursor "cursor": String = TEXT,
         }
     }
 }
 params! {
-    /// New output after an offset, and the state of the session. An Interlock extension. It moves
-    /// no cursor.
+    /// New output after an offset, and the state of the session. The poll moves no cursor. An
+    /// Interlock extension.
     ProcessPoll for "process.poll" -> Relayed<ProcessPolled> {
         required { session_id "sessionId": String = TEXT, }
         optional {
@@ -254,7 +258,7 @@ params! {
     }
 }
 params! {
-    /// Input for a background session. An Interlock extension.
+    /// Sends input to a background session. An Interlock extension.
     ProcessWrite for "process.write" -> Relayed<ProcessWritten> {
         required {
             session_id "sessionId": String = TEXT,
@@ -272,7 +276,7 @@ params! {
     }
 }
 params! {
-    /// Any action of the tool `process`, with its arguments, for an operator. An Interlock
+    /// Performs any action of the tool `process` with its arguments, for an operator. An Interlock
     /// extension.
     ProcessPerform for "process.perform" -> Relayed<ProcessPerformed> {
         required { args "args": Map<String, Value> = OPEN, }
@@ -288,7 +292,7 @@ params! {
     }
 }
 params! {
-    /// Ends such a subscription. An Interlock extension.
+    /// Ends a subscription to the output of a background session. An Interlock extension.
     ProcessUnsubscribe for "process.unsubscribe" -> ProcessUnsubscribed {
         required { session_id "sessionId": String = TEXT, }
     }
@@ -303,7 +307,7 @@ impl ProcessPerform {
         action.with("sessionId", session_id)
     }
 
-    /// The same with one more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.args.insert(name.to_owned(), value.into());
@@ -312,7 +316,7 @@ impl ProcessPerform {
 }
 
 impl TasksList {
-    /// The statuses that are asked for; none means all.
+    /// The requested statuses; empty means all.
     pub fn statuses(&self) -> Vec<&str> {
         match &self.status {
             Some(Value::String(status)) => vec![status],

@@ -1,4 +1,4 @@
-//! Nodes: finding them, calling them, and what they answer.
+//! Nodes: finding them, calling them, and their answers.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,12 @@ params! {
     NodeList for "node.list" -> NodeListing {
         optional {
             limit "limit": u64 = PropertyKind::Integer(1, MAX_LISTED_NODES as u64),
-            /// The `nextCursor` of the page before.
+            /// The `nextCursor` of the previous page.
             cursor "cursor": String = TEXT,
             /// Only connected nodes.
             connected "connected": bool = PropertyKind::Boolean,
-            /// Only the nodes that this word means: an id, an address, a prefix of an id or a name.
+            /// Only the nodes that this word can mean: an id, an address, a prefix of an id, or a
+            /// name.
             named "named": String = STRING,
         }
     }
@@ -33,14 +34,14 @@ params! {
     }
 }
 params! {
-    /// The policy that an Interlock node has for an agent. An Interlock extension.
+    /// The policy of an Interlock node for an agent. An Interlock extension.
     NodePolicy for "node.policy" -> NodePolicyReport {
         required { node_id "nodeId": String = TEXT, }
         optional { agent_id "agentId": String = TEXT, }
     }
 }
 params! {
-    /// The verdict of an Interlock node on a command, which is not run.
+    /// The verdict of an Interlock node about a command, which is not run.
     NodeExplain for "node.explain" -> Relayed<NodeExplanation> {
         required {
             node_id "nodeId": String = TEXT,
@@ -57,7 +58,7 @@ params! {
     }
 }
 params! {
-    /// Gives a node another name.
+    /// Renames a node.
     NodeRename for "node.rename" -> NodeRenamed {
         required {
             node_id "nodeId": String = TEXT,
@@ -85,7 +86,8 @@ params! {
     }
 }
 params! {
-    /// A node's answer. Nulls and an object in place of text are accepted, as nodes send them.
+    /// A node's answer. Nulls, and an object in place of text, are accepted, because nodes send
+    /// them.
     NodeInvokeResult for "node.invoke.result" -> NodeInvokeReceipt {
         required {
             id "id": String = TEXT,
@@ -100,7 +102,7 @@ params! {
     }
 }
 object! {
-    /// Why a node did not do it.
+    /// Why a node did not carry out a command.
     NodeError {
         optional {
             code "code": String = TEXT,
@@ -109,7 +111,7 @@ object! {
     }
 }
 params! {
-    /// What a node tells, such as the end of a run.
+    /// An event of a node, such as the end of a run.
     NodeEvent for "node.event" -> NodeEventReceipt {
         required { event "event": String = TEXT, }
         optional {
@@ -119,15 +121,15 @@ params! {
     }
 }
 
-/// The value of a JSON text that says nothing twice.
+/// The value of a JSON text without duplicate keys.
 fn json_of(text: &str) -> Option<Value> {
     let value = serde_json::from_str(text).ok()?;
     duplicate_key(text.as_bytes()).is_none().then_some(value)
 }
 
 impl NodeInvokeResult {
-    /// What an operator gets: the payload, and its text if the node sent one. A text that is not
-    /// JSON is handed on as it is.
+    /// The result for an operator: the payload, and its text if the node sent one. A text that is
+    /// not JSON is forwarded unchanged.
     pub fn into_payload(self) -> (Value, Option<String>) {
         match (self.payload_json, self.payload) {
             (Some(Value::String(text)), _) => {
@@ -142,7 +144,7 @@ impl NodeInvokeResult {
 }
 
 impl NodeEvent {
-    /// The payload, from the text or from the value; null if there is none that can be read.
+    /// The payload, from the text or from the value; null if neither can be read.
     pub fn into_payload(self) -> Value {
         let text = self.payload_json.as_deref();
         let read = text.and_then(json_of);

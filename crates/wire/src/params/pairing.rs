@@ -10,7 +10,7 @@ use crate::schema::{PropertyKind, STRING, TEXT, TEXTS};
 use crate::secret::Secret;
 
 params! {
-    /// Sent by older nodes; the gateway itself asks for newer ones.
+    /// Requests approval for a node. Older nodes send it; the gateway itself asks for newer ones.
     NodePairRequest for "node.pair.request" -> NodePairPending {
         required { node_id "nodeId": String = TEXT, }
         optional {
@@ -29,11 +29,11 @@ params! {
     }
 }
 params! {
-    /// The nodes whose commands wait for approval, and those that have it.
+    /// The nodes whose commands wait for approval, and the approved ones.
     NodePairList for "node.pair.list" -> NodePairListing {}
 }
 params! {
-    /// Lets the commands of a node be used. What the commands can do decides which scopes it takes.
+    /// Approves the commands of a node. The required scopes depend on the commands.
     NodePairApprove for "node.pair.approve" -> NodePairApproved {
         required { request_id "requestId": String = TEXT, }
     }
@@ -45,13 +45,13 @@ params! {
     }
 }
 params! {
-    /// Takes the approval of a node back.
+    /// Revokes the approval of a node.
     NodePairRemove for "node.pair.remove" -> NodePairRemoved {
         required { node_id "nodeId": String = TEXT, }
     }
 }
 params! {
-    /// Whether a token is that of a node's pairing.
+    /// Checks whether a token belongs to a node's pairing.
     NodePairVerify for "node.pair.verify" -> NodePairVerified {
         required {
             node_id "nodeId": String = TEXT,
@@ -60,11 +60,11 @@ params! {
     }
 }
 params! {
-    /// The devices that wait for approval, and those that have it.
+    /// The devices that wait for approval, and the approved ones.
     DevicePairList for "device.pair.list" -> DevicePairListing {}
 }
 params! {
-    /// Lets a device connect.
+    /// Approves a device.
     DevicePairApprove for "device.pair.approve" -> DeviceApproved {
         required { request_id "requestId": String = TEXT, }
     }
@@ -76,13 +76,13 @@ params! {
     }
 }
 params! {
-    /// Forgets a device, and ends its connections.
+    /// Removes a device and ends its connections.
     DevicePairRemove for "device.pair.remove" -> DeviceRemoved {
         required { device_id "deviceId": String = TEXT, }
     }
 }
 params! {
-    /// Gives a device another name.
+    /// Renames a device.
     DevicePairRename for "device.pair.rename" -> DeviceRenamed {
         required {
             device_id "deviceId": String = TEXT,
@@ -91,7 +91,7 @@ params! {
     }
 }
 params! {
-    /// A new token for a role; the old one is worth nothing from then on.
+    /// Issues a new token for a role. The old token becomes invalid.
     DeviceTokenRotate for "device.token.rotate" -> DeviceTokenRotated {
         required {
             device_id "deviceId": String = TEXT,
@@ -101,7 +101,7 @@ params! {
     }
 }
 params! {
-    /// Makes a token of a device worth nothing.
+    /// Revokes a token of a device.
     DeviceTokenRevoke for "device.token.revoke" -> DeviceTokenRevoked {
         required {
             device_id "deviceId": String = TEXT,
@@ -110,11 +110,11 @@ params! {
     }
 }
 params! {
-    /// Asked by nodes: the programs that skills bring along.
+    /// The programs that skills bring along. Nodes ask for them.
     SkillsBins for "skills.bins" -> SkillPrograms {}
 }
 params! {
-    /// What a client tells of itself, or a line for a session.
+    /// A client's report about itself, or a note for a session.
     SystemEvent for "system-event" -> SystemEventReceipt {
         required { text "text": String = TEXT, }
         optional {
@@ -137,6 +137,6 @@ params! {
     }
 }
 params! {
-    /// The clients that are connected.
+    /// The connected clients.
     SystemPresence for "system-presence" -> Vec<ClientPresence> {}
 }

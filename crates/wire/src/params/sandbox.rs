@@ -4,19 +4,19 @@ use crate::results::{SandboxExplained, SandboxScopesRemoved};
 use crate::schema::{PropertyKind, TEXT};
 
 params! {
-    /// Whether runs of a conversation are sandboxed, why, and what they see. It is planned as for a run,
-    /// and nothing is started. An Interlock extension.
+    /// Explains whether runs of a conversation are sandboxed, why, and what they see. Planned like
+    /// a run, but nothing is started. An Interlock extension.
     SandboxExplain for "sandbox.explain" -> SandboxExplained {
         required { agent_id "agentId": String = TEXT, }
         optional {
-            /// The agent's main conversation where it is absent.
+            /// The default is the agent's main conversation.
             session_key "sessionKey": String = TEXT,
         }
     }
 }
 params! {
-    /// Removes the home and scratch directories of sandboxes, which the next run makes anew. One of the
-    /// three names which. An Interlock extension.
+    /// Removes the home and scratch directories of sandboxes, which the next run makes anew.
+    /// Exactly one parameter selects the sandboxes. An Interlock extension.
     SandboxRecreate for "sandbox.recreate" -> SandboxScopesRemoved {
         optional {
             agent_id "agentId": String = TEXT,
@@ -26,7 +26,7 @@ params! {
     }
 }
 params! {
-    /// Removes the directories of sandboxes that were not used for as long as the config says. An
+    /// Removes the directories of sandboxes that were unused for as long as the config says. An
     /// Interlock extension.
     SandboxPrune for "sandbox.prune" -> SandboxScopesRemoved {}
 }

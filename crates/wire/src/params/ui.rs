@@ -1,4 +1,4 @@
-//! The Control UI: its pages, and how a browser gets in.
+//! The Control UI: its pages, and the access of browsers.
 
 use serde_json::{Map, Value};
 
@@ -16,12 +16,13 @@ pub const UI_VIEWS: &[&str] = &[
 ];
 
 params! {
-    /// Opens a page: its HTML, and the topic of the events `ui.patch` that change it from then on.
-    /// A connection that opened a page is sent no other events of approvals. An Interlock extension.
+    /// Opens a page: returns its HTML, and the topic of the later `ui.patch` events that change it.
+    /// A connection that opened a page gets no other events about approvals. An Interlock
+    /// extension.
     UiOpen for "ui.open" -> UiOpened {
         required { view "view": String = PropertyKind::OneOf(UI_VIEWS), }
         optional {
-            /// What the page shows: an id, a filter, a place in a list.
+            /// The subject of the page: an id, a filter, or a position in a list.
             params "params": Map<String, Value> = OPEN,
         }
     }
@@ -33,13 +34,13 @@ params! {
     }
 }
 params! {
-    /// Mints a code with which a browser of this machine gets in, once, within a minute. Only at the
-    /// Unix socket. An Interlock extension.
+    /// Mints a code that gives a browser of this machine access, once, within a minute. Only
+    /// available at the Unix socket. An Interlock extension.
     UiCode for "ui.code" -> UiCodeMinted {}
 }
 params! {
-    /// Gives the terminal of a background session the size of a viewer's window. Another viewer that
-    /// did so owns it while it watches. An Interlock extension.
+    /// Resizes the terminal of a background session to a viewer's window. Another viewer that
+    /// resized it before owns the size while it watches. An Interlock extension.
     UiScreen for "ui.screen" -> UiScreenFitted {
         required {
             session_id "sessionId": String = TEXT,
@@ -49,7 +50,7 @@ params! {
     }
 }
 params! {
-    /// Mints a code with which one phone may ask to be let in, within 5 minutes, for approvals. An
+    /// Mints a code with which one phone may ask for access to approvals within 5 minutes. An
     /// Interlock extension.
     UiPhone for "ui.phone" -> UiPhoneInvited {}
 }
@@ -62,29 +63,29 @@ params! {
     PushSubscribe for "push.subscribe" -> PushChanged {
         required {
             endpoint "endpoint": String = TEXT,
-            /// The browser's key and secret, base64url.
+            /// The browser's key and secret, in base64url.
             p256dh "p256dh": String = TEXT,
             auth "auth": String = TEXT,
         }
     }
 }
 params! {
-    /// Sends no more notifications to this device. An Interlock extension.
+    /// Stops notifications to this device. An Interlock extension.
     PushUnsubscribe for "push.unsubscribe" -> PushChanged {}
 }
 params! {
-    /// Sends a notification to this device, to see whether it arrives. An Interlock extension.
+    /// Sends a test notification to this device. An Interlock extension.
     PushTest for "push.test" -> PushTested {}
 }
 params! {
-    /// Asks once more about the plan of an approval that expired within the last 10 minutes. An
+    /// Asks again about the plan of an approval that expired within the last 10 minutes. An
     /// Interlock extension.
     ExecApprovalAskAgain for "exec.approval.askAgain" -> ApprovalAskedAgain {
         required { id "id": String = TEXT, }
     }
 }
 object! {
-    /// One approval of several that are decided together.
+    /// One of several approvals that are decided together.
     ApprovalNamed {
         required {
             id "id": String = TEXT,
@@ -92,13 +93,13 @@ object! {
             plan_digest "planDigest": String = TEXT,
         }
         optional {
-            /// The ticket of the view that showed it.
+            /// The ticket of the view that showed the approval.
             ticket "ticket": String = TEXT,
         }
     }
 }
 params! {
-    /// Decides several approvals, each by itself: one result per item. An Interlock extension.
+    /// Decides several approvals, each independently: one result per item. An Interlock extension.
     ExecApprovalResolveMany for "exec.approval.resolveMany" -> ApprovalsDecided {
         required {
             items "items": Vec<ApprovalNamed> = PropertyKind::List(&PropertyKind::Object(&ApprovalNamed::SHAPE), 100),
@@ -106,7 +107,7 @@ params! {
             decision "decision": String = PropertyKind::OneOf(&["allow-once", "deny"]),
         }
         optional {
-            /// Why they are denied; the callers read it.
+            /// The reason of the denials, which the callers read.
             reason "reason": String = TEXT,
         }
     }

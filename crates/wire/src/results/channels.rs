@@ -13,7 +13,7 @@ pub struct ChannelListing {
     pub problems: Vec<ChannelProblem>,
 }
 
-/// One chat to which approvals go, with its messages of the approvals that are kept.
+/// One chat that gets approvals, with the counts of its messages for the approvals that are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChannelTargetRow {
@@ -24,7 +24,7 @@ pub struct ChannelTargetRow {
     pub failed: u64,
 }
 
-/// A key of the config that is not used as it stands.
+/// A key of the config that is not used as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChannelProblem {
@@ -32,20 +32,20 @@ pub struct ChannelProblem {
     pub why: String,
 }
 
-/// What became of test messages.
+/// The results of test messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChannelsTested {
     pub targets: Vec<ChannelTested>,
 }
 
-/// One target that was tried.
+/// The result for one target.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChannelTested {
     pub target: String,
-    /// Who the account is, by the platform's word.
+    /// The account's identity according to the platform.
     pub account: String,
-    /// Why the platform did not take it.
+    /// Why the platform did not accept the message.
     pub problem: Option<String>,
 }

@@ -12,12 +12,12 @@ pub struct ConfigSnapshot {
     pub exists: bool,
     /// Whether the file can be read. If it cannot, the last good config is in force.
     pub valid: bool,
-    /// The text of the file; null where it cannot be read.
+    /// The text of the file; null if it cannot be read.
     pub raw: Option<String>,
     /// The values of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parsed: Option<Value>,
-    /// The values that are in force.
+    /// The values in force.
     pub config: Value,
     /// The `baseHash` of a change.
     pub hash: Option<String>,
@@ -30,7 +30,7 @@ pub struct ConfigSnapshot {
 pub struct ConfigIssue {
     pub code: String,
     pub message: String,
-    /// Absent where the file as a whole cannot be read.
+    /// Absent if the file as a whole cannot be read.
     #[serde(flatten)]
     pub place: Option<ConfigIssuePlace>,
 }
@@ -56,9 +56,9 @@ pub struct ConfigWritten {
     pub hash: String,
     /// The new values. Secrets are masked.
     pub config: Value,
-    /// The keys that differ now.
+    /// The keys whose values changed.
     pub changed: Vec<String>,
-    /// True where only a new start of the gateway follows the change.
+    /// True if the change only takes effect after a restart of the gateway.
     pub restart_required: bool,
 }
 
@@ -68,7 +68,7 @@ pub struct ConfigWritten {
 pub struct ConfigKeys {
     /// A JSON schema.
     pub schema: Value,
-    /// Empty: Interlock has no hints for forms.
+    /// Always empty: Interlock has no hints for forms.
     pub ui_hints: Map<String, Value>,
     pub version: String,
     pub generated_at: u64,

@@ -1,23 +1,24 @@
-//! The details of a call of the `exec` tool, as clients read them from the result of `tools.invoke`.
+//! The details of a call of the `exec` tool, as clients read them from the result of
+//! `tools.invoke`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::or_default;
 
-/// What the `exec` tool returned of a run: that it waits for an approval, runs, has ended, or was
-/// refused. A tool returns more than this; a client that prints the details keeps them whole in a
-/// [`super::Relayed`]. The tool `process` returns events in the same place.
+/// The result of the `exec` tool for a run that waits for an approval, runs, has ended, or was
+/// refused. A tool returns more than this type; a client that prints the details keeps them whole
+/// in a [`super::Relayed`]. The tool `process` returns events in the same field.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExecDetails {
     /// `approval-pending`, `running`, `completed` or `failed`.
     #[serde(deserialize_with = "or_default")]
     pub status: Option<String>,
-    /// The name of the node that the run is on; none where it is at the gateway.
+    /// The name of the node that runs the command; absent for a run at the gateway.
     #[serde(deserialize_with = "or_default")]
     pub node: Option<String>,
-    /// The background session, while the run lasts or more of its output is kept.
+    /// The background session, while the run lasts or more of its output is stored.
     #[serde(deserialize_with = "or_default")]
     pub session_id: Option<String>,
     /// The approval that the run waits for.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::node::{NodeEntry, TIMEOUT_EXIT_CODE};
 
-/// One node, and when it was looked at.
+/// One node, and the time of the description.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeDescription {
@@ -33,7 +33,7 @@ pub struct NodePolicyReport {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeExplanation {
-    /// `allow`, `ask`, `deny`, or `refused` where an approval could not allow it.
+    /// `allow`, `ask`, `deny`, or `refused` if an approval could not allow it.
     pub verdict: Option<String>,
     pub reason: VerdictReason,
     pub segments: Vec<ExplainedSegment>,
@@ -46,12 +46,12 @@ pub struct NodeExplanation {
     pub node_id: Option<String>,
 }
 
-/// Why a verdict is as it is.
+/// The reason of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VerdictReason {
     pub message: Option<String>,
-    /// The place of the deciding rule.
+    /// Where the deciding rule is written.
     pub origin: Option<String>,
 }
 
@@ -62,12 +62,12 @@ pub struct ExplainedSegment {
     pub argv: Vec<String>,
     /// The file of the program.
     pub resolved: Option<String>,
-    /// The rule that allows it; null where none does.
+    /// The rule that allows it; null if none does.
     pub satisfied_by: Value,
     pub reason: VerdictReason,
 }
 
-/// A node has another name.
+/// A node was renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeRenamed {
@@ -75,7 +75,7 @@ pub struct NodeRenamed {
     pub display_name: Option<String>,
 }
 
-/// What a command of a node returned.
+/// The result of a node's command.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeInvoked {
@@ -83,13 +83,14 @@ pub struct NodeInvoked {
     pub node_id: String,
     pub command: String,
     pub payload: Value,
-    /// The payload as the text that the node sent; null where it sent a value.
+    /// The payload as the text that the node sent; null if it sent a value.
     #[serde(rename = "payloadJSON")]
     pub payload_json: Option<String>,
 }
 
 impl NodeInvoked {
-    /// The result of a run for newer clients: one that its time limit ended has an exit code.
+    /// The result of a run for newer clients, which expect an exit code for a run that its time
+    /// limit ended.
     #[must_use]
     pub fn with_timeout_exit_code(mut self) -> Self {
         let has_none = self.payload.get("exitCode").is_none_or(Value::is_null);
@@ -106,27 +107,27 @@ impl NodeInvoked {
     }
 }
 
-/// The gateway has taken the result of an invocation.
+/// The gateway received the result of an invocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeInvokeReceipt {
     pub ok: bool,
-    /// True where no call waits for this result.
+    /// True if no call waits for this result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ignored: Option<bool>,
 }
 
-/// The gateway has taken an event of a node.
+/// The gateway received an event of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeEventReceipt {
     pub ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
-    /// False where the event had no effect.
+    /// False if the event had no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handled: Option<bool>,
-    /// Why it had none.
+    /// Why the event had no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -139,9 +140,10 @@ pub struct ApprovalsDocument {
     pub exists: Option<bool>,
     /// The hash that a change names as its base.
     pub hash: Option<String>,
-    /// The document itself. A foreign node writes more into it than Interlock knows.
+    /// The document itself. A foreign node may write more fields into it than Interlock knows.
     pub file: Value,
-    /// The entries, by id, whose pattern names one file that is not there. Only the gateway says it.
+    /// The ids of entries whose pattern names a single file that does not exist. Only the gateway
+    /// reports them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
 }

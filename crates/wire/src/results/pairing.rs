@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::node::NodePairRequested;
 use crate::secret::Secret;
 
-/// The devices that wait for approval, and those that have it.
+/// The devices that wait for approval, and the approved ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DevicePairListing {
@@ -29,7 +29,7 @@ pub struct DevicePairRequested {
     pub version: Option<String>,
     pub client_id: Option<String>,
     pub client_mode: Option<String>,
-    /// The role that it wants.
+    /// The requested role.
     pub role: String,
     pub scopes: Vec<String>,
     pub caps: Vec<String>,
@@ -39,7 +39,7 @@ pub struct DevicePairRequested {
     /// Why an approval is needed.
     pub reason: String,
     pub ts: u64,
-    /// The words that a phone shows which came by a QR code.
+    /// The words that a phone shows that connected by a QR code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
 }
@@ -57,11 +57,11 @@ pub struct PairedDeviceEntry {
     pub client_mode: Option<String>,
     pub roles: Vec<String>,
     pub scopes: Vec<String>,
-    /// One for each role, without its text.
+    /// One token for each role, without its text.
     pub tokens: Vec<DeviceTokenEntry>,
     pub created_at_ms: u64,
     pub approved_at_ms: u64,
-    /// The address that it last came from, unless it is on the gateway's machine.
+    /// The address of its last connection, unless it is on the gateway's machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_ip: Option<String>,
 }
@@ -75,11 +75,11 @@ pub struct DeviceTokenEntry {
     pub created_at_ms: u64,
     pub revoked: bool,
     pub rotated_at_ms: Option<u64>,
-    /// Clients take a token for a good one as long as this is null.
+    /// Clients consider a token valid while this is null.
     pub revoked_at_ms: Option<u64>,
 }
 
-/// A device may connect.
+/// A device was approved.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceApproved {
@@ -87,7 +87,7 @@ pub struct DeviceApproved {
     pub device: PairedDeviceEntry,
 }
 
-/// A device may not connect.
+/// A device was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceRejected {
@@ -95,14 +95,14 @@ pub struct DeviceRejected {
     pub device_id: String,
 }
 
-/// A device is not paired any more.
+/// A device was removed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceRemoved {
     pub device_id: String,
 }
 
-/// A device has another name.
+/// A device was renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceRenamed {
@@ -110,7 +110,7 @@ pub struct DeviceRenamed {
     pub display_name: Option<String>,
 }
 
-/// The new token of a device. The gateway keeps only what it can make it from again.
+/// The new token of a device. The gateway stores only what it needs to derive the token again.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTokenRotated {
@@ -121,7 +121,7 @@ pub struct DeviceTokenRotated {
     pub rotated_at_ms: Option<u64>,
 }
 
-/// A token of a device is worth nothing any more.
+/// A token of a device was revoked.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeviceTokenRevoked {
@@ -130,7 +130,7 @@ pub struct DeviceTokenRevoked {
     pub revoked_at_ms: u64,
 }
 
-/// The nodes whose commands wait for approval, and those that have it.
+/// The nodes whose commands wait for approval, and the approved ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairListing {
@@ -160,7 +160,7 @@ pub struct PairedNodeEntry {
     pub token: Option<Secret>,
 }
 
-/// The commands of a node may be used.
+/// The commands of a node were approved.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairApproved {
@@ -168,7 +168,7 @@ pub struct NodePairApproved {
     pub node: PairedNodeEntry,
 }
 
-/// The commands of a node may not be used.
+/// The commands of a node were rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairRejected {
@@ -176,25 +176,25 @@ pub struct NodePairRejected {
     pub node_id: String,
 }
 
-/// No command of a node is approved any more.
+/// The approval of a node was revoked.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairRemoved {
     pub node_id: String,
 }
 
-/// An approval is asked for on behalf of a node.
+/// An approval was requested on behalf of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairPending {
-    /// `pending`, always.
+    /// Always `pending`.
     pub status: String,
     pub request: NodePairRequested,
-    /// False where the node waits already.
+    /// False if the node was already waiting.
     pub created: bool,
 }
 
-/// Whether a token is that of a node's pairing.
+/// Whether a token belongs to a node's pairing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePairVerified {

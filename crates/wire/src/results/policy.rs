@@ -1,4 +1,4 @@
-//! What another policy would have said: the result of `policy.replay`.
+//! The result of `policy.replay`: the verdicts of another policy.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyReplayed {
-    /// Verdicts that were judged again.
+    /// The number of verdicts that were judged again.
     pub judged: u64,
     /// Asked about then, allowed now.
     pub prompts_saved: u64,
@@ -20,19 +20,20 @@ pub struct PolicyReplayed {
     pub newly_asked: u64,
     /// Denied now, and not then.
     pub newly_refused: u64,
-    /// One for each command whose verdict changes: those that become looser, then the others.
+    /// One entry for each command whose verdict changes: first those that become looser, then the
+    /// others.
     pub changes: Vec<ReplayedVerdict>,
-    /// Changes beyond the ones that are listed.
+    /// The number of changes that are not listed.
     pub more_changes: u64,
-    /// Why verdicts were not judged again, and how many.
+    /// The reasons why verdicts were not judged again, each with its number.
     pub left_out: BTreeMap<String, u64>,
     /// What the draft allows beyond the document in force, in words.
     pub loosened: Vec<String>,
-    /// The draft as `exec.approvals.set` takes it. Null where there was no draft.
+    /// The draft in the form that `exec.approvals.set` accepts; null without a draft.
     pub file: Value,
     /// The hash of the document in force, with which the draft was compared.
     pub base_hash: String,
-    /// All of it, as a page shows it.
+    /// The whole result as a page shows it.
     pub html: String,
 }
 
@@ -48,6 +49,6 @@ pub struct ReplayedVerdict {
     pub after: String,
     pub after_reason: String,
     pub looser: bool,
-    /// How often it stands in this part of the history.
+    /// How often the command occurs in this part of the history.
     pub times: u64,
 }

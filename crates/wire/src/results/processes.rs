@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use super::{Relayed, or_default};
 use crate::params::given;
 
-/// The payload of `process.output`: a piece of what a session wrote.
+/// The payload of `process.output`: a piece of a session's output.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessOutput {
     pub session_id: String,
     #[serde(deserialize_with = "or_default")]
     pub offset: u64,
-    /// Where the next piece begins.
+    /// The offset of the next piece.
     #[serde(deserialize_with = "or_default")]
     pub next_offset: u64,
     #[serde(deserialize_with = "or_default")]
     pub text: String,
-    /// Bytes before this piece that are not sent.
+    /// The number of bytes before this piece that were not sent.
     #[serde(deserialize_with = "or_default")]
     pub missed_bytes: u64,
 }
@@ -28,10 +28,10 @@ pub struct ProcessOutput {
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessEnded {
     pub session_id: String,
-    /// None where the session is forgotten already.
+    /// Null if the session is already forgotten.
     #[serde(deserialize_with = "or_default")]
     pub status: Option<String>,
-    /// As shells report it: 128 and the signal, 124 when the time was over.
+    /// The exit code as shells report it: 128 plus the signal, or 124 after a timeout.
     #[serde(deserialize_with = "or_default")]
     pub exit_code: Option<i64>,
     #[serde(deserialize_with = "or_default")]
@@ -40,39 +40,39 @@ pub struct ProcessEnded {
     pub timed_out: Option<bool>,
     #[serde(deserialize_with = "or_default")]
     pub next_offset: Option<u64>,
-    /// Why the session was lost: its end is not known.
+    /// Why the session was lost, so that its end is unknown.
     #[serde(deserialize_with = "or_default")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// The payload of `process.ended` for a session that the gateway can follow no longer. A client reads
+/// The payload of `process.ended` for a session that the gateway can no longer follow. Clients read
 /// it as a [`ProcessEnded`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessLost {
     pub session_id: String,
-    /// `lost`, always.
+    /// Always `lost`.
     pub status: String,
     pub reason: String,
 }
 
-/// How a session stands: a part of most results of `process.*`.
+/// The state of a session: a part of most results of `process.*`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessStanding {
     pub session_id: String,
-    /// What the session does and to what, for people.
+    /// A title for people: what the session does, and to what.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// `running`, `completed`, `killed`, `failed`, `lost` or `unreachable`.
     pub status: String,
-    /// As shells report it: 128 and the signal, 124 when the time was over.
+    /// The exit code as shells report it: 128 plus the signal, or 124 after a timeout.
     pub exit_code: Option<i64>,
     pub signal: Option<i64>,
     pub timed_out: bool,
     pub out_of_memory: bool,
-    /// True where the command was denied later: its output does not count.
+    /// True if the command was denied later: its output does not count.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,13 +85,13 @@ pub struct ProcessStanding {
 pub struct ProcessListing {
     /// The newest first.
     pub sessions: Vec<ProcessEntry>,
-    /// How many there are, on all pages.
+    /// The number of sessions on all pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// Where the next page begins; absent on the last one.
+    /// The cursor of the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// How many sessions of the agent belong to other conversations.
+    /// The number of the agent's sessions in other conversations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_conversations: Option<u64>,
 }
@@ -110,7 +110,7 @@ pub struct ProcessEntry {
     pub pid: Option<i32>,
     pub pty: bool,
     pub stdin_writable: bool,
-    /// True where no call waits for the result of the session.
+    /// True if no call waits for the result of the session.
     pub background: bool,
     pub waiting_for_input: bool,
     pub started_at_ms: u64,
@@ -119,9 +119,9 @@ pub struct ProcessEntry {
     pub age_ms: u64,
     /// The time from the start to the end, or until now.
     pub runtime_ms: u64,
-    /// The size of the output; known when the session has ended.
+    /// The size of the output, once the session has ended.
     pub total_bytes: Option<u64>,
-    /// The name of the node that the session is on, and the id of the node.
+    /// The name of the session's node, and the node's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ pub struct ProcessPolled {
     pub next_offset: u64,
 }
 
-/// Output with its middle left out where it is long: `totalBytes = shownBytes + omittedBytes`.
+/// Output whose middle is left out if it is long: `totalBytes = shownBytes + omittedBytes`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolledOutput {
@@ -148,7 +148,7 @@ pub struct PolledOutput {
     pub shown_bytes: u64,
     pub omitted_bytes: u64,
     pub omitted_lines: u64,
-    /// The part of `omittedBytes` that cannot be read any other way.
+    /// The part of `omittedBytes` that cannot be read in any other way.
     pub gone_bytes: u64,
 }
 
@@ -159,32 +159,32 @@ pub struct ProcessLogPage {
     #[serde(flatten)]
     pub standing: ProcessStanding,
     pub text: String,
-    /// The number of the first line here, from 0.
+    /// The number of the first line in `text`, counted from 0.
     pub offset: u64,
-    /// The line to ask for next; none at the end.
+    /// The next line to request; null at the end.
     pub next_offset: Option<u64>,
     pub total_lines: u64,
-    /// Bytes that are not kept, or the rest of a line too long for a page.
+    /// Bytes that are not kept, or that are the rest of a line too long for a page.
     pub omitted_bytes: u64,
     pub omitted_lines: u64,
 }
 
-/// Input that a session got.
+/// The input that was written to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessWritten {
     pub session_id: String,
     pub bytes: u64,
-    /// True where no more input follows.
+    /// True if the input has ended.
     pub eof: bool,
 }
 
-/// What an action of the tool `process` did: the rest depends on the action, and is as the tool
-/// returns it.
+/// The result of an action of the tool `process`. The other fields depend on the action and are as
+/// the tool returns them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessPerformed {
-    /// The session; none for a list.
+    /// The session; absent for a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
 }
@@ -209,13 +209,13 @@ pub struct ProcessUnsubscribed {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskListing {
-    /// How many are in this answer.
+    /// The number of tasks in this answer.
     pub count: usize,
-    /// How many there are, on all pages.
+    /// The number of tasks on all pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     pub tasks: Vec<TaskEntry>,
-    /// Where the next page begins; none at the end.
+    /// The cursor of the next page; null on the last page.
     pub next_cursor: Option<String>,
 }
 
@@ -224,11 +224,11 @@ pub struct TaskListing {
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskEntry {
     pub id: String,
-    /// The same as `id`.
+    /// Equal to `id`.
     pub task_id: String,
-    /// `exec`, always.
+    /// Always `exec`.
     pub kind: String,
-    /// `cli`, always.
+    /// Always `cli`.
     pub runtime: String,
     /// `running`, `completed`, `cancelled`, `timed_out` or `failed`.
     pub status: String,
@@ -241,11 +241,11 @@ pub struct TaskEntry {
     pub started_at: u64,
     pub updated_at: u64,
     pub ended_at: Option<u64>,
-    /// How a task failed.
+    /// Why a task failed.
     pub error: Option<String>,
 }
 
-/// One task, if there is such a task.
+/// One task, if it exists.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskFound {
@@ -260,7 +260,7 @@ pub struct TaskFound {
 pub struct TaskCanceled {
     pub found: bool,
     pub cancelled: bool,
-    /// Both are there, or null, for a task that was found.
+    /// For a task that was found, both this field and `task` are present, perhaps as null.
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub reason: Option<Option<String>>,
     #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]

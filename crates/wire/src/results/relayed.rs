@@ -9,15 +9,15 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// A result that another program wrote and that is handed on as it came: a foreign or newer node
-/// writes more than `T` knows, and a typed copy would lose it.
+/// A result that another program wrote and that is forwarded unchanged. A foreign or newer node
+/// writes more fields than `T` knows, and a typed copy would lose them.
 pub struct Relayed<T> {
     json: Value,
     known: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Relayed<T> {
-    /// What is known of it.
+    /// The fields that `T` knows.
     pub fn read(&self) -> Result<T, serde_json::Error> {
         T::deserialize(&self.json)
     }
@@ -29,8 +29,7 @@ impl<T> Relayed<T> {
         Self { json, known }
     }
 
-    /// The same with one more field, or another value of it. A result that is no object stays as it
-    /// is.
+    /// Adds a field or replaces its value. A result that is not an object stays as it is.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Value::Object(fields) = &mut self.json {
@@ -39,17 +38,17 @@ impl<T> Relayed<T> {
         self
     }
 
-    /// Takes a field out of it. The order of the other fields may change.
+    /// Removes a field. The order of the other fields may change.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         self.json.as_object_mut()?.remove(name)
     }
 
-    /// A text of it, if it has one of this name: other parts may be of any shape.
+    /// The text in the field of this name. Other parts may have any shape.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.json.get(name)?.as_str()
     }
 
-    /// The whole result as it came, to be printed.
+    /// The whole result as received, for printing.
     pub fn into_json(self) -> Value {
         self.json
     }

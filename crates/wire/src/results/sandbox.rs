@@ -10,14 +10,14 @@ pub struct SandboxExplained {
     pub agent: String,
     pub session_key: String,
     pub sandboxed: bool,
-    /// Why they are not sandboxed, or why the sandbox cannot be planned.
+    /// Why runs are not sandboxed, or why the sandbox cannot be planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Scope, backend, view and their like, each with its value.
+    /// Scope, backend, view and similar facts, each with its value.
     pub facts: Vec<SandboxFact>,
-    /// What a run sees, in the order in which it is mounted.
+    /// What a run sees, in the order of the mounts.
     pub mounts: Vec<SandboxMountShown>,
-    /// All of it, as a page shows it.
+    /// The whole explanation as a page shows it.
     pub html: String,
 }
 
@@ -34,7 +34,7 @@ pub struct SandboxFact {
 #[serde(rename_all = "camelCase", default)]
 pub struct SandboxMountShown {
     pub target: String,
-    /// `ro`, `rw`, `hidden`, `memory` and their like.
+    /// `ro`, `rw`, `hidden`, `memory` and similar words.
     pub access: String,
     pub reason: String,
 }
@@ -44,6 +44,6 @@ pub struct SandboxMountShown {
 #[serde(rename_all = "camelCase", default)]
 pub struct SandboxScopesRemoved {
     pub removed: u64,
-    /// Those that stay, because something runs in them.
+    /// The number of directories that remain because something runs in them.
     pub busy: u64,
 }

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionListing {
     pub ts: u64,
-    /// The database of the gateway.
+    /// The path of the gateway's database.
     pub path: String,
-    /// How many conversations this page holds.
+    /// The number of conversations on this page.
     pub count: usize,
-    /// How many conversations all pages hold.
+    /// The number of conversations on all pages.
     pub total: usize,
     pub sessions: Vec<SessionEntry>,
 }
@@ -24,15 +24,15 @@ pub struct SessionEntry {
     #[serde(flatten)]
     pub settings: SessionOverrides,
     pub key: String,
-    /// `direct`, always.
+    /// Always `direct`.
     pub kind: String,
     pub agent_id: String,
-    /// When it was last used.
+    /// The time of its last use.
     pub updated_at: u64,
     pub running_processes: usize,
 }
 
-/// What a conversation is set to; null where the config decides.
+/// The settings of a conversation; null where the config decides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionOverrides {
@@ -49,19 +49,19 @@ pub struct SessionOverrides {
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionPatched {
     pub ok: bool,
-    /// The database of the gateway.
+    /// The path of the gateway's database.
     pub path: String,
     pub key: String,
     pub entry: SessionOverrides,
 }
 
-/// A directive was followed.
+/// A directive was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionDirected {
     pub ok: bool,
     pub key: String,
-    /// The settings in one line, for the channel that it was typed in.
+    /// The settings in one line, for the channel of the directive.
     pub text: String,
     pub entry: SessionOverrides,
 }
@@ -71,7 +71,7 @@ pub struct SessionDirected {
 #[serde(rename_all = "camelCase", default)]
 pub struct SessionChanged {
     pub session_key: String,
-    /// `patch`, always.
+    /// Always `patch`.
     pub reason: String,
     pub ts: u64,
 }

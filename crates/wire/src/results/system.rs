@@ -16,11 +16,11 @@ pub struct HealthReport {
     pub uptime_ms: u64,
     pub version: String,
     pub default_agent_id: String,
-    /// How many clients are connected.
+    /// The number of connected clients.
     pub clients: usize,
 }
 
-/// How the gateway stands. Foreign gateways use some of these names for other things.
+/// The state of the gateway. Foreign gateways use some of these names for other things.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GatewayStatus {
@@ -33,10 +33,10 @@ pub struct GatewayStatus {
     pub started_at_ms: Option<u64>,
     #[serde(deserialize_with = "or_default")]
     pub uptime_ms: u64,
-    /// How many clients are connected.
+    /// The number of connected clients.
     #[serde(deserialize_with = "or_default")]
     pub clients: usize,
-    /// How many agents the config names.
+    /// The number of agents in the config.
     #[serde(deserialize_with = "or_default")]
     pub agents: usize,
     pub default_agent_id: Option<String>,
@@ -46,7 +46,7 @@ pub struct GatewayStatus {
     pub runs: RunCounts,
     #[serde(deserialize_with = "or_default")]
     pub supervisor_pid: Option<i32>,
-    /// Only for administrators, like the two below.
+    /// Only for administrators, like the two fields below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,25 +55,25 @@ pub struct GatewayStatus {
     pub auth_mode: Option<String>,
 }
 
-/// How many approvals there are.
+/// The number of approvals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalCounts {
     pub pending: u64,
 }
 
-/// How many runs there are.
+/// The number of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RunCounts {
     pub running: usize,
 }
 
-/// A client that is connected.
+/// A connected client.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientPresence {
-    /// What the client calls itself.
+    /// The client's own name.
     pub host: String,
     pub mode: String,
     pub version: String,
@@ -84,9 +84,9 @@ pub struct ClientPresence {
     pub roles: Vec<String>,
     pub scopes: Vec<String>,
     pub ip: Option<String>,
-    /// `connect`, always.
+    /// Always `connect`.
     pub reason: String,
-    /// When it connected.
+    /// The time of the connection.
     pub ts: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct PresenceChanged {
     pub presence: Vec<ClientPresence>,
 }
 
-/// A line for a session is taken.
+/// A note for a session was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SystemEventReceipt {
@@ -115,16 +115,16 @@ pub struct SkillPrograms {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LogTail {
-    /// `gateway`, always.
+    /// Always `gateway`.
     pub file: String,
     /// The `cursor` of the next request.
     pub cursor: u64,
-    /// The bytes of the lines that are kept.
+    /// The size of the stored lines in bytes.
     pub size: usize,
     pub lines: Vec<String>,
-    /// Lines are left out because there are more than were asked for.
+    /// True if lines are left out because there are more than requested.
     pub truncated: bool,
-    /// Lines behind the given cursor are not kept any more.
+    /// True if lines after the given cursor are no longer stored.
     pub reset: bool,
 }
 
@@ -133,9 +133,10 @@ pub struct LogTail {
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditPage {
     pub events: Vec<AuditEntry>,
-    /// The `cursor` of the next page; null where this is the last one.
+    /// The `cursor` of the next page; null on the last page.
     pub next_cursor: Option<String>,
-    /// How many records match in all, on the first page of a search that the store can count.
+    /// The total number of matching records, on the first page of a search that the store can
+    /// count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
 }
@@ -147,12 +148,12 @@ pub struct AuditEntry {
     pub seq: u64,
     pub time_ms: i64,
     pub kind: String,
-    /// What the record says, by its kind.
+    /// The content of the record, depending on its kind.
     pub body: Value,
     pub hash: String,
 }
 
-/// Whether the audit chain is as it was written.
+/// Whether the audit chain is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditChainReport {
@@ -160,10 +161,10 @@ pub struct AuditChainReport {
     /// The head of an intact chain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head: Option<String>,
-    /// The first record that is broken.
+    /// The first broken record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// What is wrong with it.
+    /// The problem with this record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -174,6 +175,6 @@ pub struct AuditChainReport {
 pub struct AuditChainHead {
     pub seq: u64,
     pub hash: String,
-    /// Both in one text, to be kept elsewhere.
+    /// Both in one text, to be stored elsewhere.
     pub head: String,
 }

@@ -11,9 +11,9 @@ use super::{Relayed, or_default};
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentListing {
     pub default_id: String,
-    /// `main`, always.
+    /// Always `main`.
     pub main_key: String,
-    /// `per-sender`, always.
+    /// Always `per-sender`.
     pub scope: String,
     pub agents: Vec<AgentEntry>,
 }
@@ -31,7 +31,7 @@ pub struct AgentEntry {
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolCatalog {
     pub agent_id: String,
-    /// Empty: Interlock has no profiles of tools.
+    /// Always empty: Interlock has no profiles of tools.
     pub profiles: Vec<String>,
     pub groups: Vec<ToolGroup>,
 }
@@ -41,12 +41,12 @@ pub struct ToolCatalog {
 #[serde(rename_all = "camelCase", default)]
 pub struct EffectiveTools {
     pub agent_id: String,
-    /// `full`, always.
+    /// Always `full`.
     pub profile: String,
     pub groups: Vec<ToolGroup>,
 }
 
-/// Tools that belong together.
+/// A group of tools.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolGroup {
@@ -72,7 +72,7 @@ pub struct ToolEntry {
     pub destructive: bool,
 }
 
-/// What a tool returned, or why it was not called.
+/// The result of a tool, or why it was not called.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolInvoked {
@@ -80,7 +80,7 @@ pub struct ToolInvoked {
     pub tool_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// True where an approver has to decide first.
+    /// True if an approver has to decide first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_approval: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,12 +113,12 @@ pub struct ToolError {
     pub details: ToolErrorDetails,
 }
 
-/// What programs decide by.
+/// The details that programs decide by.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ToolErrorDetails {
     pub code: Option<String>,
-    /// The argument that is wrong.
+    /// The wrong argument.
     pub field: Option<String>,
     pub hint: Option<String>,
 }

@@ -6,40 +6,40 @@ use serde_json::{Map, Value};
 
 use crate::secret::Secret;
 
-/// A page, rendered.
+/// A rendered page.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UiOpened {
     pub html: String,
-    /// The events `ui.patch` of this topic change the page.
+    /// The topic of the `ui.patch` events that change the page.
     pub topic: String,
-    /// The number of the last event of the topic; the next one is one more.
+    /// The number of the topic's last event. The next event has the next number.
     pub seq: u64,
-    /// The tickets with which the approvals that the page shows whole can be allowed, by id.
+    /// The tickets that allow the approvals that the page shows completely, by id.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub tickets: Map<String, Value>,
-    /// The digests of the plans of these approvals, by id.
+    /// The plan digests of these approvals, by id.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub digests: Map<String, Value>,
     /// How many approvals are pending.
     pub pending: u64,
 }
 
-/// The events of a page have ended.
+/// The events of a page were ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UiClosed {
     pub closed: bool,
 }
 
-/// A terminal has another size.
+/// A terminal was resized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UiScreenFitted {
     pub ok: bool,
 }
 
-/// A code with which a browser of the gateway's machine gets in, once.
+/// A code that gives a browser of the gateway's machine access, once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UiCodeMinted {
@@ -49,22 +49,22 @@ pub struct UiCodeMinted {
     pub expires_at_ms: u64,
 }
 
-/// A code with which one phone may ask to be let in.
+/// A code with which one phone may ask for access.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UiPhoneInvited {
     pub code: Secret,
-    /// The address that the phone opens, without the code: `#pair=CODE` follows it.
+    /// The address that the phone opens, without the code; `#pair=CODE` follows it.
     pub url: String,
     /// The whole address as a QR code, for a page.
     pub html: String,
     pub expires_at_ms: u64,
-    /// The SHA-256 of the authority that `/ca.crt` offers, where the gateway has one of its own.
+    /// The SHA-256 of the authority that `/ca.crt` offers, if the gateway has its own authority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authority_fingerprint: Option<String>,
 }
 
-/// The key of this gateway for notifications, and whether the device has them.
+/// The gateway's key for notifications, and whether the device is subscribed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PushKeyShown {
@@ -72,14 +72,14 @@ pub struct PushKeyShown {
     pub subscribed: bool,
 }
 
-/// Whether the device has notifications now.
+/// Whether the device is subscribed to notifications.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PushChanged {
     pub subscribed: bool,
 }
 
-/// A notification that was sent to see whether it arrives.
+/// The result of a test notification.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PushTested {
@@ -94,7 +94,7 @@ pub struct UiPatch {
     pub topic: String,
     pub seq: u64,
     pub ops: Vec<UiPatchOp>,
-    /// By how much the number of pending approvals changed.
+    /// The change in the number of pending approvals.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_change: Option<i64>,
 }
@@ -105,7 +105,7 @@ pub struct UiPatch {
 pub struct UiPatchOp {
     /// `replace`, `append`, `prepend` or `remove`.
     pub op: String,
-    /// The element that it is about.
+    /// The element that changes.
     pub id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub html: String,

@@ -1,4 +1,4 @@
-//! What makes a line believed, and what does not.
+//! Authentication of lines, and its failures.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

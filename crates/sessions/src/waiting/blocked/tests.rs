@@ -1,4 +1,4 @@
-//! Real children, blocked in different ways.
+//! Tests with real children that are blocked in different ways.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -23,7 +23,7 @@ fn pid(child: &Child) -> i32 {
     i32::try_from(child.id()).unwrap()
 }
 
-/// Sleeps in one of these functions of the kernel.
+/// Waits until a thread sleeps in one of these kernel functions.
 fn sleeps_in(pid: i32, places: &[&str]) {
     let end = Instant::now() + std::time::Duration::from_mins(1);
     let place = || fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
