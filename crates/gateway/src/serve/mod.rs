@@ -127,9 +127,7 @@ pub async fn serve_offering<S: ServerHandler>(
     tokio::spawn(interlock_dispatch::session_pages::prepare(Arc::clone(
         &gateway.dispatcher,
     )));
-    tokio::spawn(interlock_methods::audit_retention::follow(Arc::clone(
-        &gateway,
-    )));
+    tokio::spawn(interlock_methods::upkeep::follow(Arc::clone(&gateway)));
     let pushing = tokio::spawn(interlock_methods::push::follow(Arc::clone(&gateway)));
     let chatting = tokio::spawn(interlock_methods::channels::follow(Arc::clone(&gateway)));
     let receiving = tokio::spawn(interlock_methods::ui::receipts::follow(Arc::clone(
