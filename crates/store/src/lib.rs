@@ -52,7 +52,7 @@ pub use audit::{
 pub use change::Change;
 pub use chat::{ChatMessageRow, ChatTargetStatus, ChatWork, SentChatMessage};
 pub use contents::ApprovedContent;
-pub use database::{DATABASE_NAME, Store};
+pub use database::{DATABASE_NAME, MAX_LOG_BYTES, Store};
 pub use document::DocumentStanding;
 pub use entry_use::EntryUse;
 pub use error::StoreError;
