@@ -3,6 +3,7 @@
 
 pub(crate) mod info;
 mod listen;
+mod log_file;
 mod shared;
 mod tls;
 
@@ -204,6 +205,8 @@ async fn rest(gateway: Arc<Gateway>) {
         if looks.is_multiple_of(SESSIONS_EVERY) {
             let supervisor = gateway.dispatcher.supervisor.clone();
             let _ = blocking(move || supervisor.remove_due_sessions()).await;
+            let here = Arc::clone(&gateway);
+            let _ = blocking(move || log_file::keep_short(here.dispatcher.host.state_dir())).await;
         }
         looks = looks.wrapping_add(1);
     }
