@@ -159,6 +159,42 @@ fn headers_and_bodies_that_do_not_come_in_time_are_cut() {
     assert!(!said.contains("408"), "{said}");
 }
 
+#[test]
+fn callers_that_do_not_finish_large_bodies_hold_a_bounded_number_of_them() {
+    let machine = Machine::unguarded();
+    let gateway = machine.gateway();
+    let head = bearer(&gateway.token);
+    let begin = format!(
+        "POST /tools/invoke HTTP/1.1\r\n{head}Content-Length: 2000000\r\n\r\n{{\"tool\": \"exec\""
+    );
+    let slow: Vec<Box<dyn Stream>> = (0..80)
+        .map(|_| {
+            let mut stream = tcp(&gateway);
+            stream.write_all(begin.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    // Those that find no place are told to come again.
+    let large = format!(
+        "{{\"tool\": \"exec\", \"args\": {{ \"command\": \"{}\" }} }}",
+        "x".repeat(100_000)
+    );
+    testkit::eventually("no place is left for a large body", || {
+        post(&gateway, "/tools/invoke", &large).status == 503
+    });
+    // A usual call needs none.
+    let reply = post(
+        &gateway,
+        "/tools/invoke",
+        r#"{"tool":"exec","args":{"command":"echo on"}}"#,
+    );
+    assert_eq!(reply.status, 200, "{reply:?}");
+    drop(slow);
+    testkit::eventually("the places are free again", || {
+        post(&gateway, "/tools/invoke", &large).status != 503
+    });
+}
+
 fn post(gateway: &Gateway, path: &str, body: &str) -> Reply {
     let head = bearer(&gateway.token);
     let text = format!(

@@ -258,3 +258,23 @@ fn a_client_cannot_set_how_long_audit_records_stay() {
     let read = client.ok("config.get", &json!({}));
     assert_eq!(read["config"]["audit"]["retention"], 30);
 }
+
+/// Sessions beyond the first page of the protocol have a page too.
+#[test]
+fn the_control_ui_shows_every_session_and_says_what_it_leaves_out() {
+    let machine = Machine::unguarded();
+    leave_sessions(&machine, 1_100, &json!({}));
+    let gateway = machine.gateway();
+    let mut client = gateway.connect(EVERYTHING);
+    let page = client.ok("ui.open", &json!({ "view": "sessions" }));
+    let html = page["html"].as_str().unwrap();
+    assert_eq!(html.matches("id=\"session-").count(), 100);
+    assert!(
+        html.contains(&format!("session-{}\"", name(0))),
+        "the newest are shown"
+    );
+    assert!(html.contains("1000 older ones are not shown"), "{html}");
+    let oldest = json!({ "view": "session", "params": { "id": name(1_099) } });
+    let page = client.ok("ui.open", &oldest);
+    assert!(page["html"].as_str().unwrap().contains(&name(1_099)));
+}

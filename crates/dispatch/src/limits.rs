@@ -36,7 +36,7 @@ impl GatewayLimits {
             && u64::try_from(limits.connections).is_ok_and(|most| most < configured)
         {
             tracing::warn!(
-                "dispatcher.maxConnections is {configured}, but {descriptors} open files allow {} \
+                "gateway.maxConnections is {configured}, but {descriptors} open files allow {} \
                  connections; raise the limit: LimitNOFILE= in the unit, or ulimit -n",
                 limits.connections
             );

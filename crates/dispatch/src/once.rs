@@ -1,7 +1,8 @@
 //! Calls that are sent again: with the same key, the same answer, and the work done once.
 //!
 //! Answers are kept for a while, in a bounded number of bytes. Then their long texts go, and a
-//! caller that comes again learns what became of its call, without the output.
+//! caller that comes again learns what became of its call, without the output. What is kept is the
+//! text of an answer: as values in memory, the same answers took some six times as much.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,9 @@ const MAX_SHORT_TEXT: usize = 256;
 
 /// Elements of a list in a shortened answer.
 const MAX_SHORT_LIST: usize = 16;
+
+/// A whole shortened answer, in bytes. One that has more fields than that is shortened further.
+const MAX_SHORT_BYTES: usize = 2 * 1024;
 
 pub type OnceAnswer = (StatusCode, Value);
 type OnceWork = Shared<BoxFuture<'static, Arc<OnceAnswer>>>;
@@ -90,8 +94,49 @@ struct OnceRecord {
 #[derive(Debug)]
 enum OnceState {
     Running(OnceWork),
-    Whole(Arc<OnceAnswer>, usize),
-    Short(Arc<OnceAnswer>),
+    Whole {
+        whole: KeptAnswer,
+        /// What is left of it later.
+        short: KeptAnswer,
+    },
+    Short(KeptAnswer),
+}
+
+/// An answer as text.
+#[derive(Debug, Clone)]
+struct KeptAnswer {
+    status: StatusCode,
+    text: Arc<str>,
+}
+
+impl KeptAnswer {
+    fn of((status, body): &OnceAnswer) -> Self {
+        Self {
+            status: *status,
+            text: body.to_string().into(),
+        }
+    }
+
+    /// Without long texts and lists, and never longer than [`MAX_SHORT_BYTES`].
+    fn shortened_of((status, body): &OnceAnswer) -> Self {
+        let limits = [(MAX_SHORT_TEXT, MAX_SHORT_LIST), (64, 4), (16, 1)];
+        let texts = limits.map(|(most_text, most_items)| {
+            move || shortened(body, most_text, most_items).to_string()
+        });
+        let fits = |text: &String| text.len() <= MAX_SHORT_BYTES;
+        match texts.into_iter().map(|text| text()).find(fits) {
+            Some(text) => Self {
+                status: *status,
+                text: text.into(),
+            },
+            None => Self::of(&not_kept()),
+        }
+    }
+
+    fn into_answer(self) -> OnceAnswer {
+        // It was made from a value.
+        serde_json::from_str(&self.text).map_or_else(|_| broken(), |body| (self.status, body))
+    }
 }
 
 impl OnceCalls {
@@ -108,11 +153,11 @@ impl OnceRecords {
             .get(name)
             .is_some_and(|one| one.number == number)
             && let Some(OnceRecord {
-                state: OnceState::Whole(_, bytes),
+                state: OnceState::Whole { whole, .. },
                 ..
             }) = self.by_name.remove(name)
         {
-            self.whole_bytes -= bytes;
+            self.whole_bytes -= whole.text.len();
         }
     }
 
@@ -140,21 +185,19 @@ impl OnceRecords {
         let Some(record) = record.filter(|one| one.number == number) else {
             return;
         };
-        if let OnceState::Whole(answer, bytes) = &record.state {
-            self.whole_bytes -= bytes;
-            let short = (answer.0, shortened(&answer.1));
-            record.state = OnceState::Short(Arc::new(short));
+        if let OnceState::Whole { whole, short } = &record.state {
+            self.whole_bytes -= whole.text.len();
+            record.state = OnceState::Short(short.clone());
         }
     }
 
-    fn set_answer(&mut self, name: &str, number: u64, answer: &Arc<OnceAnswer>) {
+    fn set_answer(&mut self, name: &str, number: u64, whole: KeptAnswer, short: KeptAnswer) {
         let record = self.by_name.get_mut(name);
         let Some(record) = record.filter(|one| one.number == number) else {
             return;
         };
-        let bytes = size(&answer.1);
-        record.state = OnceState::Whole(Arc::clone(answer), bytes);
-        self.whole_bytes += bytes;
+        self.whole_bytes += whole.text.len();
+        record.state = OnceState::Whole { whole, short };
         let now = Instant::now();
         self.whole.push_back((now, number, name.to_owned()));
         self.tidy(now);
@@ -175,11 +218,12 @@ impl Once {
         let Some(key) = key else {
             return Ok(work.await);
         };
-        let answer = match self.begin(key, had_effect, work)? {
-            OnceState::Running(work) => work.await,
-            OnceState::Whole(answer, _) | OnceState::Short(answer) => answer,
-        };
-        Ok(Arc::unwrap_or_clone(answer))
+        Ok(match self.begin(key, had_effect, work)? {
+            OnceState::Running(work) => Arc::unwrap_or_clone(work.await),
+            OnceState::Whole { whole: answer, .. } | OnceState::Short(answer) => {
+                answer.into_answer()
+            }
+        })
     }
 
     /// Forgets and shortens what is old: called again and again while the gateway runs.
@@ -203,23 +247,24 @@ impl Once {
             }
             return Ok(match &record.state {
                 OnceState::Running(work) => OnceState::Running(work.clone()),
-                OnceState::Whole(answer, bytes) => OnceState::Whole(Arc::clone(answer), *bytes),
-                OnceState::Short(answer) => OnceState::Short(Arc::clone(answer)),
+                OnceState::Whole { whole: kept, .. } | OnceState::Short(kept) => {
+                    OnceState::Short(kept.clone())
+                }
             });
         }
         known.last_number += 1;
         let number = known.last_number;
         let (all, own) = (Arc::clone(&self.0), name.clone());
         let task = tokio::spawn(async move {
-            let answer = Arc::new(work.await);
-            let mut known = all.lock();
+            let answer = work.await;
             if had_effect(&answer) {
-                known.set_answer(&own, number, &answer);
+                let whole = KeptAnswer::of(&answer);
+                let short = KeptAnswer::shortened_of(&answer);
+                all.lock().set_answer(&own, number, whole, short);
             } else {
-                known.forget(&own, number);
+                all.lock().forget(&own, number);
             }
-            drop(known);
-            answer
+            Arc::new(answer)
         });
         let work = async move { task.await.unwrap_or_else(|_| Arc::new(broken())) };
         let work = work.boxed().shared();
@@ -234,36 +279,22 @@ impl Once {
     }
 }
 
-/// The bytes of an answer, about.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
-        Value::String(text) => 24 + text.len(),
-        Value::Array(items) => 24 + items.iter().map(size).sum::<usize>(),
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            24 + fields
-                .map(|(name, value)| 48 + name.len() + size(value))
-                .sum::<usize>()
-        }
-    }
-}
-
 /// The same answer without its long texts and lists: ids, status and counts stay.
-fn shortened(value: &Value) -> Value {
+fn shortened(value: &Value, most_text: usize, most_items: usize) -> Value {
+    let within = |value: &Value| shortened(value, most_text, most_items);
     match value {
-        Value::String(text) if text.len() > MAX_SHORT_TEXT => {
-            let end = (0..=MAX_SHORT_TEXT)
+        Value::String(text) if text.len() > most_text => {
+            let end = (0..=most_text)
                 .rev()
                 .find(|end| text.is_char_boundary(*end));
             let kept = &text[..end.unwrap_or_default()];
             let gone = text.len() - kept.len();
             format!("{kept}\n[{gone} bytes are not kept any more]").into()
         }
-        Value::Array(items) => items.iter().take(MAX_SHORT_LIST).map(shortened).collect(),
+        Value::Array(items) => items.iter().take(most_items).map(within).collect(),
         Value::Object(fields) => fields
             .iter()
-            .map(|(name, value)| (name.clone(), shortened(value)))
+            .map(|(name, value)| (name.clone(), within(value)))
             .collect(),
         value => value.clone(),
     }
@@ -271,7 +302,15 @@ fn shortened(value: &Value) -> Value {
 
 /// The work itself broke off: what came of it is not known, so it is not done again.
 fn broken() -> OnceAnswer {
-    let message = "the call broke off; whether it had an effect is not known";
+    failed("the call broke off; whether it had an effect is not known")
+}
+
+/// An answer of so many fields that nothing of it is kept.
+fn not_kept() -> OnceAnswer {
+    failed("the call was carried out, and its answer is not kept any more; it is not made again")
+}
+
+fn failed(message: &str) -> OnceAnswer {
     let body = json!({ "ok": false, "error": { "type": "tool_error", "message": message } });
     (StatusCode::INTERNAL_SERVER_ERROR, body)
 }

@@ -7,7 +7,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod audit_retention;
 pub mod channels;
 mod config_secrets;
 mod directives;
@@ -21,6 +20,7 @@ pub mod refused_attempts;
 pub mod subscriptions;
 pub mod tool_answer;
 pub mod ui;
+pub mod upkeep;
 
 pub use gateway::{Gateway, GatewayError, GatewayOptions};
 pub use logs::{LogLines, LogWriter};

@@ -39,6 +39,13 @@ pub(crate) const FIRST_HOST_ID: u32 = 2_000_000_000;
 /// As many scopes can have an id of their own.
 const MOST_HOST_IDS: u32 = 100_000_000;
 
+/// Directories of scopes that are there at once. Callers choose conversations and workspaces, and so how many
+/// scopes there are.
+const MOST_SCOPES: usize = 1_000;
+
+/// A scope that is in the way of a new one was not used for so long: by then no process keeps it.
+const NOT_IN_USE: Duration = Duration::from_mins(5);
+
 /// A scope that was used so lately is not old.
 const JUST_USED: Duration = Duration::from_hours(1);
 
@@ -188,6 +195,7 @@ impl ScopeStore {
         if let Ok(record) = read_record(&directory) {
             return Ok(record);
         }
+        self.make_room(MOST_SCOPES)?;
         let (scope, session_key) = of.words();
         let record = ScopeRecord {
             id: id.to_owned(),
@@ -208,6 +216,43 @@ impl ScopeStore {
         std::fs::write(&new, serde_json::to_vec_pretty(&record)?)?;
         std::fs::rename(new, directory.join(RECORD))?;
         Ok(record)
+    }
+
+    /// Removes the scopes that were used longest ago, if there is no room for one more. Those with changes that
+    /// wait for their owner stay, and so does work that lies elsewhere. The lock is held.
+    fn make_room(&self, most: usize) -> io::Result<()> {
+        let (records, unusable) = self.list();
+        let mut excess = (records.len() + unusable.len() + 1).saturating_sub(most);
+        if excess == 0 {
+            return Ok(());
+        }
+        let now = SystemTime::now();
+        let idle = |id: &str| {
+            let used = self.last_used(id)?;
+            now.duration_since(used)
+                .ok()
+                .filter(|idle| *idle >= NOT_IN_USE)
+        };
+        let may_go = |id: &String| {
+            let directory = self.directory(id);
+            !is_far(&directory) && std::fs::read_dir(directory.join(LAYERS)).map_or(true, is_empty)
+        };
+        let ids = records.into_iter().map(|record| record.id);
+        let mut old: Vec<(Duration, String)> = ids
+            .filter(may_go)
+            .filter_map(|id| Some((idle(&id)?, id)))
+            .collect();
+        old.sort();
+        while let Some((_, id)) = old.pop().filter(|_| excess > 0) {
+            excess -= usize::from(self.remove_locked(&id)?);
+        }
+        if excess == 0 {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "there are {most} sandboxes already, and none of them can go now; remove some with `interlock sandbox prune` \
+             or `interlock sandbox recreate`"
+        )))
     }
 
     /// The smallest id that no scope has. The lock is held.
@@ -288,6 +333,10 @@ impl ScopeStore {
         }
         let lock = File::create(self.root.join(LOCK))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        self.remove_locked(id)
+    }
+
+    fn remove_locked(&self, id: &str) -> io::Result<bool> {
         let directory = self.root.join(id);
         // Runs hold a shared lock on it.
         let held = File::open(&directory)?;
@@ -337,6 +386,10 @@ pub(crate) fn short_name(hash: &[u8], bytes: usize) -> String {
         name.push_str(&format!("{byte:02x}"));
     }
     name
+}
+
+fn is_empty(mut entries: std::fs::ReadDir) -> bool {
+    entries.next().is_none()
 }
 
 fn private() -> DirBuilder {
@@ -403,3 +456,6 @@ pub(crate) fn give_to(directory: &Path, uid: u32, gid: u32) -> Result<(), Sandbo
     }
     std::os::unix::fs::lchown(directory, Some(uid), Some(gid)).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,10 @@ const BUSY_TRIES: i32 = 5000;
 /// Every statement of this crate fits, so that none is prepared twice by a server.
 const PREPARED_STATEMENTS: usize = 128;
 
+/// What the log beside the database keeps of its size once its content is in the database: large changes
+/// make it grow.
+pub const MAX_LOG_BYTES: u64 = 16 << 20;
+
 /// The open store. One per process is enough; it can be shared between threads. Other processes
 /// may have the same file open.
 #[derive(Debug)]
@@ -187,7 +191,9 @@ fn prepare_connection(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(PREPARED_STATEMENTS);
     // One plan for each statement, whatever its values are: else values have it planned anew.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON;")
+    connection.execute_batch(&format!(
+        "PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = {MAX_LOG_BYTES};"
+    ))
 }
 
 fn configure(

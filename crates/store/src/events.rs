@@ -3,6 +3,8 @@
 //! An event is written in the transaction of the change that it reports. It waits until the session
 //! is marked as notified. Events that are dropped before that are counted.
 
+use std::collections::BTreeMap;
+
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Row, params};
 use serde_json::Value;
@@ -11,7 +13,7 @@ use crate::change::{Change, Sql};
 use crate::database::Store;
 use crate::error::StoreError;
 use crate::json::{self, canonical};
-use crate::limits::{self, MAX_PAGE, MAX_SESSION_EVENTS};
+use crate::limits::{self, MAX_EVENTS, MAX_PAGE, MAX_SESSION_EVENTS};
 
 const HOUR_MS: i64 = 60 * 60 * 1000;
 
@@ -20,6 +22,12 @@ pub const EVENT_KEPT_WHEN_DELIVERED_MS: i64 = 24 * HOUR_MS;
 
 /// How long an undelivered event is kept.
 pub const EVENT_KEPT_MS: i64 = 7 * 24 * HOUR_MS;
+
+/// Events of all sessions are counted with every so many new ones.
+const LOOK_EVERY: i64 = 256;
+
+/// Sessions whose dropped events are counted, at most.
+const MAX_DROPPED: i64 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
@@ -235,6 +243,9 @@ impl Change<'_> {
         if id.is_some() {
             self.is_awaited.set(true);
             self.keep_within_room(event.session_key, event.now_ms)?;
+            if id.is_some_and(|id| id % LOOK_EVERY == 0) {
+                self.keep_all_within_room(event.now_ms)?;
+            }
         }
         Ok(id)
     }
@@ -340,6 +351,40 @@ impl Change<'_> {
         }
         let count = i64::try_from(undelivered).unwrap_or(i64::MAX);
         self.count_dropped(session_key, count, now_ms)
+    }
+
+    /// The same for all sessions together: a caller may name as many as it likes.
+    fn keep_all_within_room(&self, now_ms: i64) -> Result<(), StoreError> {
+        let count: i64 = self
+            .sql
+            .one("SELECT count(*) FROM session_events", [], |row| row.get(0))?;
+        let excess = count - i64::try_from(MAX_EVENTS).unwrap_or(i64::MAX);
+        if excess <= 0 {
+            return Ok(());
+        }
+        let gone: Vec<(String, bool)> = self.sql.all(
+            "DELETE FROM session_events WHERE id IN (
+                SELECT id FROM session_events ORDER BY delivered_at_ms IS NULL, id LIMIT ?1)
+             RETURNING session_key, delivered_at_ms IS NULL",
+            [excess],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let mut undelivered: BTreeMap<&str, i64> = BTreeMap::new();
+        for (session_key, is_undelivered) in &gone {
+            if *is_undelivered {
+                *undelivered.entry(session_key).or_default() += 1;
+            }
+        }
+        for (session_key, count) in undelivered {
+            self.count_dropped(session_key, count, now_ms)?;
+        }
+        self.sql.execute(
+            "DELETE FROM session_events_dropped WHERE session_key IN (
+                SELECT session_key FROM session_events_dropped
+                ORDER BY at_ms DESC LIMIT -1 OFFSET ?1)",
+            [MAX_DROPPED],
+        )?;
+        Ok(())
     }
 
     fn count_dropped(&self, session_key: &str, count: i64, now_ms: i64) -> Result<(), StoreError> {

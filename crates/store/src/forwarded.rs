@@ -12,6 +12,10 @@ use crate::pending::{CLAIM_WINDOW_MS, Claiming, ForwardedClaim};
 /// That many plans are kept; the oldest go first.
 const MAX_ISSUED_PLANS: i64 = 4096;
 
+/// What they take at most, in bytes, as far as they are large: small ones are bounded by their number.
+const MAX_ISSUED_BYTES: i64 = 256 << 20;
+const LARGE_BYTES: usize = 64 << 10;
+
 /// Which plan of those with the same words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IssuedPlan {
@@ -57,6 +61,16 @@ impl Change<'_> {
                 SELECT rowid FROM handed_plan ORDER BY at_ms DESC LIMIT -1 OFFSET ?1)",
             [MAX_ISSUED_PLANS],
         )?;
+        if plan.len() >= LARGE_BYTES {
+            self.sql.execute(
+                "DELETE FROM handed_plan WHERE digest IN (
+                    SELECT digest FROM (
+                        SELECT digest, sum(octet_length(plan) + octet_length(newest))
+                            OVER (ORDER BY at_ms DESC, rowid DESC) AS bytes FROM handed_plan)
+                    WHERE bytes > ?1)",
+                [MAX_ISSUED_BYTES],
+            )?;
+        }
         Ok(())
     }
 

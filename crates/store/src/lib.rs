@@ -52,7 +52,7 @@ pub use audit::{
 pub use change::Change;
 pub use chat::{ChatMessageRow, ChatTargetStatus, ChatWork, SentChatMessage};
 pub use contents::ApprovedContent;
-pub use database::{DATABASE_NAME, Store};
+pub use database::{DATABASE_NAME, MAX_LOG_BYTES, Store};
 pub use document::DocumentStanding;
 pub use entry_use::EntryUse;
 pub use error::StoreError;
@@ -66,8 +66,8 @@ pub use host_grant::EVERY_SESSION;
 pub use json::lenient_field;
 pub use limits::{
     MAX_APPROVAL_ID_BYTES, MAX_AUDIT_BODY_BYTES, MAX_CONTENT_BYTES, MAX_DELIVERIES,
-    MAX_DENY_REASON_BYTES, MAX_EVENT_BYTES, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES, MAX_PAGE,
-    MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
+    MAX_DENY_REASON_BYTES, MAX_EVENT_BYTES, MAX_EVENTS, MAX_GRANTS, MAX_LEASE_DAYS, MAX_NAME_BYTES,
+    MAX_PAGE, MAX_PLAN_BYTES, MAX_PREVIEW_BYTES, MAX_SESSION_EVENTS,
 };
 pub use pairing::{
     DeviceToken, Paired, PairedDevice, PairedNode, Pairing, PairingRequest, PushSubscription,
@@ -76,9 +76,9 @@ pub use pending::{
     Approval, ApprovalAnswer, ApprovalClaim, ApprovalDecision, ApprovalEnd, ApprovalEnding,
     ApprovalError, ApprovalRequest, ApprovalSummary, CLAIM_WINDOW_MS, ClaimState, Claiming,
     CreatedApproval, Decided, Delivery, DeliveryState, EndedPage, ExpiredApproval, FallbackAnswer,
-    ForwardedClaim, Lease, NotAllowed, NullableField, PendingCursor, PendingCursorInvalid,
-    PendingPage, PinnedScript, Purged, RecordedFile, RecordedFileChange, RecordedOutcome,
-    RecordedStatus,
+    ForwardedClaim, Lease, MAX_ENDED, MAX_ENDED_BYTES, NotAllowed, NullableField, PendingCursor,
+    PendingCursorInvalid, PendingPage, PinnedScript, Purged, RecordedFile, RecordedFileChange,
+    RecordedOutcome, RecordedStatus,
 };
 pub use role_token::{RoleToken, TokenRole};
 pub use run_denial::DeniedRun;

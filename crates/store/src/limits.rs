@@ -30,6 +30,9 @@ pub const MAX_EVENT_BYTES: usize = 64 * KIB;
 /// Events that are kept for one session; the oldest of more are dropped, delivered ones first.
 pub const MAX_SESSION_EVENTS: usize = 1000;
 
+/// Events that are kept for all sessions together.
+pub const MAX_EVENTS: usize = 50_000;
+
 /// A page of a list, in records.
 pub const MAX_PAGE: usize = 1000;
 

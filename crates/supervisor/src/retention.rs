@@ -136,6 +136,10 @@ fn each(place: &SupervisorPaths) -> impl Iterator<Item = (String, TranscriptStat
         })
 }
 
+/// Finished sessions that are kept at once. A caller can start as many runs as the machine carries, and each leaves
+/// a directory, however little it wrote.
+const MOST_KEPT: usize = 10_000;
+
 /// When finished sessions are removed, and how much they take until then.
 #[derive(Debug, Default)]
 pub(super) struct KeptSessions {
@@ -185,11 +189,16 @@ impl KeptSessions {
         Some(Duration::from_millis(due.saturating_sub(now_ms())))
     }
 
-    /// Removes sessions whose time is over, and then the oldest as long as all take more than this.
+    /// Removes sessions whose time is over, and then the oldest as long as all take more than this or
+    /// are too many.
     pub fn remove_due(&mut self, place: &SupervisorPaths, most_bytes: u64) {
+        self.remove(place, most_bytes, MOST_KEPT);
+    }
+
+    fn remove(&mut self, place: &SupervisorPaths, most_bytes: u64, most: usize) {
         let now = now_ms();
         while let Some(Reverse((due, ..))) = self.due.peek() {
-            if *due > now && self.bytes <= most_bytes {
+            if *due > now && self.bytes <= most_bytes && self.due.len() <= most {
                 return;
             }
             if let Some(Reverse((_, name, bytes))) = self.due.pop() {
@@ -231,4 +240,47 @@ fn size(directory: &Path) -> u64 {
         .filter_map(|entry| entry.metadata().ok())
         .map(|metadata| metadata.len())
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A session that ended a minute ago, and is kept for half an hour.
+    fn leave(place: &SupervisorPaths, name: &str, ended_ms: u64) {
+        let directory = place.session(name);
+        fs::create_dir_all(&directory).unwrap();
+        let status = json!({
+            "outcome": { "state": "exited", "code": 0 },
+            "startedMs": ended_ms - 1_000,
+            "endedMs": ended_ms,
+            "totals": { "bytes": 0, "lines": 0, "droppedBytes": 0, "lostBytes": 0 },
+            "session": {
+                "id": "0", "name": name, "title": "cargo test", "agentId": "main",
+                "command": "cargo test", "cwd": "/", "pty": false, "writable": false,
+                "raceFree": true, "background": true, "cleanupMs": 1_800_000,
+                "supervisor": "gone", "outOfMemory": false,
+            },
+        });
+        fs::write(directory.join("status.json"), status.to_string()).unwrap();
+    }
+
+    #[test]
+    fn of_too_many_finished_sessions_the_oldest_go() {
+        let state = tempfile::tempdir().unwrap();
+        let place = SupervisorPaths::new(state.path());
+        let names = ["calm-reef", "calm-pond", "calm-lake", "calm-bay"];
+        let newest = now_ms() - 60_000;
+        for (number, name) in (0..).zip(names) {
+            leave(&place, name, newest - number);
+        }
+        let there = || names.map(|name| place.session(name).exists());
+        let mut kept = KeptSessions::load(&place);
+        kept.remove_due(&place, u64::MAX);
+        assert_eq!(there(), [true; 4]);
+        kept.remove(&place, u64::MAX, 2);
+        assert_eq!(there(), [true, true, false, false]);
+    }
 }

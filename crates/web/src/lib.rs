@@ -37,7 +37,9 @@ pub use nodes::{NodesFacts, nodes_page};
 pub use policy::{ExplainedCommand, ExplainedLevel, PolicyFacts, ShownCase, policy_page};
 pub use qr::{qr_drawing, qr_lines};
 pub use sandbox::{SandboxAgent, SandboxFacts, SandboxScopeRow, sandbox_explained, sandbox_page};
-pub use sessions::{SessionFacts, screen_row, session_output, session_page, sessions_page};
+pub use sessions::{
+    ListedSessions, SessionFacts, screen_row, session_output, session_page, sessions_page,
+};
 pub use settings::{SettingsFacts, settings_page};
 pub use shell::{CONTENT_SECURITY_POLICY, shell};
 pub use text::CommandColors;

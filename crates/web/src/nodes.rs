@@ -43,6 +43,9 @@ pub fn nodes_page(facts: &NodesFacts<'_>) -> Markup {
                 }
             } @else {
                 ul class="list" { @for node in facts.nodes { (machine(node, facts.may_pair)) } }
+                @if facts.nodes.len() < facts.total {
+                    p class="muted small" { "These are the first " (facts.nodes.len()) " by name; " code { "interlock nodes list" } " has all of them." }
+                }
             }
         }
         @if facts.may_administer {

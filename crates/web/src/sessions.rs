@@ -6,21 +6,32 @@ use maud::{Markup, html};
 
 use crate::text;
 
+/// What the page of all sessions shows, the newest first.
+#[derive(Debug, Default)]
+pub struct ListedSessions<'a> {
+    pub running: &'a [ProcessEntry],
+    /// The newest of them.
+    pub ended: &'a [ProcessEntry],
+    /// How many have ended and are still kept.
+    pub total_ended: usize,
+}
+
 /// The list, running ones first.
-pub fn sessions_page(sessions: &[ProcessEntry]) -> Markup {
-    let (running, ended): (Vec<_>, Vec<_>) = sessions
-        .iter()
-        .partition(|one| one.standing.status == "running");
+pub fn sessions_page(listed: &ListedSessions<'_>) -> Markup {
+    let left_out = listed.total_ended.saturating_sub(listed.ended.len());
     html! {
-        div class="top" { h1 class="grow" { "Sessions" } span class="muted small" { (running.len()) " running" } }
-        @if sessions.is_empty() {
+        div class="top" { h1 class="grow" { "Sessions" } span class="muted small" { (listed.running.len()) " running" } }
+        @if listed.running.is_empty() && listed.ended.is_empty() {
             (text::empty("No session runs.", "A command that outlives its call appears here, with its terminal. For example:", Some("interlock exec --background --pty -- 'cargo watch'")))
         }
-        @if !running.is_empty() { ul class="list" { @for one in running { (entry(one)) } } }
-        @if !ended.is_empty() {
+        @if !listed.running.is_empty() { ul class="list" { @for one in listed.running { (entry(one)) } } }
+        @if !listed.ended.is_empty() {
             section class="block" {
                 header { h2 { "Ended" } }
-                ul class="list" { @for one in ended.iter().rev().take(100) { (entry(one)) } }
+                ul class="list" { @for one in listed.ended { (entry(one)) } }
+                @if left_out > 0 {
+                    p class="muted small" { (left_out) " older ones are not shown; " code { "interlock process list" } " goes on to them." }
+                }
             }
         }
     }
@@ -192,5 +203,25 @@ fn name(color: u8) -> String {
         0..=7 => color.to_string(),
         8..=15 => (color - 8).to_string(),
         _ => "x".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_says_how_many_ended_sessions_it_leaves_out() {
+        let ended = [ProcessEntry::default(), ProcessEntry::default()];
+        let page = |total_ended| {
+            let listed = ListedSessions {
+                ended: &ended,
+                total_ended,
+                ..ListedSessions::default()
+            };
+            sessions_page(&listed).into_string()
+        };
+        assert!(page(7).contains("5 older ones are not shown"));
+        assert!(!page(2).contains("not shown"));
     }
 }

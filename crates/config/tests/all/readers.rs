@@ -148,7 +148,7 @@ const READERS: &[(&str, &str, &str)] = &[
     ("channels.webhook.decisionSecret", "crates/channels/src/settings/accounts.rs", "webhook.decision_secret"),
     ("channels.webhook.decisionSecretFile", "crates/channels/src/settings/accounts.rs", "webhook.decision_secret_file"),
     ("channels.webhook.url", "crates/channels/src/settings/accounts.rs", "webhook.url"),
-    ("audit.retention", "crates/methods/src/audit_retention.rs", "config.config().audit.retention"),
+    ("audit.retention", "crates/methods/src/upkeep.rs", "config.config().audit.retention"),
     ("tools.exec.maxPending", "crates/host/src/exec/ask.rs", "exec().most_pending()"),
     ("tools.exec.cleanupMs", "crates/host/src/exec/judged.rs", "config.keep_finished()"),
     ("tools.exec.notifyOnExit", "crates/approvals/src/events.rs", "exec.notifies_on_exit()"),

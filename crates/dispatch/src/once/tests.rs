@@ -141,10 +141,51 @@ async fn old_answers_are_shortened_and_then_forgotten() {
     assert!(once.0.lock().by_name.is_empty());
 }
 
+/// A caller chooses how many fields and lists its answers have.
+#[tokio::test]
+async fn what_is_left_of_an_answer_is_bounded_whatever_it_was() {
+    let once = Once::default();
+    let paths: Vec<String> = (0..16).map(|_| "p".repeat(4096)).collect();
+    let files: Vec<Value> = paths.iter().map(|path| json!({ "path": path })).collect();
+    let many =
+        json!({ "ok": true, "result": { "details": { "status": "completed", "files": files } } });
+    let fields: Value = (0..500)
+        .map(|number| (number.to_string(), json!("x".repeat(100))))
+        .collect();
+    let bodies = [("many", many.clone()), ("fields", fields)];
+    for (name, body) in bodies {
+        let done = once.run(Some(key(name, "x")), always, async {
+            (StatusCode::OK, body)
+        });
+        done.await.unwrap();
+    }
+    once.0
+        .lock()
+        .tidy(Instant::now() + WHOLE + Duration::from_secs(1));
+    for record in once.0.lock().by_name.values() {
+        let OnceState::Short(kept) = &record.state else {
+            panic!("{record:?}");
+        };
+        assert!(kept.text.len() <= MAX_SHORT_BYTES, "{}", kept.text);
+    }
+    let again = |name: &'static str| once.run(Some(key(name, "x")), always, async { answer(0) });
+    let (status, kept) = again("many").await.unwrap();
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(kept["result"]["details"]["status"], "completed");
+    let (status, kept) = again("fields").await.unwrap();
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(
+        kept["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("carried out")
+    );
+}
+
 #[test]
 fn a_text_is_cut_between_characters() {
     let text = "語".repeat(200);
-    let short = shortened(&json!(text));
+    let short = shortened(&json!(text), MAX_SHORT_TEXT, MAX_SHORT_LIST);
     let short = short.as_str().unwrap();
     assert!(short.starts_with(&"語".repeat(85)));
     assert!(short.contains(&format!("[{} bytes", 600 - 255)));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequest as _, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::{Json, RequestExt as _};
 use interlock_wire::json::{DUPLICATE_KEY, duplicate_key, duplicate_key_message};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::refusal;
 
@@ -20,6 +21,16 @@ pub(super) const MAX_BODY: usize = 2 * 1024 * 1024;
 /// From the end of the headers to the end of the body, however it trickles in.
 const BODY_TIME: Duration = Duration::from_mins(1);
 
+/// A body up to this size is read at once; a larger one, or one of unknown size, takes a place.
+const SMALL: usize = 64 * 1024;
+
+/// Places for large bodies, and how long a call waits for one: all callers together hold at most so much
+/// in bodies that do not end.
+const PLACES: usize = 64;
+const PLACE_TIME: Duration = Duration::from_secs(5);
+
+static LARGE: Semaphore = Semaphore::const_new(PLACES);
+
 /// Reads the body, and hands the call on with it.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     let announced = request.headers().get(header::CONTENT_LENGTH);
@@ -28,6 +39,15 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
         return too_large();
     }
     let (parts, body) = request.into_parts();
+    let is_large = !body.is_end_stream() && announced.is_none_or(|length| length > SMALL);
+    let place = if is_large {
+        match tokio::time::timeout(PLACE_TIME, LARGE.acquire()).await {
+            Ok(Ok(place)) => Some(place),
+            Ok(Err(_)) | Err(_) => return busy(),
+        }
+    } else {
+        None
+    };
     let whole = Request::new(body).with_limited_body();
     let bytes = match tokio::time::timeout(BODY_TIME, Bytes::from_request(whole, &())).await {
         Err(_) => return too_slow(),
@@ -36,6 +56,7 @@ pub(crate) async fn read(request: Request, next: Next) -> Response {
         Ok(Err(error)) if error.status() == StatusCode::PAYLOAD_TOO_LARGE => return too_large(),
         Ok(Err(error)) => return refusal(error.status(), "invalid_request", &error.body_text()),
     };
+    drop(place);
     if let Some(key) = duplicate_key(&bytes) {
         return twice(&key);
     }
@@ -49,6 +70,14 @@ fn too_large() -> Response {
         "payload_too_large",
         "the call is larger than 2 MiB",
     )
+}
+
+fn busy() -> Response {
+    let message = "other callers send as many large bodies as are taken at once; call again";
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message);
+    let pause = HeaderValue::from_static("5");
+    response.headers_mut().insert(header::RETRY_AFTER, pause);
+    response
 }
 
 fn too_slow() -> Response {

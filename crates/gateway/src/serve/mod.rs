@@ -3,6 +3,7 @@
 
 pub(crate) mod info;
 mod listen;
+mod log_file;
 mod shared;
 mod tls;
 
@@ -127,9 +128,7 @@ pub async fn serve_offering<S: ServerHandler>(
     tokio::spawn(interlock_dispatch::session_pages::prepare(Arc::clone(
         &gateway.dispatcher,
     )));
-    tokio::spawn(interlock_methods::audit_retention::follow(Arc::clone(
-        &gateway,
-    )));
+    tokio::spawn(interlock_methods::upkeep::follow(Arc::clone(&gateway)));
     let pushing = tokio::spawn(interlock_methods::push::follow(Arc::clone(&gateway)));
     let chatting = tokio::spawn(interlock_methods::channels::follow(Arc::clone(&gateway)));
     let receiving = tokio::spawn(interlock_methods::ui::receipts::follow(Arc::clone(
@@ -206,6 +205,8 @@ async fn rest(gateway: Arc<Gateway>) {
         if looks.is_multiple_of(SESSIONS_EVERY) {
             let supervisor = gateway.dispatcher.supervisor.clone();
             let _ = blocking(move || supervisor.remove_due_sessions()).await;
+            let here = Arc::clone(&gateway);
+            let _ = blocking(move || log_file::keep_short(here.dispatcher.host.state_dir())).await;
         }
         looks = looks.wrapping_add(1);
     }

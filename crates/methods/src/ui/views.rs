@@ -9,11 +9,11 @@ use interlock_policy::AgentId;
 use interlock_sessions::ProcessCaller;
 use interlock_transcript::screen::Picture;
 use interlock_web::{
-    AuditFacts, HealthFacts, HealthFinding, Markup, NodesFacts, PolicyFacts, SessionFacts,
-    SettingsFacts,
+    AuditFacts, HealthFacts, HealthFinding, ListedSessions, Markup, NodesFacts, PolicyFacts,
+    SessionFacts, SettingsFacts,
 };
 use interlock_wire::params;
-use interlock_wire::results::{ProcessEntry, UiOpened};
+use interlock_wire::results::{ProcessListing, UiOpened};
 use interlock_wire::{OperatorScope, WireError, method};
 use serde_json::Value;
 
@@ -26,6 +26,12 @@ use crate::handlers::{
     node_explain, node_list, node_pair_list, presence, process_list, process_log, process_perform,
     status, unavailable, work,
 };
+
+/// Sessions that are read at once.
+const SESSIONS: u64 = 1_000;
+
+/// Sessions that have ended on the page of all.
+const MOST_ENDED: usize = 100;
 
 /// Records on one page of the audit.
 const RECORDS: u64 = 100;
@@ -52,16 +58,46 @@ pub(super) async fn pending(context: Context<'_>) -> Result<u64, WireError> {
     .await
 }
 
-async fn all_sessions(context: Context<'_>) -> Result<Vec<ProcessEntry>, WireError> {
-    let listed = process_list(context, params::ProcessList::default()).await?;
-    let listed = listed.read();
-    let listed = listed.map_err(|error| WireError::unavailable(error.to_string()))?;
-    Ok(listed.sessions)
+/// One page of the sessions.
+async fn session_listing(
+    context: Context<'_>,
+    wanted: params::ProcessList,
+) -> Result<ProcessListing, WireError> {
+    let listed = process_list(context, wanted).await?.read();
+    listed.map_err(|error| WireError::unavailable(error.to_string()))
 }
 
+/// Every session that runs, however old it is, and the newest of those that have ended.
 pub(super) async fn sessions(context: Context<'_>) -> Result<UiOpened, WireError> {
-    let sessions = all_sessions(context).await?;
-    Ok(page(interlock_web::sessions_page(&sessions)))
+    let (mut running, mut ended) = (Vec::new(), Vec::new());
+    let (mut total_ended, mut cursor) = (0, None);
+    loop {
+        let wanted = params::ProcessList {
+            limit: Some(SESSIONS),
+            cursor,
+            ..params::ProcessList::default()
+        };
+        let listing = session_listing(context, wanted).await?;
+        for session in listing.sessions {
+            if session.standing.status == "running" {
+                running.push(session);
+                continue;
+            }
+            total_ended += 1;
+            if ended.len() < MOST_ENDED {
+                ended.push(session);
+            }
+        }
+        cursor = listing.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    Ok(page(interlock_web::sessions_page(&ListedSessions {
+        running: &running,
+        ended: &ended,
+        total_ended,
+    })))
 }
 
 pub(super) async fn session(
@@ -69,10 +105,14 @@ pub(super) async fn session(
     wanted: &ViewParams,
 ) -> Result<UiOpened, WireError> {
     let id = wanted.required("id")?.to_owned();
-    let sessions = all_sessions(context).await?;
-    let session = sessions
-        .into_iter()
-        .find(|one| one.standing.session_id == id);
+    let wanted = params::ProcessList {
+        prefix: Some(id.clone()),
+        limit: Some(SESSIONS),
+        ..params::ProcessList::default()
+    };
+    let listing = session_listing(context, wanted).await?;
+    let mut sessions = listing.sessions.into_iter();
+    let session = sessions.find(|one| one.standing.session_id == id);
     let session = session.ok_or_else(|| {
         WireError::invalid("there is no such session").with("code", "SESSION_NOT_FOUND")
     })?;

@@ -83,6 +83,8 @@ impl Change<'_> {
         });
         self.append(AuditKind::Prompt, &record, request.created_at_ms)?;
         self.queue_chat_messages(number, request.created_at_ms)?;
+        let bytes = request.plan.len() + request.preview.len();
+        self.keep_ended_within_room(&request.agent, number, bytes)?;
         Ok(CreatedApproval {
             id: id.to_owned(),
             short_id,

@@ -30,7 +30,7 @@ pub use history::EndedPage;
 pub use outcome::{
     NullableField, RecordedFile, RecordedFileChange, RecordedOutcome, RecordedStatus,
 };
-pub use purge::Purged;
+pub use purge::{MAX_ENDED, MAX_ENDED_BYTES, Purged};
 pub use record::{
     Approval, ApprovalClaim, ApprovalRequest, ApprovalSummary, ClaimState, Delivery, DeliveryState,
 };

@@ -11,9 +11,9 @@ use crate::common::{
     verified,
 };
 use interlock_store::{
-    ApprovalAnswer, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalsStore, Author,
-    CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, DeliveryState, FallbackAnswer, Lease,
-    NotAllowed, RecordedOutcome, Store, StoreError,
+    ApprovalAnswer, ApprovalDecision, ApprovalEnd, ApprovalEnding, ApprovalRequest, ApprovalsStore,
+    Author, CLAIM_WINDOW_MS, ClaimState, Claiming, Decided, DeliveryState, FallbackAnswer, Lease,
+    MAX_ENDED, MAX_ENDED_BYTES, NotAllowed, RecordedOutcome, Store, StoreError,
 };
 
 fn open() -> (tempfile::TempDir, Store) {
@@ -410,6 +410,70 @@ fn a_run_left_behind_by_a_crash_is_listed_and_marked_unknown() {
             outcome
         }
     );
+}
+
+/// An agent asks and takes back as often as it likes.
+#[test]
+fn of_what_ended_without_a_run_only_the_newest_are_kept_for_a_day() {
+    let (_directory, store) = open();
+    let allowed = decided(&store, "allowed", ApprovalDecision::AllowOnce).id;
+    let running = decided(&store, "running", ApprovalDecision::AllowOnce).id;
+    let claim = store.claim(&running, &digest("running"), "gateway", NOW + 10);
+    assert_eq!(claim.unwrap(), Claiming::Claimed);
+    let waiting = shown(&store, "waiting").id;
+    let other = store
+        .create_approval(&ApprovalRequest {
+            agent: "other".to_owned(),
+            ..request("other")
+        })
+        .unwrap()
+        .id;
+    store
+        .decide(&answer(&other, ApprovalDecision::Deny))
+        .unwrap();
+    let most = MAX_ENDED + 64;
+    let ask = |number: usize| {
+        let id = store
+            .create_approval(&request(&number.to_string()))
+            .unwrap()
+            .id;
+        store.decide(&answer(&id, ApprovalDecision::Deny)).unwrap();
+        id
+    };
+    let ids: Vec<String> = (0..2 * most).map(ask).collect();
+    let kept = |ids: &[String]| ids.iter().filter(|id| store.approval(id).is_ok()).count();
+    assert!((MAX_ENDED..=most).contains(&kept(&ids)), "{}", kept(&ids));
+    assert_eq!(kept(&ids[ids.len() - MAX_ENDED..]), MAX_ENDED);
+    // What may run, runs or waits stays, and so does what belongs to another agent.
+    assert_eq!(kept(&[allowed.clone(), running, waiting, other]), 4);
+    let claim = store.claim(&allowed, &digest("allowed"), "gateway", NOW + 20);
+    assert_eq!(claim.unwrap(), Claiming::Claimed);
+    verified(&store);
+}
+
+#[test]
+fn large_approvals_that_ended_make_room_for_newer_ones() {
+    let (_directory, store) = open();
+    let bytes = 8 << 20;
+    let ids: Vec<String> = (0..20)
+        .map(|number| {
+            let large = ApprovalRequest {
+                plan: "p".repeat(bytes),
+                ..request(&number.to_string())
+            };
+            let id = store.create_approval(&large).unwrap().id;
+            store.decide(&answer(&id, ApprovalDecision::Deny)).unwrap();
+            id
+        })
+        .collect();
+    let kept = ids.iter().filter(|id| store.approval(id).is_ok()).count();
+    // The newest one came after the last look.
+    let fit = usize::try_from(MAX_ENDED_BYTES).unwrap() / bytes;
+    assert_eq!(
+        kept, fit,
+        "the room is for {fit}, with a little beside each"
+    );
+    assert!(store.approval(ids.last().unwrap()).is_ok());
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use crate::common::{NOW, code, decided, digest, verified};
 use interlock_store::{
     ApprovalDecision, Claiming, DATABASE_NAME, EVENT_KEPT_MS, EVENT_KEPT_WHEN_DELIVERED_MS,
-    EventKind, MAX_EVENT_BYTES, MAX_SESSION_EVENTS, NewEvent, NewRun, OpenRun, STALE_KEPT_MS,
-    Store, StoreError, WaitingEvents,
+    EventKind, MAX_EVENT_BYTES, MAX_EVENTS, MAX_SESSION_EVENTS, NewEvent, NewRun, OpenRun,
+    STALE_KEPT_MS, Store, StoreError, WaitingEvents,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -431,5 +431,41 @@ fn a_mark_of_stale_results_belongs_to_one_session_and_one_command() {
     assert_eq!(
         store.stale_marks().unwrap().since(SESSIONS[0], "ls -l"),
         None
+    );
+}
+
+/// A caller names as many sessions as it likes.
+#[test]
+fn there_is_an_end_to_the_events_of_all_sessions_together() {
+    let (_directory, store) = open();
+    let nothing = json!({});
+    let count = MAX_EVENTS + 2_000;
+    let numbers: Vec<usize> = (0..count).collect();
+    for piece in numbers.chunks(5_000) {
+        let written = store.change(|change| {
+            for number in piece {
+                let (session, run) = (format!("agent:main:{number}"), format!("run-{number}"));
+                let new = NewEvent {
+                    session_key: &session,
+                    ..event(0, 1, &run, &nothing)
+                };
+                change.append_event(&new)?;
+            }
+            Ok::<_, StoreError>(())
+        });
+        written.unwrap();
+    }
+    let of = |number: usize| {
+        let session = format!("agent:main:{number}");
+        store.waiting_events(&session, 10).unwrap()
+    };
+    let dropped = of(0);
+    assert_eq!((dropped.events.len(), dropped.dropped), (0, 1));
+    assert_eq!(of(count - 1).events.len(), 1);
+    let mut kept = (0..count).filter(|number| !of(*number).events.is_empty());
+    let oldest = kept.next().unwrap();
+    assert!(
+        (count - MAX_EVENTS - 256..=count - MAX_EVENTS).contains(&oldest),
+        "{oldest}"
     );
 }

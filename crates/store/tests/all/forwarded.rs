@@ -119,3 +119,22 @@ fn ids_and_plans_have_a_size() {
         assert_eq!(code(hand_out(&store, id, "plan", NOW)), expected);
     }
 }
+
+/// The number of plans is bounded, and how large they are is up to the gateway.
+#[test]
+fn large_plans_make_room_for_newer_ones() {
+    let (_directory, store) = open();
+    let large = "p".repeat(8 << 20);
+    let count = 20;
+    for number in 0..count {
+        hand_out(&store, &number.to_string(), &large, NOW + number).unwrap();
+    }
+    let is_there = |number: i64| {
+        let plan = store.issued_plan(&number.to_string(), IssuedPlan::First, NOW + count);
+        plan.unwrap().is_some()
+    };
+    // Each is there twice, as the first and as the newest one of its words: 16 fit into 256 MiB.
+    let there: Vec<bool> = (0..count).map(is_there).collect();
+    let expected: Vec<bool> = (0..count).map(|number| number >= count - 16).collect();
+    assert_eq!(there, expected);
+}

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use interlock_store::{
-    ApprovalsStore, AuditKind, DATABASE_NAME, EventKind, MAX_DOCUMENT_BYTES, NewEvent, Store,
-    StoreError,
+    ApprovalsStore, AuditKind, DATABASE_NAME, EventKind, MAX_DOCUMENT_BYTES, MAX_LOG_BYTES,
+    NewEvent, Store, StoreError,
 };
 
 fn directory() -> tempfile::TempDir {
@@ -41,6 +41,29 @@ fn a_database_that_others_could_read_is_made_private() {
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
     drop(Store::open(directory.path()).unwrap());
     assert_eq!(mode(&path), 0o600);
+}
+
+/// A large change goes through the log beside the database, which never shrinks by itself.
+#[test]
+fn the_log_beside_the_database_gives_its_room_back() {
+    let directory = directory();
+    let store = Store::open(directory.path()).unwrap();
+    let size = || {
+        let log = directory.path().join(format!("{DATABASE_NAME}-wal"));
+        std::fs::metadata(log).unwrap().len()
+    };
+    let append = |many: usize, bytes: usize| {
+        let body = serde_json::json!({ "text": "x".repeat(bytes) });
+        let written = store.change(|change| {
+            (0..many).try_for_each(|_| change.append(AuditKind::Patch, &body, 1).map(drop))
+        });
+        written.unwrap_or_else(|error: StoreError| panic!("{error}"));
+    };
+    append(32, 1 << 20);
+    assert!(size() > MAX_LOG_BYTES);
+    append(1, 1);
+    append(1, 1);
+    assert!(size() <= MAX_LOG_BYTES, "{}", size());
 }
 
 #[test]

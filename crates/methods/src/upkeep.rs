@@ -1,4 +1,5 @@
-//! Moves audit records that are older than `audit.retention` to files, now and then.
+//! Forgets what is old, now and then: approvals, claims and grants that are over for a day, old events,
+//! and pairing requests. Audit records that are older than `audit.retention` go to files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use interlock_host::{HostError, LocalHost, now_ms};
 use interlock_store::{ARCHIVE_NAME, ArchiveError, ArchivedAudit, Author};
 
 use crate::gateway::Gateway;
+use crate::pairing;
 use interlock_dispatch::work::blocking;
 
 /// The first look comes when the start is over.
@@ -25,6 +27,13 @@ pub async fn follow(gateway: Arc<Gateway>) {
     tokio::time::sleep(FIRST_LOOK).await;
     loop {
         let here = Arc::clone(&gateway);
+        match blocking(move || forget(&here.dispatcher.host, now_ms())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "old records could not be forgotten"),
+            // The gateway stops.
+            Err(_) => return,
+        }
+        let here = Arc::clone(&gateway);
         match blocking(move || archive(&here.dispatcher.host, now_ms())).await {
             Ok(Ok(archived)) => {
                 for one in archived {
@@ -39,6 +48,13 @@ pub async fn follow(gateway: Arc<Gateway>) {
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+fn forget(host: &LocalHost, now: u64) -> Result<(), HostError> {
+    host.forget_old()?;
+    host.store()
+        .change(|change| pairing::forget_old_requests(change, now))?;
+    Ok(())
 }
 
 fn archive(host: &LocalHost, now: u64) -> Result<Vec<ArchivedAudit>, String> {
