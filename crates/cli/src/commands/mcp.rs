@@ -156,7 +156,7 @@ fn read_head(stream: &mut UnixStream) -> io::Result<String> {
 }
 
 fn refused(status: &str, stream: &UnixStream) -> Failure {
-    // Shut the connection down first, so that reading the body cannot wait forever.
+    // Close the sending side, so that the gateway ends the connection after the body.
     let _ = stream.shutdown(Shutdown::Write);
     let mut body = Vec::new();
     let _ = stream.take(MAX_BODY_BYTES).read_to_end(&mut body);

@@ -1,6 +1,6 @@
-//! Every check: its id, which never changes, and why what it finds matters.
+//! The table of checks: the id, which must never change, and why a finding matters.
 
-/// One check.
+/// A check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecurityCheck {
     pub id: &'static str,
@@ -15,7 +15,7 @@ macro_rules! checks {
             $(pub const $name: SecurityCheck = SecurityCheck { id: $id, why: $why };)+
         }
 
-        /// All of them, in the order of the reference.
+        /// All checks, in the order of the reference.
         pub const SECURITY_CHECKS: &[SecurityCheck] = &[$(checks::$name),+];
     };
 }

@@ -37,11 +37,12 @@ use super::dashboard;
 /// The name of this surface in the delivery records.
 const SURFACE: &str = "desktop";
 
-/// So often the socket is looked at, and the store less often.
+/// How often the companion checks the socket.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the companion reads the store.
 const STORE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Between two tries to listen where another companion does.
+/// How long to wait before the next attempt to listen, while another companion has the socket.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
 const LOCKED: &str = "the desktop session is locked, or it is not known whether it is";
