@@ -1,4 +1,5 @@
-//! Test cases for policies: JSON lines, one case each. The evaluator that judges real calls judges them.
+//! Test cases for policies: JSON lines, one case each. The evaluator that judges real calls judges
+//! them.
 
 mod case;
 mod fixture;
@@ -85,8 +86,9 @@ impl Cases {
         self.cases.iter().any(|case| case.policy.is_none())
     }
 
-    /// Judges all cases on all cores, and returns the results in the order of the files. Cases without a
-    /// policy are judged by the policy of the host: the one in force, or the one that `proposed` gives.
+    /// Judges all cases on all cores, and returns the results in the order of the files. Cases
+    /// without a policy are judged by the policy of the host: the one in force, or the one that
+    /// `proposed` gives.
     pub fn run<H: PolicyHost>(
         &self,
         host: Option<&H>,
@@ -177,7 +179,8 @@ fn run_case<H: PolicyHost>(
     result
 }
 
-/// The verdict as it is shown: `refused` if the policy would ask, but no approver could allow the command.
+/// The verdict as it is shown: `refused` if the policy would ask, but no approver could allow the
+/// command.
 fn word<H: PolicyHost>(evaluation: &Evaluation, case: &Case, host: Option<&H>) -> &'static str {
     let verdict = &evaluation.verdict;
     // A case with its own policy has no config.
@@ -253,8 +256,8 @@ fn judge<H: PolicyHost>(
     }))
 }
 
-/// The first argv of the case that was neither judged nor seen inside another command. A word that only
-/// the shell can expand matches any word.
+/// The first argv of the case that was neither judged nor seen inside another command. A word that
+/// only the shell can expand matches any word.
 fn missing_segment(expect: &Expectation, evaluation: &Evaluation) -> Option<Vec<String>> {
     if expect.segments.is_empty() {
         return None;

@@ -1,8 +1,9 @@
-//! Script preflight: a Python or JavaScript script that contains shell syntax is reported instead of run.
+//! Script preflight: a Python or JavaScript script that contains shell syntax is reported instead
+//! of run.
 //!
-//! This helps the caller; it is not a security boundary. It reports only text that cannot be valid in the
-//! language, because a false alarm would keep a good script from running. A script that it does not
-//! understand runs, and the interpreter reports the error.
+//! This helps the caller; it is not a security boundary. It reports only text that cannot be valid
+//! in the language, because a false alarm would keep a good script from running. A script that it
+//! does not understand runs, and the interpreter reports the error.
 
 mod first_line;
 mod javascript;
@@ -132,8 +133,8 @@ impl Language {
     }
 }
 
-/// Checks every script beneath the working directory that a request would run by name. Returns `None` if
-/// there is no mistake.
+/// Checks every script beneath the working directory that a request would run by name. Returns
+/// `None` if there is no mistake.
 pub fn preflight(analysis: &Analysis) -> Option<Mistake> {
     if !names_a_runtime(&analysis.source) {
         return None;
@@ -162,7 +163,8 @@ fn names_a_runtime(source: &Source) -> bool {
     }
 }
 
-/// Calls `ask` with each command and the directory in which it would start, and returns the first answer.
+/// Calls `ask` with each command and the directory in which it would start, and returns the first
+/// answer.
 fn each_command<T>(
     analysis: &Analysis,
     mut ask: impl FnMut(&[String], &str) -> Option<T>,

@@ -1,8 +1,8 @@
-//! Refuses commands that do not belong in a shell, whatever the policy says. The answer names what to use
-//! instead.
+//! Refuses commands that do not belong in a shell, whatever the policy says. The answer names what
+//! to use instead.
 //!
-//! This helps the caller; it is not a security boundary. What an agent may decide or see is checked where
-//! decisions are made.
+//! This helps the caller; it is not a security boundary. What an agent may decide or see is checked
+//! where decisions are made.
 
 use interlock_command::{Analysis, Argv, Shape, Source};
 use interlock_programs::names::program_name;
@@ -74,7 +74,8 @@ const ROWS: &[RefusalRow] = &[
     },
 ];
 
-/// Searches a whole request for refused commands, also behind wrappers and in the text of another shell.
+/// Searches a whole request for refused commands, also behind wrappers and in the text of another
+/// shell.
 pub fn refusal(analysis: &Analysis) -> Option<Refusal> {
     let plain = analysis.commands.iter().map(|command| &command.argv);
     if let Some(refusal) = first(plain) {

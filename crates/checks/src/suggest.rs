@@ -1,9 +1,10 @@
-//! Proposes rules that would have saved approvals: the narrowest ones that cover what approvers allowed at
-//! least twice.
+//! Proposes rules that would have saved approvals: the narrowest ones that cover what approvers
+//! allowed at least twice.
 //!
-//! Nothing here widens a rule. Each proposed rule is one that *always* would have offered for one of the
-//! commands, narrowed to the directory in which the commands ran. The history is judged with the rule to
-//! find what else it would allow. A rule that would allow what an approver denied must not be proposed.
+//! Nothing here widens a rule. Each proposed rule is one that *always* would have offered for one
+//! of the commands, narrowed to the directory in which the commands ran. The history is judged with
+//! the rule to find what else it would allow. A rule that would allow what an approver denied must
+//! not be proposed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,7 +91,8 @@ struct Decisions {
     denied: Vec<Past>,
 }
 
-/// Proposes rules for commands that approvers allowed in this part of the history. It writes nothing.
+/// Proposes rules for commands that approvers allowed in this part of the history. It writes
+/// nothing.
 pub fn suggest<H: PolicyHost>(host: &H, filter: &ReplayFilter) -> Result<Suggestions, H::Error> {
     let decisions = decisions_of(host.store(), filter)?;
     let (document, _) = document_in_force(host.store())?;
@@ -212,8 +214,8 @@ struct DecisionBody {
     decision: String,
 }
 
-/// The commands that approvers allowed and denied. Commands in which the audit hides a secret are in
-/// neither list.
+/// The commands that approvers allowed and denied. Commands in which the audit hides a secret are
+/// in neither list.
 fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, RulesError> {
     let mut asked: BTreeMap<(String, String), Past> = BTreeMap::new();
     let mut waiting: BTreeMap<String, Past> = BTreeMap::new();
@@ -257,8 +259,8 @@ fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, Rules
     Ok(decisions)
 }
 
-/// The rules that *always* would offer for this command, the narrowest first, each limited to the directory
-/// in which the command ran.
+/// The rules that *always* would offer for this command, the narrowest first, each limited to the
+/// directory in which the command ran.
 fn rules_for(
     remember: &interlock_policy::Remember,
     argv: &[String],
@@ -318,7 +320,8 @@ fn rules_for(
     Ok(rules)
 }
 
-/// The narrowest rules of which each covers commands of at least two approvals that no narrower rule covers.
+/// The narrowest rules of which each covers commands of at least two approvals that no narrower
+/// rule covers.
 fn grouped(commands: &mut [ApprovedCommand]) -> Vec<Suggestion> {
     let mut ranks: Vec<RuleRank> = commands
         .iter()

@@ -108,8 +108,8 @@ impl Expectation {
         fits(&self.verdict, outcome.as_str())
     }
 
-    /// Whether the shown verdict fits. `refused` is a separate verdict; a case that expects `ask` is about
-    /// the policy alone.
+    /// Whether the shown verdict fits. `refused` is a separate verdict; a case that expects `ask`
+    /// is about the policy alone.
     pub(super) fn accepts_word(&self, word: &str) -> bool {
         fits(&self.verdict, word)
     }
@@ -284,8 +284,8 @@ impl Case {
         here.ok_or_else(|| "the working directory is not valid UTF-8".to_owned())
     }
 
-    /// The directories to which agents can write. A case without `workspace` whose programs are in its
-    /// working directory has none: its files stand for a whole machine.
+    /// The directories to which agents can write. A case without `workspace` whose programs are in
+    /// its working directory has none: its files stand for a whole machine.
     pub(super) fn workspace(&self, root: &str) -> Result<Vec<String>, String> {
         if let Some(workspace) = &self.workspace {
             return Ok(vec![workspace.clone()]);
@@ -372,8 +372,8 @@ fn virtual_file(name: &str, value: &Value) -> Result<interlock_programs::Executa
 }
 
 impl CasePolicy {
-    /// The policy of the case, as parts to assemble. Its values and entries count as those of the host
-    /// document.
+    /// The policy of the case, as parts to assemble. Its values and entries count as those of the
+    /// host document.
     pub fn parts(&self, agent: AgentId) -> Result<PolicyParts, String> {
         let source = |path: &str| (LayerSource::Host, path.to_owned());
         let layer = Layer {
@@ -403,8 +403,8 @@ impl CasePolicy {
         })
     }
 
-    /// Reads the entries like those of a document. An entry that does not compile is no error, but never
-    /// matches, which a case may test.
+    /// Reads the entries like those of a document. An entry that does not compile is no error, but
+    /// never matches, which a case may test.
     fn entries(&self) -> Result<EntryLists, String> {
         let mut entries = Vec::with_capacity(self.allowlist.len());
         for (index, value) in self.allowlist.iter().enumerate() {

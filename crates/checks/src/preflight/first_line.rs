@@ -47,7 +47,8 @@ const OPERATORS: &[&str] = &[
     "as",
 ];
 
-/// Checks the first and the last line. `is_unknown` tells whether nothing in the text can define a word.
+/// Checks the first and the last line. `is_unknown` tells whether nothing in the text can define a
+/// word.
 pub(super) fn check(
     text: &str,
     lines: &CodeLines,

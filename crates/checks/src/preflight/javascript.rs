@@ -1,5 +1,5 @@
-//! A JavaScript lexer that is exact enough to find names. If a slash could be a division or a regular
-//! expression, the lexer gives up, and the script is not reported.
+//! A JavaScript lexer that is exact enough to find names. If a slash could be a division or a
+//! regular expression, the lexer gives up, and the script is not reported.
 
 use super::first_line::{self, CodeLines};
 use super::names::ScriptNames;

@@ -1,5 +1,5 @@
-//! Finds the names that a JavaScript text defines. `$NAME` is a valid name in JavaScript, so it is a mistake
-//! only if nothing in the whole text defines it.
+//! Finds the names that a JavaScript text defines. `$NAME` is a valid name in JavaScript, so it is
+//! a mistake only if nothing in the whole text defines it.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,8 @@ const ASSIGNING: &[&str] = &[
     "??=", "++", "--",
 ];
 
-/// How many tokens the search goes back in a list of declarations, and how many brackets it goes outwards.
+/// How many tokens the search goes back in a list of declarations, and how many brackets it goes
+/// outwards.
 const MAX_LOOK: usize = 256;
 
 pub(super) struct ScriptNames<'a> {
@@ -94,8 +95,8 @@ impl<'a> ScriptNames<'a> {
         }
     }
 
-    /// The first undefined `$NAME` in capitals, as shell variables are written, or the first `${NAME}`
-    /// outside a template.
+    /// The first undefined `$NAME` in capitals, as shell variables are written, or the first
+    /// `${NAME}` outside a template.
     pub fn first_shell_variable(&self) -> Option<PreflightFinding> {
         let tokens = self.tokens.iter().enumerate();
         tokens
@@ -115,8 +116,8 @@ impl<'a> ScriptNames<'a> {
             })
     }
 
-    /// The name in `${NAME}` without any space. It is valid only after `extends`: a class named `$` with its
-    /// body.
+    /// The name in `${NAME}` without any space. It is valid only after `extends`: a class named `$`
+    /// with its body.
     fn braced(&self, index: usize) -> Option<&'a str> {
         let rest = self.text[self.tokens[index].start..].strip_prefix("${")?;
         let (name, _) = rest.split_once('}')?;
