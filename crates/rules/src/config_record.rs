@@ -8,8 +8,8 @@ use serde_json::json;
 use crate::clock::now_ms;
 use crate::error::RulesError;
 
-/// Records that the config was changed. The config is not in the store, so the record is written after the
-/// change.
+/// Records that the config was changed. The config is not in the store, so the record is written
+/// after the change.
 pub fn record_config_write(
     state_dir: &Path,
     config: &Path,

@@ -21,14 +21,16 @@ pub fn stored_document(store: &Store) -> Result<StoredDocument, RulesError> {
     })
 }
 
-/// The version of the checks that a document must pass. It must change with every change of the checks.
+/// The version of the checks that a document must pass. It must change with every change of the
+/// checks.
 const CHECKS: &str = concat!("1-", env!("CARGO_PKG_VERSION"));
 
-/// Shorter documents are checked every time, which is faster than looking up whether they were checked.
+/// Shorter documents are checked every time, which is faster than looking up whether they were
+/// checked.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// Reads a stored document. A long document is checked completely only once, not by every process that reads
-/// it.
+/// Reads a stored document. A long document is checked completely only once, not by every process
+/// that reads it.
 pub fn read_stored(store: &Store, stored: &StoredDocument) -> Result<Document, RulesError> {
     if stored.text.len() < SHORT_BYTES {
         return parse_stored(stored);

@@ -1,5 +1,5 @@
-//! Changes the approvals document: reads it, changes it, and replaces it if it has not changed meanwhile. If
-//! two writers collide, the second one starts again, so no update is lost.
+//! Changes the approvals document: reads it, changes it, and replaces it if it has not changed
+//! meanwhile. If two writers collide, the second one starts again, so no update is lost.
 
 use std::path::Path;
 
@@ -70,8 +70,8 @@ impl DenyRuleSelection {
         }
     }
 
-    /// Checks that the selection was unambiguous. Removing a deny rule allows more, so it must be clear which
-    /// rule is meant.
+    /// Checks that the selection was unambiguous. Removing a deny rule allows more, so it must be
+    /// clear which rule is meant.
     pub fn check_removed(
         &self,
         agent: &str,
@@ -113,14 +113,16 @@ pub(crate) fn scope_key(agent: &str) -> Result<String, RulesError> {
     Ok(id.as_str().to_owned())
 }
 
-/// The rules of a host: its approvals document, and the levels in its config. Only this type may write them.
+/// The rules of a host: its approvals document, and the levels in its config. Only this type may
+/// write them.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyRules<'a> {
     pub(crate) store: &'a Store,
     config_path: &'a Path,
 }
 
-/// Reads the document, lets `change` edit it, and stores it. If another writer was first, starts again.
+/// Reads the document, lets `change` edit it, and stores it. If another writer was first, starts
+/// again.
 pub fn edit_document<T>(
     store: &Store,
     mut change: impl FnMut(&mut Document) -> Result<T, RulesError>,
@@ -160,7 +162,8 @@ impl<'a> PolicyRules<'a> {
         edit_document(self.store, change)
     }
 
-    /// Replaces the whole document. With `base_hash`, only if the document in force still has that hash.
+    /// Replaces the whole document. With `base_hash`, only if the document in force still has that
+    /// hash.
     pub fn set_document(
         self,
         name: &str,
@@ -170,8 +173,9 @@ impl<'a> PolicyRules<'a> {
         self.put_document(&parse_document(name, text)?, base_hash)
     }
 
-    /// Replaces the document with one from a client, if the document in force is still the one that the client
-    /// has read. A client must not change the secret of the approval socket, so it stays.
+    /// Replaces the document with one from a client, if the document in force is still the one that
+    /// the client has read. A client must not change the secret of the approval socket, so it
+    /// stays.
     pub fn replace_document(
         self,
         file: &serde_json::Value,
@@ -195,8 +199,8 @@ impl<'a> PolicyRules<'a> {
         Ok(changed?)
     }
 
-    /// Like [`Self::set_document`], for a document of another program. An unreadable part is left out and
-    /// reported, if leaving it out loosens nothing.
+    /// Like [`Self::set_document`], for a document of another program. An unreadable part is left
+    /// out and reported, if leaving it out loosens nothing.
     pub fn import_document(
         self,
         name: &str,
@@ -217,8 +221,8 @@ impl<'a> PolicyRules<'a> {
     ) -> Result<StoredDocument, RulesError> {
         let mut document = document.clone();
         take_uses(&mut document);
-        // The socket's token is never shown to editors, so a document without a token keeps the current
-        // one.
+        // The socket's token is never shown to editors, so a document without a token keeps the
+        // current one.
         let replace = |current: &mut Document| {
             let socket = current.socket.take();
             *current = document.clone();
@@ -319,8 +323,8 @@ impl<'a> PolicyRules<'a> {
         Ok(edit)
     }
 
-    /// Removes deny rules of an agent or `*`. The defaults of the document apply to every agent, so they
-    /// belong to `*`. Returns each removed rule with where it was written.
+    /// Removes deny rules of an agent or `*`. The defaults of the document apply to every agent, so
+    /// they belong to `*`. Returns each removed rule with where it was written.
     pub fn remove_deny_rules(
         self,
         agent: &str,
@@ -348,8 +352,8 @@ impl<'a> PolicyRules<'a> {
         Ok(removed)
     }
 
-    /// Writes a preset to the config and to the document's defaults. A preset only sets levels: if the config
-    /// turns a sandbox on, commands stay in it.
+    /// Writes a preset to the config and to the document's defaults. A preset only sets levels: if
+    /// the config turns a sandbox on, commands stay in it.
     pub fn apply_preset(self, preset: Preset) -> Result<(), RulesError> {
         let (security, ask, fallback) = preset.levels();
         let has_sandbox = ConfigFile::load(self.config_path)?.config().has_sandbox();
@@ -359,8 +363,8 @@ impl<'a> PolicyRules<'a> {
 
     /// Sets values in the config (`tools.exec.*`) and in the document's defaults.
     ///
-    /// The two cannot change at the same instant. In between, the stricter of the two applies, because layers
-    /// join by strictness. So the policy is never looser than both before and after.
+    /// The two cannot change at the same instant. In between, the stricter of the two applies,
+    /// because layers join by strictness. So the policy is never looser than both before and after.
     pub fn set_levels(
         self,
         security: Option<Security>,
@@ -407,8 +411,8 @@ impl<'a> PolicyRules<'a> {
     }
 }
 
-/// Replaces `mode` by the two levels that it means. A mode conflicts with either level beside it, and a change
-/// of one level must not reset the other one.
+/// Replaces `mode` by the two levels that it means. A mode conflicts with either level beside it,
+/// and a change of one level must not reset the other one.
 fn in_place_of_mode(
     text: &mut Json5Text,
     security: Option<Security>,
@@ -437,9 +441,9 @@ fn exec_key(key: &str) -> interlock_config::KeyPath {
         .key(key)
 }
 
-/// Removes the entry with this id, or the entries with this pattern. If the owner has entries with the pattern,
-/// those of the base and of templates stay: each can be removed by its id, and all of them by the command for
-/// the base or the template.
+/// Removes the entry with this id, or the entries with this pattern. If the owner has entries with
+/// the pattern, those of the base and of templates stay: each can be removed by its id, and all of
+/// them by the command for the base or the template.
 pub fn take_named_entries(list: &mut Vec<Entry>, which: &str) -> RemovedEntries {
     let is_id = |entry: &Entry| entry.id.as_deref() == Some(which);
     let is_named = |entry: &Entry| entry.pattern == which || is_id(entry);

@@ -2,9 +2,9 @@
 
 use interlock_policy::{Ask, DenyRule, Layer, PolicySource, Security};
 
-/// The levels of a gateway, joined from its config, its approvals document, the conversation and the call,
-/// and the deny rules of its document. As another layer of the node's policy they can only tighten it. No
-/// allowlist entry is sent, because only the node can resolve its files.
+/// The levels of a gateway, joined from its config, its approvals document, the conversation and
+/// the call, and the deny rules of its document. As another layer of the node's policy they can
+/// only tighten it. No allowlist entry is sent, because only the node can resolve its files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GatewayLayer {
     pub security: Option<Security>,

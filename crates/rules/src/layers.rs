@@ -53,9 +53,9 @@ pub fn layers_in(
     ]
 }
 
-/// The layers of a run that leaves its sandbox with `elevated` at `full`: those of a run on the host, without
-/// the prompts of the config. Denials of the config stay, and the document, the conversation and the call
-/// apply unchanged.
+/// The layers of a run that leaves its sandbox with `elevated` at `full`: those of a run on the
+/// host, without the prompts of the config. Denials of the config stay, and the document, the
+/// conversation and the call apply unchanged.
 pub fn layers_without_config_prompts(
     config: &Config,
     document: &Document,
@@ -80,9 +80,9 @@ pub fn layers_without_config_prompts(
     layers
 }
 
-/// The layers of a sandboxed run. `tools.sandbox.exec` replaces `tools.exec`. The levels of the document are
-/// for unconfined runs on the host, so only its strictest values also apply inside: `security: "deny"` and
-/// `ask: "always"`.
+/// The layers of a sandboxed run. `tools.sandbox.exec` replaces `tools.exec`. The levels of the
+/// document are for unconfined runs on the host, so only its strictest values also apply inside:
+/// `security: "deny"` and `ask: "always"`.
 pub fn sandbox_layers_in(
     config: &Config,
     document: &Document,

@@ -1,10 +1,10 @@
 //! The rules in force, and their only writer.
 //!
-//! The config and the approvals document together give the policy of an agent. Every change of the document,
-//! and of the levels in the config, goes through [`PolicyRules`]. Read `layers` (the levels of each source),
-//! `assemble` (the policy of an agent), `document` (reads a document and locates every problem), `edit` (the
-//! writer), `loosening` (whether a document allows more than another), `uses` (the last use of each entry),
-//! then `template` (entries for a kind of work).
+//! The config and the approvals document together give the policy of an agent. Every change of the
+//! document, and of the levels in the config, goes through [`PolicyRules`]. Read `layers` (the
+//! levels of each source), `assemble` (the policy of an agent), `document` (reads a document and
+//! locates every problem), `edit` (the writer), `loosening` (whether a document allows more than
+//! another), `uses` (the last use of each entry), then `template` (entries for a kind of work).
 
 #![forbid(unsafe_code)]
 

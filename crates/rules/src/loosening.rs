@@ -1,9 +1,9 @@
-//! Tells whether one approvals document allows more than another. Owners can let gateways only tighten their
-//! document, and editors must confirm what they loosen.
+//! Tells whether one approvals document allows more than another. Owners can let gateways only
+//! tighten their document, and editors must confirm what they loosen.
 //!
-//! Documents are compared by their effect on commands, not by the strictness of their words. For example,
-//! `ask=off` refuses a command that misses the allowlist, while `on-miss` lets the gateway ask and trusts its
-//! answer, which is looser.
+//! Documents are compared by their effect on commands, not by the strictness of their words. For
+//! example, `ask=off` refuses a command that misses the allowlist, while `on-miss` lets the gateway
+//! ask and trusts its answer, which is looser.
 
 use std::collections::BTreeSet;
 
@@ -23,8 +23,9 @@ enum CommandFate {
     Runs,
 }
 
-/// Describes everything that the new document loosens. The documents are compared both with the current config
-/// of this machine and without it, because the config may change later while the document stays.
+/// Describes everything that the new document loosens. The documents are compared both with the
+/// current config of this machine and without it, because the config may change later while the
+/// document stays.
 pub fn loosenings(old: &Document, new: &Document, config: &Config) -> Vec<String> {
     let nothing = Config::default();
     let (named, other) = agents(old, new, config);
@@ -158,8 +159,8 @@ fn described(entry: &Entry) -> String {
     shown
 }
 
-/// The entry without fields that do not affect what it allows. The source of base entries stays, because they
-/// match fewer programs.
+/// The entry without fields that do not affect what it allows. The source of base entries stays,
+/// because they match fewer programs.
 fn meaning(entry: Entry) -> Entry {
     Entry {
         id: None,

@@ -1,5 +1,5 @@
-//! Templates: narrow entries for a kind of work, with a description of what they allow and test cases. If a
-//! case fails, nothing may be written.
+//! Templates: narrow entries for a kind of work, with a description of what they allow and test
+//! cases. If a case fails, nothing may be written.
 
 mod fragment;
 mod remove;
@@ -85,8 +85,8 @@ impl Template {
         Self::build(names, directory, PartChoice::Found)
     }
 
-    /// Like [`Self::of`], with all optional parts, because the files of the project that added them may be
-    /// gone.
+    /// Like [`Self::of`], with all optional parts, because the files of the project that added them
+    /// may be gone.
     fn with_every_part(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, RulesError> {
         Self::build(names, directory, PartChoice::Every)
     }
@@ -136,7 +136,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Adds a fragment and the parts that it includes, each once. Inclusions have at most two levels.
+    /// Adds a fragment and the parts that it includes, each once. Inclusions have at most two
+    /// levels.
     fn add(
         &mut self,
         name: &str,
@@ -263,9 +264,9 @@ pub fn check_template_directory(directory: &Path, home: Option<&str>) -> Result<
 }
 
 impl PolicyRules<'_> {
-    /// Judges the cases of a template. Commands that it must allow are judged by the document with its
-    /// entries, and commands that it must not allow by its entries alone. `policy` makes the policy of an
-    /// agent from a document.
+    /// Judges the cases of a template. Commands that it must allow are judged by the document with
+    /// its entries, and commands that it must not allow by its entries alone. `policy` makes the
+    /// policy of an agent from a document.
     pub fn try_template<E: From<RulesError>>(
         self,
         template: &Template,
@@ -300,7 +301,8 @@ impl PolicyRules<'_> {
         Ok(template.cases.iter().map(judge).collect())
     }
 
-    /// Adds the entries of a template for an agent or `*` in one change. Existing entries stay unchanged.
+    /// Adds the entries of a template for an agent or `*` in one change. Existing entries stay
+    /// unchanged.
     pub fn apply_template(
         self,
         template: &Template,
@@ -339,8 +341,8 @@ fn with_template_levels(mut policy: Policy) -> Policy {
     policy
 }
 
-/// Judges a case on a virtual host without files, because cases test what the entries mean, not what is
-/// installed.
+/// Judges a case on a virtual host without files, because cases test what the entries mean, not
+/// what is installed.
 fn judge(case: &TemplateCase, policy: &Policy, directory: &str) -> TemplateCaseResult {
     let request = RunRequest {
         source: Source::Text(case.command.clone()),

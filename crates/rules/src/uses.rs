@@ -10,9 +10,9 @@ use crate::edit::PolicyRules;
 use crate::error::RulesError;
 
 impl PolicyRules<'_> {
-    /// The document as clients get it: with the last use of each entry, and without the secret of the approval
-    /// socket. The hash is that of the stored document, which does not contain uses: a use between reading and
-    /// writing must not make a client's write fail.
+    /// The document as clients get it: with the last use of each entry, and without the secret of
+    /// the approval socket. The hash is that of the stored document, which does not contain uses: a
+    /// use between reading and writing must not make a client's write fail.
     pub fn shown_document(self) -> Result<(Value, StoredDocument), RulesError> {
         let (document, stored) = self.document_with_uses()?;
         let mut file: Value = serde_json::from_str(&document.to_json()).unwrap_or_default();
@@ -56,8 +56,8 @@ impl PolicyRules<'_> {
     }
 }
 
-/// Removes the last uses from a document before it is stored, because they must not be part of its hash. The
-/// removed uses are returned; they matter only for a document of another program.
+/// Removes the last uses from a document before it is stored, because they must not be part of its
+/// hash. The removed uses are returned; they matter only for a document of another program.
 pub(crate) fn take_uses(document: &mut Document) -> Vec<EntryUse> {
     let mut uses = Vec::new();
     each_entry(document, |entry, key| {

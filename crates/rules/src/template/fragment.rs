@@ -44,10 +44,11 @@ pub(super) const PARTS: &[(&str, &str)] = &[
     ("terraform", include_str!("../../templates/terraform.json5")),
 ];
 
-/// Shapes: words in capital letters that stand for a pattern in the argument patterns of every template.
+/// Shapes: words in capital letters that stand for a pattern in the argument patterns of every
+/// template.
 const SHAPES: &[(&str, &str)] = &[
-    // A relative path of plain names. No name may begin with a dot or a dash, so that it can name neither a
-    // hidden file nor an option, and cannot lead out of the directory by itself.
+    // A relative path of plain names. No name may begin with a dot or a dash, so that it can name
+    // neither a hidden file nor an option, and cannot lead out of the directory by itself.
     (
         "NAME",
         r"(?:(?:\./)?[A-Za-z0-9_][A-Za-z0-9_:-]*(?:[./][A-Za-z0-9_][A-Za-z0-9_:-]*)*/?)",
@@ -96,8 +97,8 @@ pub(super) struct FragmentEntry {
     pub also: Vec<String>,
     pub args: Option<Vec<String>>,
     pub arg_pattern: Option<String>,
-    /// A pattern for all arguments, in which each space ends an argument. Unlike in `argPattern`, a space
-    /// inside an argument does not match it.
+    /// A pattern for all arguments, in which each space ends an argument. Unlike in `argPattern`, a
+    /// space inside an argument does not match it.
     pub words: Option<String>,
     /// Subcommands. Each gets an entry that allows any further arguments.
     pub subcommands: Vec<String>,

@@ -15,8 +15,8 @@ use crate::error::RulesError;
 #[serde(rename_all = "camelCase")]
 pub struct TemplateRemoval {
     pub removed: Vec<Entry>,
-    /// Entries with the source of the template that differ from it, because they were edited or another version
-    /// wrote them. They stay.
+    /// Entries with the source of the template that differ from it, because they were edited or
+    /// another version wrote them. They stay.
     pub edited: Vec<Entry>,
     /// Entries that another template for the same directory also has. They stay.
     pub shared: Vec<Entry>,
@@ -111,8 +111,9 @@ fn take_back(
     Ok(removal)
 }
 
-/// Whether the list has entries of the template itself. Entries of shared parts, such as those for git, may
-/// come from another template. A template that consists only of shared parts counts as applied.
+/// Whether the list has entries of the template itself. Entries of shared parts, such as those for
+/// git, may come from another template. A template that consists only of shared parts counts as
+/// applied.
 fn is_applied(scope: &Scope, name: &str, directory: &Path) -> Result<bool, RulesError> {
     let template = Template::with_every_part(&[name], directory)?;
     let own = source(name);
@@ -176,7 +177,8 @@ fn is_for_directory(entry: &Entry, directory: &Path) -> bool {
     named.peek().is_none() || named.any(|pattern| *pattern == own)
 }
 
-/// The error for templates that are not applied here. It names another directory or agent that has them.
+/// The error for templates that are not applied here. It names another directory or agent that has
+/// them.
 fn not_applied(document: &Document, names: &[String], directory: &Path, agent: &str) -> RulesError {
     let own: BTreeSet<String> = names.iter().map(|name| source(name)).collect();
     let own_scopes = document.agents.iter();
