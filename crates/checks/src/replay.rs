@@ -141,16 +141,16 @@ pub(crate) fn history(
     let mut records: Vec<AuditRecord> = Vec::new();
     let mut from_seq = None;
     while records.len() < most {
-        let wanted = (most - records.len()).min(MAX_PAGE);
+        let count = (most - records.len()).min(MAX_PAGE);
         let page = store.audit_log(&AuditFilter {
             kind,
             agent: filter.agent.clone(),
             since_ms: filter.since_ms,
             from_seq,
             order: AuditOrder::NewestFirst,
-            limit: Some(wanted),
+            limit: Some(count),
         })?;
-        let is_last = page.len() < wanted;
+        let is_last = page.len() < count;
         from_seq = page.last().and_then(|last| last.seq.checked_sub(1));
         records.extend(page);
         if is_last || from_seq.is_none() {

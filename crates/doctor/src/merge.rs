@@ -141,19 +141,19 @@ fn merge_level<T: Strictness + Display>(
     for key in keys(current, other) {
         let ours = effective(current, key, get).unwrap_or(default);
         let theirs = effective(other, key, get);
-        let wanted = theirs.map_or(ours, |theirs| ours.join(theirs));
+        let level = theirs.map_or(ours, |theirs| ours.join(theirs));
         let path = format!("{}.{name}", scope_path(key));
         let inherited = effective(&merged.document, key, get).unwrap_or(default);
-        if inherited != wanted {
+        if inherited != level {
             // Write the value even if the inherited one has just become stricter than both
             // documents.
-            *slot(scope_mut(&mut merged.document, key)) = Some(wanted);
-            if wanted != ours {
-                let what = format!("{path}: {ours} becomes {wanted}");
+            *slot(scope_mut(&mut merged.document, key)) = Some(level);
+            if level != ours {
+                let what = format!("{path}: {ours} becomes {level}");
                 merged.tightened.push(what);
             }
         }
-        let own_value = own(other, key, get).filter(|value| *value != wanted);
+        let own_value = own(other, key, get).filter(|value| *value != level);
         if let Some(theirs) = own_value {
             merged.left.push(LeftValue {
                 path,

@@ -172,8 +172,10 @@ pub fn contains(workspace: &Path, place: &Path) -> bool {
         let metadata = std::fs::metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino()))
     };
-    let Some(wanted) = id(workspace) else {
+    let Some(workspace_id) = id(workspace) else {
         return false;
     };
-    place.ancestors().any(|above| id(above) == Some(wanted))
+    place
+        .ancestors()
+        .any(|above| id(above) == Some(workspace_id))
 }

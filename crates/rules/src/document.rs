@@ -117,8 +117,8 @@ fn locate(text: &Json5Text, problem: &Problem) -> Diagnostic {
         span = start..(start + 1).min(span.end).max(start);
     }
     let field = problem.path.rsplit('.').next().unwrap_or_default();
-    let said = format!("{field}: ");
-    let message = match problem.message.strip_prefix(&said) {
+    let prefix = format!("{field}: ");
+    let message = match problem.message.strip_prefix(&prefix) {
         _ if problem.path.is_empty() => problem.message.clone(),
         rest => format!("{}: {}", problem.path, rest.unwrap_or(&problem.message)),
     };

@@ -66,7 +66,7 @@ impl DenyRuleSelection {
     pub fn matches(&self, rule: &DenyRule) -> bool {
         match self {
             Self::Only { pattern } | Self::Every { pattern } => rule.pattern == *pattern,
-            Self::Same(wanted) => wanted.denies_same(rule),
+            Self::Same(selected) => selected.denies_same(rule),
         }
     }
 

@@ -50,14 +50,14 @@ pub fn loosenings(old: &Document, new: &Document, config: &Config) -> Vec<String
             }
         }
     }
-    let said = all.into_iter().map(|(what, agents)| {
+    let described_all = all.into_iter().map(|(what, agents)| {
         if agents.len() == everyone.len() {
             format!("{what} for every agent")
         } else {
             format!("{what} for {}", agents.join(", "))
         }
     });
-    said.collect()
+    described_all.collect()
 }
 
 /// All agents that the documents or the config name, and one agent that none of them names.

@@ -160,10 +160,10 @@ fn refused(status: &str, stream: &UnixStream) -> Failure {
     let _ = stream.shutdown(Shutdown::Write);
     let mut body = Vec::new();
     let _ = stream.take(MAX_BODY_BYTES).read_to_end(&mut body);
-    let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    let message = said
+    let answer: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let message = answer
         .pointer("/error/message")
-        .and_then(|told| told.as_str());
+        .and_then(|text| text.as_str());
     let message = message.unwrap_or("no reason given");
     let message = format!(
         "the gateway refused ({status}): {}",

@@ -76,8 +76,8 @@ fn take_back(
     if applied.is_empty() {
         return Ok(TemplateRemoval::default());
     }
-    let wanted = Template::with_every_part(&applied, directory)?;
-    let parts: BTreeSet<String> = wanted
+    let removed_template = Template::with_every_part(&applied, directory)?;
+    let parts: BTreeSet<String> = removed_template
         .entries
         .iter()
         .filter_map(|entry| entry.source.clone())
@@ -93,7 +93,7 @@ fn take_back(
         {
             return true;
         }
-        if !wanted.wrote(entry) {
+        if !removed_template.wrote(entry) {
             if is_for_directory(entry, directory) {
                 removal.edited.push(entry.clone());
             }

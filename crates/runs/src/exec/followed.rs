@@ -72,7 +72,7 @@ impl FollowedRun {
             ..ProcessSubscribe::default()
         };
         let reader = std::thread::spawn(move || {
-            let heard = gateway.subscribe(&params, |name, payload| {
+            let subscribed = gateway.subscribe(&params, |name, payload| {
                 let event = match name {
                     PROCESS_OUTPUT => FollowedEvent::Output(read_event(payload)),
                     PROCESS_ENDED => FollowedEvent::Ended(read_event(payload)),
@@ -81,7 +81,7 @@ impl FollowedRun {
                 let is_last = matches!(event, FollowedEvent::Ended(_));
                 sender.send(event).is_ok() && !is_last
             });
-            heard.map(|()| gateway)
+            subscribed.map(|()| gateway)
         });
         loop {
             match events.recv_timeout(POLL_INTERVAL) {
@@ -89,8 +89,8 @@ impl FollowedRun {
                 Ok(FollowedEvent::Ended(ended)) => self.ended = ended,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let heard = reader.join().map_err(|_| no_answer())?;
-                    return Ok(Some(heard?));
+                    let subscribed = reader.join().map_err(|_| no_answer())?;
+                    return Ok(Some(subscribed?));
                 }
             }
             if let Some(signal) = signals.pending().next() {

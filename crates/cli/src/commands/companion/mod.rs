@@ -385,7 +385,7 @@ impl<'a> DesktopCompanion<'a> {
             if let Some(why) = forbids {
                 self.board.show_again(id);
                 let text = DesktopText::note(&format!("{} was not allowed", short(&card)), why);
-                return self.tell(&text).await;
+                return self.notify_approver(&text).await;
             }
         }
         let words = DecisionWords {
@@ -403,7 +403,8 @@ impl<'a> DesktopCompanion<'a> {
             Ok(answer) => match answer.unawaited {
                 Some(why) => {
                     let summary = format!("{} is {word}", short(&card));
-                    self.tell(&DesktopText::note(&summary, &why)).await
+                    self.notify_approver(&DesktopText::note(&summary, &why))
+                        .await
                 }
                 None => Ok(()),
             },
@@ -421,12 +422,12 @@ impl<'a> DesktopCompanion<'a> {
             Err(failure) => {
                 let text = DesktopText::note(summary, &failure.to_string());
                 failure.report_at(self.state, false);
-                self.tell(&text).await
+                self.notify_approver(&text).await
             }
         }
     }
 
-    async fn tell(&mut self, text: &DesktopText) -> Result<(), Failure> {
+    async fn notify_approver(&mut self, text: &DesktopText) -> Result<(), Failure> {
         let sent = SentNotification {
             text,
             buttons: Vec::new(),
