@@ -77,12 +77,10 @@ impl Mistake {
         let language = self.language.as_str();
         match &self.found {
             FoundLanguage::Variable(name) => {
-                format!("`${name}` looks like a shell variable; in {language} it is none")
+                format!("`${name}` looks like a shell variable; {language} has none")
             }
             FoundLanguage::Parameter(name) => {
-                format!(
-                    "`${name}` looks like a parameter of a shell script; in {language} it is none"
-                )
+                format!("`${name}` looks like a parameter of a shell script; {language} has none")
             }
             FoundLanguage::Substitution => {
                 format!("`$(` looks like the output of a shell command; in {language} it is not")

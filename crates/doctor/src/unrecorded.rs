@@ -35,7 +35,8 @@ pub fn repair_document(
         DocumentRepair::Restore => recorded.ok_or_else(|| RulesError::Edit {
             code: "DOCUMENT_MISSING",
             message: "the document that was recorded last cannot be read".to_owned(),
-            remedy: "record what is there: interlock doctor --record-document".to_owned(),
+            remedy: "record the document in the database: interlock doctor --record-document"
+                .to_owned(),
         })?,
     };
     parse_document("approvals document", text.as_bytes())?;

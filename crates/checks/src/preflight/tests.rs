@@ -317,11 +317,11 @@ fn a_mistake_says_what_it_looks_like_and_what_to_write() {
     let name = || "HOME".to_owned();
     assert_eq!(
         say(Language::Python, FoundLanguage::Variable(name())),
-        "x:3: `$HOME` looks like a shell variable; in Python it is none; write `os.environ[\"HOME\"]`, with `import os`"
+        "x:3: `$HOME` looks like a shell variable; Python has none; write `os.environ[\"HOME\"]`, with `import os`"
     );
     assert_eq!(
         say(Language::JavaScript, FoundLanguage::Variable(name())),
-        "x:3: `$HOME` looks like a shell variable; in JavaScript it is none; write `process.env.HOME`"
+        "x:3: `$HOME` looks like a shell variable; JavaScript has none; write `process.env.HOME`"
     );
     assert_eq!(
         say(Language::Python, FoundLanguage::Line("export".to_owned())),

@@ -119,7 +119,7 @@ fn list(state: &StateArguments, known: &DevicePairListing) {
         ]);
     }
     if rows.is_empty() {
-        output::note("no devices; a machine or browser that connects from elsewhere waits here");
+        output::note("no devices; new machines and browsers are listed here when they connect");
     }
     output::print(&output::table(&rows, ""));
 }

@@ -87,7 +87,7 @@ pub(super) fn check_files(
             FindingSeverity::Warn,
             &key,
             format!(
-                "{} lies outside the state directory, where runs of this user can read it",
+                "{} is outside the state directory, where runs of this user can read it",
                 path.display()
             ),
             format!(
@@ -108,7 +108,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
             findings.push(checks::CHANNEL_INLINE_SECRET.finding(
                 FindingSeverity::Warn,
                 &key,
-                "the secret stands in the config itself: a file of mode 0600 in the state directory is hidden from runs",
+                "the secret is in the config itself: a file of mode 0600 in the state directory is hidden from runs",
                 format!("interlock config unset {key}"),
             ));
         }

@@ -181,7 +181,7 @@ pub(super) fn check_secrets(
                 FindingSeverity::Warn,
                 key,
                 format!(
-                    "{} lies outside the state directory, where runs of this user can read it",
+                    "{} is outside the state directory, where runs of this user can read it",
                     path.display()
                 ),
                 format!(

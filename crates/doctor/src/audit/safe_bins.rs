@@ -113,7 +113,7 @@ fn why_risky(subject: &AuditSubject, directory: &str) -> Option<String> {
         return Some("it is not an absolute path".to_owned());
     }
     if home.is_some_and(|home| home != "/" && path.starts_with(home)) {
-        return Some("it lies in the home directory, where runs of this user can write".to_owned());
+        return Some("it is in the home directory, where runs of this user can write".to_owned());
     }
     if RISKY_DIRECTORIES
         .iter()

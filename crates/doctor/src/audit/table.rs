@@ -58,7 +58,7 @@ checks! {
     BIND_NO_TLS = "gateway.bind_without_tls",
         "tokens and commands cross the network in clear text";
     LIVE_BIND_DIFFERS = "gateway.live_bind_differs",
-        "the gateway that runs listens elsewhere than the config says";
+        "the running gateway listens at another address than the config says";
     SECRET_FILE = "gateway.secret_file_permissions",
         "a user who can read or replace the file can pass for the gateway or its operator";
     SECRET_FILE_READABLE = "gateway.secret_file_readable",

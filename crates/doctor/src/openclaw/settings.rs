@@ -315,7 +315,7 @@ impl SettingsPlanner<'_> {
 
     fn agent(&mut self, theirs: &str, id: &str, mut agent: Value) {
         let Ok(id) = AgentId::new(id) else {
-            let what = "its id is not one that is known here";
+            let what = "its id is not a valid agent id";
             self.report
                 .left
                 .push(ImportedValue::new(theirs.trim_end_matches('.'), what));

@@ -95,7 +95,7 @@ impl FollowedRun {
             }
             if let Some(signal) = signals.pending().next() {
                 if self.signal.is_some() {
-                    output::note("interlock: the command may go on running there");
+                    output::note("interlock: the command may still be running there");
                     return Ok(None);
                 }
                 self.signal = Some(signal);
@@ -183,7 +183,7 @@ impl FollowedRun {
             if is_lost {
                 let why = ended.reason.as_deref().unwrap_or("its output ended");
                 output::note(&format!(
-                    "interlock: the command was lost sight of ({why}); it may go on as {}",
+                    "interlock: the connection to the command was lost ({why}); it may still be running as {}",
                     self.session
                 ));
             }

@@ -70,7 +70,7 @@ fn unexplained(
     json: bool,
 ) -> CommandOutcome {
     let policy = nodes::NodePolicy::read(state, host, Some(&node.id), agent)?;
-    let why = "the node does not tell its verdicts: this is its policy, and it judges when it runs";
+    let why = "the node does not report verdicts: this is its policy, and the node judges the command when it runs";
     if json {
         let mut value = policy.to_json();
         if let Value::Object(fields) = &mut value {

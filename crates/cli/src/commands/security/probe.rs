@@ -155,7 +155,7 @@ fn probe_nodes(
 ) -> String {
     let mut gateway = match GatewayClient::connect_running(state, host) {
         Ok(gateway) => gateway,
-        Err(failure) => return format!("the gateway did not let the owner in: {failure}"),
+        Err(failure) => return format!("the gateway refused the owner: {failure}"),
     };
     let connected = match nodes::connected(&mut gateway) {
         Ok(connected) => connected,

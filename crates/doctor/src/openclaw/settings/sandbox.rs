@@ -32,7 +32,7 @@ const SANDBOX_RULES: &[KeyRule] = &[
     rule("sandbox.docker.memory", Some("sandbox.limits.memory"), ImportRule::Neutral, GROUPS),
     rule("sandbox.docker.cpus", Some("sandbox.limits.cpus"), ImportRule::Neutral, GROUPS),
     rule("sandbox.docker.pidsLimit", Some("sandbox.limits.pids"), ImportRule::Smallest, "more processes would be allowed"),
-    rule("sandbox.docker.binds", Some("sandbox.binds"), ImportRule::Loosening, "runs see these paths, read-only unless `rw` is said"),
+    rule("sandbox.docker.binds", Some("sandbox.binds"), ImportRule::Loosening, "runs see these paths, read-only without `rw`"),
     rule("sandbox.prune.idleHours", None, ImportRule::Neutral, "a time"),
     rule("sandbox.prune.maxAgeDays", None, ImportRule::Neutral, "a time"),
 ];
