@@ -346,7 +346,7 @@ fn a_claim_that_a_crash_left_behind_is_reported_as_unknown_once_and_never_run_ag
         .execute("DELETE FROM session_events", [])
         .unwrap();
     let told = machine.ok(&["approvals", "pending"]).stderr;
-    let expected = format!("what became of approved run {id} is unknown; it is not run again");
+    let expected = format!("the outcome of approved run {id} is unknown; it is not run again");
     assert!(told.contains(&expected), "{told}");
     let again = machine.ok(&["approvals", "pending"]).stderr;
     assert!(!again.contains("is unknown"), "{again}");

@@ -650,5 +650,8 @@ fn deep_probes_ask_the_nodes_for_their_policy() {
     there.ok(&["exec-policy", "preset", "cautious"]);
     let text = report().to_string();
     assert!(!text.contains("nodes.security_full"), "{text}");
-    assert!(text.contains("1 told their policy, 0 did not"), "{text}");
+    assert!(
+        text.contains("1 reported their policy, 0 did not"),
+        "{text}"
+    );
 }

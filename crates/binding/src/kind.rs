@@ -1,22 +1,21 @@
-//! What an approval can hold on to: the value that is shown, stored and put into the plan.
+//! The binding: what an approval pins. It is shown to the approver, stored, and put into the plan.
 
 use interlock_programs::{Executable, Missing};
 use serde::{Deserialize, Serialize};
 
-/// How firmly an approval can hold what it approves, and how much of it *always* may store, from
-/// firm to not at all. A line takes the worst kind of any command seen in it: text among it means
-/// that nothing is stored, and a command in it that runs project code is reported besides
-/// ([`Binding::projects`]).
+/// How firmly an approval can pin what it allows, and how much *always* may store, from firm to not
+/// at all. A line has the worst kind of all commands in it. If one of them is text, nothing is
+/// stored. Commands that run project code are also listed in [`Binding::projects`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BindingKind {
     /// Native executables, by identity.
     Native,
-    /// One concrete local file and its interpreter, by content.
+    /// A local file and its interpreter, by content.
     File,
-    /// Files of the project decide which code runs: only the program and its words are held.
+    /// Files of the project decide which code runs, so only the program and its words are pinned.
     Project,
-    /// All code is visible in the request itself.
+    /// All code is visible in the request.
     Text,
     /// Code comes from elsewhere.
     Unbound,
@@ -38,39 +37,40 @@ impl BindingKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Binding {
     pub kind: BindingKind,
-    /// What made it so.
+    /// Why the binding has this kind.
     pub reason: String,
-    /// Files that are read as code or settings, or started by another program: their content is
-    /// bound. Executables that Interlock starts itself are pinned besides.
+    /// Files that are read as code or settings, or started by another program. Their content is
+    /// bound. Executables that Interlock starts itself are not in this list; the plan pins them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<BoundFile>,
-    /// Paths that would come first if there were something: they must stay empty.
+    /// Paths that would take precedence if a file were there. They must stay empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unbound: Option<Unbound>,
-    /// Runs whose code files of a project decide, whatever kind the whole line is of.
+    /// Runs of project code, whatever kind the whole line has.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub projects: Vec<ProjectRun>,
-    /// What else an approver should know, one sentence each.
+    /// Other facts for the approver, one sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// One run of a program that takes its code from a project.
+/// A run of a program that takes its code from a project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectRun {
-    /// The program and the words that decide: `cargo test`.
+    /// The program and the words that decide what runs, such as `cargo test`.
     pub label: String,
-    /// The program, by its plain name.
+    /// The plain name of the program.
     pub program: String,
     /// The sentence that an approver reads.
     pub sentence: String,
-    /// Where the project begins. None where that is only known when it runs, or where code is fetched.
+    /// The root of the project. `None` if it is only known when the command runs, or if the code is
+    /// fetched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root: Option<String>,
-    /// Canonical paths of the files there that decide, as far as they have customary names.
+    /// Canonical paths of the files in the project that decide what runs, if they have usual names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<String>,
     pub scope: ProjectScope,
@@ -80,34 +80,34 @@ pub struct ProjectRun {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ProjectScope {
-    /// The first so many words, those of wrappers and the program among them. What stands behind them was
-    /// read, and leads nowhere else.
+    /// This many leading words, including wrappers and the program. The words after them were
+    /// checked and do not lead to other code.
     Leading(usize),
-    /// All words as they are.
+    /// All words unchanged.
     Words,
     /// Nothing, with the reason.
     Nothing(String),
 }
 
-/// A file whose content an approval holds.
+/// A file whose content an approval binds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundFile {
     pub role: BoundRole,
     #[serde(flatten)]
     pub file: Executable,
-    /// Where it stands among the words of its command.
+    /// The index of the file among the words of its command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operand: Option<usize>,
-    /// Another program will look it up in PATH by this name, and must find the same file.
+    /// The name under which another program looks it up in PATH, where it must find the same file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looked_up: Option<String>,
 }
 
 impl Binding {
-    /// The one file that decides what runs, where there is just one: it is named in the command,
-    /// nothing else of the project is read as code or settings, and no other file would come first.
-    /// Its interpreters may stand beside it.
+    /// The file that alone decides what runs, if there is one: the command names it, nothing else
+    /// of the project is read as code or settings, and no other file would take precedence. Its
+    /// interpreters may be bound as well.
     pub fn sole_script(&self) -> Option<&BoundFile> {
         let mut others = self
             .files
@@ -124,44 +124,46 @@ impl Binding {
     }
 }
 
-/// What a bound file is to the run.
+/// The role of a bound file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BoundRole {
     /// Code.
     Script,
-    /// Runs a script.
+    /// The interpreter of a script.
     Interpreter,
-    /// Started by another program.
+    /// A program that another program starts.
     Program,
-    /// Can name code to load.
+    /// Settings that can name code to load.
     Settings,
 }
 
-/// Why nothing can be bound, for the reader who wants to change that.
+/// Why nothing can be bound, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unbound {
-    /// The executable of the command, as resolved.
+    /// The resolved executable of the command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<String>,
     /// A form of the command that could be bound.
     pub expected: String,
     pub found: String,
-    /// The ways out, in words. Empty where only another command would help.
+    /// Remedies in words. Empty if only another command would help.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remedies: Vec<&'static str>,
-    /// The one thing to do next, as a command that can be pasted.
+    /// What to do next, as a command to paste.
     pub next_step: String,
-    /// What is to run is not there yet, or cannot be executed yet. A command in front of it may change that.
+    /// Whether the file to run is missing or not executable yet. An earlier command of the line may
+    /// change that.
     #[serde(skip)]
     pub(super) is_awaited: bool,
-    /// The commands in front of it, where they may make what is to run. Empty text where they cannot be cut out.
+    /// The earlier commands of the line, if they may create the file to run. It is empty if they
+    /// cannot be separated from the line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earlier: Option<String>,
 }
 
 impl Unbound {
-    /// How the line can be split, where a command of it may make what another one runs.
+    /// How to split the line, if one of its commands may create what another one runs.
     pub fn split_advice(&self) -> Option<String> {
         let first = match self.earlier.as_deref()? {
             "" => "the commands in front of it".to_owned(),
@@ -174,10 +176,10 @@ impl Unbound {
     }
 }
 
-/// Lets approvers allow what cannot be bound.
+/// The command that lets approvers allow unbound commands.
 const ASK_ABOUT_UNBOUND: &str = "interlock config set tools.exec.unboundApprovals ask";
 
-/// The ways out of an unbound command.
+/// The remedies for an unbound command.
 const REMEDIES: [&str; 4] = [
     "run it in a sandbox",
     "let an allowlist entry with exactly these arguments allow it",
@@ -202,7 +204,7 @@ impl Binding {
         Self::new(BindingKind::Native, "a native executable")
     }
 
-    /// A file that is read as code, at this index in argv.
+    /// The binding of a file that is read as code, at this index of argv.
     pub(super) fn code(reason: &str, file: &Executable, index: Option<usize>) -> Self {
         Self::new(BindingKind::File, reason).with(BoundFile {
             role: BoundRole::Script,
@@ -212,7 +214,7 @@ impl Binding {
         })
     }
 
-    /// `found` completes "expected …, found …".
+    /// An unbound command. `found` completes "expected …, found …".
     pub(super) fn unbound(
         name: &str,
         executable: Option<&Executable>,
@@ -235,7 +237,7 @@ impl Binding {
         }
     }
 
-    /// There is nothing that could run.
+    /// The binding if the program or file does not exist.
     pub(super) fn missing(name: &str, found: impl Into<String>) -> Self {
         let mut binding = Self::unbound(name, None, "a program or file that exists", found);
         if let Some(unbound) = &mut binding.unbound {
@@ -245,7 +247,7 @@ impl Binding {
         binding
     }
 
-    /// The same, of a file that is to run and may be made by a command in front of it.
+    /// Marks that an earlier command may create the missing file.
     pub(super) fn awaiting(mut self, missing: &Missing) -> Self {
         if let Some(unbound) = &mut self.unbound {
             let can_come = matches!(missing, Missing::NotFound | Missing::NotExecutable(_));
@@ -254,15 +256,15 @@ impl Binding {
         self
     }
 
-    /// Whether a command in front of this one may make what is to run.
+    /// Whether an earlier command may create the file to run.
     pub(super) fn is_awaiting(&self) -> bool {
         self.unbound
             .as_ref()
             .is_some_and(|unbound| unbound.is_awaited)
     }
 
-    /// Names the commands in front of it, which may make what is to run: in a call of their own they leave
-    /// something that can be bound.
+    /// Adds the earlier commands, which may create the file to run. If they run in a separate call
+    /// first, the file can be bound afterwards.
     pub(super) fn behind(mut self, earlier: String) -> Self {
         if let Some(unbound) = &mut self.unbound {
             if !earlier.is_empty() {
@@ -273,7 +275,7 @@ impl Binding {
         self
     }
 
-    /// The worse of the two; what either holds on to is held.
+    /// Combines two bindings: the worse kind wins, and the files of both are bound.
     pub(super) fn and(mut self, mut other: Self) -> Self {
         if other.kind > self.kind {
             std::mem::swap(&mut self, &mut other);
@@ -297,7 +299,7 @@ impl Binding {
         self
     }
 
-    /// A run whose code a project decides.
+    /// The binding of a run of project code.
     pub(super) fn project(run: ProjectRun) -> Self {
         Self {
             reason: run.sentence.clone(),
@@ -306,7 +308,7 @@ impl Binding {
         }
     }
 
-    /// Each note once.
+    /// Adds a note, unless it is already there.
     pub(super) fn noting(mut self, note: String) -> Self {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -314,7 +316,7 @@ impl Binding {
         self
     }
 
-    /// Each file once in each role, wherever it stands.
+    /// Adds a file, unless it is already bound in the same role.
     pub(super) fn with(mut self, file: BoundFile) -> Self {
         let is_known = self.files.iter().any(|known| {
             known.role == file.role && known.file == file.file && known.looked_up == file.looked_up
@@ -326,7 +328,7 @@ impl Binding {
     }
 }
 
-/// How a person finds out why a name leads to nothing.
+/// The command with which the owner finds out why a name leads to nothing.
 fn look_for(name: &str) -> String {
     let name = shell_word(name);
     if name.contains('/') {
@@ -336,7 +338,7 @@ fn look_for(name: &str) -> String {
     }
 }
 
-/// A word for a POSIX shell.
+/// Quotes a word for a POSIX shell.
 fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./+:@%,=~".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

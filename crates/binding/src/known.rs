@@ -1,5 +1,5 @@
-//! What an approver reads about programs that are pinned as files: that the effect of the arguments
-//! is unknown, or that the program runs hooks.
+//! Notes for the approver about programs that are pinned as files: that the effect of their
+//! arguments is unknown, or that they run hooks.
 
 use interlock_programs::inline::reach;
 use interlock_programs::names::program_name;
@@ -8,8 +8,8 @@ use interlock_programs::{Executable, FileKind, is_dispatch_wrapper, is_shell, op
 use super::kind::Binding;
 use super::project;
 
-/// Programs that do what their arguments say, in groups. A program that is in no table is not asked about
-/// more strictly for it; the prompt only says that it is not known.
+/// Programs that only do what their arguments say, in groups. A program that is in no table is not
+/// judged more strictly; the prompt only says that it is unknown.
 const EVERYDAY: &[(&str, &[&str])] = &[
     (
         "makes, moves or removes files that it is given",
@@ -155,7 +155,7 @@ const GIT_WITH_HOOKS: &[&str] = &[
     "worktree",
 ];
 
-/// What is to be said about a program without code of its own.
+/// The note about a program that gets no code in its arguments.
 pub(super) fn note(argv: &[String], executable: &Executable) -> Binding {
     let binding = Binding::native();
     let name = argv

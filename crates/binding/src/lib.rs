@@ -1,9 +1,9 @@
-//! The binder: what could an approval of this request pin, so that what runs is what was approved?
+//! The binder finds what an approval of a request can pin, so that what runs is what was approved.
 //!
-//! There is one decision for all callers: the judge adds it to each verdict that asks, the plan
-//! pins what it names, `explain` shows it. The binder asks the [`Resolver`] and reads nothing
-//! itself. Read [`Binding`] first, then [`of`]. The interpreters stand in the inline tables of
-//! `interlock_programs`, programs that run the code of a project in `project`.
+//! All callers use the same binding: the judge adds it to each verdict that asks, the plan pins the
+//! files that it names, and `explain` shows it. The binder asks the [`Resolver`] and reads nothing
+//! itself. Read [`Binding`] first, then [`of`]. The interpreters are in the inline tables of
+//! `interlock_programs`, and the programs that run project code are in `project`.
 
 #![forbid(unsafe_code)]
 
@@ -30,8 +30,8 @@ use program::{Binder, ProgramStdin};
 const SHELL_SHAPE: &str = "SHELL FILE, or SHELL -c TEXT without start-up files";
 const NO_SHAPE: &str = "the program that it starts, by itself";
 
-/// The binding of a whole request. `sight` is what was seen in it; without it, text that only a
-/// shell can read is not looked into, and the answer must not be used for an approval.
+/// The binding of a whole request. `sight` is what was seen inside its text. Without it, text that
+/// only a shell can read is not inspected, and the binding must not be used for an approval.
 pub fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Resolver) -> Binding {
     let binder = Binder::new(resolver);
     let mut line = match &analysis.shape {
@@ -59,8 +59,8 @@ pub fn of(analysis: &Analysis, sight: Option<&Sight>, resolver: &dyn Resolver) -
     }
 }
 
-/// The text in front of a command of a plain line, if a program in it may make a file. A stage of a pipe runs
-/// at the same time, so the line cannot be cut there.
+/// The text before a command of a plain line, if a program in it may create a file. The line cannot
+/// be split between stages of a pipe, because they run at the same time.
 fn earlier_text(analysis: &Analysis, index: usize) -> Option<String> {
     let Source::Text(text) = &analysis.source else {
         return None;
@@ -83,8 +83,8 @@ pub fn of_command(command: &Command, resolver: &dyn Resolver) -> Binding {
     Binder::new(resolver).command(command)
 }
 
-/// The binding of the program of a command alone, whatever its arguments say: of what an entry holds that
-/// trusts the project's files.
+/// The binding of only the program of a command, whatever its arguments are. Entries that trust the
+/// project's files hold it.
 pub fn of_program(command: &Command, resolver: &dyn Resolver) -> Binding {
     match command.executable() {
         Some(executable) => {
@@ -94,7 +94,8 @@ pub fn of_program(command: &Command, resolver: &dyn Resolver) -> Binding {
     }
 }
 
-/// Some of it is text that only a parser can see into: what it finds there counts.
+/// Whether the request contains text that only a parser can inspect, so that the parser's findings
+/// count.
 pub fn is_hidden(analysis: &Analysis) -> bool {
     analysis.shape.odd().is_some()
         || analysis.shell_builtin().is_some()
@@ -143,7 +144,7 @@ impl Binder<'_> {
         }
     }
 
-    /// What `find -exec`, `xargs` and the like start.
+    /// The binding of commands that `find -exec`, `xargs` and similar programs start.
     fn started(&self, argv: &Argv, cwd: &str) -> Binding {
         let name = program_name(&argv[0]);
         if !matches!(
@@ -163,10 +164,10 @@ impl Binder<'_> {
         all
     }
 
-    /// Commands inside of text that a shell will read.
+    /// The binding of commands inside text that a shell reads.
     fn hidden(&self, sight: &Sight, cwd: &str) -> Binding {
-        // Once the text changes the directory, a relative path may mean any file; but for a `cd` in front
-        // of everything else, which leads to one directory.
+        // If the text changes the directory, a relative path may mean any file. The exception is a
+        // `cd` before everything else, which leads to one known directory.
         let moves = sight.commands.iter().any(|seen| {
             let name = seen.argv.first().map_or("", String::as_str);
             !seen.is_leading_cd && matches!(name, "cd" | "pushd" | "popd" | "chdir")
@@ -179,7 +180,7 @@ impl Binder<'_> {
         for (index, seen) in sight.commands.iter().enumerate() {
             let unmoved = (!moves).then_some(cwd);
             let own = self.seen(seen, seen.cwd.as_deref().or(unmoved));
-            // Where it stands in the text is not known.
+            // Its place in the text is unknown, so the text before it cannot be named.
             let is_later = index > 0 && own.is_awaiting();
             all = all.and(if is_later {
                 own.behind(String::new())
@@ -190,8 +191,8 @@ impl Binder<'_> {
         all
     }
 
-    /// One command that another program starts. Everything it needs is held here: no other binding
-    /// pins it.
+    /// The binding of a command that another program starts. Everything that the command needs must
+    /// be bound here, because nothing else pins it.
     fn seen(&self, seen: &SeenCommand, cwd: Option<&str>) -> Binding {
         let with_more;
         let argv = if seen.takes_more {
@@ -204,15 +205,15 @@ impl Binder<'_> {
         if matches!(name, "source" | ".") && !seen.is_operand {
             return self.sourced(argv, cwd);
         }
-        // A builtin brings no code of its own; what it reads or starts is seen by itself.
+        // A builtin has no code of its own. What it reads or starts is seen as a separate command.
         let is_builtin = matches!(
             shell_word(name),
             ShellWord::Builtin | ShellWord::Implemented
         );
-        // Behind these, what they start is seen by itself too.
+        // What these wrappers start is also seen as a separate command.
         let is_looked_through = matches!(dispatch(argv), Dispatch::Unwrapped { .. })
             || multiplexer(argv) == Multiplexer::Shell;
-        // A wrapper that gets its command when it runs.
+        // This wrapper gets its command only when it runs.
         if seen.takes_more
             && is_dispatch_wrapper(name)
             && !matches!(dispatch(&seen.argv), Dispatch::Unwrapped { .. })
@@ -238,11 +239,12 @@ impl Binder<'_> {
         let lookup = self.resolver.executable(name, known_cwd);
         match shell_call(argv) {
             ShellCall::NotShell => {}
-            // The commands of the text are seen by themselves; the shell may be any file of that name.
+            // The commands of the text are seen separately. The shell itself may be any file of
+            // that name, so it is bound.
             ShellCall::Text { .. } | ShellCall::Closed { is_whole: true, .. } => {
                 return self.shell(name, &lookup, known_cwd);
             }
-            // So are those of a here-document.
+            // The commands of a here-document are also seen separately.
             ShellCall::Closed { .. } if seen.stdin.is_some() && reads_only_stdin(argv) => {
                 return self.shell(name, &lookup, known_cwd);
             }
@@ -286,7 +288,7 @@ impl Binder<'_> {
         own.and(bound)
     }
 
-    /// A shell that a text starts: the program itself, whatever it is.
+    /// The binding of a shell that a text starts, as a program.
     fn shell(&self, name: &str, lookup: &Lookup, cwd: &str) -> Binding {
         match lookup {
             Lookup::Found(file) => self.program(file, cwd, 0).with(BoundFile {
@@ -299,8 +301,9 @@ impl Binder<'_> {
         }
     }
 
-    /// `source FILE` in a text: the file by its content. What an earlier command of the text may still
-    /// make, or what lies in a directory that is only known when it runs, is the project's.
+    /// The binding of `source FILE` in a text: the file by its content. A file that an earlier
+    /// command may still create, or in a directory that is only known when the command runs, counts
+    /// as project code.
     fn sourced(&self, argv: &Argv, cwd: Option<&str>) -> Binding {
         let Some(path) = argv.get(1) else {
             return Binding::native();
@@ -342,7 +345,7 @@ impl Binder<'_> {
     }
 }
 
-/// `SHELL FILE`: the content of the file, and the shell.
+/// The binding of `SHELL FILE`: the content of the file, and the shell.
 fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Binding {
     match file {
         Lookup::Found(file) if starts_others(name, file).is_some() => {
@@ -363,8 +366,8 @@ fn script(name: &str, shell: &Executable, file: &Lookup, index: usize) -> Bindin
     }
 }
 
-/// How many words of wrappers stand in front of the command, back to the last shell text: so much
-/// larger than an index into its argv is [`BoundFile::operand`].
+/// How many words of wrappers are before the command, back to the last shell text.
+/// [`BoundFile::operand`] is larger than the index in argv by this number.
 pub fn words_in_front(command: &Command) -> usize {
     let layers = command.wrappers.iter().rev();
     layers

@@ -1,5 +1,5 @@
-//! One program with its arguments: the program itself, its interpreter, and the code that it is
-//! given to run.
+//! Binds one program with its arguments: the program itself, its interpreter, and the code that it
+//! gets to run.
 
 use interlock_programs::inline::{HitKind, InterpreterCode, detect, interpreter_code};
 use interlock_programs::names::program_name;
@@ -15,26 +15,27 @@ use super::project::{self, CodeOrigin, ProgramPlaces, ProjectCall, Runs, Stores}
 use super::{known, script_line};
 use interlock_command::xargs_command;
 
-/// Interpreters of interpreters, and programs that start programs: more is not followed.
+/// How many levels of interpreters of interpreters, and of programs that start programs, are
+/// followed.
 const MAX_LEVELS: usize = 6;
-/// What runs a file that says nothing about it.
+/// The shell that runs an executable text without a `#!` line.
 const DEFAULT_SHELL: &str = "/bin/sh";
 
-/// Looks for what can be bound.
+/// Finds what can be bound.
 pub(super) struct Binder<'a> {
     pub resolver: &'a dyn Resolver,
     pub stdin: ProgramStdin,
 }
 
-/// Whether what a program reads from standard input stands in the request itself.
+/// Whether the standard input of a program is visible in the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProgramStdin {
     Hidden,
-    /// A here-document, every word of which is known.
+    /// A here-document whose text is completely known.
     Visible,
 }
 
-/// One call of a program that starts others.
+/// A call of a program that starts others.
 pub(super) struct StarterCall<'a> {
     pub name: &'a str,
     pub executable: &'a Executable,
@@ -52,12 +53,12 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The file of a program alone.
+    /// The binding of only the file of a program.
     pub fn program(&self, executable: &Executable, cwd: &str, offset: usize) -> Binding {
         self.executed(executable, Some(cwd), offset, 0)
     }
 
-    /// A command that Interlock starts. `offset` words stand in front of it.
+    /// The binding of a command that Interlock starts. `offset` is the number of words before it.
     pub fn argv(
         &self,
         argv: &[String],
@@ -68,7 +69,7 @@ impl<'a> Binder<'a> {
         self.argv_at(argv, lookup, Some(cwd), offset, 0)
     }
 
-    /// `cwd` is `None` where it is only known when it runs.
+    /// Like [`Self::argv`]. `cwd` is `None` if the directory is only known when the command runs.
     pub fn argv_at(
         &self,
         argv: &[String],
@@ -90,7 +91,7 @@ impl<'a> Binder<'a> {
             let found = "programs that start programs, too many of them";
             return Binding::unbound(name, lookup.found(), NO_SHAPE, found);
         }
-        // What `xargs` starts stands in its arguments, and is bound by itself.
+        // The command that `xargs` starts is in its arguments, and is bound separately.
         let shows_command = level == 0 && names_xargs(name) && xargs_command(argv).is_some();
         if let Some(reason) = opaque_reason(name).filter(|_| !shows_command) {
             let found = format!("it {reason}");
@@ -100,7 +101,7 @@ impl<'a> Binder<'a> {
             Lookup::Found(executable) => executable,
             Lookup::Missing(missing) => {
                 let binding = Binding::missing(name, missing.to_string());
-                // A name that PATH does not lead to is looked for by its owner.
+                // Only a path may be created by an earlier command; a plain name must be in PATH.
                 return if name.contains('/') {
                     binding.awaiting(missing)
                 } else {
@@ -120,7 +121,7 @@ impl<'a> Binder<'a> {
             offset,
             level,
         };
-        // A link under another name is still the program that it leads to.
+        // A link with another name still leads to the same program, so try the file's name too.
         let mut by_file = argv.to_vec();
         by_file[0].clone_from(&executable.canonical);
         if let Some(runs) = project::read(argv).or_else(|| project::read(&by_file)) {
@@ -134,14 +135,14 @@ impl<'a> Binder<'a> {
                     BindingKind::Text,
                     format!("inline code: {}", hit.label()),
                 )),
-                // What a first line names gets a script, whose content is shown.
+                // An interpreter that a first line names gets a script, whose content is shown.
                 None if level > 0 => own,
                 None => own.and(known::note(argv, executable)),
             },
         }
     }
 
-    /// The file itself: native, or a script with what its first line names.
+    /// The binding of the file itself: native, or a script with the interpreter of its first line.
     fn executed(
         &self,
         executable: &Executable,
@@ -175,9 +176,9 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// What the kernel makes of `#!`: the interpreter, its one argument, and the script. Wrappers are
-    /// looked through as in a command, and everything on the way is bound; what stays opaque makes the
-    /// script unbound.
+    /// The binding of a `#!` line as the kernel reads it: the interpreter, its one argument, and
+    /// the script. Wrappers are followed as in a command, and everything on the way is bound. If a
+    /// part stays opaque, the script is unbound.
     fn script_line(
         &self,
         script: &Executable,
@@ -243,7 +244,7 @@ impl<'a> Binder<'a> {
             } else {
                 match dispatch(&argv) {
                     Dispatch::NotWrapper => break (lookup, executable),
-                    // A lock file would have to be held besides.
+                    // `flock` is excluded, because its lock file would have to be bound as well.
                     Dispatch::Unwrapped {
                         wrapper,
                         inner: Inner::At(index),
@@ -265,7 +266,7 @@ impl<'a> Binder<'a> {
             }
             argv = inner;
         };
-        // `busybox sh` is a shell that lives where busybox lives.
+        // `busybox sh` is a shell in the file of busybox.
         let is_multiplexed = multiplexer(&argv) == Multiplexer::Shell;
         if is_multiplexed {
             if !is_trusted(&executable, &argv[0]) {
@@ -273,7 +274,7 @@ impl<'a> Binder<'a> {
             }
             argv.remove(0);
         }
-        // The script stands where the kernel puts it; arguments of the call come behind it.
+        // The kernel puts the script last; the arguments of the call come after it.
         let at = argv.len() - 1;
         match shell_call(&argv) {
             ShellCall::File { index } if index == at => {}
@@ -281,7 +282,7 @@ impl<'a> Binder<'a> {
                 let run = self.argv_at(&argv, Some(&lookup), cwd, 0, level + 1);
                 return Ok(binding.and(run));
             }
-            // A shell that reads its own start-up files first; the script is still what it runs.
+            // The shell may read its start-up files first, but it still runs the script.
             ShellCall::Closed { text: None, .. } if at == 1 => {}
             _ => {
                 return Err(in_line(
@@ -292,11 +293,11 @@ impl<'a> Binder<'a> {
         if executable.kind == FileKind::Native {
             return Ok(binding);
         }
-        // A script under the name of a shell has an interpreter of its own.
+        // A script with the name of a shell has its own interpreter.
         Ok(binding.and(self.executed(&executable, cwd, 0, level + 1)))
     }
 
-    /// The code that an interpreter is given to run.
+    /// The binding of the code that an interpreter gets to run.
     fn code(
         &self,
         name: &str,
@@ -349,7 +350,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Settings are held as they are, or held to be absent.
+    /// Binds settings by their content, or as absent if they do not exist.
     fn settings(&self, names: &[&str], cwd: &str) -> Binding {
         let mut binding = Binding::native();
         for name in names {
@@ -368,7 +369,7 @@ impl<'a> Binder<'a> {
         binding
     }
 
-    /// The first of these paths that leads to a file, and those in front of it that must stay
+    /// The first of these paths that leads to a file, and the paths before it, which must stay
     /// empty.
     fn first_of(
         &self,
@@ -379,14 +380,14 @@ impl<'a> Binder<'a> {
             match self.resolver.file(&path, "/") {
                 Lookup::Found(file) => return Ok((file, absent)),
                 Lookup::Missing(Missing::NotFound) => absent.push(path),
-                // Something is there that the program may take.
+                // There is something that the program may use, so the search cannot go on.
                 Lookup::Missing(_) => return Err(absent),
             }
         }
         Err(absent)
     }
 
-    /// A program that runs the code of a project, or starts its programs.
+    /// The binding of a program that runs project code or starts the project's programs.
     fn runner(&self, call: &StarterCall<'_>, runs: &Runs) -> Binding {
         let StarterCall {
             name,
@@ -461,7 +462,7 @@ impl<'a> Binder<'a> {
         settings.and(program).and(run)
     }
 
-    /// Code that is read from standard input.
+    /// The binding of code that is read from standard input.
     pub fn stdin_code(&self, name: &str, executable: &Executable, expected: &str) -> Binding {
         match self.stdin {
             ProgramStdin::Visible => Binding::new(
@@ -482,7 +483,7 @@ fn names_xargs(name: &str) -> bool {
     matches!(&*program_name(name), "xargs" | "gxargs")
 }
 
-/// Why the file is something else than its name says.
+/// Why the file is not what its name says, if it is not.
 fn disguise(name: &str, executable: &Executable) -> Option<&'static str> {
     if starts_others(name, executable).is_some() {
         return Some("it starts another program");
@@ -507,7 +508,8 @@ pub(super) fn also_inline(label: Option<String>) -> Binding {
     }
 }
 
-/// Names of what a process has open: another file for each reader.
+/// Whether a path names something that a process has open, which may be another file for each
+/// reader.
 pub(super) fn is_stream(path: &str) -> bool {
     ["/dev/", "/proc/", "/sys/"]
         .iter()

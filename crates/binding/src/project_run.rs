@@ -1,5 +1,5 @@
-//! A run of project code as an approver reads it: where the project begins, which of its files
-//! decide, what may be stored, and what of it is held by content all the same.
+//! Describes a run of project code for an approver: the root of the project, the files that decide
+//! what runs, what may be stored, and which files are bound by content anyway.
 
 use interlock_programs::inline::{HitKind, InterpreterCode, detect, interpreter_code};
 use interlock_programs::names::program_name;
@@ -11,7 +11,7 @@ use super::program::{Binder, StarterCall, also_inline, is_stream};
 use super::project::{self, CodeOrigin, ProjectCall, Runs, Stores};
 
 impl Binder<'_> {
-    /// A run whose code files of a project decide, with the code that stands in its own words.
+    /// The binding of a run of project code, including code in its own words.
     pub fn project(&self, call: &StarterCall<'_>, found: &ProjectCall) -> Binding {
         let StarterCall {
             name,
@@ -23,7 +23,7 @@ impl Binder<'_> {
         } = *call;
         let run = Binding::project(self.project_run(call, found));
         let own = match &found.origin {
-            // A file that the request names is held besides.
+            // A file that the request names is also bound.
             CodeOrigin::File { path, index, .. } => self.named_file(path, cwd, offset + index),
             CodeOrigin::Here | CodeOrigin::Directory { .. } | CodeOrigin::Fetched => {
                 Binding::native()
@@ -130,7 +130,7 @@ impl Binder<'_> {
         }
     }
 
-    /// The nearest directory upwards that has one of the markers, else the directory itself.
+    /// The nearest directory upwards with one of the markers, or else the directory itself.
     fn project_root(&self, markers: &[&str], start: String) -> String {
         let parents = std::path::Path::new(&start).ancestors();
         for parent in parents.take(project::MAX_PARENTS) {
@@ -145,7 +145,7 @@ impl Binder<'_> {
         start
     }
 
-    /// The files of a project that decide, as far as they are there.
+    /// The existing files of a project that decide what runs.
     fn manifests(&self, found: &ProjectCall, root: &str, cwd: Option<&str>) -> Vec<String> {
         let by_option = match (&found.origin, cwd) {
             (CodeOrigin::File { path, .. }, Some(cwd)) => Some(self.resolver.file(path, cwd)),
@@ -164,8 +164,8 @@ impl Binder<'_> {
         manifests
     }
 
-    /// Whether an operand leads, through links, to something beneath the project. `./...` is all of it,
-    /// and what stands behind `::` is the name of a test.
+    /// Whether an operand, with links resolved, is beneath the project. `./...` means the whole
+    /// project, and the text after `::` is the name of a test.
     fn is_beneath(&self, operand: &str, root: &str, cwd: Option<&str>) -> bool {
         let Some(cwd) = cwd else {
             return false;
@@ -185,7 +185,7 @@ impl Binder<'_> {
         })
     }
 
-    /// A file that an option names, held by its content where it is one.
+    /// The binding of a file that an option names, by its content if it is a file.
     fn named_file(&self, path: &str, cwd: Option<&str>, index: usize) -> Binding {
         let Some(place) = cwd.or_else(|| path.starts_with('/').then_some("/")) else {
             return Binding::native();
@@ -206,7 +206,7 @@ impl Binder<'_> {
                 "a local file",
                 format!("`{path}`: it is read from standard input"),
             ),
-            // A directory, or what an earlier command makes: the project's.
+            // A directory, or a file that an earlier command creates, counts as project code.
             Lookup::Missing(_) => Binding::native(),
         }
     }

@@ -1,13 +1,13 @@
-//! The first line of a script, read as the kernel and `env` read it.
+//! Reads the first line of a script as the kernel and `env` do.
 
 use interlock_programs::inline::split_string::split;
 use interlock_programs::names::program_name;
 
-/// `env` within the text of `env`: so often it is followed.
+/// How often `env` inside `env` is followed.
 const MAX_ENV_LEVELS: usize = 8;
 
-/// The command that the kernel makes of what stands behind `#!`: the interpreter, everything behind
-/// it as one argument, and the script. `Err` says what cannot be followed.
+/// The command that the kernel makes from the text after `#!`: the interpreter, the rest as one
+/// argument, and the script. `Err` says what cannot be followed.
 pub(super) fn command(line: &str, script: &str) -> Result<Vec<String>, String> {
     let line = line.trim_matches([' ', '\t']);
     let (program, rest) = match line.split_once([' ', '\t']) {
@@ -28,8 +28,8 @@ pub(super) fn is_env(argv: &[String]) -> bool {
     argv.first().is_some_and(|name| program_name(name) == "env")
 }
 
-/// What `env` in a `#!` line starts: the text of `-S` is split, and nothing else is done on the way.
-/// Whatever changes the environment or the directory is not followed.
+/// The command that `env` in a `#!` line starts. Only `-S` is followed, by splitting its text.
+/// Options that change the environment or the directory must not be followed.
 pub(super) fn behind_env(argv: &[String]) -> Result<Vec<String>, String> {
     let not_plain = || "options of `env` that are not followed".to_owned();
     let mut words: Vec<String> = argv.iter().skip(1).cloned().collect();
@@ -54,8 +54,8 @@ pub(super) fn behind_env(argv: &[String]) -> Result<Vec<String>, String> {
     Err(not_plain())
 }
 
-/// The words of `-S`, where every implementation reads them alike: no variable, no escape, no
-/// comment, quotes in pairs.
+/// The words of `-S`, if every implementation of `env` splits them in the same way: no variables,
+/// escapes or comments, and only paired quotes.
 fn exact_words(text: &str) -> Option<Vec<String>> {
     if text.contains(['\\', '$', '#', '\n', '\r']) {
         return None;

@@ -1,4 +1,5 @@
-//! Policies under test: JSON lines, one case each, judged by the same evaluator as everything.
+//! Test cases for policies: JSON lines, one case each. The evaluator that judges real calls judges
+//! them.
 
 mod case;
 mod fixture;
@@ -23,7 +24,7 @@ use case::{Case, Expectation};
 pub use case::CasePolicy;
 pub use fixture::{FileSpec, Fixture};
 
-/// A file that cannot be read as cases, with the line.
+/// An invalid line in a file of cases.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {message}")]
 pub struct CaseError {
@@ -32,7 +33,7 @@ pub struct CaseError {
     pub message: String,
 }
 
-/// What became of one case.
+/// The result of one case.
 #[derive(Debug, Clone, Serialize)]
 pub struct CaseResult {
     pub id: String,
@@ -85,8 +86,9 @@ impl Cases {
         self.cases.iter().any(|case| case.policy.is_none())
     }
 
-    /// Judges all cases on every core, in order of the files. Cases without a policy of their own are
-    /// judged by the policy of the host: that in force, or the one that a proposed document would make.
+    /// Judges all cases on all cores, and returns the results in the order of the files. Cases
+    /// without a policy are judged by the policy of the host: the one in force, or the one that
+    /// `proposed` gives.
     pub fn run<H: PolicyHost>(
         &self,
         host: Option<&H>,
@@ -111,7 +113,7 @@ impl Cases {
             let finished = handles.into_iter().map(std::thread::ScopedJoinHandle::join);
             finished.flat_map(Result::unwrap_or_default).collect()
         });
-        // A worker that came to grief takes its results along; a case without one has failed.
+        // If a worker panics, its results are lost. A case without a result must count as failed.
         let mut results: Vec<CaseResult> = self.cases.iter().map(CaseResult::unjudged).collect();
         for (index, result) in done {
             results[index] = result;
@@ -147,7 +149,7 @@ fn run_case<H: PolicyHost>(
     }
     let (evaluation, missing) = match judge(case, host, proposed) {
         Ok(Ok(judged)) => judged,
-        // Input that nothing can judge is refused: that is a denial.
+        // Input that cannot be judged is refused, which counts as a denial.
         Ok(Err(error)) => {
             "deny".clone_into(&mut result.verdict);
             result.pass = case.expect.accepts_denial() || case.accepts_alternative("deny");
@@ -177,11 +179,11 @@ fn run_case<H: PolicyHost>(
     result
 }
 
-/// The verdict as its reader acts on it: `refused` where the policy would ask and no approver could say
-/// yes.
+/// The verdict as it is shown: `refused` if the policy would ask, but no approver could allow the
+/// command.
 fn word<H: PolicyHost>(evaluation: &Evaluation, case: &Case, host: Option<&H>) -> &'static str {
     let verdict = &evaluation.verdict;
-    // The policy of a case has no config of its own.
+    // A case with its own policy has no config.
     let config = host
         .filter(|_| case.policy.is_none())
         .and_then(|host| host.config().ok());
@@ -197,7 +199,7 @@ fn word<H: PolicyHost>(evaluation: &Evaluation, case: &Case, host: Option<&H>) -
     verdict.outcome.as_str()
 }
 
-/// The evaluation, and an argv that the case lists and the judge did not see.
+/// The evaluation, and the first argv that the case lists but the judge did not see.
 type JudgedCase = Result<(Evaluation, Option<Vec<String>>), InputError>;
 
 fn judge<H: PolicyHost>(
@@ -254,8 +256,8 @@ fn judge<H: PolicyHost>(
     }))
 }
 
-/// Every argv that the case lists must be one that was judged or seen on the way. A word that only
-/// the shell will know stands for any.
+/// The first argv of the case that was neither judged nor seen inside another command. A word that
+/// only the shell can expand matches any word.
 fn missing_segment(expect: &Expectation, evaluation: &Evaluation) -> Option<Vec<String>> {
     if expect.segments.is_empty() {
         return None;

@@ -1,9 +1,9 @@
-//! Is it sound, before it runs or is put in force?
+//! Checks commands before they run, and policies before they are in force.
 //!
-//! Nothing here starts a program or writes a rule. Read `refusals` (commands that are not for a shell)
-//! and `preflight` (scripts that cannot work), which a host asks before it runs a command; then
-//! [`cases`] (policies under test), `replay` (the history under another policy) and `suggest` (rules
-//! that would have saved approvals), which judge by the policy of a `PolicyHost`.
+//! Nothing here starts a program or writes a rule. A host calls `refusals` (commands that are not
+//! for a shell) and `preflight` (scripts that cannot work) before it runs a command. [`cases`]
+//! (test cases for policies), `replay` (the history judged by another policy) and `suggest` (rules
+//! that would have saved approvals) judge by the policy of a `PolicyHost`.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What judging past and invented calls needs of a host.
+//! The interface of a host whose policy judges past and invented calls.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use interlock_policy::{AgentId, Ask, Document, Policy};
 use interlock_rules::RulesError;
 use interlock_store::Store;
 
-/// A host whose policy is checked. Calls are judged as if no caller had brought a PATH or a workspace.
+/// A host whose policy is checked. Calls are judged as if the caller had sent neither a PATH nor a
+/// workspace.
 pub trait PolicyHost: Sync {
     type Error: Display + From<RulesError>;
 
-    /// Holds the document in force and the history.
+    /// The store with the document in force and the history.
     fn store(&self) -> &Store;
 
     fn config(&self) -> Result<Arc<ConfigFile>, Self::Error>;
@@ -23,7 +24,7 @@ pub trait PolicyHost: Sync {
 
     fn policy_in_force(&self, agent: &AgentId) -> Result<Arc<Policy>, Self::Error>;
 
-    /// The policy that the config of this host and another document would make.
+    /// The policy that the config of this host would give with another document.
     fn policy_with(
         &self,
         document: &Document,
@@ -32,9 +33,9 @@ pub trait PolicyHost: Sync {
         home: Option<&str>,
     ) -> Result<Policy, Self::Error>;
 
-    /// The directories that `${workspace}` stands for.
+    /// The values of `${workspace}`.
     fn call_workspace(&self, agent: &AgentId) -> Result<Vec<String>, Self::Error>;
 
-    /// Looks names up where the agent's commands will find them.
+    /// The resolver that finds programs where the agent's commands find them.
     fn resolver(&self, agent: &AgentId) -> Result<FsResolver, Self::Error>;
 }

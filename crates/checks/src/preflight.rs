@@ -1,8 +1,9 @@
-//! Script preflight: a script that was written as if a shell read it is reported, not run.
+//! Script preflight: a Python or JavaScript script that contains shell syntax is reported instead
+//! of run.
 //!
-//! Help for the caller, not a boundary. It says something only where the language cannot mean
-//! what is written: a false alarm would keep a good script from running. What is not understood
-//! is run, and the interpreter will tell.
+//! This helps the caller; it is not a security boundary. It reports only text that cannot be valid
+//! in the language, because a false alarm would keep a good script from running. A script that it
+//! does not understand runs, and the interpreter reports the error.
 
 mod first_line;
 mod javascript;
@@ -18,7 +19,7 @@ use interlock_command::{Analysis, Program, Source};
 use interlock_programs::DYNAMIC;
 use rustix::fs::{Mode, OFlags};
 
-/// Larger files are not looked at.
+/// The largest file that is checked.
 const MAX_BYTES: u64 = 512 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,43 +28,43 @@ pub enum Language {
     JavaScript,
 }
 
-/// What was found in a script instead of its language.
+/// Shell syntax that was found in a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FoundLanguage {
     /// `$NAME` or `${NAME}`.
     Variable(String),
-    /// `$1`, `$@` and their like.
+    /// `$1`, `$@` and similar parameters.
     Parameter(char),
     /// `$(`
     Substitution,
-    /// A line for a shell, at the start of the file; its first word.
+    /// A shell command at the start of the file, by its first word.
     Line(String),
-    /// The mark of a here-document, which became part of the file.
+    /// The delimiter of a here-document, which became part of the file.
     Mark(String),
 }
 
-/// Something found, and where.
+/// Shell syntax and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PreflightFinding {
-    /// In bytes.
+    /// The offset in bytes.
     offset: usize,
     found: FoundLanguage,
 }
 
-/// A mistake in a script that would have been run.
+/// A mistake in a script that would otherwise run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {}", self.looks())]
 pub struct Mistake {
-    /// As the command names it.
+    /// The file as the command names it.
     file: String,
-    /// From 1.
+    /// The line, counted from 1.
     line: usize,
     language: Language,
     found: FoundLanguage,
 }
 
 impl Mistake {
-    /// Stable, for programs.
+    /// The stable code for programs.
     pub fn code(&self) -> &'static str {
         "SCRIPT_SHELL_SYNTAX"
     }
@@ -76,12 +77,10 @@ impl Mistake {
         let language = self.language.as_str();
         match &self.found {
             FoundLanguage::Variable(name) => {
-                format!("`${name}` looks like a shell variable; in {language} it is none")
+                format!("`${name}` looks like a shell variable; {language} has none")
             }
             FoundLanguage::Parameter(name) => {
-                format!(
-                    "`${name}` looks like a parameter of a shell script; in {language} it is none"
-                )
+                format!("`${name}` looks like a parameter of a shell script; {language} has none")
             }
             FoundLanguage::Substitution => {
                 format!("`$(` looks like the output of a shell command; in {language} it is not")
@@ -132,8 +131,8 @@ impl Language {
     }
 }
 
-/// Looks into every script beneath the working directory that a request would run by name. `None`
-/// where there is nothing to say.
+/// Checks every script beneath the working directory that a request would run by name. Returns
+/// `None` if there is no mistake.
 pub fn preflight(analysis: &Analysis) -> Option<Mistake> {
     if !names_a_runtime(&analysis.source) {
         return None;
@@ -153,7 +152,7 @@ pub fn preflight(analysis: &Analysis) -> Option<Mistake> {
     })
 }
 
-/// Most requests have nothing to do with this, and need not be looked through.
+/// Whether the request may run a script at all. Most requests do not, and need no further check.
 fn names_a_runtime(source: &Source) -> bool {
     let named = |text: &str| ["py", "node"].iter().any(|name| text.contains(name));
     match source {
@@ -162,7 +161,8 @@ fn names_a_runtime(source: &Source) -> bool {
     }
 }
 
-/// The first answer for a command and the directory that it would start in.
+/// Calls `ask` with each command and the directory in which it would start, and returns the first
+/// answer.
 fn each_command<T>(
     analysis: &Analysis,
     mut ask: impl FnMut(&[String], &str) -> Option<T>,
@@ -182,7 +182,7 @@ fn each_command<T>(
         return None;
     }
     let sight = analysis.sight();
-    // A text that moves may mean another file than the one that is found from here.
+    // If the text changes the directory, a name may mean another file than the one found here.
     let moves = sight.commands.iter().any(|seen| {
         let words = [
             "cd", "pushd", "popd", "chdir", "chroot", "ssh", "docker", "podman",
@@ -199,7 +199,7 @@ fn each_command<T>(
         .find_map(|seen| ask(&seen.argv, seen.cwd.as_deref().unwrap_or(&analysis.cwd)))
 }
 
-/// A text file beneath the root, links included, that is not too large.
+/// Reads a text file that is beneath the root after links are resolved, and not too large.
 fn read_beneath(root: &Path, path: &Path) -> Option<String> {
     let path = std::fs::canonicalize(path).ok()?;
     if !path.starts_with(root) {
@@ -213,7 +213,7 @@ fn read_beneath(root: &Path, path: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::new();
-    // It may be growing: what counts is what was read.
+    // The file may be growing, so only the number of bytes that were read counts.
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
     if bytes.len() as u64 > MAX_BYTES || bytes.contains(&0) {
         return None;

@@ -1,12 +1,13 @@
-//! Commands that are not for a shell, whatever the policy says: the answer names what to use.
+//! Refuses commands that do not belong in a shell, whatever the policy says. The answer names what
+//! to use instead.
 //!
-//! This is help for the caller, not a boundary: what an agent may decide or see is checked where
-//! decisions are taken.
+//! This helps the caller; it is not a security boundary. What an agent may decide or see is checked
+//! where decisions are made.
 
 use interlock_command::{Analysis, Argv, Shape, Source};
 use interlock_programs::names::program_name;
 
-/// What was asked for, and what to do instead.
+/// A refused command, and what to use instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
 pub struct Refusal {
@@ -16,7 +17,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Stable, for programs.
+    /// The stable code for programs.
     pub fn code(&self) -> &'static str {
         self.code
     }
@@ -26,10 +27,10 @@ impl Refusal {
     }
 }
 
-/// A program and the subcommands of it that are refused.
+/// A program and its refused subcommands.
 struct RefusalRow {
     program: &'static str,
-    /// Each a path of subcommands; options may stand in between.
+    /// Paths of subcommands. Options may come in between.
     words: &'static [&'static [&'static str]],
     refusal: Refusal,
 }
@@ -47,7 +48,7 @@ const DIRECTIVE: Refusal = Refusal {
 };
 
 const ROWS: &[RefusalRow] = &[
-    // The same as `/approve`: an agent would answer the question that it caused.
+    // Like `/approve`: an agent would decide its own request.
     RefusalRow {
         program: "interlock",
         words: &[
@@ -61,7 +62,7 @@ const ROWS: &[RefusalRow] = &[
             instead: "show the command to the user, who can run it in a terminal of their own",
         },
     },
-    // Shows a code to scan and waits for a person.
+    // This shows a code to scan and waits for a person.
     RefusalRow {
         program: "openclaw",
         words: &[&["channels", "login"]],
@@ -73,13 +74,14 @@ const ROWS: &[RefusalRow] = &[
     },
 ];
 
-/// Looks for such a command anywhere in a request: behind wrappers, in the text of another shell.
+/// Searches a whole request for refused commands, also behind wrappers and in the text of another
+/// shell.
 pub fn refusal(analysis: &Analysis) -> Option<Refusal> {
     let plain = analysis.commands.iter().map(|command| &command.argv);
     if let Some(refusal) = first(plain) {
         return Some(refusal);
     }
-    // To look through every layer is costly, and few requests hold one of these words.
+    // Searching every layer is expensive, and few requests contain one of these words.
     if !may_hold_one(&analysis.source) {
         return None;
     }
@@ -108,7 +110,7 @@ fn of_argv(argv: &[String]) -> Option<Refusal> {
     let row = ROWS.iter().find(|row| {
         row.program == program
             && row.words.iter().any(|words| {
-                // An option in front may have taken a word as its value.
+                // The first operand may be the value of an option.
                 operands.starts_with(words)
                     || operands
                         .get(1..)
@@ -118,12 +120,12 @@ fn of_argv(argv: &[String]) -> Option<Refusal> {
     (!asks_for_help(rest)).then_some(row.refusal)
 }
 
-/// Help needs no person at a terminal.
+/// Whether the command only asks for help, which needs no person at a terminal.
 fn asks_for_help(rest: &[String]) -> bool {
     rest.iter().any(|word| word == "--help" || word == "-h")
 }
 
-/// `/approve` and `/elevated`, also with the name of a bot (`/approve@bot`).
+/// The refusal of `/approve` and `/elevated`, also with the name of a bot (`/approve@bot`).
 fn chat_command(word: &str) -> Option<Refusal> {
     let name = word.split('@').next().unwrap_or(word);
     let is = |command: &str| name.eq_ignore_ascii_case(command);
@@ -146,7 +148,7 @@ fn may_hold_one(source: &Source) -> bool {
     }
 }
 
-/// The chat command in a text that no parser reads, such as one with an open quote.
+/// Finds a chat command in a text that cannot be parsed, such as one with an open quote.
 fn first_words(source: &Source) -> Option<Refusal> {
     let Source::Text(text) = source else {
         return None;

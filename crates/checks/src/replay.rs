@@ -1,6 +1,6 @@
-//! What if: the commands of the audit, judged by another policy.
+//! Judges the commands of the audit by another policy.
 //!
-//! Only what the audit holds whole is judged; files are looked at as they are now.
+//! Only commands that the audit recorded completely are judged. Files are judged as they are now.
 
 use std::collections::BTreeMap;
 
@@ -17,37 +17,37 @@ use serde_json::Value;
 
 use crate::policy_host::PolicyHost;
 
-/// Which part of the history.
+/// The part of the history to judge.
 #[derive(Debug, Clone, Default)]
 pub struct ReplayFilter {
     pub agent: Option<String>,
     pub since_ms: Option<i64>,
-    /// At most so many verdicts, the newest.
+    /// The most verdicts to judge, the newest ones.
     pub limit: usize,
 }
 
-/// What another policy would have said.
+/// The result of a replay.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Replay {
-    /// Verdicts that were judged again.
+    /// How many verdicts were judged again.
     pub judged: u64,
-    /// Asked about then, allowed now.
+    /// Commands that needed an approval then and are allowed now.
     pub prompts_saved: u64,
-    /// Denied then, allowed now.
+    /// Commands that were denied then and are allowed now.
     pub newly_allowed: u64,
-    /// Asked about now, and not then.
+    /// Commands that need an approval now and did not then.
     pub newly_asked: u64,
-    /// Denied now, and not then.
+    /// Commands that are denied now and were not then.
     pub newly_refused: u64,
-    /// One for each command whose verdict changes, the oldest first.
+    /// The commands whose verdicts change, the oldest first.
     pub changes: Vec<Replayed>,
-    /// Why verdicts were not judged again, and how many.
+    /// The reasons why verdicts were not judged again, with counts.
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
 impl Replay {
-    /// Some verdict is looser than it was.
+    /// Whether at least one verdict is looser than before.
     pub fn is_looser(&self) -> bool {
         self.changes
             .iter()
@@ -67,7 +67,7 @@ pub struct Replayed {
     pub after: String,
     pub after_reason: String,
     pub direction: Direction,
-    /// How often it stands in this part of the history.
+    /// How often the command occurs in this part of the history.
     pub times: u64,
 }
 
@@ -78,7 +78,7 @@ pub enum Direction {
     Stricter,
 }
 
-/// Judges the verdicts of the audit by a proposed document, or by the one in force.
+/// Judges the verdicts of the audit again, by a proposed document or by the one in force.
 pub fn replay<H: PolicyHost>(
     host: &H,
     filter: &ReplayFilter,
@@ -131,7 +131,7 @@ pub fn replay<H: PolicyHost>(
     Ok(replay)
 }
 
-/// The newest records of this kind, or of all kinds, the oldest of them first.
+/// The newest records of a kind, or of all kinds, with the oldest of them first.
 pub(crate) fn history(
     store: &Store,
     filter: &ReplayFilter,
@@ -141,16 +141,16 @@ pub(crate) fn history(
     let mut records: Vec<AuditRecord> = Vec::new();
     let mut from_seq = None;
     while records.len() < most {
-        let wanted = (most - records.len()).min(MAX_PAGE);
+        let count = (most - records.len()).min(MAX_PAGE);
         let page = store.audit_log(&AuditFilter {
             kind,
             agent: filter.agent.clone(),
             since_ms: filter.since_ms,
             from_seq,
             order: AuditOrder::NewestFirst,
-            limit: Some(wanted),
+            limit: Some(count),
         })?;
-        let is_last = page.len() < wanted;
+        let is_last = page.len() < count;
         from_seq = page.last().and_then(|last| last.seq.checked_sub(1));
         records.extend(page);
         if is_last || from_seq.is_none() {
@@ -162,7 +162,7 @@ pub(crate) fn history(
 }
 
 impl Replay {
-    /// `None`: the verdict stays.
+    /// Counts a verdict. Returns `None` if it stays the same.
     fn count(&mut self, before: &str, after: &str) -> Option<Direction> {
         let (counter, direction) = match (before, after) {
             ("ask", "allow") => (&mut self.prompts_saved, Direction::Looser),
@@ -177,7 +177,7 @@ impl Replay {
     }
 }
 
-/// A verdict of the audit.
+/// A call that the audit has a verdict for.
 #[derive(Debug, Clone)]
 pub(crate) struct Past {
     pub(crate) agent: String,
@@ -198,7 +198,7 @@ pub(crate) struct Past {
 struct VerdictBody {
     #[serde(deserialize_with = "lenient_field")]
     agent: Option<String>,
-    /// A list of texts, or null.
+    /// A list of strings, or null.
     argv: Value,
     #[serde(deserialize_with = "lenient_field")]
     ask: Option<String>,
@@ -206,9 +206,9 @@ struct VerdictBody {
     command: Option<String>,
     #[serde(deserialize_with = "lenient_field")]
     cwd: Option<String>,
-    /// The variables with their values; earlier versions wrote a list of their names.
+    /// The variables with their values. Earlier versions wrote a list of names.
     env: Value,
-    /// Whether the record holds the command as it was.
+    /// Whether the record contains the exact command, without masked secrets.
     #[serde(deserialize_with = "lenient_field")]
     exact: bool,
     input: Value,
@@ -232,7 +232,7 @@ struct VerdictBodyReason {
 }
 
 impl Past {
-    /// Or why it cannot be judged again.
+    /// Reads a record, or returns the reason why its call cannot be judged again.
     pub(crate) fn read(body: &Value) -> Result<Self, &'static str> {
         let body = VerdictBody::deserialize(body).unwrap_or_default();
         if body.refused.as_deref() == Some("TOOL_DENIED") {
@@ -248,7 +248,7 @@ impl Past {
             Value::Null => None,
             argv => Some(serde_json::from_value(argv).map_err(|_| UNREADABLE)?),
         };
-        // Earlier versions wrote the names of the variables and not their values.
+        // Earlier versions wrote the names of the variables without their values.
         let env = match body.env {
             Value::Null => BTreeMap::new(),
             Value::Array(names) if names.is_empty() => BTreeMap::new(),
@@ -273,7 +273,7 @@ impl Past {
         })
     }
 
-    /// The same call with one of its commands alone.
+    /// The same call with only one of its commands.
     pub(crate) fn with_command(&self, argv: &[String], cwd: &str) -> Self {
         Self {
             command: argv.join(" "),
@@ -290,7 +290,7 @@ impl Past {
         }
     }
 
-    /// Equal for equal questions.
+    /// A key that is equal for calls with the same facts and verdict.
     fn key(&self) -> String {
         let ask = self.ask.map(Ask::as_str);
         let words = (&self.agent, &self.cwd, &self.command, &self.argv, ask);
@@ -306,7 +306,7 @@ pub(crate) struct HistoryJudge<'a, H> {
     host: &'a H,
     document: &'a Document,
     policies: BTreeMap<(String, Option<&'static str>), Policy>,
-    /// The same question is judged once.
+    /// The verdicts of calls that were judged already.
     known: BTreeMap<String, Option<(&'static str, String)>>,
 }
 
@@ -332,13 +332,13 @@ impl<'a, H: PolicyHost> HistoryJudge<'a, H> {
         Ok(judged)
     }
 
-    /// Whether the document lets it run unasked.
+    /// Whether the document allows the call without an approval.
     pub(crate) fn allows(&mut self, past: &Past) -> Result<bool, H::Error> {
         let evaluation = self.evaluate(past)?;
         Ok(evaluation.is_some_and(|evaluation| evaluation.verdict.outcome.is_allow()))
     }
 
-    /// `None` for what is no command, or names no agent.
+    /// Judges the call. Returns `None` if it has no valid command or agent.
     pub(crate) fn evaluate(&mut self, past: &Past) -> Result<Option<Evaluation>, H::Error> {
         let Ok(agent) = AgentId::new(&past.agent) else {
             return Ok(None);

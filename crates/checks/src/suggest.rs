@@ -1,9 +1,10 @@
-//! Rules that would have saved approvals: the narrowest ones that cover what approvers allowed at least
-//! twice.
+//! Proposes rules that would have saved approvals: the narrowest ones that cover what approvers
+//! allowed at least twice.
 //!
-//! Nothing here widens by itself. A rule is one that *always* would have offered for one of the
-//! commands, narrowed to the directory they ran in; what else of the history it would allow is found
-//! by judging the history with it, and a rule that would allow what an approver denied is left out.
+//! Nothing here widens a rule. Each proposed rule is one that *always* would have offered for one
+//! of the commands, narrowed to the directory in which the commands ran. The history is judged with
+//! the rule to find what else it would allow. A rule that would allow what an approver denied must
+//! not be proposed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,52 +18,52 @@ use sha2::{Digest as _, Sha256};
 use crate::policy_host::PolicyHost;
 use crate::replay::{Direction, HistoryJudge, Past, Replay, ReplayFilter, history, replay};
 
-/// So many approvals make a habit.
+/// How many approvals a rule must cover.
 const FEWEST_APPROVALS: usize = 2;
 
-/// More of the history is not read.
+/// How many records of the history are read.
 const MAX_RECORDS: usize = 20_000;
 
-/// What could be allowed from now on.
+/// The proposed rules.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestions {
-    /// Commands that an approver allowed and that would be asked about again.
+    /// How many approved commands would need an approval again.
     pub approvals: usize,
     pub suggestions: Vec<Suggestion>,
-    /// What all of them together would have saved.
+    /// How many approvals all rules together would have saved.
     pub prompts_saved: u64,
-    /// Why approvals count for no rule, and how many.
+    /// The reasons why approvals count for no rule, with counts.
     pub left_out: BTreeMap<String, usize>,
 }
 
-/// One rule.
+/// One proposed rule.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Suggestion {
-    /// Stays the same as long as the rule does.
+    /// The id, which depends only on the agent and the entry.
     pub id: String,
     pub agent: String,
     pub entry: Entry,
-    /// The widest command that it allows, in words.
+    /// A description of the widest command that the rule allows.
     pub allows: String,
-    /// Approvals that a command of this rule took part in.
+    /// How many approvals include a command that this rule covers.
     pub approvals: usize,
-    /// Those that this rule saves alone; the others need another rule as well.
+    /// How many approvals this rule would have saved alone. The others need another rule as well.
     pub prompts_saved: u64,
-    /// The commands that were approved, each once.
+    /// The approved commands, without duplicates.
     pub commands: Vec<String>,
-    /// Commands of the history that it would allow, too, and that no approver allowed.
+    /// Commands of the history that the rule would also allow, although no approver allowed them.
     pub newly_allowed: Vec<String>,
 }
 
-/// One command of a line that an approver allowed.
+/// One command of an approved line.
 struct ApprovedCommand {
-    /// The approval that it belongs to.
+    /// The index of the approval.
     approval: usize,
     agent: String,
     line: String,
-    /// The rules that would satisfy it, the narrowest first.
+    /// The rules that would cover it, the narrowest first.
     rules: Vec<SuggestedRule>,
     is_covered: bool,
 }
@@ -74,23 +75,24 @@ struct SuggestedRule {
     allows: String,
 }
 
-/// From narrow to wide.
+/// How wide a rule is, from narrow to wide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum RuleRank {
     Exact,
     Project,
-    /// More leading arguments come first.
+    /// A rule with more leading arguments is narrower.
     Leading(std::cmp::Reverse<usize>),
 }
 
-/// What approvers said in a part of the history.
+/// The decisions of approvers in a part of the history.
 #[derive(Default)]
 struct Decisions {
     allowed: Vec<Past>,
     denied: Vec<Past>,
 }
 
-/// Proposes rules for what approvers allowed in this part of the history. Writes nothing.
+/// Proposes rules for commands that approvers allowed in this part of the history. It writes
+/// nothing.
 pub fn suggest<H: PolicyHost>(host: &H, filter: &ReplayFilter) -> Result<Suggestions, H::Error> {
     let decisions = decisions_of(host.store(), filter)?;
     let (document, _) = document_in_force(host.store())?;
@@ -115,7 +117,7 @@ pub fn suggest<H: PolicyHost>(host: &H, filter: &ReplayFilter) -> Result<Suggest
                 .or_default() += 1;
         }
         for judged in missed {
-            // By itself: a rule for one command of a line is a rule for that command.
+            // Judge each command of a line alone, because a rule is for one command.
             let alone = past.with_command(&judged.argv, &judged.cwd);
             let rules = match judge.evaluate(&alone)? {
                 Some(alone) => rules_for(&alone.verdict.remember, &judged.argv, &judged.cwd),
@@ -149,7 +151,8 @@ pub fn suggest<H: PolicyHost>(host: &H, filter: &ReplayFilter) -> Result<Suggest
     })
 }
 
-/// What the rule would change in the history, or why it is not proposed.
+/// Judges the history with the rule. Returns the rule with its effect, or the reason why it is not
+/// proposed.
 fn checked<H: PolicyHost>(
     host: &H,
     mut suggestion: Suggestion,
@@ -158,7 +161,7 @@ fn checked<H: PolicyHost>(
     decisions: &Decisions,
 ) -> Result<Result<Suggestion, String>, H::Error> {
     let proposed = with_entries(document, std::slice::from_ref(&suggestion));
-    // Each denial by itself: the replay below may look at a part of the history only.
+    // Check every denial here, because the replay below may cover only a part of the history.
     let (mut before, mut after) = (
         HistoryJudge::new(host, document),
         HistoryJudge::new(host, &proposed),
@@ -193,7 +196,7 @@ struct PromptBody {
     agent: String,
     #[serde(deserialize_with = "lenient_field")]
     approval_id: String,
-    /// Null where this host runs it.
+    /// Null if this host runs the command.
     node: Value,
     #[serde(deserialize_with = "lenient_field")]
     preview: String,
@@ -211,8 +214,8 @@ struct DecisionBody {
     decision: String,
 }
 
-/// The commands that approvers allowed, and those that they denied. Commands of which the audit hides
-/// a secret are in neither.
+/// The commands that approvers allowed and denied. Commands in which the audit hides a secret are
+/// in neither list.
 fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, RulesError> {
     let mut asked: BTreeMap<(String, String), Past> = BTreeMap::new();
     let mut waiting: BTreeMap<String, Past> = BTreeMap::new();
@@ -228,7 +231,7 @@ fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, Rules
                 }
             }
             AuditKind::Prompt => {
-                // What runs on a node is decided by the node's own document.
+                // A command on a node is judged by the node's own document.
                 let prompt = PromptBody::deserialize(body).unwrap_or_default();
                 let is_local = prompt.node.is_null();
                 let past = asked.get(&(prompt.agent, prompt.preview));
@@ -237,11 +240,11 @@ fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, Rules
                 }
             }
             AuditKind::Decision => {
-                // A person decided; a fallback or an expiry says nothing about habits.
+                // Only decisions of approvers count, not fallbacks and expiries.
                 let decision = DecisionBody::deserialize(body).unwrap_or_default();
-                let is_persons = decision.decider.is_some();
+                let is_by_approver = decision.decider.is_some();
                 let past = waiting.remove(&decision.approval_id);
-                let Some(past) = past.filter(|_| is_persons) else {
+                let Some(past) = past.filter(|_| is_by_approver) else {
                     continue;
                 };
                 if decision.decision.starts_with("allow") {
@@ -256,8 +259,8 @@ fn decisions_of(store: &Store, filter: &ReplayFilter) -> Result<Decisions, Rules
     Ok(decisions)
 }
 
-/// The rules that *always* would offer for this command, the narrowest first, each for the directory
-/// that it ran in.
+/// The rules that *always* would offer for this command, the narrowest first, each limited to the
+/// directory in which the command ran.
 fn rules_for(
     remember: &interlock_policy::Remember,
     argv: &[String],
@@ -298,7 +301,7 @@ fn rules_for(
             entry: entry.clone(),
         }
     }];
-    // A directory with pattern characters in its name would stand for others, too.
+    // A directory with pattern characters in its name would also match other directories.
     let is_plain = !cwd.contains(['*', '?', '[', '{']);
     for wider in remember.wider.iter().filter(|_| is_plain) {
         let (AlwaysForm::Leading(count), [entry]) = (wider.form, wider.entries.as_slice()) else {
@@ -317,7 +320,8 @@ fn rules_for(
     Ok(rules)
 }
 
-/// The narrowest rules that each cover commands of at least two approvals which no narrower one covers.
+/// The narrowest rules of which each covers commands of at least two approvals that no narrower
+/// rule covers.
 fn grouped(commands: &mut [ApprovedCommand]) -> Vec<Suggestion> {
     let mut ranks: Vec<RuleRank> = commands
         .iter()
@@ -374,7 +378,7 @@ fn grouped(commands: &mut [ApprovedCommand]) -> Vec<Suggestion> {
     suggestions
 }
 
-/// The document with these rules in it.
+/// The document with these rules added.
 fn with_entries(document: &Document, suggestions: &[Suggestion]) -> Document {
     let mut proposed = document.clone();
     for suggestion in suggestions {

@@ -1,16 +1,16 @@
-//! Values of chats that have two forms: a secret or where it lies, a switch or `auto`.
+//! Values of chats with two forms: a secret or the variable that holds it, and a switch or `auto`.
 
 use std::fmt;
 
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A secret of a channel. Its text is never printed.
+/// A secret of a channel. Its text must never be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ChatSecret {
-    /// In the config itself: the security audit reports it.
+    /// The secret is in the config itself. The security audit reports that.
     Inline(String),
-    /// In this variable of the gateway's environment.
+    /// The secret is in this variable of the gateway's environment.
     Variable(String),
 }
 
@@ -69,12 +69,12 @@ impl<'de> Deserialize<'de> for ChatSecret {
     }
 }
 
-/// Whether a channel takes decisions.
+/// Whether a channel accepts decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ChatSwitch {
     On,
     Off,
-    /// Where there are approvers.
+    /// On if the channel has approvers.
     #[default]
     Auto,
 }

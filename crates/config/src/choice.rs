@@ -1,5 +1,5 @@
-//! Settings with a fixed set of words. The words stand here once: for serde, the schema and the
-//! pages.
+//! Settings with a fixed set of words, which are defined once for serde, the schema and the
+//! reference page.
 
 use interlock_plan::choice;
 use serde::{Deserialize, Serialize};
@@ -19,8 +19,9 @@ choice! {
         Deny = "deny",
         Allowlist = "allowlist",
         Ask = "ask",
-        /// As `ask`, with a reviewer in front of the approver. The check of a file refuses it,
-        /// because this version has no reviewer; its policy is known for configs of other programs.
+        /// Like `ask`, with a reviewer before the approver. The check of a config refuses it,
+        /// because this version has no reviewer. Its levels are needed to import configs of other
+        /// programs.
         Auto = "auto",
         Full = "full",
     }
@@ -30,33 +31,34 @@ choice! {
 
     /// Whether runs live in namespaces in which Interlock itself does not exist.
     Shield {
-        /// Where the system can; programs that cannot work there may run without.
+        /// Shield runs if the system can. Programs that cannot work in a shield may run without
+        /// one.
         Auto = "auto",
-        /// Every run, or none.
+        /// Shield every run, and refuse runs that cannot be shielded.
         On = "on",
         Off = "off",
     }
 
-    /// When the effect of a command is shown before it is committed.
+    /// When the file changes of a command are shown before they are committed.
     ExecEffects {
         Direct = "direct",
-        /// Instead of a prompt about the command.
+        /// For commands that would prompt: the prompt is about the changes instead of the command.
         Ask = "ask",
         Always = "always",
     }
 
-    /// Whether a human may approve what cannot be bound.
+    /// Whether an approver may allow a command that cannot be bound.
     UnboundApprovals { Deny = "deny", Ask = "ask" }
 
     /// Which conversations are sandboxed.
     SandboxMode {
         Off = "off",
-        /// Every one but the main conversation of its agent.
+        /// Every conversation except the main one of each agent.
         NonMain = "non-main",
         All = "all",
     }
 
-    /// What shares one sandbox.
+    /// Which runs share one sandbox.
     SandboxScope { Agent = "agent", Session = "session", Shared = "shared" }
 
     /// Which addresses the gateway listens on.
@@ -65,12 +67,12 @@ choice! {
     /// What gateways may do with the approvals document of a node.
     RemoteDocument { Write = "write", Tighten = "tighten", Read = "read" }
 
-    /// How much a notification says.
+    /// How much a notification contains.
     PushDetail { None = "none", Summary = "summary", Command = "command" }
 
     /// Where a channel shows approvals.
     ChatTargets {
-        /// To each approver alone.
+        /// In a direct message to each approver.
         Dm = "dm",
         /// In the chats that the owner named.
         Channel = "channel",

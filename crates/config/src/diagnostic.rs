@@ -1,22 +1,21 @@
-//! What is wrong in a text, where, and what to do: one shape for syntax, schema and policy
-//! problems.
+//! Problems in a text, with their place and a hint, for syntax, schema and policy.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::excerpt::{Excerpt, visible};
 
-/// One problem in one text. Its `Display` reads like a compiler's message: place, message, the
-/// source line with a caret, and a hint where there is one. Secrets in that line are masked.
+/// A problem in a text. Its `Display` reads like a compiler's message: the place, the message, the
+/// source line with a caret, and a hint if there is one. Secrets in that line are masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Stable; for programs. The message may change, the code may not.
+    /// The stable code for programs. The message may change, but the code must not.
     pub code: &'static str,
     pub message: String,
     pub file: String,
-    /// From 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column, counted from 1 in characters.
     pub column: usize,
     pub hint: Option<String>,
     excerpt: Box<Excerpt>,
@@ -44,7 +43,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// Every problem found in one text, in the order of the text. Never empty when used as an error.
+/// All problems of a text, in the order of the text. It must not be empty when used as an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostics(pub Vec<Diagnostic>);
 
@@ -66,14 +65,14 @@ impl From<Diagnostic> for Diagnostics {
     }
 }
 
-/// Where something stands in a text.
+/// A position in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
-    /// From 1.
+    /// The line, counted from 1.
     pub line: usize,
-    /// From 1, in characters, as editors count.
+    /// The column, counted from 1 in characters, as editors do.
     pub column: usize,
-    /// In bytes.
+    /// The span in bytes.
     pub span: Range<usize>,
 }
 

@@ -1,11 +1,12 @@
-//! The source line under a message: cut to a readable width, safe to print, without secrets.
+//! The source line below a message: cut to a readable width, safe to print, and without secrets.
 
 use std::fmt;
 
-/// Longer lines are shown in a window of this many characters around the caret.
+/// The longest line that is shown completely. Of a longer one, this many characters around the
+/// caret are shown.
 const WINDOW: usize = 96;
 
-/// The line as it is shown, and where the caret stands in it.
+/// The shown line, and the position of the caret in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Excerpt {
     line: String,
@@ -14,7 +15,8 @@ pub(crate) struct Excerpt {
 }
 
 impl Excerpt {
-    /// `column` counts characters from 1; `width` is how many the caret underlines.
+    /// Makes an excerpt. `column` counts characters from 1, and `width` is how many characters the
+    /// caret underlines.
     pub(crate) fn new(line: &str, column: usize, width: usize) -> Self {
         let characters: Vec<char> = mask_secrets(line).chars().map(printable).collect();
         let at = column - 1;
@@ -47,8 +49,8 @@ impl Excerpt {
     }
 }
 
-/// Text from a file, made safe for one line of a terminal: no control or direction-changing
-/// characters, at most 120 characters.
+/// Makes text of a file safe for one line of a terminal: at most 120 characters, without control
+/// characters and without characters that change the direction of text.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown: String = text.chars().take(120).map(printable).collect();
     if text.chars().nth(120).is_some() {
@@ -57,11 +59,11 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
-/// One character for one character, so that columns stay true.
+/// Replaces a character by exactly one printable character, so that columns stay correct.
 fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
-        // Bidirectional controls and invisible characters can make a line read as another one.
+        // Bidirectional controls and invisible characters can make a line look like another one.
         '\u{200b}'..='\u{200f}'
         | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
@@ -71,7 +73,7 @@ fn printable(character: char) -> char {
     }
 }
 
-/// Words in a key's name that make its value a secret.
+/// Words in the name of a key that mark its value as a secret.
 const SECRET_WORDS: &[&str] = &[
     "token",
     "password",
@@ -81,8 +83,8 @@ const SECRET_WORDS: &[&str] = &[
     "credential",
 ];
 
-/// Replaces the value of every key whose name sounds like a secret, character by character. Works
-/// on the line alone, so it also holds when the text could not be parsed.
+/// Masks the value of every key whose name sounds like a secret, character by character. It looks
+/// only at the line, so it also works if the text cannot be parsed.
 fn mask_secrets(line: &str) -> String {
     let mut characters: Vec<char> = line.chars().collect();
     let mut at = 0;
@@ -95,7 +97,7 @@ fn mask_secrets(line: &str) -> String {
     characters.into_iter().collect()
 }
 
-/// Whether the key that ends here, quoted or not, is that of a secret.
+/// Whether the key that ends here, quoted or not, names a secret.
 fn names_a_secret(before: &[char]) -> bool {
     let key = before
         .iter()
@@ -106,11 +108,11 @@ fn names_a_secret(before: &[char]) -> bool {
     let mut name: Vec<char> = key.flat_map(|c| c.to_lowercase()).collect();
     name.reverse();
     let name: String = name.into_iter().collect();
-    // `tokenFile` and the like name a file, which is what a reader needs to see.
+    // Keys such as `tokenFile` name a file, which the reader must see.
     SECRET_WORDS.iter().any(|word| name.contains(word)) && !name.ends_with("file")
 }
 
-/// Masks one value, or every value of a list, and gives the place behind it.
+/// Masks one value, or every value of a list. Returns the place after it.
 fn mask_value(characters: &mut [char], from: usize) -> usize {
     let mut at = from;
     let mut quote = None;

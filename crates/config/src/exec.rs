@@ -1,12 +1,13 @@
-//! `tools.exec` as a run needs it: what is set, within the limits of the schema, else the default.
+//! The effective values of `tools.exec` for a run: the set value within its limits, or else the
+//! default.
 
 use std::time::Duration;
 
 use crate::choice::{Leftovers, Shield};
 use crate::types::ExecConfig;
 
-/// A number with a default. The same three numbers stand in the schema, and a test compares them;
-/// a value outside of the limits, which no checked file holds, counts as the nearest one inside.
+/// A number with a default and limits. The schema has the same three numbers, and a test compares
+/// them. A value outside the limits, which no checked file has, counts as the nearest limit.
 struct Bounded {
     default: u64,
     least: u64,
@@ -47,26 +48,26 @@ impl Bounded {
     }
 }
 
-/// How long a call may ask to wait before its run goes to the background; a wish outside of this
-/// counts as the nearest one inside.
+/// How long a call may wait before its run goes to the background. A value outside the range counts
+/// as the nearest limit.
 pub const YIELD_MS: std::ops::RangeInclusive<u64> = BACKGROUND_MS.least..=BACKGROUND_MS.most;
 
-/// An approved run that takes longer is announced.
+/// An approved run that takes longer than this is announced.
 const RUNNING_NOTICE_MS: u64 = 10_000;
 
 impl ExecConfig {
-    /// After this long an approved run is announced; none is never.
+    /// How long an approved run takes before it is announced; `None` means never.
     pub fn running_notice(&self) -> Option<Duration> {
         let after = self.approval_running_notice_ms.unwrap_or(RUNNING_NOTICE_MS);
         (after > 0).then(|| Duration::from_millis(after))
     }
 
-    /// So many approvals of an agent may wait for a decision.
+    /// How many approvals of an agent may be pending at once.
     pub fn most_pending(&self) -> usize {
         usize::try_from(MAX_PENDING.of(self.max_pending)).unwrap_or(usize::MAX)
     }
 
-    /// Characters of a result for a model.
+    /// How many characters a result for a model has.
     pub fn result_chars(&self) -> usize {
         usize::try_from(RESULT_CHARS.of(self.result_chars)).unwrap_or(usize::MAX)
     }
@@ -76,12 +77,12 @@ impl ExecConfig {
         self.notify_on_exit.unwrap_or(true)
     }
 
-    /// Whether that goes for those, too, that succeeded without output.
+    /// Whether a background run that succeeds without output also causes an event.
     pub fn notifies_on_empty_success(&self) -> bool {
         self.notify_on_exit_empty_success.unwrap_or(false)
     }
 
-    /// After this long a run goes on in the background.
+    /// How long a run takes before it continues in the background.
     pub fn background_after(&self) -> Duration {
         Duration::from_millis(BACKGROUND_MS.of(self.background_ms))
     }
@@ -91,7 +92,7 @@ impl ExecConfig {
         Duration::from_millis(CLEANUP_MS.of(self.cleanup_ms))
     }
 
-    /// Bytes of output that are kept per session.
+    /// How many bytes of output are kept per session.
     pub fn spool_quota(&self) -> u64 {
         MAX_SPOOL_BYTES.of(self.max_spool_bytes)
     }

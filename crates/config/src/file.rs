@@ -1,5 +1,5 @@
-//! The config file: load it, and change it without losing another writer's change or leaving half a
-//! file.
+//! Loads and changes the config file. A change must neither lose the change of another writer nor
+//! leave half a file.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -14,10 +14,10 @@ use crate::state::shell_word;
 use crate::types::Config;
 
 /// How long a writer waits for another one.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// A config file that was read and found good.
+/// A valid config file.
 #[derive(Debug, Clone)]
 pub struct ConfigFile {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub struct ConfigFile {
     config: Config,
 }
 
-/// Why a config file cannot be used or changed. The file is as it was.
+/// Why a config file cannot be used or changed. The file stays unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("failed to read config {}: {source}", path.display())]
@@ -41,8 +41,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// Stable, for programs. For an invalid file: of its first problem, unless it asks for a
-    /// sandbox.
+    /// The stable code for programs. For an invalid file, it is the code of the first problem,
+    /// unless the file asks for an unavailable sandbox.
     pub fn code(&self) -> &'static str {
         if self.unmet_sandbox().is_some() {
             return schema::SANDBOX_UNAVAILABLE;
@@ -59,7 +59,7 @@ impl ConfigError {
         }
     }
 
-    /// The key that asks for a sandbox, which this version does not have.
+    /// The problem of the key that asks for a sandbox that this version does not have.
     pub fn unmet_sandbox(&self) -> Option<&Diagnostic> {
         let Self::Invalid(Diagnostics(problems)) = self else {
             return None;
@@ -68,7 +68,7 @@ impl ConfigError {
         problems.find(|problem| problem.code == schema::SANDBOX_UNAVAILABLE)
     }
 
-    /// What to do; invalid files say so in their own hints.
+    /// What to do about the error. The problems of an invalid file have their own hints.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::Unreadable { path, .. } => {
@@ -90,8 +90,8 @@ impl ConfigError {
 }
 
 impl ConfigFile {
-    /// A file that is not there is an empty config. One that is there and empty is an error: it
-    /// may be what is left of a full one.
+    /// Loads the file. A missing file counts as an empty config. An empty file is an error, because
+    /// it may be what is left of a full one.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::checked(path, read(path)?)
     }
@@ -108,9 +108,9 @@ impl ConfigFile {
         &self.text
     }
 
-    /// Reads the file, lets `change` edit it, and replaces it, all while holding a lock, so that
-    /// two writers never lose an update. What does not validate is not written; a file that does
-    /// not validate can be edited if the result does.
+    /// Reads the file, lets `change` edit it, and replaces it. A lock is held meanwhile, so that
+    /// two writers never lose an update. The result must be valid, or it is not written; an invalid
+    /// file can be edited if the result is valid.
     pub fn edit<F>(path: &Path, change: F) -> Result<Self, ConfigError>
     where
         F: FnOnce(&mut Json5Text) -> Result<(), EditError>,
@@ -119,7 +119,7 @@ impl ConfigFile {
             path: path.to_owned(),
             source,
         };
-        // A link is followed, so that the file it names is replaced and not the link.
+        // Follow a link, so that its target is replaced and not the link.
         let target = match std::fs::canonicalize(path) {
             Ok(target) => target,
             Err(error) if error.kind() == io::ErrorKind::NotFound => path.to_owned(),
@@ -153,13 +153,14 @@ impl ConfigFile {
 }
 
 impl Config {
-    /// The values of a text, after every problem in it has been looked for.
+    /// The values of a text, if the check finds no problem in it.
     pub fn from_text(text: &Json5Text) -> Result<Self, Diagnostics> {
         let problems = schema::check(text);
         if !problems.is_empty() {
             return Err(Diagnostics(problems));
         }
-        // The check is at least as strict as the types, which a test makes sure of.
+        // This should not fail: the check is at least as strict as the types, and a test verifies
+        // that.
         serde_json::from_value(text.value()).map_err(|error| {
             text.diagnose(0..0, "CONFIG_INVALID", error.to_string())
                 .into()
@@ -186,7 +187,7 @@ fn read(path: &Path) -> Result<Json5Text, ConfigError> {
 }
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    // Asked before opening: opening a pipe would wait for a writer.
+    // Check before opening, because opening a pipe would wait for a writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -194,7 +195,7 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
         ));
     }
     let mut bytes = Vec::new();
-    // One byte more than is accepted, so that the reader sees that there is more.
+    // Read one byte past the limit, so that the parser notices a text that is too long.
     let limit = u64::try_from(MAX_BYTES)
         .unwrap_or(u64::MAX)
         .saturating_add(1);
@@ -202,7 +203,8 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Held until dropped. The lock file stays: removing it would let two writers hold "the" lock.
+/// Takes the lock, which is held until it is dropped. The lock file must stay: if it were removed,
+/// two writers could hold locks on different files.
 fn lock(target: &Path) -> Result<File, ConfigError> {
     let unwritable = |source| ConfigError::Unwritable {
         path: target.to_owned(),
@@ -216,7 +218,7 @@ fn lock(target: &Path) -> Result<File, ConfigError> {
         .mode(0o600)
         .open(beside(target, ".lock"))
         .map_err(unwritable)?;
-    let give_up = Instant::now() + LOCK_PATIENCE;
+    let give_up = Instant::now() + LOCK_TIMEOUT;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -231,13 +233,14 @@ fn lock(target: &Path) -> Result<File, ConfigError> {
     }
 }
 
-/// All or nothing, also across a crash: the new file is complete on disk before it takes the name.
+/// Replaces the file completely or not at all, even in a crash: the new file is complete on disk
+/// before it gets the name.
 fn replace(target: &Path, text: &str) -> io::Result<()> {
     let directory = target
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    // Mode 0600 from the start; removed again if anything below fails.
+    // The temporary file has mode 0600 from the start. It is removed if anything below fails.
     let mut file = tempfile::Builder::new()
         .prefix(".interlock-config-")
         .tempfile_in(directory)?;

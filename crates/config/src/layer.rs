@@ -1,4 +1,4 @@
-//! Per agent over global, field by field.
+//! Combines settings of an agent with the global ones, field by field.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,11 @@ use interlock_policy::{Ask, Security};
 use crate::choice::{ExecMode, Host, SandboxMode};
 use crate::types::{AgentConfig, Config, ExecConfig};
 
-/// Settings that can lie over more general ones: what is set replaces, the rest shows through.
+/// Settings that can override more general ones: set values replace them, the others stay.
 ///
-/// Only for values where the more specific one may also be looser. Tool policy and elevated gates
-/// are not such values: each of their levels only restricts, so they are read level by level.
+/// This is only for values that the more specific level may also loosen. Tool policy and elevated
+/// gates must not be combined in this way: each of their levels only restricts, so every level is
+/// checked.
 pub trait LayeredSettings {
     #[must_use]
     fn over(&self, base: &Self) -> Self;
@@ -22,7 +23,7 @@ impl<T: Clone> LayeredSettings for Option<T> {
     }
 }
 
-/// Entry by entry: an entry replaces the one of the same name as a whole.
+/// An entry replaces the whole entry with the same name.
 impl<T: Clone> LayeredSettings for BTreeMap<String, T> {
     fn over(&self, base: &Self) -> Self {
         let mut entries = base.clone();
@@ -31,7 +32,7 @@ impl<T: Clone> LayeredSettings for BTreeMap<String, T> {
     }
 }
 
-/// A list replaces the other one unless it is empty.
+/// A list replaces the other one, unless it is empty.
 impl<T: Clone> LayeredSettings for Vec<T> {
     fn over(&self, base: &Self) -> Self {
         if self.is_empty() {
@@ -42,7 +43,7 @@ impl<T: Clone> LayeredSettings for Vec<T> {
     }
 }
 
-/// A name belongs to its own level.
+/// A name always comes from its own level.
 impl LayeredSettings for String {
     fn over(&self, _base: &Self) -> Self {
         self.clone()
@@ -56,7 +57,8 @@ fn known_as(id: &str) -> String {
     }
 }
 
-/// A sandbox that the config switches on and `tools.exec.host` overrules: commands run elsewhere.
+/// A sandbox that the config turns on but `tools.exec.host` overrules, so that commands run
+/// elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OverruledSandbox {
     /// The key that names the host.
@@ -65,7 +67,7 @@ pub struct OverruledSandbox {
 }
 
 impl OverruledSandbox {
-    /// What holds, for the owner.
+    /// Describes the problem for the owner.
     pub fn words(&self) -> String {
         format!(
             "the sandbox that the config switches on holds no command, because {} is {}",
@@ -73,7 +75,7 @@ impl OverruledSandbox {
         )
     }
 
-    /// The command that puts the sandbox into force.
+    /// The command that makes the sandbox effective.
     pub fn remedy(&self) -> String {
         let is_plain = |character: char| character.is_ascii_alphanumeric() || character == '.';
         if self.key.chars().all(is_plain) {
@@ -85,7 +87,7 @@ impl OverruledSandbox {
 }
 
 impl Config {
-    /// Whether any key switches a sandbox on, for one agent or for all.
+    /// Whether any key turns a sandbox on, for one agent or for all.
     pub fn has_sandbox(&self) -> bool {
         let agents = self.agents.list.iter().map(|agent| &agent.sandbox);
         let mut settings = agents.chain([&self.agents.defaults.sandbox]);
@@ -95,8 +97,8 @@ impl Config {
         })
     }
 
-    /// The key that keeps the commands of an agent out of the sandbox which the config switches on
-    /// for it. A required sandbox is not overruled: calls are refused then.
+    /// The key that keeps the commands of an agent out of the sandbox that the config turns on for
+    /// it. A required sandbox cannot be overruled: calls are refused instead.
     pub fn overruled_sandbox(&self, agent: &str) -> Option<OverruledSandbox> {
         let own = self.agent(agent);
         let defaults = &self.agents.defaults.sandbox;
@@ -116,15 +118,14 @@ impl Config {
         Some(OverruledSandbox { key, host })
     }
 
-    /// The agent with this id, which is compared without regard to case. `default` is an old name
-    /// of `main`.
+    /// The agent with this id, in any case. `default` is an old name of `main`.
     pub fn agent(&self, id: &str) -> Option<&AgentConfig> {
         let id = known_as(id);
         let mut list = self.agents.list.iter();
         list.find(|agent| known_as(&agent.id) == id)
     }
 
-    /// The agent that is meant when none is named: the one marked so, else `main`.
+    /// The agent that is used if none is named: the one marked as default, or else `main`.
     pub fn default_agent_id(&self) -> String {
         let marked = self
             .agents
@@ -134,10 +135,9 @@ impl Config {
         marked.map_or_else(|| "main".to_owned(), |agent| known_as(&agent.id))
     }
 
-    /// What the config asks for when this agent runs commands: its own values over the global ones.
-    /// `security` and `ask` are filled from `mode` where nothing more specific sets them; an
-    /// agent's `mode` outranks the global `security` and `ask`, and its `security` or `ask` the
-    /// global `mode`.
+    /// The exec settings of an agent: its own values override the global ones. `mode` sets
+    /// `security` and `ask` if nothing more specific does: an agent's `mode` overrides the global
+    /// `security` and `ask`, and an agent's `security` or `ask` overrides the global `mode`.
     pub fn exec_for(&self, agent: &str) -> ExecConfig {
         let global = &self.tools.exec;
         let Some(own) = self.agent(agent).map(|agent| &agent.tools.exec) else {
@@ -155,7 +155,7 @@ impl Config {
         merged
     }
 
-    /// The workspace of this agent: its own, else the default one.
+    /// The workspace of this agent: its own, or else the default one.
     pub fn workspace_for(&self, agent: &str) -> Option<&str> {
         let own = self
             .agent(agent)
@@ -165,7 +165,7 @@ impl Config {
 }
 
 impl ExecConfig {
-    /// Seconds until a run is ended, under either name of the key.
+    /// The time limit of a run in seconds, from either name of the key.
     pub fn timeout(&self) -> Option<u64> {
         self.timeout_seconds.or(self.timeout_sec)
     }
@@ -181,7 +181,7 @@ impl ExecConfig {
 }
 
 impl ExecMode {
-    /// What the mode stands for.
+    /// The two levels that the mode means.
     pub fn policy(self) -> (Security, Ask) {
         match self {
             Self::Deny => (Security::Deny, Ask::Off),

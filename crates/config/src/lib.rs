@@ -1,8 +1,9 @@
-//! The config and the state directory: what the owner asks for, and where it is kept.
+//! The config, and the state directory that contains it.
 //!
-//! Read in this order: `state` (the directory), `json5` (texts with positions, and edits that keep
-//! comments), `schema` (the one table of keys), `types` (the values that the program uses),
-//! `layer` (per agent over global), `exec` (defaults and limits of a run), `file` (load and edit).
+//! Read in this order: `state` (the directory), `json5` (parsing with positions, and edits that
+//! keep comments), `schema` (the table of all keys), `types` (the values that the program uses),
+//! `layer` (settings of agents over global ones), `exec` (defaults and limits of a run), `file`
+//! (loading and editing).
 
 #![forbid(unsafe_code)]
 

@@ -9,14 +9,14 @@ pub enum PathSegment {
     Index(usize),
 }
 
-/// Where a value stands in a document. `Display` gives the text form that `parse` reads.
+/// The path of a value in a document. `Display` writes the form that `parse` reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyPath(Vec<PathSegment>);
 
-/// Deeper documents are refused by the reader, so deeper paths can lead nowhere.
+/// The most segments of a path. The parser refuses deeper documents.
 const MAX_SEGMENTS: usize = crate::json5::MAX_DEPTH;
 
-/// Why a text is no path. The column counts characters from 1.
+/// Why a text is not a path. The column counts characters from 1.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid key path `{}` at column {column}: {problem}",
@@ -133,7 +133,7 @@ impl PathReader<'_> {
 
     fn bare_key(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at..];
-        // `*` is a usual agent name and cannot be mistaken for anything else.
+        // `*` is a usual name for all agents and unambiguous, so it needs no quotes.
         let length = rest
             .find(|c| !(is_bare_character(c) || c == '*'))
             .unwrap_or(rest.len());
@@ -172,7 +172,7 @@ impl PathReader<'_> {
         Ok(PathSegment::Index(index))
     }
 
-    /// A JSON string, escapes included.
+    /// Reads a JSON string with escapes.
     fn double_quoted(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at..];
         let mut strings = serde_json::Deserializer::from_str(rest).into_iter::<String>();
@@ -183,7 +183,7 @@ impl PathReader<'_> {
         Ok(PathSegment::Key(key))
     }
 
-    /// For shells: no escapes, ends at the next quote.
+    /// Reads a string in single quotes, which are convenient in shells. It has no escapes.
     fn single_quoted(&mut self) -> Result<PathSegment, KeyPathError> {
         let rest = &self.text[self.at + 1..];
         let Some(length) = rest.find('\'') else {

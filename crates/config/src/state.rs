@@ -1,4 +1,4 @@
-//! The state directory: where it is, and whether it can be trusted.
+//! Finds the state directory, and checks whether it can be trusted.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, Metadata};
@@ -6,20 +6,20 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The variables that say where the directory is. Passed in, so that nothing depends on the
-/// process's own environment.
+/// The variables that determine the directory. The caller passes them, so that nothing here depends
+/// on the environment of the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StateEnvironment {
-    /// `$INTERLOCK_STATE_DIR`
+    /// The value of `$INTERLOCK_STATE_DIR`.
     pub interlock_state_dir: Option<OsString>,
-    /// `$XDG_STATE_HOME`
+    /// The value of `$XDG_STATE_HOME`.
     pub xdg_state_home: Option<OsString>,
-    /// `$HOME`
+    /// The value of `$HOME`.
     pub home: Option<OsString>,
 }
 
-/// A state directory that exists, belongs to the running user, and is writable by this user only.
-/// Everything that is trusted lies in it; separate directories are separate scopes of trust.
+/// A state directory that exists, belongs to the running user, and is writable only by this user.
+/// All trusted data is in it; separate directories are separate scopes of trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StateDir {
     path: PathBuf,
@@ -51,7 +51,7 @@ pub enum StateDirError {
 }
 
 impl StateDirError {
-    /// Stable, for programs.
+    /// The stable code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unknown => "STATE_DIR_UNKNOWN",
@@ -63,16 +63,16 @@ impl StateDirError {
         }
     }
 
-    /// The command that helps, or what else to do.
+    /// The command that fixes the problem, or another remedy.
     pub fn remedy(&self) -> String {
         match self {
             Self::Unknown => "name one with --state-dir".to_owned(),
-            // What is another user's, or something else, is left as it is.
+            // Do not suggest changing a file or a directory of another user.
             Self::NotADirectory { .. } => "name a directory with --state-dir".to_owned(),
             Self::ForeignOwner { owner, .. } => format!(
                 "name a directory of your own with --state-dir, or call the program as its user: sudo -u '#{owner}' interlock status"
             ),
-            // A parent directory is closed to this user: no change of mode can help.
+            // A parent directory is closed to this user, so changing the mode does not help.
             Self::Unreadable { path, source }
                 if source.kind() == io::ErrorKind::PermissionDenied
                     && std::fs::metadata(path).is_err() =>
@@ -95,8 +95,8 @@ impl StateDirError {
 }
 
 impl StateDir {
-    /// Finds the directory (the explicit path, else the environment), creates it if it is not
-    /// there, and checks it.
+    /// Finds the directory by the explicit path or else by the environment, creates it if it is
+    /// missing, and checks it.
     pub fn open(
         explicit: Option<&Path>,
         environment: &StateEnvironment,
@@ -117,7 +117,7 @@ impl StateDir {
         }
     }
 
-    /// Where the directory is or would be; nothing is touched. Always absolute.
+    /// The absolute path of the directory, which may not exist. Nothing is created.
     pub fn locate(
         explicit: Option<&Path>,
         environment: &StateEnvironment,
@@ -131,7 +131,7 @@ impl StateDir {
         let named = explicit
             .map(Path::to_path_buf)
             .or_else(|| set(&environment.interlock_state_dir));
-        // The XDG rules say that a relative path is to be ignored.
+        // The XDG specification requires that relative paths are ignored.
         let by_convention = || {
             let xdg = set(&environment.xdg_state_home).filter(|path| path.is_absolute());
             let home = set(&environment.home).filter(|path| path.is_absolute());
@@ -183,7 +183,7 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), StateDirError> {
     })
 }
 
-/// The path as one word of a shell.
+/// Quotes a path for a shell.
 pub(crate) fn shell_word(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| {

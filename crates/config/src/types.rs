@@ -1,5 +1,5 @@
-//! The config as the program uses it. Absent is `None`: the reader of a value
-//! chooses its default.
+//! The types of the config. Absent values are `None`; the code that uses a value chooses its
+//! default.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::choice::{
 use crate::layer::LayeredSettings;
 pub use crate::schema::byte_size;
 
-/// A group of settings: read strictly, and able to lie over another one, field by field.
+/// Defines groups of settings that are parsed strictly and can override another group field by
+/// field.
 macro_rules! settings {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),+ $(,)? })+) => {$(
         $(#[$doc])*
@@ -53,7 +54,7 @@ settings! {
         exec: ExecForwarding,
     }
 
-    /// `approvals.exec`: approvals of commands go to these chats.
+    /// `approvals.exec`: the chats to which approvals of commands are sent.
     ExecForwarding {
         enabled: Option<bool>,
         mode: Option<String>,
@@ -62,7 +63,7 @@ settings! {
         targets: Vec<ChatTargetConfig>,
     }
 
-    /// One chat.
+    /// A chat.
     ChatTargetConfig {
         channel: String,
         to: Option<String>,
@@ -80,7 +81,7 @@ settings! {
         webhook: WebhookChannel,
     }
 
-    /// The keys of the account `default`, further accounts, and who decides.
+    /// The keys of the account `default`, further accounts, and the approvers.
     MatrixChannel {
         enabled: Option<bool>,
         homeserver: Option<String>,
@@ -181,7 +182,7 @@ settings! {
         exec_approvals: MachineApprovals,
     }
 
-    /// Who decides in a chat, and what.
+    /// The approvers of a chat, and which approvals they may decide.
     ChatApprovals {
         enabled: Option<ChatSwitch>,
         approvers: Option<Vec<String>>,
@@ -193,7 +194,7 @@ settings! {
         decisions: Option<Vec<String>>,
     }
 
-    /// What is sent to a channel that identifies no approver, and what it may decide.
+    /// What is sent to a channel that cannot identify approvers, and what the channel may decide.
     MachineApprovals {
         agent_filter: Option<Vec<String>>,
         session_filter: Option<Vec<String>>,
@@ -219,27 +220,27 @@ settings! {
         sandbox: SandboxTools,
     }
 
-    /// `tools.sandbox`: what holds inside a sandbox.
+    /// `tools.sandbox`: the settings inside a sandbox.
     SandboxTools {
         exec: SandboxExec,
         tools: SandboxToolFilter,
     }
 
-    /// Which tools a sandboxed conversation may call. The levels restrict each other: never lay one over
-    /// another.
+    /// Which tools a sandboxed conversation may call. Each level restricts the others, so one level
+    /// must never override another.
     SandboxToolFilter {
         allow: Option<Vec<String>>,
         also_allow: Option<Vec<String>>,
         deny: Option<Vec<String>>,
     }
 
-    /// The policy inside.
+    /// The policy inside a sandbox.
     SandboxExec {
         security: Option<Security>,
         ask: Option<Ask>,
     }
 
-    /// `tools.exec`, global or of one agent.
+    /// `tools.exec`, global or of an agent.
     ExecConfig {
         host: Option<Host>,
         mode: Option<ExecMode>,
@@ -276,15 +277,15 @@ settings! {
         apply_patch: ApplyPatch,
     }
 
-    /// What one run on the host may use.
+    /// The resources that a run on the host may use.
     ExecLimits {
-        /// As written; [`ExecLimits::memory_bytes`] is the number.
+        /// The size as written; [`ExecLimits::memory_bytes`] is the number of bytes.
         memory: Option<String>,
         cpus: Option<f64>,
         pids: Option<u64>,
     }
 
-    /// What arguments a safe bin may get.
+    /// The arguments that a safe bin may get.
     SafeBinProfile {
         min_positional: Option<u64>,
         max_positional: Option<u64>,
@@ -299,10 +300,11 @@ settings! {
         allow_models: Option<Vec<String>>,
     }
 
-    /// Who may leave the sandbox. The levels restrict each other: never lay one over another.
+    /// Who may leave the sandbox. Each level restricts the others, so one level must never override
+    /// another.
     Elevated {
         enabled: Option<bool>,
-        /// Senders by channel.
+        /// The allowed senders of each channel.
         allow_from: BTreeMap<String, Vec<String>>,
     }
 
@@ -347,7 +349,7 @@ settings! {
         ssh: SandboxSsh,
     }
 
-    /// The machine that runs are carried out on, with the backend `ssh`.
+    /// The machine on which runs of the backend `ssh` are executed.
     SandboxSsh {
         target: Option<String>,
         workspace_root: Option<String>,
@@ -358,7 +360,7 @@ settings! {
         known_hosts_file: Option<String>,
     }
 
-    /// The container of a scope, with the backends `docker` and `podman`.
+    /// The container of a scope with the backends `docker` and `podman`.
     SandboxDocker {
         image: Option<String>,
         container_prefix: Option<String>,
@@ -372,7 +374,7 @@ settings! {
         binds: Option<Vec<String>>,
     }
 
-    /// What of the home directory a run sees.
+    /// The parts of the home directory that a run sees.
     SandboxHome {
         tools: Option<Vec<String>>,
         caches: Option<Vec<String>>,
@@ -385,7 +387,8 @@ settings! {
         unix_sockets: Option<UnixSockets>,
     }
 
-    /// What one sandboxed run may use. Sizes are as written; [`byte_size`] is their number.
+    /// The resources that a sandboxed run may use. Sizes are as written; [`byte_size`] converts
+    /// them.
     SandboxLimitSettings {
         memory: Option<String>,
         cpus: Option<f64>,
@@ -478,7 +481,8 @@ settings! {
 }
 
 impl ExecLimits {
-    /// `None` if it is not limited. The check of the file lets no other text pass.
+    /// The memory limit in bytes, or `None` without a limit. The check of the config refuses
+    /// invalid sizes.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.memory.as_deref().and_then(byte_size)
     }

@@ -309,7 +309,7 @@ const USAGE_CODES: &[&str] = &["AGENT_INVALID", "ENTRY_INVALID", "RULE_INVALID"]
 
 pub fn input_hint(error: &InputError) -> Option<String> {
     let hint = match error {
-        InputError::Empty => "write a command behind --, such as: interlock exec -- 'ls -l'",
+        InputError::Empty => "write a command after --, such as: interlock exec -- 'ls -l'",
         InputError::TooLong(_) => "put the text into a script and run that",
         InputError::Nul(_) | InputError::RelativeCwd(_) => return None,
     };

@@ -1,9 +1,9 @@
-//! Is this machine set up soundly?
+//! Checks and repairs the setup of this machine, and imports policies of other programs.
 //!
-//! Read `audit` (the checks of `interlock security audit`, each with its id), `separation` (what keeps a
-//! run from Interlock itself), `repairs` and `unrecorded` (what `interlock doctor` puts right), `merge`
-//! (what is taken from another document), `openclaw` (imports) and `outside_writer` (which other account
-//! could change a file).
+//! `audit` has the checks of `interlock security audit`, each with its id. `separation` knows what
+//! keeps a run from Interlock itself. `repairs` and `unrecorded` are what `interlock doctor`
+//! repairs. `merge` merges another document into the one in force, `openclaw` imports a whole state
+//! directory, and `outside_writer` tells which other account could change a file.
 
 #![forbid(unsafe_code)]
 

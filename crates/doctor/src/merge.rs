@@ -1,45 +1,46 @@
-//! Takes an approvals document of another origin into the one in force: levels only where they are stricter,
-//! deny rules always, allowlist entries only where the owner asked for them.
+//! Merges another approvals document into the one in force: levels only if they are stricter, deny
+//! rules always, allowlist entries only if the owner asked for them.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use interlock_policy::{Document, EVERY_AGENT, Entry, Levels, Scope, Strictness, agent_path};
 
-/// Whether allowlist entries are taken. They always loosen, so only an explicit import takes them.
+/// Whether allowlist entries are merged. They always loosen the policy, so only an explicit import
+/// may merge them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryMerge {
     Take,
     Leave,
 }
 
-/// The document in force after the merge, and what became of each value of the other one.
+/// The document after the merge, and what happened to each value of the other document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergedDocument {
     pub document: Document,
-    /// Values that were made stricter, and deny rules.
+    /// Values that became stricter, and new deny rules.
     pub tightened: Vec<String>,
-    /// Entries that were added: each allows more than before.
+    /// Entries that were added. Each allows more than before.
     pub entries: Vec<TakenEntry>,
-    /// Values that were not taken, with the reason.
+    /// Values that were not merged, with the reason.
     pub left: Vec<LeftValue>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakenEntry {
-    /// Where it came from, such as `agents.main.allowlist[0]`.
+    /// The origin of the entry, such as `agents.main.allowlist[0]`.
     pub origin: String,
     pub entry: Entry,
 }
 
-/// A value that was not taken.
+/// A value that was not merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftValue {
     pub path: String,
     pub reason: String,
 }
 
-/// The defaults (`None`), every agent, or one agent.
+/// A scope: the defaults (`None`), all agents (`*`), or one agent.
 type ScopeKey<'a> = Option<&'a str>;
 
 pub fn merge_document(current: &Document, other: &Document, entries: EntryMerge) -> MergedDocument {
@@ -106,7 +107,7 @@ fn scope_mut<'a>(document: &'a mut Document, key: ScopeKey<'_>) -> &'a mut Scope
     }
 }
 
-/// What holds for a scope: its own value, else that of every agent, else the default one.
+/// The effective value of a scope: its own, or else that of all agents, or else the default.
 fn effective<T>(
     document: &Document,
     key: ScopeKey<'_>,
@@ -125,8 +126,8 @@ fn own<T>(document: &Document, key: ScopeKey<'_>, get: impl Fn(&Scope) -> Option
     }
 }
 
-/// Every scope gets the stricter of what holds in the two documents. What holds is compared, not what is
-/// written: an agent's own value would otherwise loosen a stricter default.
+/// Gives every scope the stricter effective value of the two documents. Effective values must be
+/// compared, not written ones: an agent's own value could otherwise loosen a stricter default.
 fn merge_level<T: Strictness + Display>(
     merged: &mut MergedDocument,
     (current, other): (&Document, &Document),
@@ -135,22 +136,24 @@ fn merge_level<T: Strictness + Display>(
     slot: impl Fn(&mut Scope) -> &mut Option<T>,
     get: impl Fn(&Scope) -> Option<T> + Copy,
 ) {
-    // The defaults come first, then every agent, then each one: a scope is compared with what it inherits.
+    // The defaults come first, then all agents, then each agent, because a scope is compared with
+    // the value that it inherits.
     for key in keys(current, other) {
         let ours = effective(current, key, get).unwrap_or(default);
         let theirs = effective(other, key, get);
-        let wanted = theirs.map_or(ours, |theirs| ours.join(theirs));
+        let level = theirs.map_or(ours, |theirs| ours.join(theirs));
         let path = format!("{}.{name}", scope_path(key));
         let inherited = effective(&merged.document, key, get).unwrap_or(default);
-        if inherited != wanted {
-            // Also where the inherited value has just become stricter than both documents say.
-            *slot(scope_mut(&mut merged.document, key)) = Some(wanted);
-            if wanted != ours {
-                let what = format!("{path}: {ours} becomes {wanted}");
+        if inherited != level {
+            // Write the value even if the inherited one has just become stricter than both
+            // documents.
+            *slot(scope_mut(&mut merged.document, key)) = Some(level);
+            if level != ours {
+                let what = format!("{path}: {ours} becomes {level}");
                 merged.tightened.push(what);
             }
         }
-        let own_value = own(other, key, get).filter(|value| *value != wanted);
+        let own_value = own(other, key, get).filter(|value| *value != level);
         if let Some(theirs) = own_value {
             merged.left.push(LeftValue {
                 path,
@@ -210,7 +213,7 @@ fn merge_lists(merged: &mut MergedDocument, key: ScopeKey<'_>, scope: &Scope, en
             });
             continue;
         }
-        // When the entry was last used is kept beside documents, not in them.
+        // The last use of an entry is stored beside the document, not in it.
         let entry = Entry {
             last_used_at: None,
             last_used_command: None,

@@ -1,8 +1,7 @@
-//! Who besides root and the owner could change a file, or put another one in its place.
+//! Finds accounts other than root and the owner that could change or replace a file.
 //!
-//! The protection of programs (`plan`) asks a stricter question: whether any account but root
-//! could. For a file of an ordinary user the answer to that is always yes, and says nothing about
-//! other users.
+//! The protection of programs (`plan`) is stricter and asks whether any account but root could. For
+//! a file of an ordinary user the answer is always yes, which says nothing about other users.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,22 +12,23 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// As many symbolic links as Linux follows in one look-up.
+/// How many symbolic links Linux follows in one lookup.
 const MAX_LINKS: usize = 40;
 
 const STICKY: u32 = 0o1000;
 
-/// What the last component of the path is used for.
+/// How the last component of a path is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathUse {
-    /// What is there: in a sticky directory, other users cannot replace it.
+    /// An existing file. In a sticky directory, other users cannot replace it.
     Present,
-    /// A directory in which any name counts: the sticky bit does not keep other users from adding one.
+    /// A directory in which any name counts. The sticky bit does not keep other users from adding a
+    /// file.
     AnyName,
 }
 
-/// The first thing on the way to `path` that a user other than root and `owner` could change, in words.
-/// A path that leads to nothing is an error.
+/// Describes the first component of `path` that a user other than root and `owner` could change. A
+/// path that does not exist is an error.
 pub fn outside_writer(path: &Path, owner: u32, used_as: PathUse) -> io::Result<Option<String>> {
     let mut here = PathBuf::from("/");
     let mut pending = components(path);
@@ -73,7 +73,7 @@ pub fn outside_writer(path: &Path, owner: u32, used_as: PathUse) -> io::Result<O
     Ok(None)
 }
 
-/// Names and `..`, without the root and without `.`.
+/// The components of a path that are names or `..`.
 fn components(path: &Path) -> VecDeque<OsString> {
     path.components()
         .filter_map(|component| match component {
@@ -105,7 +105,8 @@ fn weakness(path: &Path, metadata: &Metadata, owner: u32, sticky_helps: bool) ->
     }
     let list = rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]);
     match list {
-        // The mode of a file with such a list shows the most that the list can grant to others.
+        // If a file has an access control list, the group bits of its mode are the most that the
+        // list can grant to others.
         Ok(_) | Err(Errno::RANGE) if mode & 0o020 != 0 => {
             Some(format!("an access control list lets others write {shown}"))
         }
@@ -113,7 +114,8 @@ fn weakness(path: &Path, metadata: &Metadata, owner: u32, sticky_helps: bool) ->
     }
 }
 
-/// Whether a group has no member but root and `owner`: many systems give each user a group of their own.
+/// Whether root and `owner` are the only members of a group: many systems give each user a private
+/// group.
 fn is_private_group(group: u32, owner: u32) -> bool {
     let (Ok(passwd), Ok(groups)) = (fs::read("/etc/passwd"), fs::read("/etc/group")) else {
         return false;

@@ -1,5 +1,6 @@
-//! `interlock doctor --fix` and `interlock security audit --fix`: what can be put right without the owner's
-//! judgment. No repair weakens the policy, and a repair that was made leaves nothing to repair.
+//! The repairs of `interlock doctor --fix` and `interlock security audit --fix`, which need no
+//! judgment of the owner. A repair must not weaken the policy, and a second run must find nothing
+//! to repair.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io::Read as _;
@@ -21,34 +22,34 @@ use crate::merge::{EntryMerge, merge_document};
 /// The approvals document of earlier programs, in the state directory.
 const LEGACY_DOCUMENT: &str = "exec-approvals.json";
 
-/// More of a legacy document is not read.
+/// The largest legacy document that is read.
 const MAX_LEGACY_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Directories of the state whose files must be closed, besides itself.
+/// The state directory (`""`) and its subdirectories whose files must be closed to other users.
 const CLOSED_DIRECTORIES: &[&str] = &["", "identity", "tls"];
 
-/// Whether repairs are made or only named.
+/// Whether repairs are made or only reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DoctorMode {
     Look,
     Fix,
 }
 
-/// One thing to repair.
+/// A repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DoctorRepair {
-    /// Stable, for programs.
+    /// The stable id for programs.
     pub id: &'static str,
     pub what: String,
-    /// Whether it was made, or would be by `--fix`.
+    /// Whether the repair was made; otherwise `--fix` would make it.
     pub done: bool,
 }
 
-/// What was repaired or could be, and what only the owner can decide.
+/// The repairs, and notes about what only the owner can decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DoctorReport {
     pub repairs: Vec<DoctorRepair>,
-    /// Each with a command to paste.
+    /// Notes, each with a command to paste.
     pub notes: Vec<String>,
 }
 
@@ -62,8 +63,9 @@ impl DoctorReport {
     }
 }
 
-/// Closes the state directory and its files to other users. Needs no open state: a directory that other
-/// users can write is refused by everything else. Files of other users are left for the owner to look at.
+/// Closes the state directory and its files to other users. This works without an open state,
+/// because a state directory that other users can write cannot be opened. Files of other users stay
+/// unchanged, for the owner to inspect.
 pub fn close_state_files(state_dir: &Path, mode: DoctorMode, report: &mut DoctorReport) {
     let own_user = rustix::process::geteuid().as_raw();
     let mut paths = vec![state_dir.to_owned()];
@@ -79,8 +81,8 @@ pub fn close_state_files(state_dir: &Path, mode: DoctorMode, report: &mut Doctor
         let Ok(metadata) = fs::symlink_metadata(&path) else {
             continue;
         };
-        // A socket's bits mean nothing to accounts that cannot reach its directory, and its server
-        // sets them.
+        // Sockets are skipped: accounts that cannot reach the directory cannot reach them, and the
+        // server sets their mode.
         let is_closable = metadata.is_dir() || metadata.is_file();
         if metadata.uid() == own_user && is_closable {
             close(&path, &metadata, 0o077, ("state.permissions", mode), report);
@@ -88,7 +90,7 @@ pub fn close_state_files(state_dir: &Path, mode: DoctorMode, report: &mut Doctor
     }
 }
 
-/// Takes these bits from the mode of a file or directory.
+/// Removes these bits from the mode of a file or directory.
 fn close(
     path: &Path,
     metadata: &Metadata,
@@ -111,8 +113,9 @@ fn close(
     report.add(id, mode, what);
 }
 
-/// Closes the config to writers, and the files with secrets that it names to readers as well. Only regular files
-/// of this user, named without a link: others may be meant for others.
+/// Closes the config to other writers, and the files with secrets that it names to other readers as
+/// well. Only regular files of this user that are not links are closed: other files may be shared
+/// on purpose.
 fn close_named_files(
     host: &LocalHost,
     mode: DoctorMode,
@@ -125,7 +128,7 @@ fn close_named_files(
         closed.any(|name| path.parent() == Some(&state_dir.join(name)))
     };
     let mut close_own = |path: &Path, bits: u32, id: &'static str| {
-        // With the state directory, its files were closed already.
+        // Files of the state directory were already closed.
         if is_of_state(path) {
             return;
         }
@@ -144,7 +147,8 @@ fn close_named_files(
     Ok(())
 }
 
-/// Repairs of config and document. `Fix` is for the owner only, never for a run: see `_outside`.
+/// Repairs the config and the document. A run must not repair them; `_outside` proves that the
+/// caller is none.
 pub fn repair(
     host: &LocalHost,
     mode: DoctorMode,
@@ -156,14 +160,14 @@ pub fn repair(
     import_legacy_document(host, mode, report)
 }
 
-/// Looks at the same things and changes nothing.
+/// Reports the same repairs and changes nothing.
 pub fn look(host: &LocalHost, report: &mut DoctorReport) -> Result<(), HostError> {
     close_named_files(host, DoctorMode::Look, report)?;
     repair_config(host, DoctorMode::Look, report)?;
     import_legacy_document(host, DoctorMode::Look, report)
 }
 
-/// One edit of the config.
+/// An edit of the config.
 struct ConfigRepair {
     id: &'static str,
     key: KeyPath,
@@ -203,8 +207,9 @@ fn repair_config(
     Ok(())
 }
 
-/// A safe bin without a profile is never allowed. An empty profile lets it run without arguments, which is
-/// the least that its owner can have meant; never for what runs other code by design.
+/// Gives safe bins without a profile an empty one. Without a profile a safe bin is never allowed;
+/// with an empty one it may run without arguments, which is the least that the owner can have
+/// meant. Programs that run other code by design must not get one.
 fn missing_profiles(config: &Config, report: &mut DoctorReport) -> Vec<ConfigRepair> {
     let global = &config.tools.exec;
     let built_in = Profiles::built_in();
@@ -252,7 +257,7 @@ fn missing_profiles(config: &Config, report: &mut DoctorReport) -> Vec<ConfigRep
     repairs
 }
 
-/// `default` is an old name of the agent `main`.
+/// Renames the agent `default`, which is the old name of `main`.
 fn old_agent_ids(config: &Config, report: &mut DoctorReport) -> Vec<ConfigRepair> {
     let list = &config.agents.list;
     let has_main = list
@@ -282,8 +287,9 @@ fn old_agent_ids(config: &Config, report: &mut DoctorReport) -> Vec<ConfigRepair
     repairs
 }
 
-/// A document of an earlier program, beside the state. Its stricter levels and its deny rules are taken. What
-/// would loosen is not: a run without a shield could have put the file there.
+/// Imports a legacy document in the state directory. Only its stricter levels and its deny rules
+/// are imported. Nothing that loosens the policy may be, because a run without a shield could have
+/// put the file there.
 fn import_legacy_document(
     host: &LocalHost,
     mode: DoctorMode,
@@ -302,7 +308,7 @@ fn import_legacy_document(
             return Ok(());
         }
     };
-    // Before the first start, the cautious document is what it would be.
+    // Before the first start, compare with the cautious document, which the first start writes.
     let current = match host.rules().document_standing()? {
         DocumentStanding::First => Document::cautious(),
         _ => host.document()?.0,

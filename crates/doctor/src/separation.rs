@@ -1,4 +1,4 @@
-//! What separates a run from Interlock itself, in the words of SECURITY.md.
+//! What separates a run from Interlock itself, with the terms of SECURITY.md.
 
 use std::collections::BTreeMap;
 
@@ -38,22 +38,23 @@ pub fn separate_agents<'a>(
 /// What keeps the runs of an agent from Interlock's files, sockets and processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunSeparation {
-    /// Runs have another account.
+    /// Runs use another account.
     OtherAccount { user: String },
-    /// Shielded, as an ordinary user.
+    /// Runs are shielded and belong to an ordinary user.
     ShieldedUser,
-    /// Shielded, as root, who can undo the shield.
+    /// Runs are shielded but belong to root, which can undo the shield.
     ShieldedRoot,
-    /// Not shielded, because the config says so.
+    /// Runs are not shielded, because the config turns the shield off.
     ShieldOff,
-    /// Not shielded, because the system offers none; with the reason.
+    /// Runs are not shielded, because the system offers no shield, for this reason.
     ShieldUnavailable { reason: String },
-    /// Nothing runs: `tools.exec.shield` is `on` and there is none, or the account of runs cannot be used.
+    /// Nothing runs: `tools.exec.shield` is `on` without a shield, or the account of runs cannot be
+    /// used.
     Refused { reason: String },
 }
 
 impl RunSeparation {
-    /// `shield` is what the system offers, or why it offers none.
+    /// Computes the separation. `shield` is the shield of the system, or why it offers none.
     pub fn of(exec: &ExecConfig, shield: Result<ShieldKind, &str>, user: u32) -> Self {
         if let Some(name) = &exec.run_as {
             match RunAccount::named(name) {
@@ -93,7 +94,7 @@ impl RunSeparation {
         }
     }
 
-    /// What holds, and why.
+    /// Describes the separation and its reason.
     pub fn describe(&self) -> String {
         match self {
             Self::OtherAccount { user } => format!("a wall: runs have the account {user}"),

@@ -1,4 +1,4 @@
-//! The owner's way out where no audit record wrote the approvals document.
+//! Records or restores an approvals document that no audit record covers.
 
 use interlock_approvals::OutsideRuns;
 use interlock_host::{HostError, LocalHost};
@@ -6,17 +6,18 @@ use interlock_policy::Document;
 use interlock_rules::{RulesError, parse_document};
 use interlock_store::{Author, DocumentStanding, StoredDocument};
 
-/// What becomes of a document that is not recorded.
+/// What to do with a document that is not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentRepair {
-    /// The one in the database is recorded as it is; where there is none, the cautious one is written.
+    /// Records the document in the database unchanged. If there is none, writes the cautious
+    /// document.
     Record,
-    /// The one that was recorded last is put back.
+    /// Restores the document that was recorded last.
     Restore,
 }
 
-/// Repairs a document that is not recorded; none where there is nothing to repair. Never for a run:
-/// it would write its own policy.
+/// Repairs a document that is not recorded. Returns `None` if there is nothing to repair. A run
+/// must not do this, because it would write its own policy.
 pub fn repair_document(
     host: &LocalHost,
     repair: DocumentRepair,
@@ -34,7 +35,8 @@ pub fn repair_document(
         DocumentRepair::Restore => recorded.ok_or_else(|| RulesError::Edit {
             code: "DOCUMENT_MISSING",
             message: "the document that was recorded last cannot be read".to_owned(),
-            remedy: "record what is there: interlock doctor --record-document".to_owned(),
+            remedy: "record the document in the database: interlock doctor --record-document"
+                .to_owned(),
         })?,
     };
     parse_document("approvals document", text.as_bytes())?;

@@ -83,7 +83,7 @@ pub fn settle(
     let outside = (is_asked_here || courier.is_some())
         .then(|| outside_runs(host.state_dir()).ok())
         .flatten();
-    let mut person = outside
+    let mut approver = outside
         .filter(|_| is_asked_here)
         .map(|outside| TerminalApprover {
             host,
@@ -92,8 +92,8 @@ pub fn settle(
             is_opened: false,
             decisions: host.store().watch(),
         });
-    match &person {
-        Some(person) => person.ask(),
+    match &approver {
+        Some(approver) => approver.ask(),
         None => {
             let reason = output::line(reason);
             output::note(&format!("interlock: approval required: {reason}"));
@@ -109,7 +109,7 @@ pub fn settle(
         }
         if let Some(ended) = host
             .approvals()
-            .wait(&approval.id, pause(person.is_some()))?
+            .wait(&approval.id, pause(approver.is_some()))?
         {
             if let Some(courier) = courier {
                 courier.end(&ended.to_string());
@@ -125,13 +125,13 @@ pub fn settle(
             let code = ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX));
             return Ok(Settled::Left { code, decided });
         }
-        if let Some(there) = &mut person
-            && there.hear()? == Heard::Gone
+        if let Some(approver) = &mut approver
+            && approver.read_answer()? == TerminalInput::Gone
         {
             output::note(&format!(
                 "interlock: waiting; allow it elsewhere: {approve}"
             ));
-            person = None;
+            approver = None;
         }
     }
 }
@@ -139,12 +139,12 @@ pub fn settle(
 /// Withdraws the approval. If an approver has just decided it, the decision stays and is returned.
 fn withdraw(host: &LocalHost, approval: &PendingApproval) -> Option<ApprovalEnd> {
     let short_id = &approval.short_id;
-    let (said, decided) = match host.approvals().withdraw_undecided(&approval.id) {
+    let (outcome, decided) = match host.approvals().withdraw_undecided(&approval.id) {
         Ok(None) => ("is withdrawn; nothing was done".to_owned(), None),
         Ok(Some(ended)) => (format!("was decided just before: {ended}"), Some(ended)),
         Err(error) => (format!("could not be withdrawn: {error}"), None),
     };
-    output::note(&format!("interlock: {short_id} {said}"));
+    output::note(&format!("interlock: {short_id} {outcome}"));
     decided
 }
 
@@ -221,7 +221,7 @@ struct TerminalApprover<'a> {
 }
 
 #[derive(PartialEq, Eq)]
-enum Heard {
+enum TerminalInput {
     Nothing,
     /// The terminal has no more input.
     Gone,
@@ -230,7 +230,7 @@ enum Heard {
 impl TerminalApprover<'_> {
     fn ask(&self) {
         output::note(prompt::text(&self.approval, Paint::stderr()).trim_end());
-        self.offer();
+        self.print_choices();
     }
 
     /// Whether the approver was shown everything. Nothing may be allowed before.
@@ -238,7 +238,7 @@ impl TerminalApprover<'_> {
         self.is_opened || self.approval.view.is_whole_in_prompt()
     }
 
-    fn offer(&self) {
+    fn print_choices(&self) {
         // Keys typed before the prompt appeared must not answer it.
         let _ = rustix::termios::tcflush(rustix::stdio::stdin(), QueueSelector::IFlush);
         let mut words = vec!["[y] allow once", "[n] deny (n REASON says why)"];
@@ -268,9 +268,9 @@ impl TerminalApprover<'_> {
     }
 
     /// Reads a line if the approver typed one, and acts on it.
-    fn hear(&mut self) -> Result<Heard, Failure> {
+    fn read_answer(&mut self) -> Result<TerminalInput, Failure> {
         let Some(line) = read_line(self.decisions.as_ref()) else {
-            return Ok(Heard::Nothing);
+            return Ok(TerminalInput::Nothing);
         };
         let mut form = AlwaysForm::Exact;
         let mut reason = None;
@@ -283,16 +283,16 @@ impl TerminalApprover<'_> {
                 self.is_opened = true;
                 let whole = prompt::whole_text(&self.approval, Paint::stderr());
                 output::note(whole.trim_end());
-                self.offer();
-                return Ok(Heard::Nothing);
+                self.print_choices();
+                return Ok(TerminalInput::Nothing);
             }
             "r" | "reveal" => {
                 let approvals = self.host.approvals();
                 self.approval = approvals.approval(&self.approval.id, Secrets::Revealed)?;
                 self.ask();
-                return Ok(Heard::Nothing);
+                return Ok(TerminalInput::Nothing);
             }
-            _ if line.is_empty() => return Ok(Heard::Gone),
+            _ if line.is_empty() => return Ok(TerminalInput::Gone),
             other => match (always(other), denial(other)) {
                 (Some(chosen), _) => {
                     form = chosen;
@@ -303,15 +303,15 @@ impl TerminalApprover<'_> {
                     ApprovalDecision::Deny
                 }
                 (None, None) => {
-                    self.offer();
-                    return Ok(Heard::Nothing);
+                    self.print_choices();
+                    return Ok(TerminalInput::Nothing);
                 }
             },
         };
         if decision != ApprovalDecision::Deny && !self.is_whole() {
             output::note("interlock: not all of it was shown: o opens the rest");
-            self.offer();
-            return Ok(Heard::Nothing);
+            self.print_choices();
+            return Ok(TerminalInput::Nothing);
         }
         match answer(
             self.host,
@@ -333,10 +333,10 @@ impl TerminalApprover<'_> {
             // state of the approval.
             Err(failure) => {
                 output::note(&format!("interlock: {failure}"));
-                self.offer();
+                self.print_choices();
             }
         }
-        Ok(Heard::Nothing)
+        Ok(TerminalInput::Nothing)
     }
 }
 

@@ -66,7 +66,7 @@ pub fn pending(
         output::note(&match source.gateway() {
             None => {
                 let watch = state.in_command("interlock approvals watch");
-                format!("nothing waits for a decision; to see what comes: {watch}")
+                format!("nothing waits for a decision; to see new approvals: {watch}")
             }
             Some(url) => format!("nothing waits for a decision at the gateway {url}"),
         });
@@ -103,7 +103,7 @@ fn tidy(host: &LocalHost) -> Result<(), Failure> {
                 "run"
             };
             output::note(&format!(
-                "interlock: what became of {run} {} is unknown; it is not run again",
+                "interlock: the outcome of {run} {} is unknown; it is not run again",
                 recovered.run_id
             ));
         }

@@ -236,11 +236,11 @@ impl Window<'_> {
         if let Some((_, waiting)) = &mut *self.last.borrow_mut() {
             waiting.retain(|one| one.id != approval.id);
         }
-        let mut told = decide::told(approval, wish.decision, &answered.stored);
+        let mut text = decide::told(approval, wish.decision, &answered.stored);
         if let Some(unawaited) = answered.unawaited {
-            told += &format!("{}\n", line(&unawaited));
+            text += &format!("{}\n", line(&unawaited));
         }
-        Ok(told)
+        Ok(text)
     }
 
     /// Describes how an approval ended that is no longer pending.

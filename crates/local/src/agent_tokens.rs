@@ -1,4 +1,4 @@
-//! Tokens for agents: their holders may call tools as one agent, and nothing else.
+//! Agent tokens. The holder of one may call tools as one agent, and do nothing else.
 
 use interlock_policy::AgentId;
 use interlock_store::AgentToken;
@@ -6,19 +6,19 @@ use interlock_store::AgentToken;
 use crate::role_tokens::{hash, new_token};
 use crate::state::{HostError, LocalState, now_ms};
 
-/// Tells people what they are looking at.
+/// The prefix of agent tokens, by which a reader recognizes them.
 const PREFIX: &str = "interlock-agent-";
 
-/// What a token lets its holder do.
+/// The rights of a token's holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRights {
     pub agent: AgentId,
-    /// Prompts that its client program shows to a person count.
+    /// Whether decisions count that a user makes in a prompt of the client program.
     pub elicitation: bool,
 }
 
 impl LocalState {
-    /// Makes a token. Its text is returned once and stored nowhere.
+    /// Makes a token. Its text is returned once and never stored.
     pub fn mint_agent_token(
         &self,
         agent: &AgentId,
@@ -35,12 +35,12 @@ impl LocalState {
         Ok((text, token))
     }
 
-    /// What a presented token allows; nothing if there is none like it.
+    /// The rights of a presented token, or `None` if it is unknown.
     pub fn agent_of_token(&self, text: &str) -> Result<Option<AgentRights>, HostError> {
         if !text.starts_with(PREFIX) {
             return Ok(None);
         }
-        // Looked up by its hash: how long that takes tells nothing of the token.
+        // The lookup is by hash, so its duration reveals nothing about the token.
         let found = self.store().agent_token(&hash(text))?;
         Ok(found.and_then(|token| {
             let agent = AgentId::new(&token.agent).ok()?;
@@ -55,7 +55,7 @@ impl LocalState {
         Ok(self.store().agent_tokens()?)
     }
 
-    /// Whether there was one with this id.
+    /// Revokes the token with this id. Returns whether it existed.
     pub fn revoke_agent_token(&self, id: &str) -> Result<bool, HostError> {
         let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
         Ok(self.store().remove_agent_token(id, now)?)

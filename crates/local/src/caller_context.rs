@@ -1,5 +1,5 @@
-//! What the program that calls brings of its own: where it works, and where it finds programs. The owner
-//! started that program, so this is the owner's environment. No argument of a call sets any of it.
+//! The context of a calling program: its workspace and its PATH. The owner started that program, so
+//! both come from the owner's environment. No argument of a call may set them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,34 +8,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::workspace::is_too_wide;
 
-/// Directories that a caller may name; more are left out.
+/// How many directories a caller may name. Further ones are ignored.
 const MAX_DIRECTORIES: usize = 16;
 
-/// Longer values of PATH are not taken.
+/// The longest PATH that is accepted.
 const MAX_PATH_BYTES: usize = 64 * 1024;
 
-/// The surroundings of a calling program. Empty is a caller that brings nothing: then the service's own
-/// PATH and the agent's configured workspace count.
+/// The context of a calling program. If it is empty, the service's PATH and the agent's configured
+/// workspace are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CallerContext {
-    /// The PATH of the calling program. Its order is kept.
+    /// The PATH of the calling program, in its order.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// The workspace: real paths of directories, the first of which is where calls start.
+    /// The directories of the workspace, as canonical paths. Calls start in the first one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     workspace: Vec<PathBuf>,
 }
 
-/// A caller that brings nothing of its own.
+/// The context of a caller that sends none.
 pub static NO_CALLER_CONTEXT: CallerContext = CallerContext {
     path: None,
     workspace: Vec::new(),
 };
 
 impl CallerContext {
-    /// The context of a program that the owner started on this machine. A directory that is `/` or
-    /// holds the home directory is no workspace: it would make everything of the owner the agent's.
+    /// The context of a program that the owner started on this machine. `/` and directories that
+    /// contain the home directory must not be a workspace: everything of the owner would be the
+    /// agent's.
     pub fn of_program(path: Option<String>, directories: &[PathBuf], home: Option<&Path>) -> Self {
         let workspace = directories
             .iter()
@@ -47,8 +48,8 @@ impl CallerContext {
         Self { path, workspace }
     }
 
-    /// The context of a remote program, or one that is not the owner's: it may choose directories
-    /// beneath the configured workspace, and nothing else.
+    /// The context of a remote program, or of a program that the owner did not start. It may only
+    /// choose directories beneath the configured workspace.
     pub fn within(workspace: &Path, directories: &[PathBuf]) -> Self {
         let Ok(workspace) = std::fs::canonicalize(workspace) else {
             return Self::default();
@@ -65,7 +66,7 @@ impl CallerContext {
         }
     }
 
-    /// The form in which an approval keeps it, for a run that starts when its caller is gone.
+    /// The form that an approval stores, for a run that starts after its caller has ended.
     pub fn to_stored(&self) -> StoredCaller {
         StoredCaller {
             path: self.path.clone(),
@@ -78,7 +79,8 @@ impl CallerContext {
         self.path.as_deref()
     }
 
-    /// The directories of the workspace. None: the agent's configured workspace counts.
+    /// The directories of the workspace. If there are none, the agent's configured workspace is
+    /// used.
     pub fn workspace(&self) -> &[PathBuf] {
         &self.workspace
     }

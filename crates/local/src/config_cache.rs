@@ -1,6 +1,7 @@
-//! The config of a process that lives long: read again only when the file is another one, and the
-//! last good one stays in force while the file is not. A file that asks for a sandbox is remembered:
-//! the last good config must not put on the host what the owner wants confined.
+//! Caches the config in a long-lived process. The file is read again only when it has changed, and
+//! the last valid config stays in force while the file is invalid. If the invalid file asks for a
+//! sandbox, that is remembered: the last valid config must not run on the host what the owner wants
+//! confined.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -9,8 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use interlock_config::{ConfigError, ConfigFile};
 
-/// A file that was changed so shortly before it was read may be changed again without its times
-/// telling: file systems count in steps.
+/// How old a change must be to rely on the file's times. Times of file systems are coarse, so a
+/// file that was just changed may change again with the same times.
 const STEP: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -19,9 +20,9 @@ pub(crate) struct ConfigCache(Mutex<CachedConfig>);
 #[derive(Debug, Default)]
 struct CachedConfig {
     good: Option<Arc<ConfigFile>>,
-    /// The file that was looked at last, good or not.
+    /// The file that was read last, valid or not.
     seen: Option<SeenFile>,
-    /// How that file asks for a sandbox, which this version does not have.
+    /// How the invalid file asks for a sandbox that this version does not have.
     unmet_sandbox: Option<String>,
 }
 
@@ -32,12 +33,12 @@ struct SeenFile {
     is_good: bool,
 }
 
-/// What tells one state of a file from another. None where it is not there.
+/// Values that change when the file changes. `None` if the file does not exist.
 type Stamp = Option<[i64; 7]>;
 
 impl ConfigCache {
     pub(crate) fn load(&self, path: &Path) -> Result<Arc<ConfigFile>, ConfigError> {
-        // Looked at before it is read: what is changed in between is read again.
+        // Take the stamp before reading: a change in between then leads to another read.
         let (stamp, is_settled) = look(path);
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = kept.seen.filter(|seen| seen.stamp == stamp);
@@ -66,7 +67,7 @@ impl ConfigCache {
             }
             (Err(error), None) => Err(error),
             (Err(error), Some(good)) => {
-                // Once for each state of the file.
+                // Log once for each state of the file.
                 if before.is_none_or(|seen| seen.is_good) {
                     tracing::error!(%error, "the config cannot be used; the one before it stays in force");
                 }
@@ -75,7 +76,7 @@ impl ConfigCache {
         }
     }
 
-    /// How the file that was loaded last asks for a sandbox. Nothing may run while it does.
+    /// How the last read file asks for an unavailable sandbox. Nothing may run while it does.
     pub(crate) fn unmet_sandbox(&self) -> Option<String> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.unmet_sandbox.clone()
@@ -84,7 +85,7 @@ impl ConfigCache {
 
 fn look(path: &Path) -> (Stamp, bool) {
     let Ok(metadata) = std::fs::metadata(path) else {
-        // Not there is always the same.
+        // A missing file is always the same.
         return (None, true);
     };
     let stamp = [
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(unmet_with("{ gateway: { port: 4000 } }"), None);
         let unmet = unmet_with("{ agents: { defaults: { sandbox: { backend: 'kubernetes' } } } }");
         assert!(unmet.unwrap().contains("not available in this version"));
-        // Another mistake says nothing of a sandbox; the last good config is in force.
+        // Another mistake says nothing about a sandbox, so the last valid config is in force.
         assert_eq!(unmet_with("{ gateway: { port: 0 } }"), None);
         let unmet =
             unmet_with("{ agents: { list: [{ id: 'a', sandbox: { workspaceRoot: '/srv' } }] } }");
@@ -154,7 +155,7 @@ mod tests {
         std::fs::write(&path, "{}").unwrap();
         let cache = ConfigCache::default();
         let first = cache.load(&path).unwrap();
-        // As if it had been looked at long after it was written.
+        // Pretend that the file was read long after it was written.
         cache.0.lock().unwrap().seen.as_mut().unwrap().is_settled = true;
         assert!(Arc::ptr_eq(&first, &cache.load(&path).unwrap()));
     }

@@ -1,5 +1,5 @@
-//! Connections of sandboxed runs in the audit: `netd` records them in a file of the state directory, and a
-//! process that has the store puts them into the chain.
+//! Moves connections of sandboxed runs into the audit. `netd` records them in a file of the state
+//! directory, and a process with the store appends them to the chain.
 
 use std::io;
 
@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::state::LocalState;
 
 impl LocalState {
-    /// Puts what was recorded since the last time into the audit. For every process that reads the audit or
-    /// sees the end of a run: whichever comes first does it.
+    /// Moves connections that were recorded since the last call into the audit. Every process that
+    /// reads the audit or sees the end of a run calls this.
     pub fn record_connections(&self) -> io::Result<()> {
         let Some(journal) = ConnectionJournalReader::open(self.state_dir())? else {
             return Ok(());
@@ -32,7 +32,8 @@ impl LocalState {
         })
     }
 
-    /// The hosts that runs of a scope asked for since a time, as `HOST` or `HOST:PORT`, the oldest first.
+    /// The hosts that runs of a scope asked for since `since_ms`, as `HOST` or `HOST:PORT`, the
+    /// oldest first.
     pub fn connections_since(&self, scope_id: &str, since_ms: i64) -> Vec<String> {
         let filter = AuditFilter {
             kind: Some(AuditKind::Connection),

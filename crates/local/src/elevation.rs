@@ -1,6 +1,6 @@
-//! Whether a run may leave the sandbox that holds it. Every gate must be open; each names the key of the
-//! config that closes it. A call, a session and the config can ask for a level; only the owner's config
-//! opens a gate.
+//! Decides whether a run may leave its sandbox. Every gate must be open; each closed gate names the
+//! config key that closes it. A call, a conversation and the config can ask for a level, but only
+//! the owner's config can open a gate.
 
 use interlock_approvals::CallSender;
 use interlock_config::Config;
@@ -10,29 +10,29 @@ use interlock_policy::{AgentId, check_tool};
 
 use crate::tool_levels::tool_levels;
 
-/// What a call, its conversation and the config say of leaving the sandbox.
+/// The facts that decide whether a call leaves its sandbox.
 #[derive(Debug, Clone, Copy)]
 pub struct ElevationFacts<'a> {
     pub config: &'a Config,
     pub agent: &'a AgentId,
     /// The `elevated` of the call.
     pub asked: Option<bool>,
-    /// What `/elevated` set for the conversation.
+    /// The level that `/elevated` set for the conversation.
     pub session: Option<Elevation>,
-    /// Who calls. A caller that is itself a run, or that is not known, has no sender.
+    /// The sender of the call. A caller that belongs to a run or is unknown has no sender.
     pub sender: Option<&'a CallSender>,
 }
 
-/// One gate.
+/// A condition for leaving the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElevationGate {
-    /// The key that opens or closes it.
+    /// The config key that opens or closes the gate.
     pub key: String,
-    /// Why it is closed; `None` is an open gate.
+    /// Why the gate is closed; `None` if it is open.
     pub closed: Option<String>,
 }
 
-/// Why a call that asks for it does not leave its sandbox.
+/// Why an elevated call may not leave its sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("elevated is not allowed: {reason} ({key})")]
 pub struct ElevationRefusal {
@@ -52,8 +52,8 @@ impl ElevationRefusal {
 }
 
 impl ElevationFacts<'_> {
-    /// How far the call leaves its sandbox. One that asks for it is refused where a gate is closed; one
-    /// that does not stays inside.
+    /// The level at which the call leaves its sandbox. If a gate is closed, a call that asks to
+    /// leave is refused, and another call stays inside.
     pub(crate) fn resolve(&self, is_required: bool) -> Result<Elevation, ElevationRefusal> {
         let level = self.level();
         if !level.leaves() && self.asked != Some(true) {
@@ -73,8 +73,8 @@ impl ElevationFacts<'_> {
         }
     }
 
-    /// The level that holds if every gate is open. A call cannot raise what conversation or config say:
-    /// where they say nothing, it may ask for `on`.
+    /// The level if every gate is open. A call cannot raise the level of the conversation or the
+    /// config. If neither sets one, a call may ask for `on`.
     pub fn level(&self) -> Elevation {
         match (self.asked, self.set_level()) {
             (Some(false), _) | (None, None) => Elevation::Off,
@@ -83,13 +83,13 @@ impl ElevationFacts<'_> {
         }
     }
 
-    /// What the conversation was set to, else what the config says.
+    /// The level of the conversation, or else that of the config.
     fn set_level(&self) -> Option<Elevation> {
         let usual = self.config.agents.defaults.elevated_default;
         self.session.or(usual)
     }
 
-    /// Every gate, in the order in which a refusal names one.
+    /// All gates, in the order in which a refusal names the first closed one.
     pub fn gates(&self, is_required: bool) -> Vec<ElevationGate> {
         let mut gates = Vec::new();
         let mut gate = |key: String, closed: Option<String>| {
@@ -175,8 +175,8 @@ impl ElevationFacts<'_> {
     }
 }
 
-/// Whether a sender may set a conversation to a level that leaves its sandbox. An operator who sets it
-/// without a channel has no sender, and needs no list.
+/// Checks whether a sender may set a conversation to a level that leaves its sandbox. An operator
+/// who does this without a channel has no sender and need not be on a list.
 pub fn may_set_level(
     config: &Config,
     agent: &AgentId,
@@ -240,7 +240,8 @@ mod tests {
         facts.resolve(is_required).map_err(|refusal| refusal.key)
     }
 
-    /// A call asks for `on` at most; conversation and config set the level, and `off` of theirs holds.
+    /// A call can ask for `on` at most. The conversation and the config set the level, and their
+    /// `off` wins.
     #[test]
     fn a_call_never_raises_the_level_that_others_set() {
         use Elevation::{Full, Off, On};
@@ -280,7 +281,7 @@ mod tests {
                 "{word}"
             );
         }
-        // The conversation's own level is nearer than the config's.
+        // The level of the conversation wins over that of the config.
         let text = OPEN.replace(
             r#""agents": {"#,
             r#""agents": { "defaults": { "elevatedDefault": "full" },"#,
@@ -289,7 +290,8 @@ mod tests {
         assert_eq!(resolved(&text, "main", None, Some(Off), false), Ok(Off));
     }
 
-    /// Each closed gate refuses a call that asks, with its key, and keeps one inside that does not.
+    /// Each closed gate refuses a call that asks to leave, with the gate's key, and keeps other
+    /// calls inside.
     #[test]
     fn every_gate_closes_with_its_key() {
         let not_enabled = r#"{ "tools": { "elevated": { "allowFrom": { "mcp": ["*"] } } } }"#;

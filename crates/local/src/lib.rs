@@ -1,8 +1,9 @@
-//! What holds on this machine: its state directory, its config, and what follows from them for a call.
+//! The state of this machine, its config, and what both mean for a call.
 //!
-//! Read `state` ([`LocalState`]: the opened state directory), `scope` ([`AgentScope`]: an agent under one
-//! config) with `workspace` and `login_path` (where its commands start, and find programs), then `route` with
-//! `elevation` (where a call runs, and whether it may leave its sandbox). Nothing in here starts a run.
+//! Read `state` ([`LocalState`], the opened state directory) and `scope` ([`AgentScope`], an agent
+//! under one config) with `workspace` and `login_path` (where its commands start and find
+//! programs). Then read `route` and `elevation` (where a call runs, and whether it may leave its
+//! sandbox). Nothing here starts a run.
 
 #![forbid(unsafe_code)]
 

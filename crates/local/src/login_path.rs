@@ -1,8 +1,8 @@
-//! The PATH of the user's login shell, for a service that was not started from one.
+//! Reads the PATH of the user's login shell, for a service that was not started from a shell.
 //!
-//! This starts a process outside of the one function that starts processes for callers. It is not
-//! for a caller: the program is the login shell of the user that this process runs as, the text is
-//! fixed, nothing of a request reaches it, and no request's verdict depends on it.
+//! This module starts a process without the one function that starts processes for callers. That is
+//! safe because it does nothing for a caller: the program is the login shell of an account that
+//! commands run as, its script is fixed, and nothing of a request reaches it.
 
 mod end;
 
@@ -20,33 +20,34 @@ use interlock_plan::{PlanAccount, RunAccount};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags};
 
-/// When nothing else is known.
+/// The PATH if nothing else is known.
 pub(crate) const DEFAULT_PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// More than any profile has to say. What prints more is ended.
+/// The most output of a login shell. A profile that prints more is killed.
 const MAX_OUTPUT: usize = 1024 * 1024;
 
 const PASSWD: &str = "/etc/passwd";
 const SHELLS: &str = "/etc/shells";
 
-/// Where the PATH of commands comes from, behind `tools.exec.pathPrepend`, where the caller brings none.
+/// The source of the PATH of commands if the caller sends none. `tools.exec.pathPrepend` comes
+/// before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PathSource {
-    /// From this process: a person started it, and their shell has set it. What the login shell adds is
-    /// known only as far as a service of this state directory has left it.
+    /// This process, which a person started from a shell. Directories of the login shell are added
+    /// if a service of this state directory has stored them.
     #[default]
     Process,
-    /// From the login shell first, then from this process: a service manager started it. Read
-    /// when it is needed for the first time, and only then.
+    /// The login shell first, then this process, which a service manager started. The shell is
+    /// asked when its PATH is needed for the first time.
     LoginShell {
-        /// The value of `$SHELL`. Without one that the system lists, the user's entry in the
-        /// password file counts.
+        /// The value of `$SHELL`. If the system does not list that shell, the user's entry in the
+        /// password file is used.
         shell: Option<PathBuf>,
     },
 }
 
-/// Why the login shell's PATH is not known. The PATH of this process is used alone.
+/// Why the login shell's PATH is unknown. Only the PATH of this process is then used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoginPathError {
     #[error("no login shell is known for user {0}")]
@@ -65,22 +66,22 @@ pub enum LoginPathError {
     NoDirectory { shell: String },
 }
 
-/// A login shell that can be asked, and what it finds in its environment.
+/// A login shell, and the environment that it gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoginShell {
     pub program: PathBuf,
     pub user: Option<String>,
     pub home: Option<String>,
-    /// The user and group that it runs as, if not those of this process.
+    /// The user and group of the shell, if they are not those of this process.
     pub runs_as: Option<(u32, u32)>,
-    /// For the shell and all that the profile starts.
+    /// The time limit for the shell and everything that the profile starts.
     pub limit: Duration,
 }
 
 impl LoginShell {
     pub const LIMIT: Duration = Duration::from_secs(5);
 
-    /// The login shell of the user that this process runs as.
+    /// The login shell of the user of this process.
     pub fn of_user(variable: Option<&Path>, home: Option<&str>) -> Result<Self, LoginPathError> {
         let uid = rustix::process::geteuid().as_raw();
         let passwd = std::fs::read_to_string(PASSWD).unwrap_or_default();
@@ -88,7 +89,7 @@ impl LoginShell {
         Self::choose(variable, home, &passwd, &shells, uid).ok_or(LoginPathError::NoShell(uid))
     }
 
-    /// The login shell of the user that commands run as.
+    /// The login shell of the account that commands run as.
     pub fn of_account(account: &RunAccount) -> Self {
         let PlanAccount { user, uid, gid, .. } = &account.identity;
         Self {
@@ -131,8 +132,9 @@ impl LoginShell {
         })
     }
 
-    /// Starts the shell, lets it read the user's profile, and asks for its PATH: absolute
-    /// directories, each once. Returns within the limit, and leaves no process behind.
+    /// Starts the shell, lets it read the user's profile, and asks for its PATH. Returns the
+    /// absolute directories without duplicates. Returns within the time limit, and must leave no
+    /// process behind.
     pub fn read(&self) -> Result<Vec<String>, LoginPathError> {
         let shell = self.program.display().to_string();
         let not_started = |error: io::Error| LoginPathError::NotStarted {
@@ -142,7 +144,7 @@ impl LoginShell {
         let marks = Marks::new().map_err(not_started)?;
         let name = self.program.file_name().unwrap_or_default();
         let question =
-            question(name, &marks).ok_or_else(|| LoginPathError::UnknownShell(shell.clone()))?;
+            path_script(name, &marks).ok_or_else(|| LoginPathError::UnknownShell(shell.clone()))?;
         let mut command = Command::new(&self.program);
         command
             .args(["-l", "-c", &question])
@@ -163,7 +165,7 @@ impl LoginShell {
             .stderr(Stdio::null())
             .process_group(0);
         if let Some((user, group)) = self.runs_as {
-            // Without supplementary groups: the standard library drops them for root.
+            // The standard library drops supplementary groups if this process is root.
             command.uid(user).gid(group);
         }
         let began = Instant::now();
@@ -194,8 +196,9 @@ impl LoginShell {
     }
 }
 
-/// Every absolute directory of some PATH values, in order, each once. To a shell an empty entry is
-/// the working directory; a name never means a file that happens to lie there.
+/// Joins the absolute directories of several PATH values in order, without duplicates. Relative and
+/// empty entries are dropped: they mean the working directory, where a file must not pose as a
+/// program.
 pub(crate) fn merge<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
     let mut seen = BTreeSet::new();
     let directories: Vec<&str> = values
@@ -209,11 +212,11 @@ pub(crate) fn merge<'a>(values: impl IntoIterator<Item = &'a str>) -> String {
     directories.join(":")
 }
 
-/// The file of the state directory that holds the login shell's PATH, for commands that ask no shell.
+/// The file in the state directory with the login shell's PATH, for commands that ask no shell.
 const REMEMBERED: &str = "login-path";
 
-/// Leaves what the login shell said in the state directory. Where it cannot be written, commands of a
-/// person do without.
+/// Stores the login shell's PATH in the state directory. If that fails, commands that ask no shell
+/// do not have these directories.
 pub(crate) fn remember(state_dir: &Path, directories: &[String]) {
     let text = directories.join(":");
     if remembered(state_dir).join(":") == text {
@@ -235,7 +238,7 @@ pub(crate) fn remember(state_dir: &Path, directories: &[String]) {
     }
 }
 
-/// What was left there; nothing where that is not a PATH.
+/// Reads the stored PATH, which is empty if the file is missing or invalid.
 pub(crate) fn remembered(state_dir: &Path) -> Vec<String> {
     let Ok(file) = std::fs::File::open(state_dir.join(REMEMBERED)) else {
         return Vec::new();
@@ -258,12 +261,12 @@ fn directories(path: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// What stands around the answer. A profile prints what it likes; these it cannot know before.
+/// Random marks around the answer. A profile may print anything, but cannot guess the marks.
 struct Marks {
     begin: String,
     end: String,
-    /// In the environment of every process of this reading. Not a mark of the answer: a profile
-    /// may print its environment.
+    /// A value in the environment of every process that the shell starts. It must differ from the
+    /// marks of the answer, because a profile may print its environment.
     processes: String,
 }
 
@@ -279,7 +282,7 @@ impl Marks {
         })
     }
 
-    /// The last answer in an output.
+    /// Finds the last answer in the output.
     fn find<'a>(&self, output: &'a [u8]) -> Option<&'a [u8]> {
         let end = last(output, self.end.as_bytes())?;
         let begin = last(&output[..end], self.begin.as_bytes())? + self.begin.len();
@@ -293,17 +296,17 @@ fn last(haystack: &[u8], needle: &[u8]) -> Option<usize> {
         .rposition(|window| window == needle)
 }
 
-/// The text that a shell of this name prints its PATH with. Builtins only: a profile may have
-/// taken every program away, or given a name to something else.
-fn question(name: &OsStr, marks: &Marks) -> Option<String> {
+/// The script with which a shell of this name prints its PATH. It uses only builtins, because a
+/// profile may have removed every program or redefined a name.
+fn path_script(name: &OsStr, marks: &Marks) -> Option<String> {
     let Marks { begin, end, .. } = marks;
     Some(match name.to_str()? {
         "bash" | "rbash" | "zsh" => format!(r#"builtin printf '%s' '{begin}' "$PATH" '{end}'"#),
-        // These have no word for builtins; `command` passes functions over.
+        // These shells have no `builtin`; `command` skips functions.
         "sh" | "dash" | "ash" | "ksh" | "ksh93" | "mksh" | "yash" => {
             format!(r#"command printf '%s' '{begin}' "$PATH" '{end}'"#)
         }
-        // Here PATH is a list.
+        // PATH is a list in fish.
         "fish" => {
             format!("builtin printf '%s' '{begin}' (builtin string join : -- $PATH) '{end}'")
         }
@@ -326,8 +329,8 @@ enum LoginAnswer {
     TooMuch,
 }
 
-/// Reads until the answer is complete, not until the end of the output: a daemon of the profile
-/// may hold that open for ever.
+/// Reads until the answer is complete. It does not wait for the end of the output, because a daemon
+/// of the profile may keep the output open forever.
 fn listen(child: &mut Child, marks: &Marks, deadline: Instant) -> io::Result<LoginAnswer> {
     let Some(mut stdout) = child.stdout.take() else {
         return Err(io::ErrorKind::BrokenPipe.into());
@@ -337,7 +340,7 @@ fn listen(child: &mut Child, marks: &Marks, deadline: Instant) -> io::Result<Log
     let mut output = Vec::new();
     let mut is_open = true;
     loop {
-        // Asked before the output is read: what an ended shell has printed is then all there.
+        // Check before reading: if the shell has ended, all of its output can then be read.
         let has_ended = wait(is_open.then_some(&stdout), &ended, deadline)?;
         is_open = is_open && read_all(&mut stdout, &mut output)?;
         if let Some(path) = marks.find(&output) {
@@ -361,7 +364,8 @@ fn ended(child: &Child) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, PidfdFlags::empty())?)
 }
 
-/// Waits for output, for the end of the shell, or for the deadline. Whether the shell has ended.
+/// Waits for output, for the end of the shell, or for the deadline. Returns whether the shell has
+/// ended.
 fn wait(stdout: Option<&ChildStdout>, ended: &OwnedFd, deadline: Instant) -> io::Result<bool> {
     let left = deadline.saturating_duration_since(Instant::now());
     let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
@@ -375,7 +379,7 @@ fn wait(stdout: Option<&ChildStdout>, ended: &OwnedFd, deadline: Instant) -> io:
     Ok(!watched[0].revents().is_empty())
 }
 
-/// Reads what is there, up to a little more than the limit. Whether more may come.
+/// Reads the available output, up to a little more than the limit. Returns whether more may come.
 fn read_all(stdout: &mut ChildStdout, output: &mut Vec<u8>) -> io::Result<bool> {
     let mut buffer = [0; 16 * 1024];
     while output.len() <= MAX_OUTPUT {

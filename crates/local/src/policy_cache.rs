@@ -1,5 +1,5 @@
-//! The policies of a process that lives long: put together again only when what they are made of is
-//! another.
+//! Caches policies in a long-lived process. A policy is assembled again only if one of its inputs
+//! has changed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,13 +9,13 @@ use interlock_rules::{GatewayLayer, SessionLevels};
 
 use crate::state::HostError;
 
-/// Agents, and sessions that were set to something, that are remembered at once.
+/// How many policies are cached: one per agent, and per conversation with its own settings.
 const MOST: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct PolicyCache(Mutex<Vec<(CachedPolicyParts, Arc<Policy>)>>);
 
-/// Runs on the host and runs in its sandbox are judged by different levels.
+/// Where a run is judged. Runs on the host and runs in a sandbox have different levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyPlace {
     Host,
@@ -24,12 +24,12 @@ pub enum PolicyPlace {
     Sandbox,
 }
 
-/// All that a policy depends on.
+/// All inputs of a policy.
 #[derive(Debug)]
 pub(crate) struct CachedPolicyParts {
-    /// Held, so that no other config can be at the same place.
+    /// The config. Keeping it alive makes sure that no other config gets the same address.
     pub config: Arc<ConfigFile>,
-    /// The hash of the text.
+    /// The hash of the document's text.
     pub document: String,
     pub agent: AgentId,
     pub place: PolicyPlace,
@@ -53,7 +53,7 @@ impl CachedPolicyParts {
 }
 
 impl PolicyCache {
-    /// The policy that these parts make; `assemble` is called where that is not known.
+    /// The policy of these parts. `assemble` is called if it is not cached.
     pub(crate) fn get(
         &self,
         parts: CachedPolicyParts,

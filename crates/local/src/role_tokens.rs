@@ -1,5 +1,5 @@
-//! Tokens for operators and for nodes. The text of a token is shown once, when it is minted; the
-//! store keeps its SHA-256.
+//! Tokens of operators and nodes. The text of a token is shown once, when it is minted; the store
+//! keeps only its SHA-256.
 
 use interlock_plan::hex;
 use interlock_store::{RoleToken, TokenRole};
@@ -7,22 +7,22 @@ use sha2::{Digest as _, Sha256};
 
 use crate::state::{HostError, LocalState, now_ms};
 
-/// Begins the tokens of operators.
+/// The prefix of operator tokens.
 pub const OPERATOR_TOKEN_PREFIX: &str = "interlock-operator-";
 
-/// No token is longer; a longer text is not even hashed.
+/// The longest token. A longer text is not even hashed.
 const LONGEST: usize = 4096;
 
 impl LocalState {
-    /// Makes a token of this role, and gives its text.
+    /// Makes a token of this role, and returns its text.
     pub fn mint_role_token(&self, role: TokenRole) -> Result<(String, RoleToken), HostError> {
         let text = new_token(prefix(role))?;
         let (token, _) = self.store_role_token(role, &text)?;
         Ok((text, token))
     }
 
-    /// Lets an operator token of an earlier version be used further; only its hash is kept. Says
-    /// whether it was unknown.
+    /// Accepts an existing operator token, such as one of an earlier version. Only its hash is
+    /// stored. Returns whether the token was unknown.
     pub fn take_over_operator_token(&self, text: &str) -> Result<bool, HostError> {
         let (_, is_new) = self.store_role_token(TokenRole::Operator, text)?;
         Ok(is_new)
@@ -42,12 +42,12 @@ impl LocalState {
         Ok((token, is_new))
     }
 
-    /// The role token that was presented; none if there is none like it. An empty text is none.
+    /// The token with this text, or `None` if it is unknown. An empty text is never a token.
     pub fn find_role_token(&self, presented: &str) -> Result<Option<RoleToken>, HostError> {
         if presented.is_empty() || presented.len() > LONGEST {
             return Ok(None);
         }
-        // Looked up by its hash: how long that takes tells nothing of the token.
+        // The lookup is by hash, so its duration reveals nothing about the token.
         Ok(self.store().role_token(&hash(presented))?)
     }
 
@@ -55,14 +55,14 @@ impl LocalState {
         Ok(self.store().role_tokens(role)?)
     }
 
-    /// Whether there was one of this role with this id.
+    /// Revokes the token of this role with this id. Returns whether it existed.
     pub fn revoke_role_token(&self, role: TokenRole, id: &str) -> Result<bool, HostError> {
         let now = i64::try_from(now_ms()).unwrap_or(i64::MAX);
         Ok(self.store().remove_role_token(role, id, now)?)
     }
 }
 
-/// Tells a reader what kind of token is in front of them.
+/// The prefix by which a reader recognizes the role of a token.
 fn prefix(role: TokenRole) -> &'static str {
     match role {
         TokenRole::Operator => OPERATOR_TOKEN_PREFIX,
@@ -70,7 +70,7 @@ fn prefix(role: TokenRole) -> &'static str {
     }
 }
 
-/// A text that cannot be guessed.
+/// Makes a random token text that cannot be guessed.
 pub(crate) fn new_token(prefix: &str) -> Result<String, HostError> {
     let mut secret = [0_u8; 32];
     getrandom::fill(&mut secret).map_err(|error| HostError::Setup {
@@ -81,7 +81,7 @@ pub(crate) fn new_token(prefix: &str) -> Result<String, HostError> {
     Ok(format!("{prefix}{}", hex(&secret)))
 }
 
-/// What the store keeps of a token.
+/// The hash of a token that the store keeps.
 pub(crate) fn hash(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }

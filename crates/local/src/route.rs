@@ -1,5 +1,6 @@
-//! Where a command goes: to this host, into its sandbox, to a node, or nowhere. Every transport asks
-//! here before anything else is done with a command, and the judge of this host asks again.
+//! Decides where a command runs: on this host, in its sandbox, on a node, or nowhere. Every
+//! transport must call this before it does anything else with a command, and the judge of this host
+//! calls it again.
 
 use interlock_config::Host;
 use interlock_config::types::ExecConfig;
@@ -11,15 +12,15 @@ use crate::elevation::{ElevationFacts, ElevationRefusal};
 /// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// The host of the gateway: this one.
+    /// On the host of the gateway, which is this one.
     Gateway,
-    /// This host, in the sandbox of the conversation.
+    /// On this host, in the sandbox of the conversation.
     Sandbox,
-    /// A node; the gateway chooses which one.
+    /// On a node, which the gateway chooses.
     Node,
 }
 
-/// Why it runs nowhere.
+/// Why a command may not run anywhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RouteRefusal {
     #[error(
@@ -47,7 +48,7 @@ pub enum RouteRefusal {
     Elevation(#[from] ElevationRefusal),
 }
 
-/// Where a call goes, and how far it leaves the sandbox that would hold it.
+/// Where a call runs, and at which level it leaves its sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoutedCall {
     pub route: Route,
@@ -94,20 +95,20 @@ impl RouteRefusal {
     }
 }
 
-/// What decides where a call goes.
+/// The facts that decide where a call runs.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteFacts<'a> {
-    /// What the call asks for.
+    /// The host that the call names.
     pub asked: Option<Host>,
-    /// What `/exec` set for the conversation.
+    /// The host that `/exec` set for the conversation.
     pub session: Option<Host>,
-    /// What the config says for the agent.
+    /// The settings of the agent.
     pub exec: &'a ExecConfig,
     pub sandbox: &'a SandboxStanding,
 }
 
-/// Where a call goes. A host that the owner chose is not left for another one; `auto` leaves the choice
-/// to the call, but never the choice to leave a sandbox.
+/// Decides where a call runs. A call must not choose another host than the one that the owner
+/// chose. With `auto` the call may choose, but it must not choose to leave a sandbox.
 pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
     let asked = facts.asked.unwrap_or(Host::Auto);
     let configured = facts.session.or(facts.exec.host).unwrap_or(Host::Auto);
@@ -135,8 +136,8 @@ pub fn route(facts: RouteFacts<'_>) -> Result<Route, RouteRefusal> {
     }
 }
 
-/// Where a call goes that may be elevated. Elevation counts only for a call that the sandbox holds: one
-/// that runs outside of a sandbox anyway is not elevated, whatever it asks for.
+/// Decides where a call runs that may be elevated. Elevation matters only for a call in a sandbox:
+/// a call that runs outside anyway is never elevated.
 pub fn route_call(
     facts: RouteFacts<'_>,
     elevation: &ElevationFacts<'_>,
@@ -151,7 +152,7 @@ pub fn route_call(
         Ok(Route::Gateway | Route::Node) => false,
         Err(_) => facts.sandbox.is_active(),
     };
-    // A call that says `sandbox` means it, whatever the level of its conversation.
+    // A call that names `sandbox` stays inside, whatever the level of its conversation is.
     let stays = facts.asked == Some(Host::Sandbox) && elevation.asked != Some(true);
     if !is_held || stays {
         return held.map(placed);

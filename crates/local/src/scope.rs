@@ -1,8 +1,8 @@
-//! One call of an agent, and the config that holds for all of it.
+//! An agent under the config of one call.
 //!
-//! A call takes the config once. Everything that follows from it, from the user that a command runs
-//! as to the policy that judges it, is asked of the same [`AgentScope`], so that a config that is
-//! written meanwhile counts for the next call, and never for half of this one.
+//! A call reads the config once. Everything that depends on it, from the account of a command to
+//! the policy that judges it, must come from the same [`AgentScope`]. A config that is written
+//! meanwhile then applies to the next call, and never to half of this one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::shield::host_identity;
 use crate::state::{HostError, LocalState};
 use crate::workspace::{WorkspaceError, contains, default_workspaces, make, path_in_home};
 
-/// Where neither call nor config says anything.
+/// The time limit of a run if neither the call nor the config sets one.
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_mins(30);
 
 /// An agent on this host, under one config.
@@ -43,7 +43,7 @@ impl LocalState {
         self.scope_under(agent, self.config()?)
     }
 
-    /// An agent under the config that its call began with.
+    /// An agent under the config with which its call began.
     pub fn scope_under<'a>(
         &'a self,
         agent: &'a AgentId,
@@ -72,18 +72,18 @@ impl AgentScope<'_> {
         &self.config
     }
 
-    /// What the config says about this agent's commands.
+    /// The exec settings of this agent.
     pub fn exec(&self) -> &ExecConfig {
         &self.exec
     }
 
-    /// The user that this agent's commands run as, if not the user of this process.
+    /// The account of this agent's commands, if it is not that of this process.
     pub fn account(&self) -> Option<&RunAccount> {
         self.account.as_ref()
     }
 
-    /// Calls `look` with the file access rights of this agent's commands. It must not use the
-    /// state directory, which those rights do not reach.
+    /// Calls `look` with the file access rights of this agent's commands. `look` must not use the
+    /// state directory, which those rights do not include.
     pub fn as_run_account<T>(&self, look: impl FnOnce() -> T) -> Result<T, HostError> {
         let account = self.account.as_ref();
         let assumed = account
@@ -102,14 +102,14 @@ impl AgentScope<'_> {
         }
     }
 
-    /// The PATH of this agent's commands, the same for every transport and for `explain`:
-    /// `tools.exec.pathPrepend`, then that of the calling program in its own order, then what the
-    /// login shell adds. For callers without a PATH of their own, the login shell's comes first, then
-    /// that of this service. With a login shell the first call may take as long as that is given.
+    /// The PATH of this agent's commands, the same for every transport and for `explain`. It is
+    /// `tools.exec.pathPrepend`, then the PATH of the calling program, then the directories of the
+    /// login shell. For callers without a PATH, it is that of the login shell and then that of this
+    /// service. The first call may wait for the login shell.
     pub fn path(&self, caller: &CallerContext) -> String {
         let mut directories: Vec<String> = Vec::new();
         for directory in self.exec.path_prepend.iter().flatten() {
-            // Without a home directory there is nothing beneath it.
+            // Without a home directory, an entry with `~` is dropped.
             match (directory.strip_prefix('~'), self.home()) {
                 (Some(rest), Some(home)) => directories.push(format!("{home}{rest}")),
                 (Some(_), None) => {}
@@ -119,7 +119,8 @@ impl AgentScope<'_> {
         let host = self.host;
         let of_caller = caller.path().or(host.process_path());
         if let Some(account) = &self.account {
-            // What another user's shell finds says little about this one's.
+            // The PATH of the account's own shell comes first, because the caller's PATH is that of
+            // another user.
             directories.extend(host.account_path(account));
             directories.push(of_caller.unwrap_or(host.service_path()).to_owned());
         } else if let Some(path) = of_caller {
@@ -132,25 +133,25 @@ impl AgentScope<'_> {
         login_path::merge(directories.iter().map(String::as_str))
     }
 
-    /// Looks names up where this agent's commands will find them.
+    /// The resolver that finds programs where this agent's commands find them.
     pub fn resolver(&self, caller: &CallerContext) -> FsResolver {
         self.resolver_on(&self.path(caller))
     }
 
-    /// The same with a PATH that is known.
+    /// Like [`Self::resolver`], with a known PATH.
     pub fn resolver_on(&self, path: &str) -> FsResolver {
         FsResolver::from_path_value(path, self.home().map(str::to_owned))
     }
 
-    /// How long a run may take: what the call says, else the config, else the default. 0 is no
-    /// limit.
+    /// The time limit of a run: that of the call, or else of the config, or else the default. 0
+    /// means no limit.
     pub fn time_limit(&self, call_seconds: Option<u64>) -> Option<Duration> {
         let limit = call_seconds.or_else(|| self.exec.timeout());
         let limit = limit.map_or(DEFAULT_TIME_LIMIT, Duration::from_secs);
         Some(limit).filter(|limit| !limit.is_zero())
     }
 
-    /// The smaller one of the sandbox's own limit and what else holds for a run.
+    /// The time limit of a sandboxed run: the smaller one of the sandbox's limit and the usual one.
     pub fn sandbox_timeout(&self, call_seconds: Option<u64>) -> Option<Duration> {
         let own = interlock_sandbox::time_limit(self.config.config(), self.agent.as_str());
         let usual = self.time_limit(call_seconds);
@@ -160,9 +161,9 @@ impl AgentScope<'_> {
         }
     }
 
-    /// Where calls of this agent start that bring no directory of their own: its `workspace`, that of
-    /// `agents.defaults`, else a private directory of its own, which this makes. Never the home
-    /// directory or `/` by default: both hold files that run later.
+    /// The directory in which calls without a directory start: the agent's `workspace`, or that of
+    /// `agents.defaults`, or else a private directory, which this creates. The default must never
+    /// be the home directory or `/`: both contain files that run later.
     pub fn workspace(&self) -> Result<PathBuf, WorkspaceError> {
         let path = self.workspace_path();
         let path = path.ok_or_else(|| WorkspaceError::Required(self.agent.clone()))?;
@@ -176,9 +177,9 @@ impl AgentScope<'_> {
         Ok(path)
     }
 
-    /// What `${workspace}` stands for in a call of this agent: the directories that its caller works
-    /// in, else the agent's workspace, which need not be there yet. Never one that holds the state of
-    /// Interlock.
+    /// The value of `${workspace}` in a call of this agent: the directories of its caller, or else
+    /// the agent's workspace, which may not exist yet. A directory that contains the state of
+    /// Interlock must never be among them.
     pub fn call_workspace(&self, caller: &CallerContext) -> Vec<String> {
         let directories = match caller.workspace() {
             [] => self.workspace_path().into_iter().collect(),
@@ -191,19 +192,20 @@ impl AgentScope<'_> {
             .collect()
     }
 
-    /// The workspace, made or not. None where neither config nor environment name one.
+    /// The path of the workspace, which may not exist yet. `None` if neither the config nor the
+    /// environment gives one.
     fn workspace_path(&self) -> Option<PathBuf> {
         if let Some(configured) = self.configured_workspace() {
             return path_in_home(configured, self.home());
         }
         let is_name = self.agent.as_str().bytes().any(|byte| byte != b'.');
-        // The data directory of the service is of no use to another user.
+        // Another account cannot use the data directory of the service.
         let data = self.host.data_home().filter(|_| self.account.is_none());
         let own = default_workspaces(data, self.home()).filter(|_| is_name);
         own.map(|own| own.join(self.agent.as_str()))
     }
 
-    /// The workspace that the config names, where it is there.
+    /// The workspace that the config names, if it exists.
     pub fn existing_configured_workspace(&self) -> Option<PathBuf> {
         let path = path_in_home(self.configured_workspace()?, self.home())?;
         std::fs::canonicalize(path).ok()
@@ -213,7 +215,7 @@ impl AgentScope<'_> {
         self.config.config().workspace_for(self.agent.as_str())
     }
 
-    /// The policy for this agent in a session that was set to something, with what the gateway adds
+    /// The policy for this agent with the levels of a conversation, and with the layer of a gateway
     /// that forwards a run to this host.
     pub fn policy(
         &self,
@@ -224,7 +226,7 @@ impl AgentScope<'_> {
         self.policy_in(PolicyPlace::Host, session, call_ask, gateway)
     }
 
-    /// The same for runs on the host, or for those in its sandbox.
+    /// Like [`Self::policy`], for runs at a given place.
     pub fn policy_in(
         &self,
         place: PolicyPlace,

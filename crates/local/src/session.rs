@@ -1,5 +1,5 @@
-//! What a session was set to: `/exec`, `/elevated`, `sessions.patch`. It joins the policy as one
-//! more layer, which can only harden; `route` decides where a command runs.
+//! The settings of a conversation, from `/exec`, `/elevated` and `sessions.patch`. Its levels join
+//! the policy as one more layer, which can only make it stricter. Its host is an input of `route`.
 
 use interlock_config::Host;
 use interlock_plan::Elevation;
@@ -9,7 +9,7 @@ use interlock_store::{Author, KnownSession, SessionSettings};
 
 use crate::state::{HostError, LocalState};
 
-/// The values of one session. What is absent is as config and document say.
+/// The settings of a conversation. For absent values, the config and the document apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SessionValues {
     pub label: Option<String>,
@@ -28,7 +28,7 @@ impl SessionValues {
         }
     }
 
-    /// A word that this version does not know is taken for the strictest one.
+    /// Reads stored settings. A word that this version does not know counts as the strictest one.
     pub fn of(settings: &SessionSettings) -> Self {
         Self {
             label: settings.label.clone(),
@@ -64,7 +64,7 @@ impl SessionValues {
     }
 }
 
-/// Where a command may run, by its word.
+/// The host with this name.
 pub fn host_named(word: &str) -> Option<Host> {
     let all = [Host::Auto, Host::Sandbox, Host::Gateway, Host::Node];
     all.into_iter().find(|host| host.as_str() == word)
@@ -76,7 +76,7 @@ impl LocalState {
         Ok(SessionValues::of(&settings))
     }
 
-    /// Changes the values of a session, with a record of who did it. Returns what they are then.
+    /// Changes the settings of a conversation, and records the author. Returns the new settings.
     pub fn change_session(
         &self,
         session_key: &str,
@@ -96,7 +96,7 @@ impl LocalState {
         })?)
     }
 
-    /// Sessions that something is known of, the latest first.
+    /// All known conversations, the latest first.
     pub fn sessions(&self) -> Result<Vec<KnownSession>, HostError> {
         Ok(self.store().known_sessions()?)
     }

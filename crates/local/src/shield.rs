@@ -1,5 +1,5 @@
-//! Which shield a run of this host gets: what the config says, what the system offers, and what the
-//! judge found in the line.
+//! Decides which shield a run of this host gets, by the config, by what the system offers, and by
+//! the verdict.
 
 use interlock_config::Shield;
 use interlock_config::types::ExecConfig;
@@ -23,7 +23,7 @@ impl ShieldMissing {
     }
 }
 
-/// What becomes of programs that cannot work in a user namespace.
+/// How programs run that cannot work in a user namespace.
 pub(crate) fn host_identity(exec: &ExecConfig) -> HostIdentity {
     match (exec.shield(), probe_shield()) {
         (Shield::Auto, Ok(ShieldKind::User)) => HostIdentity::Unshielded,
@@ -32,7 +32,7 @@ pub(crate) fn host_identity(exec: &ExecConfig) -> HostIdentity {
     }
 }
 
-/// What the plan of a judged line says.
+/// The shield of the plan of a judged command.
 pub fn plan_shield(exec: &ExecConfig, verdict: VerdictShield) -> Result<PlanShield, ShieldMissing> {
     match (exec.shield(), probe_shield(), verdict) {
         (Shield::Off, _, _) => Ok(PlanShield::Off),
@@ -44,8 +44,8 @@ pub fn plan_shield(exec: &ExecConfig, verdict: VerdictShield) -> Result<PlanShie
     }
 }
 
-/// Where runs are not shielded although the config does not say so: why. For the first line of a
-/// server.
+/// Why runs are not shielded although the config does not turn the shield off, or `None` if they
+/// are.
 pub fn guard_only(exec: &ExecConfig) -> Option<String> {
     match (exec.shield(), probe_shield()) {
         (Shield::Auto | Shield::On, Err(reason)) => Some(reason.to_string()),

@@ -1,4 +1,4 @@
-//! The state of this host: where it lies, its config, its approvals document.
+//! The opened state of this host: its directory, its config, its store and its approvals document.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use crate::shield::host_identity;
 
 pub use interlock_rules::now_ms;
 
-/// Where the state is looked for, and what the process knows of its user.
+/// Where the state is, and the environment of the process's user.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     pub state_dir: Option<PathBuf>,
     pub config: Option<PathBuf>,
     pub environment: StateEnvironment,
-    /// The value of PATH.
+    /// The PATH of this process.
     pub path: Option<String>,
     pub path_source: PathSource,
     pub home: Option<String>,
-    /// `$XDG_DATA_HOME`
+    /// The value of `$XDG_DATA_HOME`.
     pub data_home: Option<String>,
     /// What a first start writes.
     pub starter: Starter,
@@ -39,15 +39,14 @@ pub struct OpenOptions {
 /// The document that a first start writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Starter {
-    /// The cautious levels alone.
+    /// Only the cautious levels.
     #[default]
     Bare,
     /// The cautious levels and the base `read-only`.
     ReadOnly,
 }
 
-/// The state of the host that this process runs on: its files, and what follows from them. It starts no
-/// run.
+/// The state of this host: its files, and what follows from them. It starts no run.
 #[derive(Debug)]
 pub struct LocalState {
     state_dir: PathBuf,
@@ -58,22 +57,23 @@ pub struct LocalState {
     store: Arc<Store>,
     path: String,
     path_source: PathSource,
-    /// Read once, when a command needs it for the first time.
+    /// The login shell's PATH, read when a command needs it for the first time.
     login_path: OnceLock<Result<Vec<String>, LoginPathError>>,
-    /// What a service has read of it, for a process that asks no shell.
+    /// The login shell's PATH that a service has stored, for a process that asks no shell.
     remembered_login: OnceLock<Vec<String>>,
-    /// The same of users that commands run as, by name; empty where the shell gave no answer.
+    /// The login shell's PATH of each account that commands run as, by name. It is empty if the
+    /// shell gave no answer.
     account_paths: Mutex<BTreeMap<String, Vec<String>>>,
     home: Option<String>,
     data_home: Option<String>,
 }
 
-/// The first start has just written the cautious document.
+/// Whether this is the first start, which has just written the cautious document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct FirstStart(pub bool);
 
-/// Why this host cannot answer. Each has a stable code and says what to do.
+/// Why this host cannot carry out a request. Each error has a stable code and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     #[error(transparent)]
@@ -145,8 +145,8 @@ impl ApprovalSettings for LocalState {
 }
 
 impl LocalState {
-    /// Opens the state, and writes the cautious document if there is none yet: no agent has open
-    /// access by accident.
+    /// Opens the state, and writes the cautious document if there is none yet, so that no agent has
+    /// open access by accident.
     pub fn open(options: OpenOptions) -> Result<(Self, FirstStart), HostError> {
         let starter = options.starter;
         let host = Self::open_for_repair(options)?;
@@ -154,9 +154,9 @@ impl LocalState {
         Ok((host, first))
     }
 
-    /// Opens the state and leaves the approvals document as it stands, recorded or not: for
-    /// commands that look at it, repair it or read the audit. Nothing runs by a document that is
-    /// not recorded.
+    /// Opens the state and leaves the approvals document unchanged, recorded or not, for commands
+    /// that inspect it, repair it or read the audit. Nothing may run by a document that is not
+    /// recorded.
     pub fn open_for_repair(options: OpenOptions) -> Result<Self, HostError> {
         let state = StateDir::open(options.state_dir.as_deref(), &options.environment)?;
         let state_dir = state.path().to_owned();
@@ -189,7 +189,7 @@ impl LocalState {
         };
         match self.store.replace_document(None, &document.to_json()) {
             Ok(_) => Ok(FirstStart(true)),
-            // Another process was first.
+            // Another process has written the document first.
             Err(StoreError::DocumentChanged { .. }) => Ok(FirstStart(false)),
             Err(error) => Err(error.into()),
         }
@@ -203,31 +203,32 @@ impl LocalState {
         &self.config_path
     }
 
-    /// Where commits of patches and of runs keep their journals.
+    /// The directory for the journals of patches and of committed runs.
     pub fn patch_journal(&self) -> PathBuf {
         self.state_dir.join("patches")
     }
 
-    /// The approvals of this host: who decided what.
+    /// The approvals of this host.
     pub fn approvals(&self) -> Approvals<'_> {
         Approvals::new(&self.store, self)
     }
 
-    /// The config as the file says it now. While that cannot be used, the last one that could be
-    /// stays in force; only where there was none is it an error.
+    /// The current config. If the file is invalid, the last valid config stays in force; without
+    /// one, this is an error.
     pub fn config(&self) -> Result<Arc<ConfigFile>, HostError> {
         Ok(self.config.load(&self.config_path)?)
     }
 
-    /// The same, for what runs a command or changes files. It is refused while the file asks for a
-    /// sandbox: the last good config stays in force for everything else, but not for that.
+    /// Like [`Self::config`], for calls that run commands or change files. These must be refused
+    /// while an invalid file asks for a sandbox: the last valid config must not run outside what
+    /// belongs inside.
     pub fn run_config(&self) -> Result<Arc<ConfigFile>, HostError> {
         let config = self.config()?;
         self.check_sandbox()?;
         Ok(config)
     }
 
-    /// Refuses while the config file asks for a sandbox, as [`Self::run_config`] does.
+    /// Fails while an invalid config file asks for a sandbox, as [`Self::run_config`] does.
     pub fn check_sandbox(&self) -> Result<(), HostError> {
         match self.config.unmet_sandbox() {
             None => Ok(()),
@@ -235,12 +236,13 @@ impl LocalState {
         }
     }
 
-    /// For the servers, which keep more than runs in it. A server that ends flushes it.
+    /// The store, also for the servers, which keep other data in it. A server must flush it before
+    /// it ends.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// For users of the store that may outlive the host.
+    /// The store, for users that may outlive this value.
     pub fn shared_store(&self) -> Arc<Store> {
         Arc::clone(&self.store)
     }
@@ -250,12 +252,12 @@ impl LocalState {
         PolicyRules::new(&self.store, &self.config_path)
     }
 
-    /// The document in force, with the hash that a change has to name.
+    /// The document in force, with the hash that a change must name.
     pub fn document(&self) -> Result<(Document, StoredDocument), HostError> {
         Ok(self.rules().document()?)
     }
 
-    /// The PATH of this process, where that is where its commands look.
+    /// The PATH of this process, if commands are looked up there.
     pub(crate) fn process_path(&self) -> Option<&str> {
         match self.path_source {
             PathSource::Process => Some(&self.path),
@@ -267,8 +269,9 @@ impl LocalState {
         &self.path
     }
 
-    /// The directories of the login shell's PATH, as far as they are known. A service asks the shell and
-    /// leaves the answer in the state directory; commands of a person start no shell and read it there.
+    /// The directories of the login shell's PATH, if they are known. A service asks the shell and
+    /// stores the answer in the state directory. A command that a person starts does not start a
+    /// shell, and reads the stored answer.
     pub(crate) fn login_directories(&self) -> &[String] {
         match self.login_path() {
             Some(Ok(login)) => login,
@@ -279,8 +282,8 @@ impl LocalState {
         }
     }
 
-    /// The directories of the login shell's PATH, or why they are not known. `None` where this
-    /// host does not ask.
+    /// The directories of the login shell's PATH, or why they are unknown. `None` if this process
+    /// does not ask the shell.
     pub fn login_path(&self) -> Option<&Result<Vec<String>, LoginPathError>> {
         let PathSource::LoginShell { shell } = &self.path_source else {
             return None;
@@ -292,7 +295,7 @@ impl LocalState {
         }))
     }
 
-    /// The directories of the PATH that the login shell of a run's user has.
+    /// The directories of the login shell's PATH of a run's account.
     pub(crate) fn account_path(&self, account: &RunAccount) -> Vec<String> {
         let mut known = self
             .account_paths
@@ -311,7 +314,7 @@ impl LocalState {
         self.data_home.as_deref()
     }
 
-    /// Every layer of policy for an agent, joined, with what a call adds.
+    /// The joined levels of all policy layers for an agent and a call.
     pub fn levels(&self, agent: &AgentId, call_ask: Option<Ask>) -> Result<Levels, HostError> {
         let config = self.config()?;
         let (document, _) = self.document()?;
@@ -322,14 +325,15 @@ impl LocalState {
         &self.policies
     }
 
-    /// Whether the document allows the programs of skills to any agent.
+    /// Whether the document allows the programs of skills to at least one agent.
     pub fn allows_skills(&self) -> Result<bool, HostError> {
         let (document, _) = self.document()?;
         let allows = |scope: &Scope| scope.auto_allow_skills == Some(true);
         Ok(allows(&document.defaults) || document.agents.values().any(allows))
     }
 
-    /// The programs of skills that the gateway of this node names, besides those of the config.
+    /// Sets the programs of skills that the gateway of this node names, besides those of the
+    /// config.
     pub fn set_skills(&self, names: Vec<String>) {
         let mut skills = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
         if **skills != names {
@@ -343,7 +347,7 @@ impl LocalState {
     }
 }
 
-/// Everything that decides for an agent on this system, out of config, document and call.
+/// The policy of an agent on this system, from the config, the document and the call.
 pub fn policy(
     config: &Config,
     document: &Document,

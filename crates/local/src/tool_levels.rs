@@ -1,9 +1,9 @@
-//! Which tools an agent is offered, level by level.
+//! The tools that each level of the config offers to an agent.
 
 use interlock_config::Config;
 use interlock_policy::{AgentId, ToolLevel};
 
-/// The global level and the agent's own; each can only restrict.
+/// The global level and the level of the agent. Each can only restrict.
 pub fn tool_levels<'a>(config: &'a Config, agent: &AgentId) -> Vec<ToolLevel<'a>> {
     let level = |tools: &'a interlock_config::types::Tools, path| ToolLevel {
         allow: tools.allow.as_deref(),

@@ -1,4 +1,5 @@
-//! The workspaces of agents: how they are named and made, and whether one of them holds the config.
+//! The workspaces of agents: their paths, their creation, and whether one of them contains the
+//! config.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -9,7 +10,7 @@ use interlock_policy::AgentId;
 
 use crate::state::{HostError, LocalState};
 
-/// Links followed one after the other before a path counts as endless.
+/// How many links are followed before a path counts as a loop.
 const MAX_LINKS: usize = 40;
 
 /// Why a call has no directory to start in.
@@ -48,7 +49,7 @@ impl WorkspaceError {
     }
 }
 
-/// The config starts a program, and an agent could change the config.
+/// The refusal of a config that starts a program although an agent could change the config.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "gateway.wake.command is not accepted from {}: {why}",
@@ -68,8 +69,9 @@ impl ConfigInWorkspace {
 }
 
 impl LocalState {
-    /// Whether `gateway.wake.command` of this config may be obeyed: only where no agent's workspace
-    /// contains the config file, a link on the way to it, or another name of it.
+    /// Checks whether `gateway.wake.command` of this config may be used. It must not be used if the
+    /// workspace of any agent contains the config file, a link on the path to it, or another name
+    /// of it.
     pub fn check_wake_command(&self, config: &Config) -> Result<(), ConfigInWorkspace> {
         let command = config.gateway.wake.command.as_deref();
         if command.is_none_or(<[String]>::is_empty) {
@@ -96,7 +98,7 @@ impl LocalState {
         }
     }
 
-    /// Every directory that is some agent's workspace, or holds those of agents without one.
+    /// All workspaces of agents, and the directory with the workspaces that no config names.
     fn workspaces(&self, config: &Config) -> Vec<PathBuf> {
         let of_agents = config.agents.list.iter().map(|agent| &agent.workspace);
         let named = of_agents.chain([&config.agents.defaults.workspace]);
@@ -107,19 +109,19 @@ impl LocalState {
     }
 }
 
-/// Makes a private directory of an agent.
+/// Creates the private directory of an agent.
 pub(crate) fn make(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Whether a directory is `/` or holds the home directory. As a workspace it would hold files that run
-/// later, and everything else that the owner has.
+/// Whether a directory is `/` or contains the home directory. Such a workspace would contain files
+/// that run later, and everything else of the owner.
 pub(crate) fn is_too_wide(directory: &Path, home: Option<&Path>) -> bool {
     let real = |home: &Path| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     directory.parent().is_none() || home.is_some_and(|home| real(home).starts_with(directory))
 }
 
-/// A path of the config, where `~` is a user's home directory.
+/// A path of the config with `~` expanded to the home directory.
 pub(crate) fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
     match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
@@ -129,7 +131,7 @@ pub(crate) fn path_in_home(text: &str, home: Option<&str>) -> Option<PathBuf> {
     }
 }
 
-/// The directory of the workspaces that no config names.
+/// The parent directory of workspaces that no config names.
 pub(crate) fn default_workspaces(data: Option<&str>, home: Option<&str>) -> Option<PathBuf> {
     let is_usable = |path: &PathBuf| path.is_absolute();
     let data = data.map(PathBuf::from).filter(is_usable);
@@ -140,7 +142,8 @@ pub(crate) fn default_workspaces(data: Option<&str>, home: Option<&str>) -> Opti
     Some(data.join("interlock/workspaces"))
 }
 
-/// The file that a path leads to and every link on the way, each by the real path of its directory.
+/// The file at a path and every link on the way to it, each with the canonical path of its
+/// directory.
 fn places_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut places = Vec::new();
     let mut next = std::path::absolute(path)?;
@@ -159,7 +162,8 @@ fn places_of(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     Err(std::io::Error::other("too many links"))
 }
 
-/// By name where the workspace is not there yet, else by device and inode of the directories above.
+/// Whether a workspace contains a path. It is compared by name, and also by device and inode of the
+/// directories above the path.
 pub fn contains(workspace: &Path, place: &Path) -> bool {
     if std::path::absolute(workspace).is_ok_and(|workspace| place.starts_with(workspace)) {
         return true;
@@ -168,8 +172,10 @@ pub fn contains(workspace: &Path, place: &Path) -> bool {
         let metadata = std::fs::metadata(path).ok()?;
         Some((metadata.dev(), metadata.ino()))
     };
-    let Some(wanted) = id(workspace) else {
+    let Some(workspace_id) = id(workspace) else {
         return false;
     };
-    place.ancestors().any(|above| id(above) == Some(wanted))
+    place
+        .ancestors()
+        .any(|above| id(above) == Some(workspace_id))
 }

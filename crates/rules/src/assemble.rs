@@ -1,4 +1,4 @@
-//! The policy of an agent, out of config and document.
+//! Assembles the policy of an agent from the config and the document.
 
 use interlock_config::{Config, types};
 use interlock_policy::{
@@ -8,8 +8,8 @@ use interlock_policy::{
 
 use crate::layers::levels;
 
-/// Everything that decides for an agent, out of config, document and call. `host_identity` says what
-/// becomes of programs that cannot work in the shield of this system.
+/// The policy of an agent, from the config, the document and the call. `host_identity` says how
+/// programs run that cannot work in the shield of this system.
 pub fn policy(
     config: &Config,
     document: &Document,
@@ -26,7 +26,8 @@ pub fn policy(
     .assemble(home)
 }
 
-/// A policy without its levels. A node knows the programs of skills from its gateway.
+/// The parts of a policy without its levels. A node gets the programs of skills (`skills`) from its
+/// gateway.
 pub fn policy_parts(
     config: &Config,
     document: &Document,

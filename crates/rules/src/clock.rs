@@ -1,4 +1,4 @@
-//! The time by which entries and grants expire.
+//! The clock for the expiry of entries and grants.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The audit records of changes of the config.
+//! Writes audit records about changes of the config.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use serde_json::json;
 use crate::clock::now_ms;
 use crate::error::RulesError;
 
-/// Records that a config was changed. The config is a file of its own, so this comes after it.
+/// Records that the config was changed. The config is not in the store, so the record is written
+/// after the change.
 pub fn record_config_write(
     state_dir: &Path,
     config: &Path,
@@ -18,7 +19,7 @@ pub fn record_config_write(
     append_config_write(&Store::open(state_dir)?, config, keys, author)
 }
 
-/// The same in a store that is open.
+/// Like [`record_config_write`], with an open store.
 pub(crate) fn append_config_write(
     store: &Store,
     config: &Path,

@@ -1,4 +1,4 @@
-//! Reading an approvals document: from the store, from a file, from another program, from a client.
+//! Reads approvals documents: from the store, from a file, from another program, or from a client.
 
 use interlock_config::{Diagnostic, Diagnostics, Json5Text, KeyPath};
 use interlock_policy::{Document, Problem};
@@ -6,13 +6,13 @@ use interlock_store::{ApprovalsStore as _, Store, StoredDocument};
 
 use crate::error::RulesError;
 
-/// The document in force, with the hash that a change has to name.
+/// The document in force, with the hash that a change must name.
 pub fn document_in_force(store: &Store) -> Result<(Document, StoredDocument), RulesError> {
     let stored = stored_document(store)?;
     Ok((read_stored(store, &stored)?, stored))
 }
 
-/// The same as text.
+/// The text of the document in force.
 pub fn stored_document(store: &Store) -> Result<StoredDocument, RulesError> {
     store.document()?.ok_or_else(|| RulesError::Edit {
         code: "DOCUMENT_MISSING",
@@ -21,13 +21,15 @@ pub fn stored_document(store: &Store) -> Result<StoredDocument, RulesError> {
     })
 }
 
-/// Names the checks that a document has to pass. Every change of them must change this name.
+/// The version of the checks that a document must pass. It must change with every change of the
+/// checks.
 const CHECKS: &str = concat!("1-", env!("CARGO_PKG_VERSION"));
 
-/// Fewer bytes are checked faster than a mark is looked for.
+/// Shorter documents are checked every time, which is faster than looking up whether they were
+/// checked.
 const SHORT_BYTES: usize = 16 * 1024;
 
-/// Reads the document that the store holds. A long one is checked as a whole once, not by each process
+/// Reads a stored document. A long document is checked completely only once, not by every process
 /// that reads it.
 pub fn read_stored(store: &Store, stored: &StoredDocument) -> Result<Document, RulesError> {
     if stored.text.len() < SHORT_BYTES {
@@ -43,19 +45,18 @@ pub fn read_stored(store: &Store, stored: &StoredDocument) -> Result<Document, R
     Ok(document)
 }
 
-/// Reads the document that the store holds, and checks all of it.
+/// Reads a stored document and checks all of it.
 pub fn parse_stored(stored: &StoredDocument) -> Result<Document, RulesError> {
     parse_document("stored approvals document", stored.text.as_bytes())
 }
 
-/// Reads a document in JSON5; every problem is reported with its line and column.
+/// Reads a JSON5 document. Every problem is reported with its line and column.
 pub fn parse_document(name: &str, text: &[u8]) -> Result<Document, RulesError> {
     let json5 = parse_json5(name, text)?;
     Document::from_json(&json5.value()).map_err(|problems| located(&json5, &problems))
 }
 
-/// Reads a document of another program; every part that had to be left out is reported with its
-/// place.
+/// Reads a document of another program. Every part that is left out is reported with its place.
 pub(crate) fn import_document(
     name: &str,
     text: &[u8],
@@ -67,7 +68,7 @@ pub(crate) fn import_document(
     Ok((document, Diagnostics(left_out.collect())))
 }
 
-/// Reads what a client sent.
+/// Reads a document that a client sent.
 pub(crate) fn client_document(
     name: &str,
     file: &serde_json::Value,
@@ -102,7 +103,7 @@ fn locate(text: &Json5Text, problem: &Problem) -> Diagnostic {
         if problem.at_key {
             text.locate_key(&path)
         } else {
-            // A short form has no value of its own at this path; what stands for it is further up.
+            // A short form has no value at this path. Use the position of its nearest parent.
             let segments = path.segments();
             (1..=segments.len())
                 .rev()
@@ -111,13 +112,13 @@ fn locate(text: &Json5Text, problem: &Problem) -> Diagnostic {
     });
     let mut span = position.map_or(0..0, |position| position.span);
     if let Some(column) = problem.column {
-        // Inside the quotes; right for every pattern without escapes in front of the place.
+        // The column is inside the quotes. It is exact unless there are escapes before it.
         let start = (span.start + column).min(span.end);
         span = start..(start + 1).min(span.end).max(start);
     }
     let field = problem.path.rsplit('.').next().unwrap_or_default();
-    let said = format!("{field}: ");
-    let message = match problem.message.strip_prefix(&said) {
+    let prefix = format!("{field}: ");
+    let message = match problem.message.strip_prefix(&prefix) {
         _ if problem.path.is_empty() => problem.message.clone(),
         rest => format!("{}: {}", problem.path, rest.unwrap_or(&problem.message)),
     };

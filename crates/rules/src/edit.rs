@@ -1,5 +1,5 @@
-//! Changes to the approvals document: read, change, compare and swap. Two writers at once never
-//! lose an update; the second writer reads again.
+//! Changes the approvals document: reads it, changes it, and replaces it if it has not changed
+//! meanwhile. If two writers collide, the second one starts again, so no update is lost.
 
 use std::path::Path;
 
@@ -17,41 +17,41 @@ use crate::document::{client_document, document_in_force, import_document, parse
 use crate::error::RulesError;
 use crate::uses::{keep_uses, take_uses};
 
-/// A writer that always comes second gives up after so many tries.
+/// How often a writer tries again if another writer was first.
 const MAX_TRIES: usize = 64;
 
-/// What adding an entry did.
+/// The result of adding an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryEdit {
     Added(Entry),
-    /// The same entry was there already.
+    /// The document already had the same entry.
     Present(Entry),
 }
 
-/// What removing did.
+/// The result of removing entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedEntries {
     pub entries: Vec<Entry>,
-    /// So many entries of the base and of templates have the same pattern, and stay.
+    /// How many entries of the base and of templates have the same pattern and stay.
     pub kept: usize,
 }
 
-/// What adding a deny rule did.
+/// The result of adding a deny rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenyRuleEdit {
     Added,
-    /// A rule that denies the same was there already.
+    /// The document already had a rule that denies the same.
     Present,
 }
 
-/// Which deny rules are meant.
+/// The deny rules that a removal selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DenyRuleSelection {
-    /// The only one with this pattern.
+    /// The only rule with this pattern. It is an error if there are several.
     Only { pattern: String },
-    /// Every one with this pattern.
+    /// Every rule with this pattern.
     Every { pattern: String },
-    /// The one that denies the same.
+    /// The rule that denies the same.
     Same(DenyRule),
 }
 
@@ -66,11 +66,12 @@ impl DenyRuleSelection {
     pub fn matches(&self, rule: &DenyRule) -> bool {
         match self {
             Self::Only { pattern } | Self::Every { pattern } => rule.pattern == *pattern,
-            Self::Same(wanted) => wanted.denies_same(rule),
+            Self::Same(selected) => selected.denies_same(rule),
         }
     }
 
-    /// Without a deny rule more is allowed: it is only removed where it is clear which one is meant.
+    /// Checks that the selection was unambiguous. Removing a deny rule allows more, so it must be
+    /// clear which rule is meant.
     pub fn check_removed(
         &self,
         agent: &str,
@@ -99,7 +100,7 @@ impl DenyRuleSelection {
     }
 }
 
-/// The scope of an edit: one agent, or all of them.
+/// The key of a scope: one agent, or `*` for all.
 pub(crate) fn scope_key(agent: &str) -> Result<String, RulesError> {
     if agent == EVERY_AGENT {
         return Ok(EVERY_AGENT.to_owned());
@@ -112,16 +113,16 @@ pub(crate) fn scope_key(agent: &str) -> Result<String, RulesError> {
     Ok(id.as_str().to_owned())
 }
 
-/// The rules of a host: its approvals document, and the levels in its config. This is the only writer of
-/// both.
+/// The rules of a host: its approvals document, and the levels in its config. Only this type may
+/// write them.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyRules<'a> {
     pub(crate) store: &'a Store,
     config_path: &'a Path,
 }
 
-/// Reads the document, lets `change` edit it, and stores it, again from the start if another writer
-/// came first.
+/// Reads the document, lets `change` edit it, and stores it. If another writer was first, starts
+/// again.
 pub fn edit_document<T>(
     store: &Store,
     mut change: impl FnMut(&mut Document) -> Result<T, RulesError>,
@@ -148,7 +149,7 @@ impl<'a> PolicyRules<'a> {
         document_in_force(self.store)
     }
 
-    /// How the document stands. It is not an error that no audit record wrote it.
+    /// Whether the document is recorded in the audit. An unrecorded document is not an error here.
     pub fn document_standing(self) -> Result<DocumentStanding, RulesError> {
         Ok(self.store.document_standing()?)
     }
@@ -161,7 +162,8 @@ impl<'a> PolicyRules<'a> {
         edit_document(self.store, change)
     }
 
-    /// Replaces the whole document. With `base_hash`, only if the one in force is still that one.
+    /// Replaces the whole document. With `base_hash`, only if the document in force still has that
+    /// hash.
     pub fn set_document(
         self,
         name: &str,
@@ -171,8 +173,9 @@ impl<'a> PolicyRules<'a> {
         self.put_document(&parse_document(name, text)?, base_hash)
     }
 
-    /// Replaces the document by what a client sent, if the one in force is still the one that the
-    /// client has read. The secret of the approval socket is no client's business: it stays.
+    /// Replaces the document with one from a client, if the document in force is still the one that
+    /// the client has read. A client must not change the secret of the approval socket, so it
+    /// stays.
     pub fn replace_document(
         self,
         file: &serde_json::Value,
@@ -196,8 +199,8 @@ impl<'a> PolicyRules<'a> {
         Ok(changed?)
     }
 
-    /// As [`Self::set_document`], for a document that another program wrote: an unreadable part is
-    /// left out, where that loosens nothing, and reported.
+    /// Like [`Self::set_document`], for a document of another program. An unreadable part is left
+    /// out and reported, if leaving it out loosens nothing.
     pub fn import_document(
         self,
         name: &str,
@@ -218,7 +221,8 @@ impl<'a> PolicyRules<'a> {
     ) -> Result<StoredDocument, RulesError> {
         let mut document = document.clone();
         take_uses(&mut document);
-        // The socket's token is never shown, so a document without one keeps the one in force.
+        // The socket's token is never shown to editors, so a document without a token keeps the
+        // current one.
         let replace = |current: &mut Document| {
             let socket = current.socket.take();
             *current = document.clone();
@@ -288,7 +292,7 @@ impl<'a> PolicyRules<'a> {
         Ok(removed)
     }
 
-    /// Lets no agent run the programs of skills without an entry.
+    /// Requires an entry for the programs of skills, for all agents.
     pub fn disallow_skills(self) -> Result<(), RulesError> {
         self.edit_document(|document| {
             let scopes = document.agents.values_mut();
@@ -319,8 +323,8 @@ impl<'a> PolicyRules<'a> {
         Ok(edit)
     }
 
-    /// Removes deny rules of an agent or `*`; the document's defaults hold for every agent and belong
-    /// to `*`. Returns each with where it was written.
+    /// Removes deny rules of an agent or `*`. The defaults of the document apply to every agent, so
+    /// they belong to `*`. Returns each removed rule with where it was written.
     pub fn remove_deny_rules(
         self,
         agent: &str,
@@ -348,8 +352,8 @@ impl<'a> PolicyRules<'a> {
         Ok(removed)
     }
 
-    /// Puts a preset into the config and the document's defaults, keeping the two in step. A preset
-    /// is about levels: where the config switches a sandbox on, commands stay in it.
+    /// Writes a preset to the config and to the document's defaults. A preset only sets levels: if
+    /// the config turns a sandbox on, commands stay in it.
     pub fn apply_preset(self, preset: Preset) -> Result<(), RulesError> {
         let (security, ask, fallback) = preset.levels();
         let has_sandbox = ConfigFile::load(self.config_path)?.config().has_sandbox();
@@ -359,8 +363,8 @@ impl<'a> PolicyRules<'a> {
 
     /// Sets values in the config (`tools.exec.*`) and in the document's defaults.
     ///
-    /// Two stores cannot change at one instant. In between, the stricter of the two holds, since
-    /// sources join by strictness: at no time is anything looser than before or after.
+    /// The two cannot change at the same instant. In between, the stricter of the two applies,
+    /// because layers join by strictness. So the policy is never looser than both before and after.
     pub fn set_levels(
         self,
         security: Option<Security>,
@@ -380,7 +384,7 @@ impl<'a> PolicyRules<'a> {
                 set("ask", ask.map(Ask::as_str))
             })
         };
-        // What does not validate must not leave the document changed: the config goes first.
+        // Write the config first: if it is invalid, the document must not change.
         change_config()?;
         let keys: Vec<&str> = [
             ("tools.exec.host", exec_host.is_some()),
@@ -407,8 +411,8 @@ impl<'a> PolicyRules<'a> {
     }
 }
 
-/// A mode stands for both levels and contradicts either of them beside it. It gives way to what
-/// it means, so that a change of one level never takes the other one back.
+/// Replaces `mode` by the two levels that it means. A mode conflicts with either level beside it,
+/// and a change of one level must not reset the other one.
 fn in_place_of_mode(
     text: &mut Json5Text,
     security: Option<Security>,
@@ -437,9 +441,9 @@ fn exec_key(key: &str) -> interlock_config::KeyPath {
         .key(key)
 }
 
-/// Takes out the entry with this id, or the entries with this pattern. Where the owner has entries of
-/// the pattern, those of the base and of templates stay: each is known by its id, and a bundle has a
-/// command of its own that removes it.
+/// Removes the entry with this id, or the entries with this pattern. If the owner has entries with
+/// the pattern, those of the base and of templates stay: each can be removed by its id, and all of
+/// them by the command for the base or the template.
 pub fn take_named_entries(list: &mut Vec<Entry>, which: &str) -> RemovedEntries {
     let is_id = |entry: &Entry| entry.id.as_deref() == Some(which);
     let is_named = |entry: &Entry| entry.pattern == which || is_id(entry);

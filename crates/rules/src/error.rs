@@ -1,10 +1,10 @@
-//! Why rules cannot be read or changed.
+//! The error of reading or changing rules.
 
 use interlock_config::{ConfigError, Diagnostics};
 use interlock_policy::PolicyError;
 use interlock_store::StoreError;
 
-/// Why rules cannot be read or changed. Each has a stable code and says what to do.
+/// Why rules cannot be read or changed. Each error has a stable code and a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
     #[error(transparent)]

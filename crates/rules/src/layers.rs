@@ -4,14 +4,14 @@ use interlock_config::Config;
 use interlock_config::types::ExecConfig;
 use interlock_policy::{AgentId, Ask, Document, Layer, Levels, PolicySource, Security, Sourced};
 
-/// What a session adds to the policy.
+/// The levels of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionLevels {
     pub security: Option<Security>,
     pub ask: Option<Ask>,
 }
 
-/// What config, document and call say together.
+/// The joined levels of the config, the document and the call.
 pub fn levels(
     config: &Config,
     document: &Document,
@@ -21,7 +21,7 @@ pub fn levels(
     levels_in(config, document, agent, SessionLevels::default(), call_ask)
 }
 
-/// The same in a session that was set to something.
+/// Like [`levels`], with the levels of a conversation.
 pub fn levels_in(
     config: &Config,
     document: &Document,
@@ -32,7 +32,7 @@ pub fn levels_in(
     Levels::join(&layers_in(config, document, agent, session, call_ask))
 }
 
-/// The layers that config, document, session and call make, one each.
+/// The layers of the config, the document, the conversation and the call.
 pub fn layers_in(
     config: &Config,
     document: &Document,
@@ -53,8 +53,9 @@ pub fn layers_in(
     ]
 }
 
-/// The layers of a run that leaves its sandbox with `elevated` at `full`: as on the host, without the prompts
-/// that the config asks for. What the config denies stays denied, and document, session and call hold.
+/// The layers of a run that leaves its sandbox with `elevated` at `full`: those of a run on the
+/// host, without the prompts of the config. Denials of the config stay, and the document, the
+/// conversation and the call apply unchanged.
 pub fn layers_without_config_prompts(
     config: &Config,
     document: &Document,
@@ -68,7 +69,7 @@ pub fn layers_without_config_prompts(
     if let Some(ask) = of_config.ask.as_mut().filter(|ask| asks(ask)) {
         ask.value = Ask::Off;
         "elevated full".clone_into(&mut ask.path);
-        // A miss of this allowlist would have been a prompt.
+        // A command that misses this allowlist would prompt.
         if let Some(security) = &mut of_config.security
             && security.value == Security::Allowlist
         {
@@ -79,9 +80,9 @@ pub fn layers_without_config_prompts(
     layers
 }
 
-/// The layers of a sandboxed run. Inside, `tools.sandbox.exec` stands in the place of `tools.exec`. The
-/// document's levels are about runs on the host, where nothing confines; its strictest words hold inside
-/// too: `security: "deny"` and `ask: "always"`.
+/// The layers of a sandboxed run. `tools.sandbox.exec` replaces `tools.exec`. The levels of the
+/// document are for unconfined runs on the host, so only its strictest values also apply inside:
+/// `security: "deny"` and `ask: "always"`.
 pub fn sandbox_layers_in(
     config: &Config,
     document: &Document,
@@ -117,7 +118,7 @@ pub fn sandbox_layers_in(
     ]
 }
 
-/// What the config asks for, with the key that says so.
+/// The layer of the config, with the key of each value.
 fn requested(config: &Config, agent: &AgentId) -> Layer {
     let merged = config.exec_for(agent.as_str());
     let own = config

@@ -1,10 +1,10 @@
-//! Which rules are in force, and how are they changed?
+//! The rules in force, and their only writer.
 //!
-//! Config and approvals document together make the policy of an agent, and every change of either goes
-//! through [`PolicyRules`], the one writer. Read `layers` (levels, source by source), `assemble` (the
-//! policy of an agent), `document` (reading a document, with the place of every problem), `edit` (the
-//! writer), `loosening` (whether a document lets more run than another), `uses` (the last use of each
-//! entry), then `template` (entries for a kind of work).
+//! The config and the approvals document together give the policy of an agent. Every change of the
+//! document, and of the levels in the config, goes through [`PolicyRules`]. Read `layers` (the
+//! levels of each source), `assemble` (the policy of an agent), `document` (reads a document and
+//! locates every problem), `edit` (the writer), `loosening` (whether a document allows more than
+//! another), `uses` (the last use of each entry), then `template` (entries for a kind of work).
 
 #![forbid(unsafe_code)]
 

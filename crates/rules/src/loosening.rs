@@ -1,8 +1,9 @@
-//! Whether one approvals document lets more run than another: for owners who let gateways only
-//! tighten theirs, and for editors, who confirm in words what they loosen.
+//! Tells whether one approvals document allows more than another. Owners can let gateways only
+//! tighten their document, and editors must confirm what they loosen.
 //!
-//! Judged by what becomes of commands, not by the words: where `ask=off` refuses what is not on the
-//! allowlist, `on-miss` has the gateway ask, and believes its answer.
+//! Documents are compared by their effect on commands, not by the strictness of their words. For
+//! example, `ask=off` refuses a command that misses the allowlist, while `on-miss` lets the gateway
+//! ask and trusts its answer, which is looser.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +12,20 @@ use interlock_policy::{
     AgentId, Ask, BASE, Document, Entry, Fallback, Security, auto_allow_skills, deny_rules, entries,
 };
 
-/// What becomes of a command, from strict to loose.
+/// The effect on a command, from strict to loose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CommandFate {
     Refused,
-    /// By a plan that was shown.
+    /// The command runs if an approver allows the plan that was shown.
     Asked,
-    /// The gateway's word is enough.
+    /// The command runs if the gateway says that it was approved.
     AskedLoosely,
     Runs,
 }
 
-/// Everything that the new document loosens, in words; empty if nothing. It is compared both with the
-/// config of this machine, which holds now, and without it: the config may change while the document
-/// stays.
+/// Describes everything that the new document loosens. The documents are compared both with the
+/// current config of this machine and without it, because the config may change later while the
+/// document stays.
 pub fn loosenings(old: &Document, new: &Document, config: &Config) -> Vec<String> {
     let nothing = Config::default();
     let (named, other) = agents(old, new, config);
@@ -35,7 +36,7 @@ pub fn loosenings(old: &Document, new: &Document, config: &Config) -> Vec<String
         .iter()
         .map(|agent| (agent, "all other agents".to_owned()));
     let everyone: Vec<(&AgentId, String)> = named.chain(other).collect();
-    // What is loosened for several agents is said once.
+    // Mention a change for several agents only once.
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     for (agent, shown) in &everyone {
         let levels = [config, &nothing]
@@ -49,21 +50,21 @@ pub fn loosenings(old: &Document, new: &Document, config: &Config) -> Vec<String
             }
         }
     }
-    let said = all.into_iter().map(|(what, agents)| {
+    let described_all = all.into_iter().map(|(what, agents)| {
         if agents.len() == everyone.len() {
             format!("{what} for every agent")
         } else {
             format!("{what} for {}", agents.join(", "))
         }
     });
-    said.collect()
+    described_all.collect()
 }
 
-/// Every agent that something is said of, and one that nothing is said of.
+/// All agents that the documents or the config name, and one agent that none of them names.
 fn agents(old: &Document, new: &Document, config: &Config) -> (Vec<AgentId>, Option<AgentId>) {
     let configured = config.agents.list.iter().map(|agent| &agent.id);
-    let told_of = old.agents.keys().chain(new.agents.keys());
-    let mut names: BTreeSet<String> = told_of.chain(configured).cloned().collect();
+    let documented = old.agents.keys().chain(new.agents.keys());
+    let mut names: BTreeSet<String> = documented.chain(configured).cloned().collect();
     names.insert(AgentId::MAIN.to_owned());
     let mut other = "any-other".to_owned();
     while names.contains(&other) {
@@ -146,7 +147,7 @@ fn loosened_lists(old: &Document, new: &Document, agent: &AgentId) -> Vec<String
     all
 }
 
-/// An entry in a few words.
+/// Describes an entry in a few words.
 fn described(entry: &Entry) -> String {
     let mut shown = entry.pattern.clone();
     match (&entry.args, &entry.arg_pattern) {
@@ -158,8 +159,8 @@ fn described(entry: &Entry) -> String {
     shown
 }
 
-/// What an entry allows, without what is only noted of it. Entries of the base satisfy fewer
-/// programs.
+/// The entry without fields that do not affect what it allows. The source of base entries stays,
+/// because they match fewer programs.
 fn meaning(entry: Entry) -> Entry {
     Entry {
         id: None,
@@ -197,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn levels_are_compared_by_what_becomes_of_commands() {
+    fn levels_are_compared_by_their_effect_on_commands() {
         for (old, new, is_looser) in [
             (("deny", "off"), ("full", "off"), true),
             (("deny", "off"), ("allowlist", "always"), true),
             (("allowlist", "on-miss"), ("full", "off"), true),
             (("allowlist", "always"), ("allowlist", "on-miss"), true),
             (("full", "always"), ("allowlist", "off"), true),
-            // The gateway would be believed about misses.
+            // The gateway would be trusted about misses.
             (("allowlist", "off"), ("allowlist", "on-miss"), true),
             (("allowlist", "on-miss"), ("allowlist", "off"), false),
             (("allowlist", "on-miss"), ("allowlist", "always"), false),
@@ -224,7 +225,7 @@ mod tests {
         let (yolo, cautious) = (defaults("full", "off"), defaults("allowlist", "on-miss"));
         assert_eq!(loosens(&yolo, &cautious, &json!({})), None);
         assert!(loosens(&yolo, &cautious, &config).is_some());
-        // What the config forbids today it may allow tomorrow.
+        // The config may later allow what it forbids now.
         let config = json!({ "tools": { "exec": { "security": "deny" } } });
         assert!(loosens(&cautious, &yolo, &config).is_some());
     }
@@ -252,7 +253,7 @@ mod tests {
         assert!(loosens(&list(&[]), &skills, &none).is_some());
         let fallback = with(json!({ "askFallback": "full" }));
         assert!(loosens(&list(&[]), &fallback, &none).is_some());
-        // The words of all agents are those of the ones that have none of their own.
+        // The levels of `*` apply to agents without their own.
         let strict = json!({ "defaults": { "security": "deny" } });
         let one = json!({ "defaults": { "security": "deny" }, "agents": { "ops": { "security": "full" } } });
         let found = loosens(&strict, &one, &none).unwrap();

@@ -1,5 +1,5 @@
-//! Templates: narrow entries for a kind of work, with what they allow in words and test cases. Nothing is
-//! written while a case fails.
+//! Templates: narrow entries for a kind of work, with a description of what they allow and test
+//! cases. If a case fails, nothing may be written.
 
 mod fragment;
 mod remove;
@@ -25,12 +25,12 @@ pub use remove::{TemplateRemoval, TemplateRemovalMode};
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Template {
-    /// The names as they were asked for, with a blank between two.
+    /// The requested names, separated by spaces.
     pub name: String,
     pub description: String,
-    /// What it allows, in words.
+    /// Descriptions of what the template allows.
     pub allows: Vec<String>,
-    /// The parts that it is made of besides itself.
+    /// The names of the included parts.
     pub includes: Vec<String>,
     pub entries: Vec<Entry>,
     #[serde(skip)]
@@ -44,7 +44,7 @@ pub struct TemplateSummary {
     pub description: String,
 }
 
-/// What became of a case of a template.
+/// The result of a test case of a template.
 #[derive(Debug, Clone, Serialize)]
 pub struct TemplateCaseResult {
     pub command: String,
@@ -80,12 +80,13 @@ pub fn templates() -> Result<Vec<TemplateSummary>, RulesError> {
 }
 
 impl Template {
-    /// The templates of these names together, for a directory, which is canonical.
+    /// Combines the templates with these names for a directory, whose path must be canonical.
     pub fn of(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, RulesError> {
         Self::build(names, directory, PartChoice::Found)
     }
 
-    /// The same with every part that some file of the project would bring: the files may have gone since.
+    /// Like [`Self::of`], with all optional parts, because the files of the project that added them
+    /// may be gone.
     fn with_every_part(names: &[impl AsRef<str>], directory: &Path) -> Result<Self, RulesError> {
         Self::build(names, directory, PartChoice::Every)
     }
@@ -135,7 +136,8 @@ impl Template {
         Ok(template)
     }
 
-    /// Adds a fragment and what it includes, each once. Parts include no further than two levels.
+    /// Adds a fragment and the parts that it includes, each once. Inclusions have at most two
+    /// levels.
     fn add(
         &mut self,
         name: &str,
@@ -147,7 +149,7 @@ impl Template {
         self.allows.extend(fragment.allows);
         self.cases.extend(fragment.cases);
         if fragment.base {
-            // Versions are facts of the machine and need no directory.
+            // A program that only prints its version needs no entry per directory.
             let readers = BASE_PROGRAMS.iter().filter(|program| !program.only_version);
             self.entries.extend(readers.map(|program| Entry {
                 id: None,
@@ -202,10 +204,10 @@ impl Template {
     }
 }
 
-/// Which of the parts count that a file of the project brings.
+/// Which optional parts are included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartChoice {
-    /// Those whose file is there.
+    /// Parts whose file exists in the project.
     Found,
     Every,
 }
@@ -217,7 +219,7 @@ fn push_word(text: &mut String, word: &str) {
     text.push_str(word);
 }
 
-/// A file of the project: in the directory, or one level beneath.
+/// Whether a file of the project exists in the directory or one level beneath.
 fn is_found(directory: &Path, file: &str) -> bool {
     if directory.join(file).is_file() {
         return true;
@@ -225,7 +227,7 @@ fn is_found(directory: &Path, file: &str) -> bool {
     let beneath = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut beneath = beneath.take(1000);
     beneath.any(|entry| {
-        // Links may lead out of the project.
+        // Do not follow links, which may lead out of the project.
         entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.path().join(file).is_file()
     })
 }
@@ -243,7 +245,7 @@ fn unknown(name: &str) -> RulesError {
     }
 }
 
-/// Whether entries for this directory would cover more than a project.
+/// Fails if entries for this directory would cover more than a project.
 pub fn check_template_directory(directory: &Path, home: Option<&str>) -> Result<(), RulesError> {
     let home = home.map(Path::new);
     let home = home.map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
@@ -262,8 +264,9 @@ pub fn check_template_directory(directory: &Path, home: Option<&str>) -> Result<
 }
 
 impl PolicyRules<'_> {
-    /// Judges the cases of a template: what it must allow by the document as it would be, and what it
-    /// must not allow by its own entries alone. `policy` makes the policy of an agent out of a document.
+    /// Judges the cases of a template. Commands that it must allow are judged by the document with
+    /// its entries, and commands that it must not allow by its entries alone. `policy` makes the
+    /// policy of an agent from a document.
     pub fn try_template<E: From<RulesError>>(
         self,
         template: &Template,
@@ -298,8 +301,8 @@ impl PolicyRules<'_> {
         Ok(template.cases.iter().map(judge).collect())
     }
 
-    /// Adds the entries of a template for an agent or `*`, in one change. Those that are there already
-    /// stay as they are.
+    /// Adds the entries of a template for an agent or `*` in one change. Existing entries stay
+    /// unchanged.
     pub fn apply_template(
         self,
         template: &Template,
@@ -326,7 +329,7 @@ impl PolicyRules<'_> {
     }
 }
 
-/// Cases say what entries mean, so the levels are those under which entries decide.
+/// Sets the levels under which entries decide, because cases test what entries mean.
 fn with_template_levels(mut policy: Policy) -> Policy {
     let levels = Layer::new(
         LevelSource::Host,
@@ -338,7 +341,8 @@ fn with_template_levels(mut policy: Policy) -> Policy {
     policy
 }
 
-/// Judged on a host of which no file is known: cases say what the entries mean, not what is installed.
+/// Judges a case on a virtual host without files, because cases test what the entries mean, not
+/// what is installed.
 fn judge(case: &TemplateCase, policy: &Policy, directory: &str) -> TemplateCaseResult {
     let request = RunRequest {
         source: Source::Text(case.command.clone()),

@@ -1,4 +1,4 @@
-//! When entries were last used: kept beside the document, and shown with it.
+//! The last use of each entry, which is stored beside the document and shown with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::error::RulesError;
 
 impl PolicyRules<'_> {
     /// The document as clients get it: with the last use of each entry, and without the secret of
-    /// the approval socket. The hash is that of the stored one, which holds neither: a mere use must
-    /// not turn away a client that writes back what it has read.
+    /// the approval socket. The hash is that of the stored document, which does not contain uses: a
+    /// use between reading and writing must not make a client's write fail.
     pub fn shown_document(self) -> Result<(Value, StoredDocument), RulesError> {
         let (document, stored) = self.document_with_uses()?;
         let mut file: Value = serde_json::from_str(&document.to_json()).unwrap_or_default();
@@ -56,9 +56,8 @@ impl PolicyRules<'_> {
     }
 }
 
-/// Takes the last uses out of a document that is to be stored: they are no part of what is hashed.
-/// What a document says of entries is returned, and is worth keeping only for entries that another
-/// program wrote.
+/// Removes the last uses from a document before it is stored, because they must not be part of its
+/// hash. The removed uses are returned; they matter only for a document of another program.
 pub(crate) fn take_uses(document: &mut Document) -> Vec<EntryUse> {
     let mut uses = Vec::new();
     each_entry(document, |entry, key| {
@@ -76,12 +75,12 @@ pub(crate) fn take_uses(document: &mut Document) -> Vec<EntryUse> {
     uses
 }
 
-/// Keeps what an imported document says of its entries. What is known here is newer.
+/// Stores the uses of an imported document. Uses that are already known are newer and stay.
 pub(crate) fn keep_uses(change: &Change<'_>, uses: &[EntryUse]) -> Result<(), StoreError> {
     uses.iter().try_for_each(|used| change.use_entry(used))
 }
 
-/// Every entry with the name under which its use is recorded.
+/// Visits every entry with the key under which its use is recorded.
 fn each_entry(document: &mut Document, mut visit: impl FnMut(&mut Entry, String)) {
     for (agent, scope) in &mut document.agents {
         let path = agent_path(agent);

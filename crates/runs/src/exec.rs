@@ -64,8 +64,7 @@ pub fn run(state: &StateArguments, all: &ExecArguments) -> CommandOutcome {
 /// commands run, so neither is checked here.
 fn run_elsewhere(state: &StateArguments, host: &LocalHost, all: &ExecArguments) -> CommandOutcome {
     if all.sandbox {
-        let message =
-            "--sandbox is for this machine: the gateway elsewhere has a sandbox of its own";
+        let message = "--sandbox is for this machine; the remote gateway has its own sandbox";
         return Err(Failure::usage("HOST_CONFLICT", message));
     }
     let agent = agent_id(&all.request.agent)?;

@@ -413,7 +413,7 @@ fn end(host: &LocalHost, info: &GatewayInfo) -> Result<(), Failure> {
 pub(super) fn end_process(pid: u32, is_there: impl Fn() -> bool) -> Result<(), String> {
     let pid = i32::try_from(pid).ok();
     let pid = pid.and_then(rustix::process::Pid::from_raw);
-    let pid = pid.ok_or("its pid is not one")?;
+    let pid = pid.ok_or("its pid is invalid")?;
     rustix::process::kill_process(pid, rustix::process::Signal::TERM)
         .map_err(|error| error.to_string())?;
     let began = Instant::now();

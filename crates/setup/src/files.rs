@@ -54,8 +54,7 @@ impl FoundFile {
             Ok(_) => {}
         }
         let target = fs::canonicalize(path).map_err(|error| {
-            unreadable(&error)
-                .with_hint("a link that leads nowhere: remove it, or create its target")
+            unreadable(&error).with_hint("the link is broken: remove it, or create its target")
         })?;
         let metadata = fs::metadata(&target).map_err(|error| unreadable(&error))?;
         if !metadata.is_file() {

@@ -92,7 +92,7 @@ fn a_command_that_needs_a_gateway_starts_one_and_says_how_to_end_it() {
         (second.stdout.as_str(), second.stderr.as_str()),
         (
             "",
-            "no devices; a machine or browser that connects from elsewhere waits here\n"
+            "no devices; new machines and browsers are listed here when they connect\n"
         )
     );
     assert_eq!(machine.spawned_gateways().len(), 1);

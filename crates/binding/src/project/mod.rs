@@ -1,8 +1,9 @@
-//! Programs that run code which files of a project decide: build tools, test runners, package scripts,
-//! task runners, modules, infrastructure tools. One table says which, by program and subcommand.
+//! Programs whose code is decided by files of a project: build tools, test runners, package
+//! scripts, task runners, modules, infrastructure tools. A table lists them by program and
+//! subcommand.
 //!
-//! An approval of such a run is honest about what it holds: the program and its words, and not the
-//! project's files. Read [`Runs`] first, then `table` (the rows) and `scan` (how the words behind the
+//! An approval of such a run pins the program and its words, but not the project's files, and it
+//! must say so. Read [`Runs`] first, then `table` (the rows) and `scan` (how the words after the
 //! deciding ones are read).
 
 mod scan;
@@ -17,39 +18,39 @@ use table::{
     Does, Leads, ProjectOperands, ProjectOptionStyle, ProjectOptions, ProjectRow, Verb, find,
 };
 
-/// What a call of a known program runs.
+/// The code that a call of a known program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Runs {
     /// No code of the project.
     Nothing,
     Project(ProjectCall),
-    /// The program at this index, with its arguments.
+    /// The program at this index and its arguments.
     Behind {
         index: usize,
-        /// The word there is a file for this program.
+        /// The interpreter, if the word is a file for it and not a program.
         by: Option<&'static str>,
         places: ProgramPlaces,
         settings: &'static [&'static str],
         call: ProjectCall,
     },
-    /// Code is loaded from elsewhere.
+    /// Code that is loaded from elsewhere.
     Loads {
         option: String,
     },
 }
 
-/// A call that runs code which files of a project decide.
+/// A call that runs project code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProjectCall {
-    /// The first so many words, the program among them, say what runs.
+    /// How many leading words, including the program, decide what runs.
     pub deciding: usize,
-    /// The files that decide, in words.
+    /// A description of the files that decide what runs.
     pub decides: &'static str,
     pub markers: &'static [&'static str],
     pub manifests: &'static [&'static str],
     pub origin: CodeOrigin,
     pub stores: Stores,
-    /// Where a program of its own begins that it starts.
+    /// The index of a program that the call starts, if it starts one.
     pub carries: Option<usize>,
 }
 
@@ -60,7 +61,7 @@ pub(super) enum CodeOrigin {
     Here,
     /// The project in the directory that an option names.
     Directory { option: String, path: String },
-    /// The project that this file describes; the word at this index names it.
+    /// The project that this file describes. The word at this index names the file.
     File {
         option: String,
         path: String,
@@ -73,7 +74,7 @@ pub(super) enum CodeOrigin {
 /// What *always for this project* may store of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stores {
-    /// The deciding words; these operands behind them must lie beneath the project.
+    /// The deciding words. These operands after them must be beneath the project.
     Leading {
         paths: Vec<String>,
     },
@@ -82,10 +83,10 @@ pub(super) enum Stores {
     Nothing(String),
 }
 
-/// More parents than this are not searched.
+/// How many parent directories are searched.
 pub(super) const MAX_PARENTS: usize = 64;
 
-/// They print something and end, standing alone.
+/// Words that, alone, only print something.
 const QUESTIONS: &[&str] = &[
     "--version",
     "-version",
@@ -102,12 +103,12 @@ const QUESTIONS: &[&str] = &[
     "--list",
 ];
 
-/// Options of Python in front of `-m` that say nothing about where code comes from.
+/// Options of Python before `-m` that do not change where code comes from.
 const PYTHON_FLAGS: &[&str] = &[
     "-B", "-E", "-I", "-O", "-OO", "-P", "-R", "-S", "-b", "-bb", "-d", "-q", "-s", "-u", "-v",
 ];
 
-/// `None`: no row speaks of it, and it is read like any other program.
+/// Reads a call. Returns `None` if no row covers it, so that it is read like any other program.
 pub(super) fn read(argv: &[String]) -> Option<Runs> {
     let name = program_name(argv.first()?);
     if is_python(&name) {
@@ -120,7 +121,7 @@ pub(super) fn read(argv: &[String]) -> Option<Runs> {
     row.read(argv, 0)
 }
 
-/// Whether a row speaks of the program, by its plain name.
+/// Whether a row covers the program with this plain name.
 pub(super) fn is_listed(name: &str) -> bool {
     find(name).is_some()
 }
@@ -133,7 +134,8 @@ fn is_python(name: &str) -> bool {
     )
 }
 
-/// `python -m MODULE`: a module of the project, of its environment or of the directory, which comes first.
+/// Reads `python -m MODULE`: a module of the directory, which takes precedence, of the project or
+/// of its environment.
 fn module(argv: &[String]) -> Option<Runs> {
     let mut at = 1;
     let index = loop {
@@ -157,7 +159,8 @@ fn module(argv: &[String]) -> Option<Runs> {
     let call = match known {
         Some(Runs::Project(call)) => call,
         Some(other @ Runs::Loads { .. }) => return Some(other),
-        // The directory may have a module of the same name, whatever the program would do.
+        // The directory may have a module of the same name that runs instead, so even a harmless
+        // program counts as project code.
         _ => ProjectCall {
             deciding: index + 1,
             decides: "the module, which is looked for in this directory first",
@@ -178,7 +181,7 @@ fn module(argv: &[String]) -> Option<Runs> {
 }
 
 impl ProjectRow {
-    /// Reads the words from `program` on, where this row's program stands.
+    /// Reads the words from `program` on, which is the index of this row's program.
     fn read(&'static self, argv: &[String], program: usize) -> Option<Runs> {
         if self.verbs.is_empty() && !matches!(self.otherwise.does, Does::Starts) {
             return self.verb(argv, program, &self.otherwise, Scanned::default());
@@ -211,14 +214,14 @@ impl ProjectRow {
             .iter()
             .find(|verb| verb.words.contains(&word.as_str()));
         let verb = verb.unwrap_or(&self.otherwise);
-        // Behind an option that is not known, this may be its value and not the subcommand.
+        // After an unknown option, this word may be the option's value and not the subcommand.
         if front.unknown.is_some() && matches!(verb.does, Does::Native) {
             return self.unclear(argv, program, front);
         }
         self.verb(argv, front.next, verb, front)
     }
 
-    /// It is unknown which subcommand this is.
+    /// Reads a call whose subcommand is unknown.
     fn unclear(&'static self, argv: &[String], program: usize, front: Scanned) -> Option<Runs> {
         if matches!(self.otherwise.does, Does::Unlisted) {
             return None;
@@ -231,7 +234,7 @@ impl ProjectRow {
         self.verb(argv, program, &verb, front)
     }
 
-    /// `at` is where the deciding word stands.
+    /// Reads a subcommand. `at` is the index of the deciding word.
     fn verb(
         &'static self,
         argv: &[String],
@@ -293,7 +296,7 @@ impl ProjectRow {
         if let Some(loads) = found.loader() {
             return Some(Runs::Loads { option: loads });
         }
-        // A run of this script goes to a runtime of the same name.
+        // `bun run FILE` runs a file, like an interpreter.
         let is_file = |word: &String| word.starts_with(['.', '/']) || word.contains("://");
         let is_runtime = self.names.contains(&"bun");
         if is_runtime
@@ -304,7 +307,7 @@ impl ProjectRow {
         {
             return None;
         }
-        // `npm init -y` fills in a form; `go install ./cmd/tool` builds what is here.
+        // `npm init -y` only writes a file, and `go install ./cmd/tool` builds local code.
         let fetches = matches!(verb.does, Does::Fetches);
         if fetches && found.operands.is_empty() && matches!(argv[at].as_str(), "init" | "innit") {
             return Some(Runs::Nothing);
@@ -315,7 +318,7 @@ impl ProjectRow {
         } else {
             found.origin()
         };
-        // `npm run WORD`: the word decides, too.
+        // In `npm run WORD`, the word also decides what runs.
         let names_script = matches!(
             argv.get(at).map(String::as_str),
             Some("run" | "run-script" | "rum" | "urn" | "task")
@@ -348,7 +351,7 @@ impl ProjectRow {
         Some(Runs::Project(call))
     }
 
-    /// `npx PROGRAM`, `npm exec PROGRAM`, `uv run FILE.py`.
+    /// Reads `npx PROGRAM`, `npm exec PROGRAM` or `uv run FILE.py`.
     fn starts(&'static self, argv: &[String], at: usize, verb: &Verb, front: Scanned) -> Runs {
         let is_direct = self.verbs.is_empty();
         let options = if is_direct {
@@ -356,7 +359,7 @@ impl ProjectRow {
         } else {
             &verb.rest.options
         };
-        // Options of `npm` count behind `exec` as well.
+        // Options of `npm` are also accepted after `exec`.
         let both = ProjectOptions {
             flags: if options.flags.is_empty() {
                 self.front.flags
@@ -454,8 +457,8 @@ impl ProjectRow {
     }
 }
 
-/// The paths where `name` would be found before PATH, first ones first. `runner` is where the
-/// program lies that looks for it.
+/// The paths where `name` is looked up before PATH, in order. `runner` is the path of the program
+/// that looks it up.
 pub(super) fn candidates(
     places: ProgramPlaces,
     name: &str,
@@ -477,7 +480,8 @@ pub(super) fn candidates(
         .collect()
 }
 
-/// A path, version, scope or address names a package, which need not be a program of the project.
+/// Whether a word with a path, version, scope or address names a package, which need not be a
+/// program of the project.
 fn is_package_spec(word: &str) -> bool {
     word.contains(['/', '@', ':']) || word.starts_with('.')
 }

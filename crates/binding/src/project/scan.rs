@@ -1,24 +1,24 @@
-//! Reads the words behind the deciding ones: which of them lead elsewhere, which are known, and which
-//! name files.
+//! Reads the words after the deciding ones: which of them lead to other code, which are known, and
+//! which name files.
 
 use interlock_programs::DYNAMIC;
 
 use super::table::{Elsewhere, ProjectRest};
 use super::{CodeOrigin, Leads, ProjectOperands, ProjectOptionStyle, ProjectOptions};
 
-/// What was found in the words that were read.
+/// The result of reading words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Scanned {
-    /// Behind what was read.
+    /// The index after the words that were read.
     pub next: usize,
-    /// The first option that leads elsewhere, with its value.
+    /// The first option that leads to other code, with its value.
     pub found: Option<FoundElsewhere>,
-    /// The first word that no table knows.
+    /// The first unknown word.
     pub unknown: Option<String>,
     pub operands: Vec<String>,
-    /// Operands that must lie beneath the project.
+    /// Operands that must be beneath the project.
     pub paths: Vec<String>,
-    /// The first operand that names code which is fetched or lies elsewhere.
+    /// The first operand that names code that is fetched or is elsewhere.
     pub package: Option<String>,
 }
 
@@ -26,24 +26,24 @@ pub(super) struct Scanned {
 pub(super) struct FoundElsewhere {
     pub option: String,
     pub value: String,
-    /// Where the value stands.
+    /// The index of the value.
     pub index: usize,
     pub leads: Leads,
 }
 
 impl Scanned {
-    /// Nothing was read that says more than a word alone.
+    /// Whether nothing was found that leads elsewhere or is unknown.
     pub(super) fn is_plain(&self) -> bool {
         self.found.is_none() && self.unknown.is_none()
     }
 
-    /// Adds what was read in front.
+    /// Adds the result of the words before.
     pub(super) fn join(&mut self, front: Self) {
         self.found = worse(front.found, self.found.take());
         self.unknown = front.unknown.or_else(|| self.unknown.take());
     }
 
-    /// An option that loads code or names a program, in words.
+    /// The name of an option that loads code or names a program, if there is one.
     pub(super) fn loader(&self) -> Option<String> {
         let found = self.found.as_ref()?;
         (found.leads == Leads::Loader).then(|| format!("`{}`", found.option))
@@ -66,7 +66,7 @@ impl Scanned {
         }
     }
 
-    /// Why nothing of it may be stored.
+    /// Why nothing of the call may be stored, or `None` if it may.
     pub(super) fn refusal(&self) -> Option<String> {
         if let Some(found) = &self.found {
             let option = &found.option;
@@ -86,7 +86,7 @@ impl Scanned {
     }
 }
 
-/// Code that is loaded says more than a project that is named.
+/// Chooses the worse finding: an option that loads code is worse than one that names a project.
 fn worse(first: Option<FoundElsewhere>, second: Option<FoundElsewhere>) -> Option<FoundElsewhere> {
     match (first, second) {
         (Some(first), Some(second)) if second.leads == Leads::Loader => {
@@ -124,7 +124,7 @@ pub(super) fn options(
     scanned
 }
 
-/// Reads everything.
+/// Reads all words.
 pub(super) fn all(
     argv: &[String],
     start: usize,
@@ -151,7 +151,7 @@ pub(super) fn all(
     scanned
 }
 
-/// Words behind `--`, which go to what is run.
+/// Reads the words after `--`, which go to the program that is run.
 fn behind(argv: &[String], rest: &ProjectRest, scanned: &mut Scanned) {
     let Some(known) = rest.behind.filter(|_| rest.is_open) else {
         if rest.is_open && scanned.next < argv.len() {
@@ -195,7 +195,7 @@ fn operand(word: &str, operands: ProjectOperands, scanned: &mut Scanned) {
     }
 }
 
-/// Reads one option at `scanned.next`, with its value.
+/// Reads the option at `scanned.next` and its value.
 fn option(
     argv: &[String],
     known: &ProjectOptions,
@@ -238,8 +238,8 @@ fn option(
     letters(argv, index, known, style, scanned);
 }
 
-/// Reads the value of an option in a word of its own. A program may take a value only if it is attached: what looks
-/// like an option is then one, and is read as such.
+/// Reads the value of an option from the next word. The program may accept only an attached value,
+/// so a word that looks like an option is read as an option.
 fn value(argv: &[String], option: &str, scanned: &mut Scanned) {
     match argv.get(scanned.next) {
         Some(value) if value.len() > 1 && value.starts_with('-') => {
@@ -250,7 +250,8 @@ fn value(argv: &[String], option: &str, scanned: &mut Scanned) {
     }
 }
 
-/// `-abc`, `-C/dir`, `-j4`: letters in a row, until one of them takes the rest.
+/// Reads a cluster of letters such as `-abc`, `-C/dir` or `-j4`, until one of them takes the rest
+/// as its value.
 fn letters(
     argv: &[String],
     index: usize,
@@ -281,7 +282,7 @@ fn letters(
         let is_flag = known.flags.contains(&name.as_str());
         if !is_flag || style == ProjectOptionStyle::Words {
             scanned.unknown.get_or_insert_with(|| word.to_owned());
-            // A word is not a row of letters.
+            // In the word style, an option is not a cluster of letters.
             if style == ProjectOptionStyle::Words {
                 return;
             }
@@ -293,7 +294,7 @@ fn note(elsewhere: &Elsewhere, value: &str, index: usize, scanned: &mut Scanned)
     if elsewhere.when.is_some_and(|when| !when(value)) {
         return;
     }
-    // `~` is the shell's: behind an option it stays, or leads to the home directory.
+    // The shell may expand `~` to the home directory.
     let is_outside =
         value.starts_with(['/', '~']) || value.contains("..") || value.contains(DYNAMIC);
     let found = FoundElsewhere {
@@ -309,7 +310,7 @@ fn note(elsewhere: &Elsewhere, value: &str, index: usize, scanned: &mut Scanned)
     scanned.found = worse(scanned.found.take(), Some(found));
 }
 
-/// In the word style one and two dashes mean the same.
+/// Normalizes dashes: in the word style, one and two dashes mean the same.
 fn same_dashes(token: &str, style: ProjectOptionStyle) -> &str {
     match token.strip_prefix("--") {
         Some(_) if style == ProjectOptionStyle::Words => &token[1..],

@@ -1,8 +1,9 @@
-//! The rows: which programs run code that files of a project decide, by program and subcommand.
+//! The table of programs that run project code, by program and subcommand.
 //!
-//! A row says what decides (for the approver), where the project begins, which subcommands run code, and
-//! what may follow them in an entry that *always for this project* stored. What is not listed as harmless
-//! is not covered by such an entry: it is asked about again.
+//! A row says which files decide what runs (for the approver), where the project begins, which
+//! subcommands run code, and which words may follow them in an entry of *always for this project*.
+//! Such an entry must not cover words that are not listed as harmless: a call with other words
+//! needs an approval again.
 
 mod builds;
 mod compiled;
@@ -11,32 +12,32 @@ mod node;
 mod operations;
 mod python;
 
-/// One program, or several that read their arguments alike.
+/// A program, or several programs with the same arguments.
 pub(super) struct ProjectRow {
     pub names: &'static [&'static str],
-    /// The files that decide, as an approver reads them.
+    /// A description, for the approver, of the files that decide what runs.
     pub decides: &'static str,
-    /// The nearest directory upwards with one of these is the project.
+    /// File names that mark the root of a project: the nearest directory upwards with one of them.
     pub markers: &'static [&'static str],
-    /// Files of the project besides that are shown to the approver.
+    /// Other files of the project that are shown to the approver.
     pub manifests: &'static [&'static str],
     pub style: ProjectOptionStyle,
-    /// In front of the subcommand.
+    /// The options before the subcommand.
     pub front: ProjectOptions,
-    /// Empty for a program without subcommands.
+    /// The subcommands; empty for a program without subcommands.
     pub verbs: &'static [Verb],
-    /// Any other subcommand; for a program without subcommands, the program itself.
+    /// What any other subcommand does, or the program itself if it has no subcommands.
     pub otherwise: Verb,
-    /// No subcommand at all.
+    /// What the program does without a subcommand.
     pub alone: Does,
-    /// Where a program is looked for that it starts.
+    /// Where it looks up programs that it starts.
     pub places: ProgramPlaces,
-    /// Files of the directory that can name programs or code to load, held by their content where the
-    /// program that is started is held.
+    /// Files of the directory that can name programs or code to load. Their content is bound if the
+    /// started program is bound.
     pub settings: &'static [&'static str],
 }
 
-/// A subcommand, under all its names.
+/// A subcommand with all its names.
 #[derive(Clone, Copy)]
 pub(super) struct Verb {
     pub words: &'static [&'static str],
@@ -47,45 +48,46 @@ pub(super) struct Verb {
 /// What a subcommand does.
 #[derive(Clone, Copy)]
 pub(super) enum Does {
-    /// Lists, prints or edits; starts nothing of the project.
+    /// Lists, prints or edits, and starts no project code.
     Native,
-    /// Runs code that files of the project decide.
+    /// Runs project code.
     Project,
     /// Fetches the code that it runs.
     Fetches,
-    /// Starts the program behind it, which is looked for in [`ProjectRow::places`].
+    /// Starts the program that follows, which is looked up in [`ProjectRow::places`].
     Starts,
-    /// The word is itself the program that is started, such as `node`.
+    /// The word itself is the program to start, such as `node`.
     IsProgram,
-    /// `FILE.py` by Python, else the program behind it.
+    /// Runs `FILE.py` with Python, or else starts the program that follows.
     PythonFile,
-    /// Starts the program behind it in an environment that only it knows.
+    /// Starts the program that follows in an environment that only the row's program knows.
     Carries,
-    /// Has subcommands of its own.
+    /// Has its own subcommands.
     Sub(&'static ProjectRow),
-    /// The row says nothing about it: it is read like any other program.
+    /// Is not covered by the row, and is read like any other program.
     Unlisted,
 }
 
-/// Where a program is looked for.
+/// Where a program is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum ProgramPlaces {
     /// `node_modules/.bin` of the directory and its parents, then PATH.
     NodeModules,
-    /// The same, then the directory of the runner itself; what is in neither is fetched.
+    /// Like `NodeModules`, then the directory of the runner. A program that is in neither is
+    /// fetched.
     NodeModulesOrFetched,
     /// `.venv/bin` of the directory and its parents, then PATH.
     VirtualEnvironment,
 }
 
-/// What may stand behind the words that decide.
+/// The words that may follow the deciding ones.
 #[derive(Clone, Copy)]
 pub(super) struct ProjectRest {
-    /// What was read and found harmless may vary in a stored entry. Else the words are stored as they are.
+    /// Whether harmless words may vary in a stored entry. Otherwise all words are stored unchanged.
     pub is_open: bool,
     pub options: ProjectOptions,
     pub operands: ProjectOperands,
-    /// Behind `--`, in an open entry. None: nothing may stand there.
+    /// The options after `--` in an open entry. With `None`, nothing may follow `--`.
     pub behind: Option<ProjectOptions>,
 }
 
@@ -93,30 +95,30 @@ pub(super) struct ProjectRest {
 pub(super) enum ProjectOperands {
     /// Anything.
     Any,
-    /// Names of targets, tests or packages of the project: no paths, no settings.
+    /// Names of targets, tests or packages of the project. Paths and settings are not allowed.
     Names,
     /// Files and directories beneath the project.
     Paths,
-    /// They name code that is fetched or lies elsewhere.
+    /// Names of code that is fetched or is elsewhere.
     Packages,
 }
 
-/// What is known of options.
+/// The known options.
 #[derive(Clone, Copy)]
 pub(super) struct ProjectOptions {
-    /// They stand alone, and change neither the code nor the project.
+    /// Options without a value that change neither the code nor the project.
     pub flags: &'static [&'static str],
-    /// The same, with a value.
+    /// Options with a value that change neither the code nor the project.
     pub values: &'static [&'static str],
     pub elsewhere: &'static [Elsewhere],
 }
 
-/// An option by which other code runs than that of the project around the directory.
+/// An option with which other code runs than that of the project around the directory.
 #[derive(Clone, Copy)]
 pub(super) struct Elsewhere {
     pub option: &'static str,
     pub leads: Leads,
-    /// Only values for which this holds.
+    /// If set, only values for which this returns `true` lead elsewhere.
     pub when: Option<fn(&str) -> bool>,
 }
 
@@ -131,8 +133,8 @@ pub(super) enum Leads {
     Settings,
     /// To a package that is fetched.
     Fetched,
-    /// To a module or file that is loaded: the project's own where it is named by a relative path or a
-    /// plain name, else code from elsewhere.
+    /// To a module or file that is loaded. A relative path or a plain name means code of the
+    /// project, anything else code from elsewhere.
     Module,
     /// To code that is loaded, or a program that is started.
     Loader,
@@ -174,13 +176,13 @@ pub(super) const EXACT: ProjectRest = ProjectRest {
     behind: None,
 };
 
-/// The same, for commands whose operands name what is fetched.
+/// Like [`EXACT`], for commands whose operands name what is fetched.
 pub(super) const PACKAGES: ProjectRest = ProjectRest {
     operands: ProjectOperands::Packages,
     ..EXACT
 };
 
-/// The same, with options that lead elsewhere.
+/// Like [`EXACT`], with options that lead elsewhere.
 pub(super) const fn exact(elsewhere: &'static [Elsewhere]) -> ProjectRest {
     ProjectRest {
         options: ProjectOptions {
@@ -246,7 +248,7 @@ impl Elsewhere {
     }
 }
 
-/// Every row, by ecosystem.
+/// All rows, by ecosystem.
 pub(super) const TABLES: [&[ProjectRow]; 6] = [
     builds::ROWS,
     compiled::ROWS,

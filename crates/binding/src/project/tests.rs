@@ -196,7 +196,7 @@ fn options_that_load_code_or_name_programs_are_not_the_projects() {
     }
 }
 
-/// What an agent could try with an entry for the words in front.
+/// Calls that an agent could try with an entry for the leading words.
 #[test]
 fn nothing_that_leads_elsewhere_is_stored() {
     for text in [
@@ -312,7 +312,7 @@ fn no_program_stands_in_two_rows_and_every_row_says_what_decides() {
         assert!(!row.decides.is_empty(), "{:?}", row.names);
         assert!(row.names.iter().all(|name| name.to_lowercase() == **name));
     }
-    // A program that starts others is refused before its row is read.
+    // A program that starts others is refused before its row would be read.
     for name in names {
         assert_eq!(interlock_programs::opaque_reason(name), None, "{name}");
     }

@@ -1,4 +1,4 @@
-//! One case as written.
+//! Reads one test case.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ const DEFAULT_PATH: [&str; 6] = [
     "/bin",
 ];
 
-/// Fields that say where a case comes from; they decide nothing.
+/// Fields about the origin of a case. They are ignored.
 const IGNORED: &[&str] = &[
     "source",
     "note",
@@ -53,13 +53,13 @@ pub(super) struct Case {
     command: Option<String>,
     argv: Option<Vec<String>>,
     cwd: Option<String>,
-    /// What `${workspace}` stands for, if not the working directory.
+    /// The value of `${workspace}`, if it is not the working directory.
     workspace: Option<String>,
     path: Option<Vec<String>>,
     #[serde(deserialize_with = "null_is_empty")]
     pub(super) env: BTreeMap<String, String>,
     pub(super) pty: bool,
-    /// `null` as a word or as JSON; `pipe`.
+    /// `null`, as a string or as JSON, or `pipe`.
     pub(super) stdin: Option<PlanStdin>,
     pub(super) fs: Vec<FileSpec>,
     resolve: Option<BTreeMap<String, Value>>,
@@ -68,7 +68,7 @@ pub(super) struct Case {
     alt_expect: Option<String>,
     platform: Option<String>,
     needs_host_bins: Vec<String>,
-    /// Most cases need no files; they are spared the directory.
+    /// Whether the case needs files. Most cases do not, and get no directory.
     #[serde(skip)]
     pub(super) needs_fixture: bool,
 }
@@ -90,7 +90,7 @@ pub struct CasePolicy {
     skill_bins: Vec<Value>,
 }
 
-/// What a case expects.
+/// The expected verdict of a case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Expectation {
     verdict: String,
@@ -108,7 +108,8 @@ impl Expectation {
         fits(&self.verdict, outcome.as_str())
     }
 
-    /// `refused` is a verdict of its own; a case that expects `ask` speaks of the policy alone.
+    /// Whether the shown verdict fits. `refused` is a separate verdict; a case that expects `ask`
+    /// is about the policy alone.
     pub(super) fn accepts_word(&self, word: &str) -> bool {
         fits(&self.verdict, word)
     }
@@ -154,7 +155,7 @@ impl<'de> Deserialize<'de> for Expectation {
     }
 }
 
-/// The line is known to the caller; here it is always the first.
+/// Formats a JSON error without its line, which is always 1. The caller adds the line of the file.
 fn not_json(error: &serde_json::Error) -> String {
     let (line, column) = (error.line(), error.column());
     let message = error.to_string();
@@ -207,7 +208,7 @@ impl Case {
         Ok(case)
     }
 
-    /// A copy in which `${TMP}` is the fixture's directory.
+    /// A copy in which `${TMP}` is replaced by the fixture's directory.
     pub(super) fn with_fixture(&self, root: &str) -> Self {
         let mut case = self.clone();
         let fill = |text: &mut String| *text = text.replace("${TMP}", root);
@@ -283,8 +284,8 @@ impl Case {
         here.ok_or_else(|| "the working directory is not valid UTF-8".to_owned())
     }
 
-    /// The directories that agents write. A case whose working directory also holds its programs, and that
-    /// names no workspace, has none: its files stand for a machine.
+    /// The directories to which agents can write. A case without `workspace` whose programs are in
+    /// its working directory has none: its files stand for a whole machine.
     pub(super) fn workspace(&self, root: &str) -> Result<Vec<String>, String> {
         if let Some(workspace) = &self.workspace {
             return Ok(vec![workspace.clone()]);
@@ -315,7 +316,7 @@ impl Case {
         of_host.or_else(|| std::env::var("HOME").ok())
     }
 
-    /// The table of a case with virtual resolution.
+    /// The table of programs of a case that resolves names without files.
     pub(super) fn virtual_host(&self) -> Result<Option<VirtualHost>, String> {
         let Some(table) = &self.resolve else {
             return Ok(None);
@@ -371,7 +372,8 @@ fn virtual_file(name: &str, value: &Value) -> Result<interlock_programs::Executa
 }
 
 impl CasePolicy {
-    /// Ready to be assembled; values and entries are those of the host document.
+    /// The policy of the case, as parts to assemble. Its values and entries count as those of the
+    /// host document.
     pub fn parts(&self, agent: AgentId) -> Result<PolicyParts, String> {
         let source = |path: &str| (LayerSource::Host, path.to_owned());
         let layer = Layer {
@@ -401,8 +403,8 @@ impl CasePolicy {
         })
     }
 
-    /// Read like those of a document; one that does not compile is not an error here but never
-    /// matches, which a case may want to show.
+    /// Reads the entries like those of a document. An entry that does not compile is no error, but
+    /// never matches, which a case may test.
     fn entries(&self) -> Result<EntryLists, String> {
         let mut entries = Vec::with_capacity(self.allowlist.len());
         for (index, value) in self.allowlist.iter().enumerate() {

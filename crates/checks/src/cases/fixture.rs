@@ -1,4 +1,4 @@
-//! The files of a case, made for real in a fresh temporary directory.
+//! Creates the files of a case in a fresh temporary directory.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 
-/// One file of a case; `${TMP}` in its path stands for the directory.
+/// One file of a case. `${TMP}` in its path is the directory.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FileSpec {
@@ -33,7 +33,7 @@ enum FixtureKind {
     Data,
 }
 
-/// A directory of its own for one case, removed when dropped.
+/// The directory of one case. It is removed on drop.
 #[derive(Debug)]
 pub struct Fixture {
     _directory: tempfile::TempDir,
@@ -41,7 +41,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Makes the files in the order given.
+    /// Creates the files in the given order.
     pub fn make(files: &[FileSpec]) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("interlock-case-")
@@ -102,7 +102,7 @@ impl FileSpec {
             .clone()
             .unwrap_or_default()
             .replace("${TMP}", root);
-        // A native executable is one by its header.
+        // The header alone makes a file count as a native executable.
         if self.kind == FixtureKind::Native && content.is_empty() {
             return Ok(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
         }
@@ -110,7 +110,7 @@ impl FileSpec {
     }
 }
 
-/// Fixtures never touch anything outside of their directory.
+/// Checks that a path is inside the directory. A fixture must not touch anything outside.
 fn inside(path: &str, root: &str) -> io::Result<PathBuf> {
     let path = PathBuf::from(path);
     let climbs = path.components().any(|part| part == Component::ParentDir);

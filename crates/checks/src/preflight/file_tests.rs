@@ -132,7 +132,7 @@ fn files_outside_large_ones_and_what_is_no_text_are_skipped() {
         let mistake = preflight(&analysis(&format!("python3 {name}"), &work));
         assert_eq!(mistake.is_some(), is_found, "{name}: {mistake:?}");
     }
-    // The working directory may itself be reached through a link.
+    // The working directory may be a link.
     let through = scratch.path().join("through");
     std::os::unix::fs::symlink(&work, &through).unwrap();
     assert!(preflight(&analysis("python3 inside.py", &through)).is_some());

@@ -1,8 +1,8 @@
-//! The first and the last line of a script: where lines for a shell are left over.
+//! Checks the first and the last line of a script, where shell lines tend to be left over.
 
 use super::{FoundLanguage, Language, PreflightFinding};
 
-/// Where the first and the last piece of code stand.
+/// The offsets of the first and the last piece of code.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CodeLines {
     first: Option<usize>,
@@ -15,7 +15,7 @@ impl CodeLines {
         self.last = Some(offset);
     }
 
-    /// For a text that was not read to its end.
+    /// Only the first line, for a text that was not read to its end.
     pub fn only_first(&self) -> Self {
         Self {
             first: self.first,
@@ -24,12 +24,12 @@ impl CodeLines {
     }
 }
 
-/// Marks that people and models choose for here-documents with a program in them.
+/// Usual delimiters of here-documents that contain a program.
 const MARKS: &[&str] = &[
     "EOF", "EOT", "PY", "PYEOF", "PYTHON", "JS", "JSEOF", "NODE", "NODEEOF", "SCRIPT",
 ];
 
-/// Commands that are given a program as a here-document.
+/// Commands that usually get a program as a here-document.
 const READERS: &[&str] = &[
     "cat", "tee", "python", "python3", "node", "bash", "sh", "sudo",
 ];
@@ -47,7 +47,8 @@ const OPERATORS: &[&str] = &[
     "as",
 ];
 
-/// `is_unknown` says of a word that nothing in the text can have defined it.
+/// Checks the first and the last line. `is_unknown` tells whether nothing in the text can define a
+/// word.
 pub(super) fn check(
     text: &str,
     lines: &CodeLines,
@@ -61,7 +62,7 @@ pub(super) fn check(
             return Some(at(offset, FoundLanguage::Mark(line.to_owned())));
         }
         if is_shell(line, language, &is_unknown) {
-            // Only its first word: the rest may be a secret.
+            // Report only the first word, because the rest may be a secret.
             let word = line.split_whitespace().next().unwrap_or_default();
             return Some(at(offset, FoundLanguage::Line(word.to_owned())));
         }
@@ -83,7 +84,7 @@ fn is_mark(line: &str, is_unknown: impl Fn(&str) -> bool) -> bool {
     MARKS.contains(&line) && is_unknown(line)
 }
 
-/// Only what cannot begin a program: nothing can be defined before the first line.
+/// Whether a first line can only be a shell command. No name can be defined before the first line.
 fn is_shell(line: &str, language: Language, is_unknown: impl Fn(&str) -> bool) -> bool {
     let mut words = line.split_whitespace();
     let (Some(first), second) = (words.next(), words.next().unwrap_or_default()) else {
@@ -116,7 +117,7 @@ fn is_shell(line: &str, language: Language, is_unknown: impl Fn(&str) -> bool) -
     }
 }
 
-/// `… <<'EOF'`, perhaps with more behind it.
+/// Whether the line contains a here-document such as `… <<'EOF'`, possibly followed by more.
 fn ends_in_here_document(line: &str) -> bool {
     let Some((_, mark)) = line.split_once("<<") else {
         return false;

@@ -1,5 +1,5 @@
-//! JavaScript, cut into tokens as far as names need it. Where a slash could be two things, the
-//! reader gives up: then there is nothing to say.
+//! A JavaScript lexer that is exact enough to find names. If a slash could be a division or a
+//! regular expression, the lexer gives up, and the script is not reported.
 
 use super::first_line::{self, CodeLines};
 use super::names::ScriptNames;
@@ -41,14 +41,14 @@ pub(super) enum ScriptTokenKind {
     Literal,
 }
 
-/// Longest first. Single characters need no row.
+/// Punctuation of several characters, the longest first.
 const PUNCTUATION: &[&str] = &[
     ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=",
     "<=", ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=",
     "<<", ">>", "**",
 ];
 
-/// Behind these words a value begins, so that a slash starts a regular expression.
+/// Words before a value. A slash after them starts a regular expression.
 const BEFORE_VALUE: &[&str] = &[
     "return",
     "typeof",
@@ -63,19 +63,19 @@ const BEFORE_VALUE: &[&str] = &[
     "else",
 ];
 
-/// Words that may also be names.
+/// Words that may also be names, so that a slash after them is ambiguous.
 const UNDECIDED: &[&str] = &["of", "yield", "await"];
 
-/// What a closing parenthesis of these words is followed by is a statement.
+/// Words whose closing parenthesis is followed by a statement.
 const BEFORE_STATEMENT: &[&str] = &["if", "while", "for", "with"];
 
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
     tokens: Vec<ScriptToken<'a>>,
-    /// Open brackets; a brace of a template is marked.
+    /// The open brackets. The brace of a template is a separate kind.
     open: Vec<OpenBracket>,
-    /// The last closing parenthesis ended the head of a statement.
+    /// Whether the last closing parenthesis ended the head of a statement.
     closed_head: bool,
 }
 
@@ -117,7 +117,7 @@ impl<'a> Lexer<'a> {
         });
     }
 
-    /// `None` where the text is not understood.
+    /// Reads all tokens. Returns `None` if the text is not understood.
     fn run(&mut self) -> Option<()> {
         while let Some(character) = self.rest().chars().next() {
             let rest = self.rest();
@@ -179,7 +179,7 @@ impl<'a> Lexer<'a> {
     fn punctuation(&mut self, character: char) -> Option<()> {
         let rest = self.rest();
         let known = PUNCTUATION.iter().find(|known| rest.starts_with(**known));
-        // `a?.5:b` is a question.
+        // `a?.5:b` is a conditional expression, not optional chaining.
         let known = known.filter(|known| {
             **known != "?." || !rest[2..].starts_with(|next: char| next.is_ascii_digit())
         });
@@ -207,7 +207,7 @@ impl<'a> Lexer<'a> {
         Some(())
     }
 
-    /// A word of the list, which is not the name of a property.
+    /// Whether the last token is one of these words and not the name of a property.
     fn is_word_before(&self, words: &[&str]) -> bool {
         let mut before = self.tokens.iter().rev();
         let is_word = before.next().is_some_and(|token| {
@@ -219,7 +219,7 @@ impl<'a> Lexer<'a> {
                 .is_none_or(|token| !matches!(token.text, "." | "?."))
     }
 
-    /// Whether a slash starts a regular expression, or divides.
+    /// Whether a slash starts a regular expression. Returns `None` if this is ambiguous.
     fn starts_regex(&self) -> Option<bool> {
         let Some(last) = self.tokens.last() else {
             return Some(true);
@@ -227,7 +227,7 @@ impl<'a> Lexer<'a> {
         match (last.kind, last.text) {
             (ScriptTokenKind::Literal, _) | (ScriptTokenKind::Punctuation, "]") => Some(false),
             (ScriptTokenKind::Punctuation, ")") => Some(self.closed_head),
-            // The end of a block or of an object; of a value or not.
+            // `}` may end a block or an object, and `++` may stand before or after a value.
             (ScriptTokenKind::Punctuation, "}" | "++" | "--") => None,
             (ScriptTokenKind::Punctuation, _) => Some(true),
             (ScriptTokenKind::Word, _) if self.is_word_before(UNDECIDED) => None,
@@ -235,7 +235,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text of a template, up to its end or to the next expression in it.
+    /// Reads the text of a template up to its end or to the next expression in it.
     fn template(&mut self, skipped: usize) -> Option<()> {
         let rest = self.rest();
         let mut characters = rest.char_indices().skip(skipped);
@@ -248,7 +248,7 @@ impl<'a> Lexer<'a> {
                 }
                 '$' if rest[index + 1..].starts_with('{') => {
                     self.push(ScriptTokenKind::Literal, index + 2);
-                    // What follows is a value again.
+                    // A value follows.
                     self.open.push(OpenBracket::Template);
                     self.tokens.push(ScriptToken {
                         kind: ScriptTokenKind::Punctuation,
@@ -270,7 +270,7 @@ fn is_word(character: char) -> bool {
         || (!character.is_ascii() && !character.is_whitespace() && character != '\u{feff}')
 }
 
-/// The length of a string, quotes included.
+/// The length of a string, including its quotes.
 fn string(text: &str, quote: char) -> Option<usize> {
     let mut characters = text.char_indices().skip(1);
     while let Some((index, character)) = characters.next() {
@@ -284,7 +284,7 @@ fn string(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// The length of a regular expression; its flags are a word of their own, glued to it.
+/// The length of a regular expression without its flags, which become a separate word.
 fn regex(text: &str) -> Option<usize> {
     let mut in_class = false;
     let mut characters = text.char_indices().skip(1);

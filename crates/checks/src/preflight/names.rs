@@ -1,12 +1,12 @@
-//! Which names a JavaScript text gives a meaning to. `$NAME` is a good name there: it is a mistake
-//! only if nothing in the whole text defines it.
+//! Finds the names that a JavaScript text defines. `$NAME` is a valid name in JavaScript, so it is
+//! a mistake only if nothing in the whole text defines it.
 
 use std::collections::HashSet;
 
 use super::javascript::{ScriptToken, ScriptTokenKind};
 use super::{FoundLanguage, PreflightFinding};
 
-/// Behind these words a name is defined, or asked for without harm.
+/// A name after these words is defined, or used in a way that is harmless if it is undefined.
 const DEFINING: &[&str] = &[
     "const", "let", "var", "function", "class", "import", "as", "get", "set", "static", "async",
     "typeof", "delete",
@@ -14,30 +14,31 @@ const DEFINING: &[&str] = &[
 
 const DECLARING: &[&str] = &["const", "let", "var"];
 
-/// In front of parentheses and a block that is not the body of a function.
+/// Words before parentheses and a block that is not the body of a function.
 const STATEMENTS: &[&str] = &["if", "while", "for", "switch", "with"];
 
-/// Behind a name or a pattern: it is given a value.
+/// Operators after a name or a pattern that assign a value to it.
 const ASSIGNING: &[&str] = &[
     "=", "+=", "-=", "*=", "/=", "%=", "**=", "<<=", ">>=", ">>>=", "&=", "|=", "^=", "&&=", "||=",
     "??=", "++", "--",
 ];
 
-/// How many tokens of a list of declarations are looked back over, and how many brackets outwards.
+/// How many tokens the search goes back in a list of declarations, and how many brackets it goes
+/// outwards.
 const MAX_LOOK: usize = 256;
 
 pub(super) struct ScriptNames<'a> {
     text: &'a str,
     tokens: &'a [ScriptToken<'a>],
-    /// The other bracket of each bracket.
+    /// The matching bracket of each bracket.
     partners: Vec<Option<usize>>,
-    /// The bracket around each token.
+    /// The innermost open bracket around each token.
     around: Vec<Option<usize>>,
     known: HashSet<&'a str>,
 }
 
 impl<'a> ScriptNames<'a> {
-    /// `None` where brackets do not match.
+    /// Returns `None` if brackets do not match.
     pub fn new(text: &'a str, tokens: &'a [ScriptToken<'a>]) -> Option<Self> {
         let mut partners = vec![None; tokens.len()];
         let mut around = vec![None; tokens.len()];
@@ -79,7 +80,7 @@ impl<'a> ScriptNames<'a> {
         self.known.contains(name)
     }
 
-    /// The name that a token gives a meaning to.
+    /// The name that a token defines.
     fn defined_at(&self, index: usize) -> Option<&'a str> {
         let token = &self.tokens[index];
         match token.kind {
@@ -94,8 +95,8 @@ impl<'a> ScriptNames<'a> {
         }
     }
 
-    /// The first `$NAME` that has no meaning here, in capitals as shell variables are, or the
-    /// first `${NAME}` outside of a template.
+    /// The first undefined `$NAME` in capitals, as shell variables are written, or the first
+    /// `${NAME}` outside a template.
     pub fn first_shell_variable(&self) -> Option<PreflightFinding> {
         let tokens = self.tokens.iter().enumerate();
         tokens
@@ -115,7 +116,8 @@ impl<'a> ScriptNames<'a> {
             })
     }
 
-    /// `${NAME}`, written without any space. Only a class could have that: `extends ${NAME}`.
+    /// The name in `${NAME}` without any space. It is valid only after `extends`: a class named `$`
+    /// with its body.
     fn braced(&self, index: usize) -> Option<&'a str> {
         let rest = self.text[self.tokens[index].start..].strip_prefix("${")?;
         let (name, _) = rest.split_once('}')?;
@@ -136,7 +138,7 @@ impl<'a> ScriptNames<'a> {
         if before == "*" && self.text_at(index, -2) == "function" {
             return true;
         }
-        // `$NAME(…)` is a call or a method: no shell writes that.
+        // `$NAME(…)` is a call or a method, which is no shell syntax.
         if ASSIGNING.contains(&after) || matches!(after, "=>" | "(") || after.starts_with('`') {
             return true;
         }
@@ -146,7 +148,7 @@ impl<'a> ScriptNames<'a> {
         (before == "," && self.is_declared_in_list(index)) || self.is_in_pattern(index)
     }
 
-    /// `let a, $NAME`
+    /// Whether the name is declared in a list such as `let a, $NAME`.
     fn is_declared_in_list(&self, index: usize) -> bool {
         let mut at = index;
         for _ in 0..MAX_LOOK {
@@ -156,7 +158,7 @@ impl<'a> ScriptNames<'a> {
             at = before;
             let token = &self.tokens[at];
             match self.partners[at] {
-                // Over a whole group.
+                // Skip a whole group.
                 Some(start) if start < at => at = start,
                 Some(_) => return false,
                 None if token.text == ";" => return false,
@@ -169,7 +171,7 @@ impl<'a> ScriptNames<'a> {
         false
     }
 
-    /// In the parameters of a function, or in a pattern that is given a value.
+    /// Whether the name is in the parameters of a function, or in a pattern that gets a value.
     fn is_in_pattern(&self, index: usize) -> bool {
         let mut around = self.around[index];
         for _ in 0..MAX_LOOK {
@@ -195,12 +197,12 @@ impl<'a> ScriptNames<'a> {
             }
             around = self.around[start];
         }
-        // Too deep to know.
+        // The nesting is too deep to tell, so assume that the name is defined.
         true
     }
 }
 
-/// As variables of the environment are written.
+/// Whether a name is written like an environment variable.
 fn is_shell_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
     name.len() >= 2

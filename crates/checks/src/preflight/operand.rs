@@ -1,10 +1,10 @@
-//! Which file an interpreter would run.
+//! Finds the file that an interpreter would run.
 
 use interlock_programs::names::program_name;
 
 use super::Language;
 
-/// Options of node with a separate value; with `=` it is attached.
+/// Options of node with a value as the next word, unless `=` attaches it.
 const NODE_VALUES: &[&str] = &[
     "-C",
     "-r",
@@ -32,7 +32,7 @@ const NODE_VALUES: &[&str] = &[
     "--watch-path",
 ];
 
-/// Options of node with which it runs no file, or none that is named by an operand.
+/// Options with which node runs no file, or no file that an operand names.
 const NODE_WITHOUT_FILE: &[&str] = &[
     "-",
     "-e",
@@ -51,7 +51,7 @@ const NODE_WITHOUT_FILE: &[&str] = &[
     "--version",
 ];
 
-/// The language and the script of a command, as it is written there.
+/// The language and the script of a command, as the command names it.
 pub(super) fn script(argv: &[String]) -> Option<(Language, &str)> {
     let (first, rest) = argv.split_first()?;
     let name = program_name(first);
@@ -86,7 +86,7 @@ fn of_python(words: &[String]) -> Option<&str> {
                 };
                 for (index, option) in cluster.char_indices() {
                     match option {
-                        // Code or a module instead of a file; or only a question.
+                        // These run code or a module instead of a file, or print something only.
                         'c' | 'm' | 'h' | 'V' | '?' => return None,
                         'W' | 'X' | 'Q' => {
                             if index + 1 == cluster.len() {

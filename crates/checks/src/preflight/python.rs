@@ -1,9 +1,9 @@
-//! Python: a dollar sign outside of strings and comments is never right.
+//! Checks Python: a dollar sign outside strings and comments is never valid.
 
 use super::first_line::{self, CodeLines};
 use super::{FoundLanguage, Language, PreflightFinding};
 
-/// Fields within strings within fields; deeper is not followed.
+/// How deeply fields and strings may be nested. Deeper ones are not followed.
 const MAX_NESTING: usize = 32;
 
 pub(super) fn check(text: &str) -> Option<PreflightFinding> {
@@ -16,7 +16,7 @@ pub(super) fn check(text: &str) -> Option<PreflightFinding> {
     };
     match scanner.code() {
         PythonStop::Dollar => {
-            // A line for a shell says more than the variable in it.
+            // A whole shell line is the better report than the variable in it.
             first_line::check(
                 text,
                 &scanner.lines.only_first(),
@@ -37,12 +37,12 @@ pub(super) fn check(text: &str) -> Option<PreflightFinding> {
     }
 }
 
-/// Whether a word stands nowhere else in the text, so that nothing there can have defined it.
+/// Whether a word occurs only once in the text, so that nothing there can define it.
 fn is_unknown(text: &str) -> impl Fn(&str) -> bool {
     move |word| text.matches(word).count() == 1
 }
 
-/// What a dollar sign in code stands for.
+/// The shell syntax that a dollar sign in code begins.
 pub(super) fn dollar(text: &str, offset: usize) -> Option<PreflightFinding> {
     let rest = &text[offset + 1..];
     let inner = rest.strip_prefix('{').unwrap_or(rest);
@@ -64,7 +64,7 @@ pub(super) fn dollar(text: &str, offset: usize) -> Option<PreflightFinding> {
 enum PythonStop {
     Dollar,
     End,
-    /// A string that does not end where it must: not a program that can run.
+    /// A string does not end, so the program cannot run.
     NotUnderstood,
 }
 
@@ -94,7 +94,7 @@ impl PythonScanner<'_> {
         self.at += rest.find('\n').unwrap_or(rest.len());
     }
 
-    /// Until a dollar sign in code, at which it stays.
+    /// Scans the code up to the first dollar sign outside strings and comments.
     fn code(&mut self) -> PythonStop {
         while let Some(character) = self.peek() {
             match character {
@@ -141,7 +141,7 @@ impl PythonScanner<'_> {
         }
         loop {
             match self.take()? {
-                // Also in raw strings it keeps a quote from ending them.
+                // Even in raw strings, a backslash keeps a quote from ending the string.
                 '\\' => {
                     self.take()?;
                 }
@@ -163,7 +163,7 @@ impl PythonScanner<'_> {
         }
     }
 
-    /// A field of a formatted string, up to its closing brace. What is in it is not looked at.
+    /// Skips a field of a formatted string up to its closing brace. Its code is not checked.
     fn field(&mut self, nesting: usize) -> Option<()> {
         if nesting > MAX_NESTING {
             return None;
@@ -189,7 +189,7 @@ impl PythonScanner<'_> {
         }
     }
 
-    /// What follows the colon in a field: text, with fields in it.
+    /// Skips the format after the colon of a field: text with fields in it.
     fn format(&mut self, nesting: usize) -> Option<()> {
         loop {
             match self.take()? {
@@ -201,7 +201,7 @@ impl PythonScanner<'_> {
     }
 }
 
-/// What may stand right in front of a quote as part of the string. Nothing may, too.
+/// Whether a word is a string prefix. The empty word is one.
 fn is_prefix(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     matches!(

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// What is found, as a reader would name it, and its line.
+/// The line and the name of the finding.
 fn seen(language: Language, text: &str) -> Option<(usize, String)> {
     let finding = language.check(text)?;
     let line = text[..finding.offset].matches('\n').count() + 1;
@@ -103,7 +103,7 @@ fn good_python_is_left_alone() {
             "echo(1)\n",
             "cd = 1\n",
             "x = [\n  'EOF',\n]\n",
-            // Not understood: the interpreter will say why.
+            // These are not understood; the interpreter reports the error.
             "x = 'open $A\ny = $B\n",
             "x = '''open $A\n",
         ],
@@ -199,7 +199,7 @@ fn good_javascript_is_left_alone() {
             "const ü = 1; const \\u0061b = 2; 𝒳 = 3\n",
             "<!-- $AB\n--> $CD\nfoo()\n",
             "class a extends ${FOO}\n",
-            // Where a slash could be two things there is nothing to say.
+            // An ambiguous slash ends the check.
             "x = {}\n/ $AB / 2\n",
             "i++ / $AB / 2; $CD\n",
             "const s = 'open $AB\nuse($CD)\n",
@@ -234,7 +234,7 @@ fn nothing_makes_it_slow_or_panic() {
         "'", "\"", "`", "'''", "${", "}", "{", "$A", "$", "/", "*", "\\", "\n", "f", "é", "(", ")",
         "#", "\u{feff}", "<<", "EOF", "=",
     ];
-    // Every text of three pieces.
+    // Try every text of three pieces.
     for first in pieces {
         for second in pieces {
             for third in pieces {
@@ -249,7 +249,7 @@ fn nothing_makes_it_slow_or_panic() {
     }
 }
 
-/// All that runs well must pass: what this machine has installed runs well.
+/// Valid programs must pass, so no program that is installed on this machine may raise an alarm.
 #[test]
 fn no_installed_program_raises_an_alarm() {
     let (mut checked, mut tried, mut noticed) = (0_usize, 0_usize, 0_usize);
@@ -299,7 +299,7 @@ fn no_installed_program_raises_an_alarm() {
     }
     println!("{checked} files; a mistake is noticed in {noticed} of {tried}");
     assert!(alarms.is_empty(), "{alarms:#?}");
-    // Silence would be no proof if nothing was understood.
+    // If the checks understood nothing, the absence of alarms would prove nothing.
     assert!(noticed >= tried - tried / 10, "{noticed} of {tried}");
 }
 
@@ -317,11 +317,11 @@ fn a_mistake_says_what_it_looks_like_and_what_to_write() {
     let name = || "HOME".to_owned();
     assert_eq!(
         say(Language::Python, FoundLanguage::Variable(name())),
-        "x:3: `$HOME` looks like a shell variable; in Python it is none; write `os.environ[\"HOME\"]`, with `import os`"
+        "x:3: `$HOME` looks like a shell variable; Python has none; write `os.environ[\"HOME\"]`, with `import os`"
     );
     assert_eq!(
         say(Language::JavaScript, FoundLanguage::Variable(name())),
-        "x:3: `$HOME` looks like a shell variable; in JavaScript it is none; write `process.env.HOME`"
+        "x:3: `$HOME` looks like a shell variable; JavaScript has none; write `process.env.HOME`"
     );
     assert_eq!(
         say(Language::Python, FoundLanguage::Line("export".to_owned())),

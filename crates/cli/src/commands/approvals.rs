@@ -277,11 +277,11 @@ fn add(
     };
     let agent = scope_name(&arguments.agent);
     if arguments.json {
-        let mut told = json!({ "added": added, "agent": agent, "entry": entry });
+        let mut result = json!({ "added": added, "agent": agent, "entry": entry });
         if let Some(warning) = entry.warning() {
-            told["warnings"] = json!([warned(state, &agent, &warning)]);
+            result["warnings"] = json!([warned(state, &agent, &warning)]);
         }
-        output::print_json(&with_owner(told, owner.as_ref()));
+        output::print_json(&with_owner(result, owner.as_ref()));
     } else {
         let id = entry.id.as_deref().unwrap_or("no id");
         let shown = format!("{} ({})", line(&entry.pattern), line(&bounds(entry)));
@@ -323,11 +323,11 @@ pub(super) fn of_owner(owner: Option<&DocumentOwner>) -> String {
     owner.map_or_else(String::new, |owner| format!(" of {}", owner.shown()))
 }
 
-pub(super) fn with_owner(mut told: Value, owner: Option<&DocumentOwner>) -> Value {
+pub(super) fn with_owner(mut result: Value, owner: Option<&DocumentOwner>) -> Value {
     if let Some(owner) = owner {
-        owner.add_to(&mut told);
+        owner.add_to(&mut result);
     }
-    told
+    result
 }
 
 /// The key of an agent in the document. Older names map to the current ones.
@@ -372,8 +372,8 @@ fn remove(
         }
     };
     if arguments.json {
-        let told = json!({ "removed": removed, "agent": scope_name(agent) });
-        output::print_json(&with_owner(told, owner.as_ref()));
+        let result = json!({ "removed": removed, "agent": scope_name(agent) });
+        output::print_json(&with_owner(result, owner.as_ref()));
     } else {
         for entry in &removed {
             output::print(&format!(

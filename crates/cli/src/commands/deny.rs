@@ -61,8 +61,8 @@ fn add(state: &StateArguments, host: &LocalHost, arguments: DenyAddArguments) ->
     let agent = scope_name(&arguments.agent);
     if arguments.json {
         let added = edit == DenyRuleEdit::Added;
-        let told = json!({ "added": added, "agent": agent, "rule": rule });
-        output::print_json(&with_owner(told, owner.as_ref()));
+        let result = json!({ "added": added, "agent": agent, "rule": rule });
+        output::print_json(&with_owner(result, owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     let list = format!("{}.deny{}", agent_path(&agent), of_owner(owner.as_ref()));
@@ -98,8 +98,8 @@ fn remove(
     };
     if arguments.json {
         let rules: Vec<&DenyRule> = removed.iter().map(|(rule, _)| rule).collect();
-        let told = json!({ "removed": rules, "agent": scope_name(&arguments.agent) });
-        output::print_json(&with_owner(told, owner.as_ref()));
+        let result = json!({ "removed": rules, "agent": scope_name(&arguments.agent) });
+        output::print_json(&with_owner(result, owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     for (rule, origin) in &removed {

@@ -82,14 +82,14 @@ pub(super) fn perform<P: Params>(
     gateway: &mut GatewayClient,
     params: &P,
     json: bool,
-    said: impl FnOnce(&P::Answer) -> String,
+    describe: impl FnOnce(&P::Answer) -> String,
 ) -> Result<(), Failure> {
     let answer = gateway.request_json(params)?;
     if json {
         output::print_json(&answer);
     } else {
-        let said = said(&read_result::<P>(answer)?);
-        output::print(&format!("{said}\n"));
+        let text = describe(&read_result::<P>(answer)?);
+        output::print(&format!("{text}\n"));
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ fn list(state: &StateArguments, known: &DevicePairListing) {
         ]);
     }
     if rows.is_empty() {
-        output::note("no devices; a machine or browser that connects from elsewhere waits here");
+        output::note("no devices; new machines and browsers are listed here when they connect");
     }
     output::print(&output::table(&rows, ""));
 }

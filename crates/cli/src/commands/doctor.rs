@@ -62,7 +62,7 @@ pub fn run(state: &StateArguments, arguments: &DoctorArguments) -> CommandOutcom
     } else {
         look(&host, &mut report)?;
     }
-    tell(state, &host, arguments, &standing, &report)
+    print_report(state, &host, arguments, &standing, &report)
 }
 
 /// Whether the report continues after the section about the document.
@@ -80,7 +80,7 @@ struct DocumentSummary {
 }
 
 /// Prints the whole report, for a recorded document.
-fn tell(
+fn print_report(
     state: &StateArguments,
     host: &LocalHost,
     arguments: &DoctorArguments,

@@ -34,8 +34,8 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
         match (arguments.json, arguments.follow) {
             (true, false) => all.extend(events.iter().map(value)),
             // Print one line per event, so that programs can read them as they arrive.
-            (true, true) => tell(&events, |event| format!("{}\n", value(event))),
-            (false, _) => tell(&events, line),
+            (true, true) => print_events(&events, |event| format!("{}\n", value(event))),
+            (false, _) => print_events(&events, line),
         }
         if is_page {
             continue;
@@ -57,7 +57,7 @@ pub fn run(state: &StateArguments, arguments: &EventsArguments) -> CommandOutcom
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(events: &[SessionEvent], text: impl Fn(&SessionEvent) -> String) {
+fn print_events(events: &[SessionEvent], text: impl Fn(&SessionEvent) -> String) {
     for event in events {
         output::print_bytes(text(event).as_bytes());
     }

@@ -156,14 +156,14 @@ fn read_head(stream: &mut UnixStream) -> io::Result<String> {
 }
 
 fn refused(status: &str, stream: &UnixStream) -> Failure {
-    // Shut the connection down first, so that reading the body cannot wait forever.
+    // Close the sending side, so that the gateway ends the connection after the body.
     let _ = stream.shutdown(Shutdown::Write);
     let mut body = Vec::new();
     let _ = stream.take(MAX_BODY_BYTES).read_to_end(&mut body);
-    let said: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
-    let message = said
+    let answer: serde_json::Value = serde_json::from_slice(&body).unwrap_or_default();
+    let message = answer
         .pointer("/error/message")
-        .and_then(|told| told.as_str());
+        .and_then(|text| text.as_str());
     let message = message.unwrap_or("no reason given");
     let message = format!(
         "the gateway refused ({status}): {}",

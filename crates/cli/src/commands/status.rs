@@ -160,20 +160,20 @@ impl StatusFacts {
         remote: &RemoteGateway,
     ) -> Result<(), Failure> {
         let mut gateway = GatewayClient::connect_running(state, host)?;
-        let told = gateway.request(&params::Status::default())?;
+        let reported = gateway.request(&params::Status::default())?;
         let url = remote.target.url();
-        let age = duration(told.uptime_ms);
+        let age = duration(reported.uptime_ms);
         self.json.version = env!("CARGO_PKG_VERSION");
         self.json.gateway = json!({
             "running": true,
             "remote": true,
             "url": url,
-            "version": told.version,
-            "startedAtMs": told.started_at_ms,
+            "version": reported.version,
+            "startedAtMs": reported.started_at_ms,
         });
-        let version = one_line_or_empty(told.version.as_deref());
+        let version = one_line_or_empty(reported.version.as_deref());
         self.row("gateway", format!("{url} (version {version}, since {age})"));
-        let running = told.runs.running;
+        let running = reported.runs.running;
         self.json.running = Some(running);
         self.row("runs", format!("{running} running"));
         let listed = gateway.request(&params::AgentsList::default())?;

@@ -1,5 +1,5 @@
-//! Edits as the smallest possible replacements of text: comments and formatting elsewhere stay,
-//! byte for byte.
+//! Edits texts with the smallest possible replacements. All other comments and formatting stay byte
+//! for byte.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::{Json5Text, MAX_DEPTH};
 use crate::diagnostic::Diagnostic;
 use crate::path::{KeyPath, PathSegment};
 
-/// Why an edit is not possible. Nothing has changed then.
+/// Why an edit is not possible. The text stays unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     #[error("`{path}` is {found}, not an object that could hold `{key}`")]
@@ -35,7 +35,8 @@ pub enum EditError {
     RootRemoved,
     #[error("the edit would make the text invalid: {0}")]
     Invalid(Diagnostic),
-    /// A guard: what was written must read back as what was meant.
+    /// The edited text does not read back as intended. This check guards against mistakes of the
+    /// editor.
     #[error("the edit of `{path}` would not read back as written")]
     NotReadBack { path: KeyPath },
 }
@@ -53,8 +54,8 @@ impl EditError {
 }
 
 impl Json5Text {
-    /// Sets one value, creating the objects and lists on the way. An index equal to the length of
-    /// a list appends. Replacing a value also replaces the comments inside of it.
+    /// Sets a value, and creates missing objects and lists of the path. An index equal to the
+    /// length of a list appends. Replacing a value also replaces the comments inside it.
     pub fn set(&mut self, path: &KeyPath, value: &Value) -> Result<(), EditError> {
         let value = with_whole_numbers(value);
         let chain = self.chain(path.segments());
@@ -111,7 +112,7 @@ impl Json5Text {
         self.apply(splices, path, Some(&value))
     }
 
-    /// Removes one member or element; false if there is none. Comments around it stay.
+    /// Removes a member or element. Returns `false` if there is none. Comments around it stay.
     pub fn unset(&mut self, path: &KeyPath) -> Result<bool, EditError> {
         let Some((last, parents)) = path.segments().split_last() else {
             return Err(EditError::RootRemoved);
@@ -141,7 +142,7 @@ impl Json5Text {
         Ok(true)
     }
 
-    /// The nodes on the way, the root first, as far as the path exists.
+    /// The nodes of the path from the root on, as far as the path exists.
     fn chain(&self, segments: &[PathSegment]) -> Vec<&Json5Node> {
         let mut chain = vec![self.root()];
         let mut node = self.root();
@@ -185,7 +186,7 @@ impl Json5Text {
     }
 }
 
-/// The value with the containers that the rest of the path names around it.
+/// Wraps a value in the containers that the rest of the path names.
 fn wrap(value: Value, segments: &[PathSegment], path: &KeyPath) -> Result<Value, EditError> {
     debug_assert!(segments.len() <= MAX_DEPTH);
     let mut wrapped = value;
@@ -206,8 +207,8 @@ fn wrap(value: Value, segments: &[PathSegment], path: &KeyPath) -> Result<Value,
     Ok(wrapped)
 }
 
-/// The same edit on the plain value, to check the text against. Only paths that exist or were
-/// just created come here.
+/// Makes the same edit on the plain value, to check the edited text. The path must exist or have
+/// just been created.
 fn change(target: &mut Value, segments: &[PathSegment], value: Option<&Value>) {
     let Some((first, rest)) = segments.split_first() else {
         if let Some(value) = value {
@@ -253,7 +254,7 @@ fn container_for(rest: &[PathSegment]) -> Value {
     }
 }
 
-/// As the reader would give it back: `5.0` is `5`.
+/// Normalizes numbers as the reader does: `5.0` becomes `5`.
 #[allow(clippy::cast_possible_truncation)] // whole and below 2^53
 fn with_whole_numbers(value: &Value) -> Value {
     match value {

@@ -1,4 +1,4 @@
-//! How the text around a place is written, and the smallest changes that fit into it.
+//! Detects the style of the text around a place, and computes the smallest changes in that style.
 
 use std::ops::Range;
 
@@ -8,14 +8,14 @@ use super::read::Json5Node;
 use super::scan::{comments, is_blank, is_line_end};
 use super::write::{self, Json5Style};
 
-/// A range of the old text and what stands there afterwards.
+/// A range of the old text, and its replacement.
 pub(super) type Splice = (Range<usize>, String);
 
-/// The text around the innermost container of `chain`, and how things are written there.
+/// The text around the innermost container of `chain`, and its style.
 pub(super) struct Layout<'a> {
     pub(super) text: &'a str,
     pub(super) chain: &'a [&'a Json5Node],
-    /// New keys get quotes, whatever the keys around them have.
+    /// Whether new keys always get quotes, even if the keys around them have none.
     pub(super) quotes_keys: bool,
 }
 
@@ -59,7 +59,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Takes an item out, with its comma and, if it stood alone there, its lines.
+    /// Removes an item with its comma, and also its lines if it was alone on them.
     pub(super) fn removal(&self, index: usize) -> Vec<Splice> {
         let Some(container) = self.chain.last() else {
             return Vec::new();
@@ -94,7 +94,7 @@ impl Layout<'_> {
             .collect()
     }
 
-    /// Widens a cut so that it leaves no empty line and no double blank behind.
+    /// Widens a cut so that it leaves neither an empty line nor a double space.
     fn with_blanks(&self, cut: Range<usize>, last: bool) -> Range<usize> {
         let is_space = |c: char| matches!(c, ' ' | '\t');
         let rest = &self.text[cut.end..];
@@ -112,7 +112,7 @@ impl Layout<'_> {
         }
     }
 
-    /// How a new item of the innermost container is written.
+    /// The style of a new item of the innermost container.
     fn style(&self) -> Json5Style {
         let Some(container) = self.chain.last() else {
             return self.plain_style();
@@ -134,8 +134,7 @@ impl Layout<'_> {
         }
     }
 
-    /// How a value is written that takes the place of `node`, which stands in the innermost
-    /// container.
+    /// The style of a value that replaces `node` in the innermost container.
     pub(super) fn style_of(&self, node: &Json5Node) -> Json5Style {
         let multiline = self.chain.is_empty() || self.is_multiline(self.chain.len());
         Json5Style {
@@ -163,8 +162,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Whether the `depth`th container of the chain has its items on lines of their own. An empty
-    /// one follows its parent; an empty root is opened up.
+    /// Whether the `depth`th container of the chain has each item on its own line. An empty
+    /// container follows its parent, and an empty root counts as multi-line.
     fn is_multiline(&self, depth: usize) -> bool {
         let Some(container) = depth.checked_sub(1).and_then(|index| self.chain.get(index)) else {
             return true;
@@ -179,8 +178,8 @@ impl Layout<'_> {
         }
     }
 
-    /// What the text adds per level: seen at the innermost container that shows it, else at the
-    /// root.
+    /// The indentation per level, taken from the innermost container that shows it, or else from
+    /// the root.
     fn unit(&self) -> String {
         let root = self.chain.first().copied();
         let shown = |node: &Json5Node| {

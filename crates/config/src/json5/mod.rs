@@ -1,8 +1,8 @@
-//! JSON5 texts with positions, and edits that leave every other byte as it was.
+//! Parses JSON5 with positions, and edits it without changing any other byte.
 //!
-//! The reader is our own: the grammar is small, and what is read here decides what may run, so it
-//! accepts exactly JSON5, says where each value stands, and refuses what a lenient reader would
-//! guess.
+//! The parser is part of this crate because a config decides what may run. It accepts exactly
+//! JSON5, knows the position of each value, and refuses text whose meaning a lenient parser would
+//! guess. The grammar is small.
 
 mod edit;
 mod layout;
@@ -20,22 +20,22 @@ use crate::path::{KeyPath, PathSegment};
 pub use edit::EditError;
 pub(crate) use read::{Item, Json5Content, Json5Node};
 
-/// Objects and lists inside each other, at most.
+/// How deeply objects and lists may be nested.
 pub const MAX_DEPTH: usize = 64;
-/// Longer texts are refused unread.
+/// The longest text that is parsed.
 pub const MAX_BYTES: usize = 4 * 1024 * 1024;
 
-/// A text that is valid JSON5, with the place of every value in it.
+/// A valid JSON5 text, with the position of every value.
 #[derive(Debug, Clone)]
 pub struct Json5Text {
     source: SourceText,
     root: Json5Node,
-    /// New keys get quotes, whatever the keys around them have.
+    /// Whether new keys always get quotes, even if the keys around them have none.
     quotes_keys: bool,
 }
 
 impl Json5Text {
-    /// `name` is what messages call the text, usually its file name.
+    /// Parses a text. Error messages call it `name`, which is usually its file name.
     pub fn parse(name: &str, text: &str) -> Result<Self, Diagnostic> {
         within_limit(name, text.as_bytes())?;
         let source = SourceText::new(name, text);
@@ -49,20 +49,20 @@ impl Json5Text {
         }
     }
 
-    /// Edits quote each key that they add: for files that programs read as plain JSON.
+    /// Makes edits quote every new key, for files that programs read as plain JSON.
     #[must_use]
     pub fn quoting_keys(mut self) -> Self {
         self.quotes_keys = true;
         self
     }
 
-    /// As `parse`, for bytes that may not be text at all.
+    /// Like [`Self::parse`], for bytes that may not be UTF-8.
     pub fn parse_bytes(name: &str, bytes: &[u8]) -> Result<Self, Diagnostic> {
         within_limit(name, bytes)?;
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::parse(name, text),
             Err(error) => {
-                // What comes before the bad byte is good, so the place can be given.
+                // The bytes before the invalid one are valid, so the position is known.
                 let good = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
                 let source = SourceText::new(name, &good);
                 Err(source
@@ -94,12 +94,12 @@ impl Json5Text {
         Some(self.find(path)?.to_value())
     }
 
-    /// Where the value at a path stands.
+    /// The position of the value at a path.
     pub fn locate(&self, path: &KeyPath) -> Option<Position> {
         Some(self.source.position(self.find(path)?.span.clone()))
     }
 
-    /// Where the key stands that the path ends with. List elements and the root have none.
+    /// The position of the last key of a path. List elements and the root have no key.
     pub fn locate_key(&self, path: &KeyPath) -> Option<Position> {
         let (last, parents) = path.segments().split_last()?;
         let PathSegment::Key(key) = last else {
@@ -109,7 +109,7 @@ impl Json5Text {
         Some(self.source.position(item.key.as_ref()?.span.clone()))
     }
 
-    /// A message about a place in this text.
+    /// Makes a message about a place in this text.
     pub fn diagnose(
         &self,
         span: Range<usize>,
@@ -130,7 +130,7 @@ impl Json5Text {
     }
 }
 
-/// Before anything else, so that a huge text costs nothing.
+/// Checks the length first, so that a huge text costs nothing.
 fn within_limit(name: &str, bytes: &[u8]) -> Result<(), Diagnostic> {
     if bytes.len() <= MAX_BYTES {
         return Ok(());

@@ -1,4 +1,4 @@
-//! From text to a tree of values with their places. Strictly JSON5, by recursive descent.
+//! A strict recursive-descent parser for JSON5. It makes a tree of values with their positions.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::diagnostic::{Diagnostic, SourceText};
 use crate::excerpt::visible;
 use crate::path::PathSegment;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Json5Node {
     pub(crate) span: Range<usize>,
@@ -26,7 +26,7 @@ pub(crate) enum Json5Content {
     String(String),
     /// Items without keys.
     Array(Vec<Item>),
-    /// Items with keys, each key once.
+    /// Items with keys. Each key occurs once.
     Object(Vec<Item>),
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Json5Content {
 pub(crate) struct Item {
     pub(crate) key: Option<Json5Key>,
     pub(crate) value: Json5Node,
-    /// Where the comma behind the value stands, if there is one.
+    /// The position of the comma after the value, if there is one.
     pub(crate) comma: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Json5Key {
 }
 
 impl Item {
-    /// From the key, or the value where there is no key.
+    /// The start of the key, or of the value if there is no key.
     pub(crate) fn start(&self) -> usize {
         self.key
             .as_ref()
@@ -106,7 +106,7 @@ impl Json5Node {
             .try_fold(self, |node, segment| node.step(segment))
     }
 
-    /// With its article, for messages.
+    /// The kind of the value with an article, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.content {
             Json5Content::Null => "null",
@@ -123,12 +123,12 @@ impl Json5Node {
     }
 }
 
-/// Beyond every whole number that a key can take.
+/// Whether a number is larger than any whole number that a setting accepts.
 fn is_huge(number: f64) -> bool {
     number.abs() >= 9.0e15
 }
 
-/// A problem whose place is still a byte range.
+/// A problem whose position is still a byte range.
 #[derive(Debug)]
 pub(super) struct Json5Problem {
     pub(super) span: Range<usize>,
@@ -207,12 +207,13 @@ impl Json5Reader<'_> {
         }
         let word = self.scanner.word()?;
         let span = start..self.scanner.at();
-        // An escaped word is a name, never a keyword.
+        // A word with escapes is a name and never a keyword.
         match (&word, span.len() == word.len()) {
             (word, true) if word == "null" => Ok(Json5Content::Null),
             (word, true) if word == "true" => Ok(Json5Content::Bool(true)),
             (word, true) if word == "false" => Ok(Json5Content::Bool(false)),
-            // The word itself is not repeated: it could be a secret. The source line shows it.
+            // Do not repeat the word in the message, because it could be a secret. The masked
+            // source line shows it.
             _ => Err(
                 Json5Problem::syntax(span, "expected a value, found a word without quotes")
                     .hint("text needs quotes"),
@@ -220,7 +221,7 @@ impl Json5Reader<'_> {
         }
     }
 
-    /// The members up to the closing bracket; the opening one is next.
+    /// Reads the members, from the opening bracket to the closing one.
     fn items(&mut self, close: char) -> Result<Vec<Item>, Json5Problem> {
         let open = self.scanner.at()..self.scanner.at() + 1;
         self.scanner.next();
@@ -274,7 +275,7 @@ impl Json5Reader<'_> {
         }
     }
 
-    /// A key with its colon.
+    /// Reads a key and its colon.
     fn key(&mut self, seen: &mut HashMap<String, usize>) -> Result<Json5Key, Json5Problem> {
         let start = self.scanner.at();
         let name = match self.scanner.peek() {
@@ -337,7 +338,7 @@ fn unclosed(open: &Range<usize>, close: char) -> Json5Problem {
     )
 }
 
-/// A character in a message: itself, or its number where it cannot be seen.
+/// A character for a message: the character itself, or its number if it is invisible.
 pub(super) fn named(character: char) -> String {
     if visible(character.encode_utf8(&mut [0; 4])) == character.to_string()
         && !character.is_whitespace()

@@ -1,4 +1,4 @@
-//! Characters to words, strings, numbers and blanks, by the JSON5 grammar.
+//! The JSON5 lexer: reads words, strings, numbers, white space and comments.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use serde_json::Number;
 
 use super::read::{Json5Problem, named};
 
-/// Whole numbers beyond this are not exact in the numbers JSON5 speaks of.
+/// The largest whole number that a JSON5 number, which is a 64-bit float, represents exactly.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 pub(super) struct Json5Scanner<'a> {
@@ -37,7 +37,7 @@ impl<'a> Json5Scanner<'a> {
         Some(next)
     }
 
-    /// White space and comments.
+    /// Skips white space and comments.
     pub(super) fn skip_blank(&mut self) -> Result<(), Json5Problem> {
         while let Some(next) = self.peek() {
             let start = self.at;
@@ -64,7 +64,7 @@ impl<'a> Json5Scanner<'a> {
         matches!(character, '$' | '_' | '\\') || unicode_ident::is_xid_start(character)
     }
 
-    /// An identifier, with its `\u` escapes decoded.
+    /// Reads an identifier and decodes its `\u` escapes.
     pub(super) fn word(&mut self) -> Result<String, Json5Problem> {
         let mut word = String::new();
         while let Some(next) = self.peek() {
@@ -99,7 +99,7 @@ impl<'a> Json5Scanner<'a> {
         Ok(word)
     }
 
-    /// A string in either kind of quotes, which is next.
+    /// Reads a string in either kind of quotes.
     pub(super) fn string(&mut self) -> Result<String, Json5Problem> {
         let open = self.at;
         let quote = self.next();
@@ -121,7 +121,7 @@ impl<'a> Json5Scanner<'a> {
         }
     }
 
-    /// What follows a backslash in a string; nothing for a line continuation.
+    /// Reads the escape after a backslash. Returns `None` for a line continuation.
     fn escape(&mut self, start: usize) -> Result<Option<char>, Json5Problem> {
         let Some(next) = self.next() else {
             return Err(Json5Problem::syntax(
@@ -153,7 +153,7 @@ impl<'a> Json5Scanner<'a> {
         }))
     }
 
-    /// The digits behind `\u`, of both halves where it takes two.
+    /// Reads the digits after `\u`, and a second escape for a surrogate pair.
     fn unicode_escape(&mut self, start: usize) -> Result<char, Json5Problem> {
         let first = self.hex_digits(start, 4)?;
         let mut code = first;
@@ -191,8 +191,8 @@ impl<'a> Json5Scanner<'a> {
         })
     }
 
-    /// A number, which is next. Whole numbers come out as integers however they are written
-    /// (`1e3`, `5.`), since JSON5 knows only one kind of number.
+    /// Reads a number. Whole numbers become integers in any notation (`1e3`, `5.`), because JSON5
+    /// has only one kind of number.
     pub(super) fn number(&mut self) -> Result<Number, Json5Problem> {
         let start = self.at;
         let negative = self.take("-");
@@ -333,7 +333,8 @@ pub(super) fn is_line_end(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{2028}' | '\u{2029}')
 }
 
-/// JSON5's white space: the usual ones, the byte order mark and the space separators of Unicode.
+/// Whether a character is JSON5 white space: the usual characters, the byte order mark and the
+/// space separators of Unicode.
 pub(super) fn is_blank(character: char) -> bool {
     is_line_end(character)
         || matches!(
@@ -343,8 +344,8 @@ pub(super) fn is_blank(character: char) -> bool {
         )
 }
 
-/// Spans of the comments in a text between two tokens, which holds only blanks, comments and
-/// commas.
+/// The spans of comments in a text between two tokens. The text must consist of white space,
+/// comments and commas.
 pub(super) fn comments(text: &str, within: Range<usize>) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut scanner = Json5Scanner {

@@ -1,18 +1,18 @@
-//! Values as text, in the style of the text around them.
+//! Writes values in the style of the text around them.
 
 use serde_json::Value;
 
-/// How the place where a value goes is written.
+/// The style of the place where a value is written.
 #[derive(Debug, Clone)]
 pub(super) struct Json5Style {
-    /// Members on lines of their own.
+    /// Whether each member has its own line.
     pub(super) multiline: bool,
-    /// White space in front of a member.
+    /// The white space before a member.
     pub(super) indent: String,
-    /// What one more level adds.
+    /// The additional indentation per level.
     pub(super) unit: String,
     pub(super) newline: &'static str,
-    /// Keys in quotes although they need none.
+    /// Whether keys have quotes even if they need none.
     pub(super) quoted_keys: bool,
 }
 
@@ -25,7 +25,7 @@ impl Json5Style {
     }
 }
 
-/// The key with its colon (for a member), then the value.
+/// The text of an item: the key and a colon if it has a key, then the value.
 pub(super) fn item(key: Option<&str>, value: &Value, style: &Json5Style) -> String {
     let value = value_text(value, style);
     match key {
@@ -35,7 +35,7 @@ pub(super) fn item(key: Option<&str>, value: &Value, style: &Json5Style) -> Stri
     }
 }
 
-/// `style.indent` is the indentation of the line on which the value begins.
+/// The text of a value. `style.indent` is the indentation of the line on which the value begins.
 pub(super) fn value_text(value: &Value, style: &Json5Style) -> String {
     let (open, close, items): (_, _, Vec<(Option<&str>, &Value)>) = match value {
         Value::Array(elements) => (
@@ -77,7 +77,7 @@ pub(super) fn value_text(value: &Value, style: &Json5Style) -> String {
     format!("{open}{line}{body}{}{}{close}", style.newline, style.indent)
 }
 
-/// Keys that every reader of JSON5 takes without quotes.
+/// Whether every JSON5 parser accepts the key without quotes.
 fn is_plain(key: &str) -> bool {
     !key.is_empty()
         && !key.starts_with(|c: char| c.is_ascii_digit())

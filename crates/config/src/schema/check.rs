@@ -1,4 +1,4 @@
-//! A text against the table: every problem, each with its place and what to do about it.
+//! Checks a text against the table, and reports every problem with its position and a hint.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::json5::{Item, Json5Content, Json5Node, Json5Text};
 use crate::nearest::nearest;
 use crate::path::KeyPath;
 
-/// All problems of a config text, in the order of the text. None means: it can be used.
+/// All problems of a config text, in the order of the text. If there are none, the config is valid.
 pub fn check(text: &Json5Text) -> Vec<Diagnostic> {
     let mut checker = Checker {
         text,
@@ -30,7 +30,7 @@ struct Checker<'a> {
 impl Checker<'_> {
     fn value(&mut self, node: &Json5Node, kind: &ConfigKind, path: &KeyPath) {
         match (kind, &node.content) {
-            // A refused key is reported where it stands.
+            // Refused keys are reported by the caller, at the position of the key.
             (ConfigKind::Bool | ConfigKind::BoolOr(_), Json5Content::Bool(_))
             | (ConfigKind::Refused(_) | ConfigKind::NotAvailable(_), _) => {}
             (ConfigKind::Integer(least, most), Json5Content::Number(number))
@@ -181,9 +181,9 @@ impl Checker<'_> {
         self.report(node.span.clone(), "BAD_VALUE", message).hint = Some(hint);
     }
 
-    /// Keys that do not go together.
+    /// Checks for keys that exclude each other.
     fn combinations(&mut self, node: &Json5Node, path: &KeyPath) {
-        // A mode stands for a pair of values; next to one of them it would be unclear which holds.
+        // A mode means both levels. Beside one of them, it would be unclear which value applies.
         for other in ["security", "ask"] {
             if let (Some(mode), Some(_)) = (node.member("mode"), node.member(other))
                 && ends_with_exec(path)
@@ -219,7 +219,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Agents are distinguished by their ids, and at most one of them is the default.
+    /// Checks the list of agents: ids must be unique, and at most one agent may be the default.
     fn list(&mut self, items: &[Item], path: &KeyPath) {
         if path.to_string() != "agents.list" {
             return;
@@ -333,8 +333,8 @@ fn type_hint(node: &Json5Node, kind: &ConfigKind) -> Option<String> {
     }
 }
 
-/// What the writer of an unknown key may have meant: a near key here, the same key elsewhere, or
-/// else the keys there are.
+/// The hint for an unknown key: a similar key here, the same key elsewhere, or else the list of
+/// keys.
 fn near_key(key: &str, fields: &'static [ConfigField], path: &KeyPath) -> String {
     let accepted = fields.iter().filter(|field| field.kind.is_accepted());
     let here: Vec<&'static str> = accepted.map(|field| field.key).collect();
@@ -347,7 +347,7 @@ fn near_key(key: &str, fields: &'static [ConfigField], path: &KeyPath) -> String
     format!("{} has the keys {}", quoted(path), listed(&here))
 }
 
-/// Where a key of this exact name stands in the table, the first place found.
+/// The first place in the table with a key of exactly this name.
 fn place_of(key: &str, fields: &'static [ConfigField], path: &KeyPath) -> Option<KeyPath> {
     let direct = fields
         .iter()

@@ -1,10 +1,10 @@
-//! The table as a JSON schema, for editors.
+//! Makes a JSON schema from the table, for editors.
 
 use serde_json::{Map, Value, json};
 
 use super::{CONFIG, ConfigField, ConfigKind};
 
-/// JSON schema, draft 2020-12. It knows each value; combinations of keys are left to the check.
+/// The JSON schema, draft 2020-12. It describes each value, but not which keys exclude each other.
 pub fn json_schema() -> Value {
     let mut schema = object(CONFIG);
     schema.insert(

@@ -1,18 +1,18 @@
-//! Features that the config knows by name and this version does not have. A key of one is refused:
-//! a setting that is accepted and has no effect would tell the owner something untrue.
+//! Features that the config knows by name but this version does not have. Their keys must be
+//! refused: a setting that is accepted without effect would mislead the owner.
 
-/// A feature that is not there, and what the owner does instead.
+/// A missing feature, and what the owner can do instead.
 #[derive(Debug)]
 pub struct MissingFeature {
-    /// Stable; for programs.
+    /// The stable code for programs.
     pub code: &'static str,
     pub remedy: &'static str,
 }
 
-/// Code of a key or value whose feature is not there.
+/// The code of a key or value whose feature is missing.
 pub const KEY_NOT_AVAILABLE: &str = "KEY_NOT_AVAILABLE";
 
-/// Code of a sandbox that is asked for and cannot be had. Nothing runs on the host instead.
+/// The code of a configured sandbox that is unavailable. Nothing may run on the host instead.
 pub const SANDBOX_UNAVAILABLE: &str = "SANDBOX_UNAVAILABLE";
 
 const fn missing(remedy: &'static str) -> MissingFeature {

@@ -1,5 +1,5 @@
-//! What keys there are. One table ([`CONFIG`]) feeds the check of a file, the JSON schema and the
-//! reference page.
+//! The schema of the config. The table [`CONFIG`] is the source of the check of a file, the JSON
+//! schema and the reference page.
 
 mod check;
 mod json_schema;
@@ -18,19 +18,19 @@ pub use rules::byte_size;
 pub use table::CONFIG;
 use table::SECRET_SOURCE;
 
-/// A key, what may stand behind it, and what it is for.
+/// A key, the values that it accepts, and its description.
 #[derive(Debug)]
 pub struct ConfigField {
     pub key: &'static str,
     pub kind: ConfigKind,
-    /// As JSON. Empty: nothing is set.
+    /// The default as JSON, or empty if there is none.
     pub default: &'static str,
-    /// One line.
+    /// A description in one line.
     pub about: &'static str,
     pub required: bool,
 }
 
-/// What may stand behind a key.
+/// The kind of a key's values.
 #[derive(Debug, Clone, Copy)]
 pub enum ConfigKind {
     Bool,
@@ -41,7 +41,8 @@ pub enum ConfigKind {
     Text(TextRule),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// One of the first words. The others are known, and this version does not have what they mean.
+    /// One of the first words. The second words are known but refused, because this version lacks
+    /// their feature.
     ChoiceWithout(
         &'static [&'static str],
         &'static [&'static str],
@@ -49,26 +50,26 @@ pub enum ConfigKind {
     ),
     /// True, false, or one of these words.
     BoolOr(&'static [&'static str]),
-    /// A secret: its text, or the name of the environment variable that holds it.
+    /// A secret: its text, or the name of the environment variable that contains it.
     SecretText,
     List(&'static ConfigKind),
-    /// Names of the user's choosing, each with a value of the same kind.
+    /// Names that the owner chooses, each with a value of the same kind.
     Map(TextRule, &'static ConfigKind),
     Object(&'static [ConfigField]),
-    /// A key of the reference that is deliberately not taken; the text says what to do instead.
+    /// A known key that is deliberately refused. The text says what to do instead.
     Refused(&'static str),
-    /// A key whose feature this version does not have. It is refused, never ignored.
+    /// A key whose feature this version does not have. It must be refused, never ignored.
     NotAvailable(&'static MissingFeature),
 }
 
 impl ConfigKind {
-    /// Whether the key may be set. A key that may be set has an effect; a test holds the program to
-    /// it.
+    /// Whether the key may be set. Every key that may be set must have an effect, which a test
+    /// checks.
     pub fn is_accepted(&self) -> bool {
         !matches!(self, Self::Refused(_) | Self::NotAvailable(_))
     }
 
-    /// With its article, for messages.
+    /// The expected value with an article, for messages.
     fn expected(&self) -> &'static str {
         match self {
             Self::Bool => "true or false",

@@ -1,11 +1,11 @@
-//! The table as a page of the documentation.
+//! Makes the reference page from the table.
 
 use std::fmt::Write as _;
 
 use super::{CONFIG, ConfigField, ConfigKind};
 
-/// Markdown: one table per object, in the order of the schema. An object that occurs again is
-/// described once and referred to.
+/// The page in Markdown, with one table per object in the order of the schema. An object that
+/// occurs several times is described once, and other places refer to it.
 pub fn reference_page() -> String {
     let mut page = ConfigPage {
         text: String::new(),
@@ -84,7 +84,7 @@ impl ConfigPage {
 }
 
 impl ConfigPage {
-    /// Keys that are known by name only, so that their error can say more than "unknown key".
+    /// Writes the list of refused keys.
     fn not_available(&mut self) {
         self.text.push_str(
             "\n## Not available in this version\n\nThese keys and values are refused, never ignored: \
@@ -99,7 +99,7 @@ impl ConfigPage {
     }
 }
 
-/// An object that occurs again holds the same keys and is listed once.
+/// Collects the refused keys. An object that occurs several times is listed once.
 fn collect_not_available(
     path: &str,
     fields: &'static [ConfigField],
@@ -150,7 +150,7 @@ fn type_name(kind: &ConfigKind) -> String {
     }
 }
 
-/// As Markdown renderers make it from a heading.
+/// The anchor that Markdown renderers make from a heading.
 fn anchor(path: &str) -> String {
     path.chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))

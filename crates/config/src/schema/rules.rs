@@ -1,43 +1,44 @@
-//! What strings may look like. Every rule also refuses control characters.
+//! Rules for strings. Every rule also refuses control characters.
 
 use interlock_plan::{HostEntry, HostEntryList};
 
-/// The shape of a string.
+/// The format of a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRule {
     /// Not empty.
     Any,
     AgentId,
-    /// Absolute, or below the home directory (`~`).
+    /// A path that is absolute or begins with the home directory (`~`).
     Path,
     /// A file name without directories.
     ProgramName,
-    /// `-x` or `--long`.
+    /// A flag such as `-x` or `--long`.
     Flag,
-    /// `http://` or `https://`.
+    /// A URL with `http://` or `https://`.
     HttpUrl,
-    /// `ws://` or `wss://`.
+    /// A URL with `ws://` or `wss://`.
     WebSocketUrl,
-    /// An address with its prefix length.
+    /// An IP address with a prefix length.
     Cidr,
     /// An entry of `network.allow`: a host and a port.
     AllowedHost,
     /// An entry of `network.deny`.
     DeniedHost,
-    /// A number of bytes with `k`, `m`, `g` or nothing behind it.
+    /// A number of bytes, optionally followed by `k`, `m` or `g`.
     ByteSize,
-    /// The SHA-256 of a certificate, with or without colons and `sha256:` in front.
+    /// The SHA-256 of a certificate, with or without colons and the prefix `sha256:`.
     Fingerprint,
-    /// `https://`.
+    /// A URL with `https://`.
     HttpsUrl,
     /// The name of an environment variable.
     VariableName,
-    /// A path below which a server has its pages. No other thing of the gateway lies there.
+    /// The path below which the gateway serves its pages. It must not contain another path of the
+    /// gateway.
     BasePath,
 }
 
 impl TextRule {
-    /// What is expected, if the text is not that.
+    /// The expected format, if the text does not have it.
     pub(super) fn problem(self, text: &str) -> Option<&'static str> {
         if text.chars().any(char::is_control) {
             return Some("must not contain control characters");
@@ -123,7 +124,7 @@ impl TextRule {
         }
     }
 
-    /// For the JSON schema: at least as wide as `accepts`.
+    /// The pattern for the JSON schema. It must accept everything that `accepts` does.
     pub(super) fn pattern(self) -> Option<&'static str> {
         match self {
             Self::Any => None,
@@ -144,7 +145,7 @@ impl TextRule {
         }
     }
 
-    /// For the reference page.
+    /// The name of the format on the reference page.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Any => "string",
@@ -163,12 +164,12 @@ impl TextRule {
     }
 }
 
-/// First parts of paths that the gateway answers besides its pages.
+/// First segments of paths that the gateway serves besides its pages.
 const OWN_PATHS: &[&str] = &[
     "ca.crt", "healthz", "hooks", "mcp", "metrics", "push", "readyz", "tools", "ui",
 ];
 
-/// Whether pages can lie below this path.
+/// Whether pages can be served below this path.
 fn is_base_path(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('/').filter(|_| text.len() <= 100) else {
         return false;
@@ -180,7 +181,7 @@ fn is_base_path(text: &str) -> bool {
     rest.split('/').all(is_part) && !OWN_PATHS.contains(&first)
 }
 
-/// The bytes that a [`TextRule::ByteSize`] stands for: never none, never more than can be counted.
+/// The number of bytes of a [`TextRule::ByteSize`]. Zero and numbers that overflow are refused.
 pub fn byte_size(text: &str) -> Option<u64> {
     let (digits, unit) = match text.as_bytes() {
         [.., b'k' | b'K'] => (&text[..text.len() - 1], 1 << 10),

@@ -18,11 +18,11 @@ const PATHS: ConfigKind = ConfigKind::List(&PATH);
 const PROGRAMS: ConfigKind = ConfigKind::List(&ConfigKind::Text(TextRule::ProgramName));
 const FLAGS: ConfigKind = ConfigKind::List(&ConfigKind::Text(TextRule::Flag));
 
-/// The words of `Security` and `Ask`, which belong to the policy crate; a test compares them.
+/// The words of `Security` and `Ask` of the policy crate. A test compares them.
 const SECURITY: ConfigKind = ConfigKind::Choice(&["deny", "allowlist", "full"]);
 const ASK: ConfigKind = ConfigKind::Choice(&["off", "on-miss", "always"]);
 
-/// The words of `ExecMode` that this version has; a test compares them.
+/// The words of `ExecMode` that this version supports. A test compares them.
 const EXEC_MODE: ConfigKind = ConfigKind::ChoiceWithout(&["deny", "allowlist", "ask", "full"], &["auto"], &REVIEWER_MODE);
 
 const DAY_MS: u64 = 86_400_000;
@@ -72,7 +72,7 @@ static CHANNELS: &[ConfigField] = &[
     field("webhook", ConfigKind::Object(WEBHOOK), "", "A program of the owner's: signed calls, both ways."),
 ];
 
-/// Where a secret lies, instead of the secret itself.
+/// The source of a secret, in place of its text.
 pub(super) static SECRET_SOURCE: &[ConfigField] = &[
     required("source", ConfigKind::Choice(&["env"]), "Where it lies: `env`, in the environment of the gateway."),
     required("id", ConfigKind::Text(TextRule::VariableName), "The name of the variable. Runs do not inherit it."),
@@ -323,8 +323,8 @@ static AGENT: &[ConfigField] = &[
     field("sandbox", ConfigKind::Object(AGENT_SANDBOX), "", "Its own values over the defaults."),
 ];
 
-/// How runs of an agent are confined. A sandbox that is configured and cannot be set up is never a run
-/// on the host.
+/// The sandbox of an agent. If a configured sandbox cannot be set up, a run must never run on the
+/// host instead.
 static AGENT_SANDBOX: &[ConfigField] = &[
     field("mode", ConfigKind::Choice(SandboxMode::WORDS), "\"off\"", "Which conversations are sandboxed; `non-main`: every one but `agent:ID:main`."),
     field("scope", ConfigKind::Choice(SandboxScope::WORDS), "\"agent\"", "What shares one sandbox, with its home and scratch directories."),
@@ -348,7 +348,7 @@ static AGENT_SANDBOX: &[ConfigField] = &[
     not_available("browser", &SANDBOX),
 ];
 
-/// The reference's keys. What a container has in any case cannot be set to something else.
+/// The container settings. Properties that every container has cannot be set to another value.
 static SANDBOX_DOCKER: &[ConfigField] = &[
     field("image", TEXT, "", "The image, by a name that the engine knows. It is never pulled, and a run is bound to its id."),
     field("containerPrefix", TEXT, "\"interlock-sbx-\"", "In front of the names of containers."),

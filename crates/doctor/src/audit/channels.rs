@@ -1,4 +1,4 @@
-//! Checks of chats: where their secrets lie, and who decides there.
+//! Checks of chats: where their secrets are stored, and who can decide there.
 
 use std::path::Path;
 
@@ -10,14 +10,15 @@ use super::subject::expanded;
 use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 
-/// A secret of a channel: where it stands, the key and the text of it, the key and the path of its file.
+/// A secret of a channel: its place in the config, its key and text, and the key and path of its
+/// file.
 type ChannelSecret<'a> = (
     String,
     (&'static str, Option<&'a ChatSecret>),
     (&'static str, Option<&'a str>),
 );
 
-/// Every secret that the config of chats can hold.
+/// All secrets that the config of chats can contain.
 fn secrets(config: &Config) -> Vec<ChannelSecret<'_>> {
     let channels = &config.channels;
     let (matrix, telegram) = (&channels.matrix, &channels.telegram);
@@ -59,7 +60,8 @@ fn secrets(config: &Config) -> Vec<ChannelSecret<'_>> {
     all
 }
 
-/// Files of secrets that runs can read: the shield hides the state directory, and no other file of the user.
+/// Finds files with secrets that runs can read. The shield hides only the state directory, not
+/// other files of the user.
 pub(super) fn check_files(
     config: &Config,
     state_dir: &Path,
@@ -85,7 +87,7 @@ pub(super) fn check_files(
             FindingSeverity::Warn,
             &key,
             format!(
-                "{} lies outside the state directory, where runs of this user can read it",
+                "{} is outside the state directory, where runs of this user can read it",
                 path.display()
             ),
             format!(
@@ -106,7 +108,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
             findings.push(checks::CHANNEL_INLINE_SECRET.finding(
                 FindingSeverity::Warn,
                 &key,
-                "the secret stands in the config itself: a file of mode 0600 in the state directory is hidden from runs",
+                "the secret is in the config itself: a file of mode 0600 in the state directory is hidden from runs",
                 format!("interlock config unset {key}"),
             ));
         }

@@ -1,4 +1,4 @@
-//! Checks of allowlist entries: which can be bent to something else, and which are of no use.
+//! Checks of allowlist entries: which ones can be abused, and which ones have no effect.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 use crate::outside_writer::{PathUse, outside_writer};
 
-/// So many removals stand in one command to paste; the finding says how many are left.
+/// How many removals one command to paste contains. The finding says how many are left.
 const MAX_REMOVALS: usize = 10;
 
-/// Interpreters by which a pattern with wildcards is measured.
+/// Interpreters against which a pattern with wildcards is tested.
 const USUAL_INTERPRETERS: &[&str] = &["python3", "node", "perl", "ruby", "php", "lua", "awk"];
 
-/// An entry with where it is written.
+/// An entry, and where it is written.
 struct ListedEntry<'a> {
     entry: &'a Entry,
     agent: &'a str,
@@ -43,7 +43,7 @@ impl ListedEntry<'_> {
         format!("interlock approvals allowlist remove {agent}{which}")
     }
 
-    /// One that Interlock itself ships: it names a program that need not be installed or used.
+    /// Whether Interlock ships the entry. Its program need not be installed or used.
     fn is_shipped(&self) -> bool {
         self.entry.is_shipped()
     }
@@ -92,7 +92,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
     }
 }
 
-/// Whether the entry can never match anything, which is then a finding.
+/// Reports an entry that can never match. Returns whether it is one.
 fn check_form(
     subject: &AuditSubject,
     listed: &ListedEntry<'_>,
@@ -124,7 +124,7 @@ fn check_interpreter(
     findings: &mut Vec<SecurityFinding>,
 ) {
     let entry = listed.entry;
-    // With `paths`, code in arguments is a miss.
+    // An entry with `paths` does not match code in arguments.
     let is_bound = entry.args.is_some()
         || entry.arg_pattern.is_some()
         || entry.bound_file.is_some()
@@ -132,7 +132,7 @@ fn check_interpreter(
     if is_bound || entry.pattern.starts_with('=') {
         return;
     }
-    // An entry of every agent is as strict as the least strict of them.
+    // An entry for all agents is only as strict as the least strict agent.
     let is_strict = |agent: &str| {
         let exec = subject.config.exec_for(agent);
         exec.strict_inline_eval.unwrap_or(false)
@@ -157,7 +157,8 @@ fn check_interpreter(
     }
 }
 
-/// An interpreter that the pattern allows. Shells are none of them: no entry for a shell satisfies one.
+/// An interpreter that the pattern allows. Shells do not count, because an entry for a shell never
+/// matches.
 fn covered_interpreter(pattern: &str, home: Option<&str>) -> Option<String> {
     let name = pattern.rsplit('/').next().unwrap_or(pattern);
     if !pattern.contains(['*', '?']) {
@@ -179,7 +180,7 @@ fn covered_interpreter(pattern: &str, home: Option<&str>) -> Option<String> {
         .map(|program| (*program).to_owned())
 }
 
-/// Who could put something else in the place of the program. Whether the program is gone.
+/// Reports other accounts that could replace the program. Returns whether the program is missing.
 fn check_file(
     subject: &AuditSubject,
     listed: &ListedEntry<'_>,
@@ -187,7 +188,7 @@ fn check_file(
     findings: &mut Vec<SecurityFinding>,
 ) -> bool {
     let pattern = &listed.entry.pattern;
-    // A bound entry matches one content, even where others can write the file.
+    // A bound entry matches only one content, even if others can write the file.
     let is_bound = listed.entry.bound_file.is_some();
     if pattern.starts_with('=') || is_bound {
         return false;
@@ -213,7 +214,7 @@ fn check_file(
     let text = path.to_string_lossy().into_owned();
     let (path, used_as) = match text.find(['*', '?']) {
         None => (path, PathUse::Present),
-        // Any name beneath the fixed part may count.
+        // Any name beneath the fixed part may match.
         Some(at) => {
             let fixed = text[..at].rsplit_once('/').map_or("/", |(fixed, _)| fixed);
             (PathBuf::from(format!("{fixed}/")), PathUse::AnyName)
@@ -247,7 +248,7 @@ fn check_file(
     false
 }
 
-/// A name that is looked up: every directory up to the program counts.
+/// Checks a name that is looked up in PATH: every directory up to the one with the program matters.
 fn check_name(
     subject: &AuditSubject,
     listed: &ListedEntry<'_>,
@@ -302,7 +303,7 @@ fn report_gone(listed: &ListedEntry<'_>, what: &str, findings: &mut Vec<Security
     ));
 }
 
-/// The user that commands of this agent run as.
+/// The user as which commands of this agent run.
 fn run_user(subject: &AuditSubject, agent: &str) -> u32 {
     let exec = subject.config.exec_for(agent);
     let account = exec

@@ -1,4 +1,4 @@
-//! Checks of `tools.exec.*` and of the levels that document and config give together.
+//! Checks of `tools.exec.*`, and of the levels that the document and the config give together.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
     check_skills(subject, findings);
 }
 
-/// Where in the config an agent's own values stand.
+/// The path of an agent's own values in the config.
 fn own_path(subject: &AuditSubject, agent: &AgentId) -> Option<String> {
     let list = &subject.config.agents.list;
     let index = list
@@ -58,7 +58,7 @@ fn check_full(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
             by_common_values.push(agent);
             continue;
         };
-        // The agent's own value is the only one that a preset does not reach.
+        // A preset does not change an agent's own value.
         let key = format!("{path}.tools.exec");
         let exec = subject
             .config
@@ -128,7 +128,7 @@ fn check_sandbox_host(subject: &AuditSubject, findings: &mut Vec<SecurityFinding
     }
 }
 
-/// One finding for each key: the key of all agents stands for each of them.
+/// Reports one finding per key. A key for all agents is reported once, with all agents.
 fn check_overruled_sandboxes(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
     let mut by_key: BTreeMap<String, (OverruledSandbox, Vec<AgentId>)> = BTreeMap::new();
     for agent in subject.agents() {
@@ -148,7 +148,7 @@ fn check_overruled_sandboxes(subject: &AuditSubject, findings: &mut Vec<Security
     }
 }
 
-/// What weakens a sandbox that is configured.
+/// Reports settings that weaken a configured sandbox.
 fn check_sandboxes(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
     let agents = &subject.config.agents;
     let own = agents

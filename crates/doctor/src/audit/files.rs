@@ -1,4 +1,4 @@
-//! Checks of the files that hold state and secrets: who else could read or change them.
+//! Checks of the files with state and secrets: which other accounts can read or change them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,11 +12,11 @@ use super::table::checks;
 use super::{FindingSeverity, SecurityFinding};
 use crate::outside_writer::{PathUse, outside_writer};
 
-/// More files of one directory are not looked at.
+/// How many files of one directory are checked.
 const MAX_FILES: usize = 4096;
 
-/// Directories of the state with files of their own that must be closed; `sessions` holds output of runs,
-/// in directories that are closed themselves.
+/// Subdirectories of the state directory whose files must be closed to other users. `sessions` is
+/// not among them: it contains the output of runs, in directories that are closed themselves.
 const INNER_DIRECTORIES: &[&str] = &["identity", "tls"];
 
 pub(super) fn quoted(path: &Path) -> String {
@@ -27,7 +27,7 @@ fn own_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The directory, its files, and those of the directories that hold keys.
+/// Checks the directory, its files, and the files of the directories with keys.
 pub(super) fn check_state_directory(directory: &Path, findings: &mut Vec<SecurityFinding>) {
     let Ok(metadata) = fs::metadata(directory) else {
         return;
@@ -94,7 +94,7 @@ fn check_files_of(directory: &Path, findings: &mut Vec<SecurityFinding>) {
                 FindingSeverity::Critical,
                 subject,
                 format!("{} belongs to user {}", path.display(), metadata.uid()),
-                // What another user put there is looked at, not taken over.
+                // A file of another user must be inspected, not adopted.
                 format!("ls -l {}", quoted(&path)),
             ));
         } else if mode & 0o022 != 0 {
@@ -115,12 +115,12 @@ fn check_files_of(directory: &Path, findings: &mut Vec<SecurityFinding>) {
     }
 }
 
-/// Files that hold keys, tokens or records. The config holds no secret.
+/// Whether a file contains keys, tokens or records. The config contains no secrets.
 fn is_secret(path: &Path) -> bool {
     path.file_name().is_none_or(|name| name != "interlock.json")
 }
 
-/// The config, wherever it lies.
+/// Checks the config file, which may be outside the state directory.
 pub(super) fn check_config_file(path: &Path, findings: &mut Vec<SecurityFinding>) {
     if let Ok(Some(reason)) = outside_writer(path, own_user(), PathUse::Present) {
         findings.push(checks::CONFIG_FILE.finding(
@@ -154,8 +154,8 @@ pub(crate) fn secret_files(config: &Config, home: Option<&str>) -> Vec<(&'static
     named.collect()
 }
 
-/// Whether runs can read a file of this user: the shield hides the state directory, and no other file. Another
-/// account cannot read what is of mode 0600.
+/// Whether runs can read a file of this user. The shield hides only the state directory. Runs under
+/// another account cannot read files of mode 0600.
 pub(super) fn is_readable_by_runs(config: &Config, state_dir: &Path, path: &Path) -> bool {
     let listed = config.agents.list.iter().map(|agent| agent.id.as_str());
     let mut agents = listed.chain([AgentId::MAIN]);
@@ -166,7 +166,7 @@ pub(super) fn is_readable_by_runs(config: &Config, state_dir: &Path, path: &Path
     !real(path).starts_with(real(state_dir))
 }
 
-/// Files with secrets that the config names.
+/// Checks the files with secrets that the config names.
 pub(super) fn check_secrets(
     config: &Config,
     state_dir: &Path,
@@ -181,7 +181,7 @@ pub(super) fn check_secrets(
                 FindingSeverity::Warn,
                 key,
                 format!(
-                    "{} lies outside the state directory, where runs of this user can read it",
+                    "{} is outside the state directory, where runs of this user can read it",
                     path.display()
                 ),
                 format!(

@@ -1,4 +1,4 @@
-//! Checks of how the gateway is reached.
+//! Checks of how the gateway can be reached.
 
 use std::net::IpAddr;
 

@@ -1,7 +1,7 @@
-//! The security audit: what of config, document, files and system is worth the owner's attention.
+//! The security audit: finds weaknesses in the config, the document, the files and the system.
 //!
-//! Read `table` (every check with its id and reason), `subject` (what is looked at), then one file for each
-//! kind of check. The checks only look; nothing here changes anything.
+//! Read `table` (every check with its id and reason) and `subject` (what is checked), then one file
+//! for each kind of check. The checks change nothing.
 
 mod channels;
 mod entries;
@@ -19,15 +19,15 @@ pub(crate) use files::secret_files;
 pub use subject::{AuditSubject, audit, audit_host};
 pub use table::{SECURITY_CHECKS, SecurityCheck, checks};
 
-/// How much a finding matters. The order is that of a report.
+/// The severity of a finding, in the order of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FindingSeverity {
     /// Another user, or a caller without credentials, can get around the policy.
     Critical,
-    /// The policy holds less than its reader may think.
+    /// The policy is weaker than the owner may think.
     Warn,
-    /// Something to tidy up.
+    /// Something should be cleaned up.
     Info,
 }
 
@@ -41,24 +41,24 @@ impl FindingSeverity {
     }
 }
 
-/// One thing that a check found.
+/// A finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SecurityFinding {
-    /// Stable, for programs.
+    /// The stable id for programs.
     pub id: &'static str,
     pub severity: FindingSeverity,
-    /// Where it stands: a key, a path, an entry.
+    /// What the finding is about: a key, a path or an entry.
     pub subject: String,
-    /// What is the case.
+    /// What was found.
     pub what: String,
-    /// Why that matters.
+    /// Why it matters.
     pub why: &'static str,
     /// A command to paste.
     pub fix: String,
 }
 
 impl SecurityCheck {
-    /// A finding of this check.
+    /// Makes a finding of this check.
     pub fn finding(
         &self,
         severity: FindingSeverity,

@@ -13,7 +13,8 @@ use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 use crate::outside_writer::{PathUse, outside_writer};
 
-/// Directories into which package managers and users put programs; by their very purpose.
+/// Directories into which package managers and users put programs, so that others can add programs
+/// there.
 const RISKY_DIRECTORIES: &[&str] = &[
     "/tmp",
     "/var/tmp",
@@ -30,7 +31,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
     }
 }
 
-/// `exec` as one level of the config writes it.
+/// Checks the `exec` settings of one level of the config.
 fn check_level(
     subject: &AuditSubject,
     key: &str,
@@ -38,7 +39,7 @@ fn check_level(
     findings: &mut Vec<SecurityFinding>,
 ) {
     if let Some(names) = &exec.safe_bins {
-        // An agent's own list is used with the profiles of both levels.
+        // The list of an agent uses the profiles of both levels.
         let mut profiles = subject.config.tools.exec.safe_bin_profiles.clone();
         profiles.extend(exec.safe_bin_profiles.clone());
         let is_profiled = |name: &str| profiles.contains_key(name);
@@ -88,7 +89,7 @@ fn check_level(
     }
 }
 
-/// The command that takes one word out of a list; the built-in list where nothing else is left.
+/// The command that removes one word from a list, or restores the built-in list if no word is left.
 fn without(key: &str, list: &[String], word: &str) -> String {
     let rest: Vec<&str> = list
         .iter()
@@ -112,7 +113,7 @@ fn why_risky(subject: &AuditSubject, directory: &str) -> Option<String> {
         return Some("it is not an absolute path".to_owned());
     }
     if home.is_some_and(|home| home != "/" && path.starts_with(home)) {
-        return Some("it lies in the home directory, where runs of this user can write".to_owned());
+        return Some("it is in the home directory, where runs of this user can write".to_owned());
     }
     if RISKY_DIRECTORIES
         .iter()

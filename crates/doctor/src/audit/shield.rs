@@ -4,7 +4,7 @@ use super::table::checks;
 use super::{AuditSubject, FindingSeverity, SecurityFinding};
 use crate::separation::{RunSeparation, SeparatedAgents, separate_agents};
 
-/// How the machine is made to run commands as another account.
+/// The command that makes the machine run commands as another account.
 const RUN_AS: &str = "interlock gateway install --run-as USER";
 
 pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>) {
@@ -50,7 +50,7 @@ pub(super) fn check(subject: &AuditSubject, findings: &mut Vec<SecurityFinding>)
     }
 }
 
-/// What lets the system offer namespaces, where it is one of the usual settings.
+/// The command that enables namespaces, if one of the usual settings blocks them.
 fn system_fix(user: u32) -> String {
     if user == 0 {
         return RUN_AS.to_owned();

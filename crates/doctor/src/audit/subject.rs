@@ -1,4 +1,4 @@
-//! What the audit looks at, read once, and the order of the checks.
+//! The data that the audit checks, read once, and the order of the checks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,12 @@ use super::{
     safe_bins, shield, sort_findings,
 };
 
-/// Config, document and system, as the checks see them. Tests make one without the system.
+/// The config, the document and the system, as the checks see them. Tests make one without the
+/// system.
 #[derive(Debug, Clone)]
 pub struct AuditSubject {
     pub config: Config,
-    /// With the last use of each entry.
+    /// The document, with the last use of each entry.
     pub document: Document,
     /// The user of this process.
     pub user: u32,
@@ -26,7 +27,7 @@ pub struct AuditSubject {
     pub home: Option<String>,
     /// The directories in which commands of the agent `main` are looked up.
     pub search_path: Vec<String>,
-    /// What the system offers, or why it offers no shield.
+    /// The shield that the system offers, or why it offers none.
     pub shield: Result<ShieldKind, String>,
     pub now_ms: u64,
 }
@@ -45,7 +46,7 @@ impl AuditSubject {
         ids.filter_map(|id| AgentId::new(id).ok()).collect()
     }
 
-    /// Every check that needs no file of the state directory.
+    /// Runs every check that needs no file of the state directory.
     pub fn findings(&self) -> Vec<SecurityFinding> {
         let mut findings = Vec::new();
         exec::check(self, &mut findings);
@@ -59,7 +60,7 @@ impl AuditSubject {
     }
 }
 
-/// Runs every check on a state directory. What cannot be opened is a finding, not an error.
+/// Runs every check on a state directory. A state that cannot be opened is a finding, not an error.
 pub fn audit(options: OpenOptions) -> Vec<SecurityFinding> {
     let mut findings = Vec::new();
     let located = StateDir::locate(options.state_dir.as_deref(), &options.environment);
@@ -70,7 +71,7 @@ pub fn audit(options: OpenOptions) -> Vec<SecurityFinding> {
         files::check_config_file(&config_path, &mut findings);
     }
     match LocalHost::open_for_repair(options) {
-        // The permissions of the directory were found above, with the same remedy.
+        // The check of the directory has already reported this, with the same remedy.
         Err(HostError::State(_)) if !findings.is_empty() => {}
         Err(error) => findings.push(from_error(&checks::STATE_UNUSABLE, "state", &error)),
         Ok(host) => check_host(&host, &mut findings),
@@ -79,7 +80,7 @@ pub fn audit(options: OpenOptions) -> Vec<SecurityFinding> {
     findings
 }
 
-/// The same for a host that is open, such as that of a server.
+/// Like [`audit`], for a host that is already open, such as that of a server.
 pub fn audit_host(host: &LocalHost) -> Vec<SecurityFinding> {
     let mut findings = Vec::new();
     files::check_state_directory(host.state_dir(), &mut findings);
@@ -105,7 +106,7 @@ fn check_host(host: &LocalHost, findings: &mut Vec<SecurityFinding>) {
         Ok(document) => document,
         Err(finding) => {
             findings.push(*finding);
-            // The rest of the config is still worth looking at.
+            // Check the rest of the config anyway.
             Document::cautious()
         }
     };
@@ -129,7 +130,7 @@ fn check_host(host: &LocalHost, findings: &mut Vec<SecurityFinding>) {
     findings.extend(subject.findings());
 }
 
-/// The document in force; before the first start, the one that it would write.
+/// The document in force, or the one that the first start would write.
 fn read_document(host: &LocalHost) -> Result<Document, Box<SecurityFinding>> {
     let subject = "the approvals document";
     let invalid =
@@ -164,7 +165,7 @@ fn from_error(check: &SecurityCheck, subject: &str, error: &HostError) -> Securi
     check.finding(FindingSeverity::Critical, subject, what, fix)
 }
 
-/// A path of the config, with the home directory in place of `~`.
+/// A path of the config with `~` expanded.
 pub(super) fn expanded(path: &str, home: Option<&str>) -> Option<PathBuf> {
     match path.strip_prefix("~/") {
         Some(rest) => home.map(|home| Path::new(home).join(rest)),

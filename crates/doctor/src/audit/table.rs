@@ -1,6 +1,6 @@
-//! Every check: its id, which never changes, and why what it finds matters.
+//! The table of checks: the id, which must never change, and why a finding matters.
 
-/// One check.
+/// A check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecurityCheck {
     pub id: &'static str,
@@ -15,7 +15,7 @@ macro_rules! checks {
             $(pub const $name: SecurityCheck = SecurityCheck { id: $id, why: $why };)+
         }
 
-        /// All of them, in the order of the reference.
+        /// All checks, in the order of the reference.
         pub const SECURITY_CHECKS: &[SecurityCheck] = &[$(checks::$name),+];
     };
 }
@@ -58,7 +58,7 @@ checks! {
     BIND_NO_TLS = "gateway.bind_without_tls",
         "tokens and commands cross the network in clear text";
     LIVE_BIND_DIFFERS = "gateway.live_bind_differs",
-        "the gateway that runs listens elsewhere than the config says";
+        "the running gateway listens at another address than the config says";
     SECRET_FILE = "gateway.secret_file_permissions",
         "a user who can read or replace the file can pass for the gateway or its operator";
     SECRET_FILE_READABLE = "gateway.secret_file_readable",

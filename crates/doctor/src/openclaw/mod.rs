@@ -1,9 +1,11 @@
-//! `interlock import openclaw`: policy, config and allowlists of an OpenClaw state directory.
+//! `interlock import openclaw`: imports policy, config and allowlists from an OpenClaw state
+//! directory.
 //!
-//! Read `source` (what a state directory holds), `rules` (what becomes of each config key, with the reason),
-//! `settings` (those rules on a real config), then [`import`]. Levels and limits are only tightened. What
-//! would allow more is left, with the command that takes it over; entries, agents and workspaces, which are
-//! what an import is for, are taken and named. Tokens and other secrets are never read into the report.
+//! Read `source` (what a state directory contains), `rules` (how each config key is imported, with
+//! the reason), `settings` (those rules applied to a real config), then [`import`]. Levels and
+//! limits are only tightened. Other values that would allow more are not imported; the report has
+//! the command that sets them. Entries, agents and workspaces, which are the purpose of an import,
+//! are imported and listed. Tokens and other secrets must never get into the report.
 
 mod rules;
 mod settings;
@@ -21,24 +23,24 @@ use serde::Serialize;
 use crate::merge::{EntryMerge, MergedDocument, merge_document};
 pub use source::{DocumentForm, OpenClawState, OpenClawStateError};
 
-/// Whether anything is written.
+/// Whether the import writes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportMode {
     DryRun,
     Write,
 }
 
-/// One value, and what became of it.
+/// A value, and how it was imported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ImportedValue {
-    /// Its key in the other program.
+    /// Its key in OpenClaw.
     pub path: String,
-    /// What was taken, how it changed, or why it was left.
+    /// What was imported, how it changed, or why it was not imported.
     pub what: String,
     /// Whether it allows more than before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub loosens: bool,
-    /// The command that takes it over, where the owner wants that.
+    /// The command that sets the value, if the owner wants it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
@@ -68,18 +70,18 @@ impl ImportedValue {
     }
 }
 
-/// Everything that the source holds, sorted by what became of it.
+/// All values of the source, grouped by how they were imported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ImportReport {
-    /// As it was.
+    /// Imported unchanged.
     pub taken: Vec<ImportedValue>,
-    /// In another form.
+    /// Imported in another form.
     pub changed: Vec<ImportedValue>,
-    /// Not at all.
+    /// Not imported.
     pub left: Vec<ImportedValue>,
 }
 
-/// Takes over what the state directory holds. Never for a run: it would write its own policy.
+/// Imports a state directory. A run must not import, because it would write its own policy.
 pub fn import(
     host: &LocalHost,
     state: &OpenClawState,
@@ -150,7 +152,7 @@ fn report_document(merged: MergedDocument, report: &mut ImportReport) {
         report.taken.push(ImportedValue::new(path, what));
     }
     for taken in merged.entries {
-        // The number of an entry is not that of the source, where entries were left out.
+        // If entries were left out, the index of an entry differs from that in the source.
         let list = taken.origin.rsplit_once('[');
         let list = list.map_or(taken.origin.as_str(), |(list, _)| list);
         let shown = shown_entry(&taken.entry);
@@ -187,7 +189,8 @@ fn shown_entry(entry: &Entry) -> String {
     }
 }
 
-/// The directory that OpenClaw uses: `$OPENCLAW_STATE_DIR`, else `.openclaw` in the home directory.
+/// The directory that OpenClaw uses: `$OPENCLAW_STATE_DIR`, or else `.openclaw` in the home
+/// directory.
 pub fn usual_directory(
     variable: Option<std::ffi::OsString>,
     home: Option<&str>,

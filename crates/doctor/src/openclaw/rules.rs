@@ -1,34 +1,37 @@
-//! What becomes of each config key of OpenClaw. A key that is not in the table is left: Interlock has no such
-//! key, or it means something else here.
+//! How each config key of OpenClaw is imported. A key that is not in the table is not imported:
+//! Interlock has no such key, or the key has another meaning here.
 
-/// How a value is taken over.
+/// How a value is imported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportRule {
-    /// Allows nothing more: taken where Interlock has no value of its own.
+    /// The value cannot allow more. It is imported if Interlock has no value yet.
     Neutral,
-    /// `tools.exec.security`, `ask` and `mode`: the stricter of the two, for the agents it applies to.
+    /// `tools.exec.security`, `ask` and `mode`: the stricter value wins, for the agents that it
+    /// applies to.
     Levels,
-    /// Taken only if it is this value, or Interlock has it already; the other one would loosen.
+    /// The value is imported only if it is this one, or if Interlock already has it. The other
+    /// value would loosen the policy.
     OnlyIf(bool),
-    /// The smaller of the two numbers.
+    /// The smaller number wins.
     Smallest,
-    /// A list that allows: names that both have. `None` here means this list.
+    /// A list that allows: only names in both lists stay. If the config of Interlock has no list,
+    /// `Some` is its default list, and `None` means that everything is allowed.
     CommonNames(Option<&'static [&'static str]>),
-    /// A list that forbids: names that either has.
+    /// A list that forbids: names of both lists are combined.
     AllNames,
-    /// A choice: taken only if it is one of these words.
+    /// A choice that is imported only if it is one of these words.
     OnlyWords(&'static [&'static str]),
-    /// Taken, and named as something that allows more.
+    /// Imported, and reported as a value that allows more.
     Loosening,
-    /// Taken, if at all, by the owner's own command.
+    /// Not imported. The owner can set it with a command.
     Left,
 }
 
-/// A key, relative to the config or to an agent, and what becomes of it.
+/// A key, relative to the config or to an agent, and how it is imported.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyRule {
     pub key: &'static str,
-    /// The key here, where it has another name.
+    /// The key in Interlock, if it has another name.
     pub here: Option<&'static str>,
     pub rule: ImportRule,
     pub reason: &'static str,
@@ -45,7 +48,7 @@ const fn rule(key: &'static str, rule: ImportRule, reason: &'static str) -> KeyR
 
 const BUILT_IN_SAFE_BINS: &[&str] = interlock_policy::safe_bin::DEFAULT_SAFE_BINS;
 
-/// Keys of the config, and of an agent behind `tools.`.
+/// Keys that the config and an agent have.
 #[rustfmt::skip]
 pub const TOOL_RULES: &[KeyRule] = &[
     rule("tools.exec.host", ImportRule::OnlyWords(&["auto", "gateway", "node", "sandbox"]), "where commands run; `sandbox` refuses calls of conversations without one"),
@@ -77,7 +80,7 @@ pub const TOOL_RULES: &[KeyRule] = &[
     rule("tools.elevated.allowFrom", ImportRule::Left, "further senders could leave their sandbox"),
 ];
 
-/// Keys of the config alone.
+/// Keys that only the config has.
 #[rustfmt::skip]
 pub const CONFIG_RULES: &[KeyRule] = &[
     rule("agents.defaults.workspace", ImportRule::Loosening, "agents read and patch files there"),
@@ -92,7 +95,8 @@ pub const CONFIG_RULES: &[KeyRule] = &[
     rule("gateway.tools.allow", ImportRule::Left, "there it opens tools that are closed by default"),
 ];
 
-/// Parts of the config whose keys are never looked at: they hold secrets, or what Interlock has not.
+/// Parts of the config that must never be read: they contain secrets, or settings that Interlock
+/// lacks.
 #[rustfmt::skip]
 pub const CLOSED_PARTS: &[(&str, &str)] = &[
     ("gateway.auth.token", "a secret; mint a new one"),

@@ -1,4 +1,4 @@
-//! The rules on a real config: which edits of Interlock's own config they make, and what is reported.
+//! Applies the rules to a config of OpenClaw: makes the edits of Interlock's config and the report.
 
 mod sandbox;
 
@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 use super::rules::{CLOSED_PARTS, CONFIG_RULES, ImportRule, KeyRule, TOOL_RULES};
 use super::{ImportReport, ImportedValue};
 
-/// More agents than this are not taken.
+/// How many agents are imported at most.
 const MAX_AGENTS: usize = 1000;
 
-/// One edit of Interlock's config.
+/// An edit of Interlock's config.
 #[derive(Debug)]
 pub struct SettingEdit {
     pub key: KeyPath,
@@ -24,33 +24,33 @@ pub struct SettingEdit {
     pub value: Value,
 }
 
-/// The config as it would be, with the edits that lead there.
+/// The config after the edits so far, and the edits.
 struct SettingsPlanner<'a> {
     text: Json5Text,
     edits: Vec<SettingEdit>,
     report: &'a mut ImportReport,
 }
 
-/// Where a value is written, there and here: at the top, or in an agent.
+/// The place of a value in both configs: at the top or in an agent.
 struct SettingPlace<'a> {
-    /// In front of a key of the other config.
+    /// The prefix of keys in the other config.
     theirs: String,
     ours: KeyPath,
     shown: String,
-    /// The agent that the values are for; empty for all of them.
+    /// The agent that the values are for, or empty for all agents.
     agent: &'a str,
 }
 
-/// What a rule does with a value.
+/// The result of a rule for a value.
 enum SettingFate {
     Take(Value),
     Change(Value, String),
     Leave(String),
-    /// Interlock says the same already.
+    /// Interlock already has the same value.
     Nothing,
 }
 
-/// The edits that take `theirs` over. Every one of them leaves a config that is valid.
+/// The edits that import `theirs`. The config must be valid after each of them.
 pub fn plan(current: &Json5Text, theirs: &Value, report: &mut ImportReport) -> Vec<SettingEdit> {
     let mut planner = SettingsPlanner {
         text: current.clone(),
@@ -76,7 +76,7 @@ pub fn plan(current: &Json5Text, theirs: &Value, report: &mut ImportReport) -> V
 
 impl SettingsPlanner<'_> {
     fn config(&self) -> Config {
-        // Every edit was checked before it was kept.
+        // The text is valid, because every edit was checked before it was kept.
         Config::from_text(&self.text).unwrap_or_default()
     }
 
@@ -97,7 +97,7 @@ impl SettingsPlanner<'_> {
         Ok(())
     }
 
-    /// Takes out what is never looked at.
+    /// Removes the parts that must never be read.
     fn close(&mut self, rest: &mut Value) {
         for (part, reason) in CLOSED_PARTS {
             if take(rest, part).is_some() {
@@ -110,7 +110,7 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// The sandbox of all agents.
+    /// Imports the sandbox of all agents.
     fn sandbox(&mut self, rest: &mut Value, top: &SettingPlace<'_>) {
         let Some(sandbox) = take(rest, "agents.defaults.sandbox") else {
             return;
@@ -153,7 +153,7 @@ impl SettingsPlanner<'_> {
             SettingFate::Nothing => {}
             SettingFate::Leave(reason) => {
                 let mut value = ImportedValue::new(path, reason);
-                // The owner may still want it, unless Interlock has no such key.
+                // Offer the command to set it, unless Interlock has no such key.
                 let mut trial = self.text.clone();
                 let is_valid =
                     trial.set(&key, &theirs).is_ok() && Config::from_text(&trial).is_ok();
@@ -235,7 +235,7 @@ impl SettingsPlanner<'_> {
                     (None, Some(default)) => {
                         Some(default.iter().map(|name| (*name).to_owned()).collect())
                     }
-                    // No list allows everything, so any list is stricter.
+                    // A missing list allows everything, so any list is stricter.
                     (None, None) => return SettingFate::Take(theirs.clone()),
                 };
                 common_names(theirs, ours.as_deref(), &reason)
@@ -243,7 +243,7 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// The stricter level, compared with what holds here for the agent.
+    /// Chooses the stricter level, compared with the effective one of the agent here.
     fn level_fate(&self, rule: &KeyRule, theirs: &Value, place: &SettingPlace<'_>) -> SettingFate {
         let exec = self.config().exec_for(place.agent);
         let ours = (
@@ -286,7 +286,7 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// `agents.list[]` of version 2026.5 and `agents.entries` of 2026.9.
+    /// Imports `agents.list[]` of version 2026.5 and `agents.entries` of 2026.9.
     fn agents(&mut self, rest: &mut Value) {
         let mut agents: Vec<(String, String, Value)> = Vec::new();
         if let Some(Value::Array(list)) = take(rest, "agents.list") {
@@ -315,7 +315,7 @@ impl SettingsPlanner<'_> {
 
     fn agent(&mut self, theirs: &str, id: &str, mut agent: Value) {
         let Ok(id) = AgentId::new(id) else {
-            let what = "its id is not one that is known here";
+            let what = "its id is not a valid agent id";
             self.report
                 .left
                 .push(ImportedValue::new(theirs.trim_end_matches('.'), what));
@@ -335,7 +335,7 @@ impl SettingsPlanner<'_> {
         let list = KeyPath::root().key("agents").key("list");
         let index = match position(&config) {
             Some(index) => index,
-            // `main` exists without being listed.
+            // `main` always exists, even if it is not listed.
             None if is_main && !has_values => return,
             None => {
                 let index = config.agents.list.len();
@@ -382,7 +382,8 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// What no rule took, by its first two names: values are not shown, they may be secrets.
+    /// Reports the keys that no rule handled, by their first two names. Values must not be shown,
+    /// because they may be secrets.
     fn unknown(&mut self, rest: &Value) {
         let mut left: BTreeMap<String, usize> = BTreeMap::new();
         for (name, value) in rest.as_object().into_iter().flatten() {
@@ -402,7 +403,7 @@ impl SettingsPlanner<'_> {
     }
 }
 
-/// What names an agent in the other program's list.
+/// The id of an agent in the other program's list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct TheirAgent {
@@ -436,14 +437,14 @@ fn take(value: &mut Value, path: &str) -> Option<Value> {
     here.as_object_mut()?.shift_remove(last)
 }
 
-/// Objects of which everything was taken out.
+/// Whether a value is an object from which everything was removed.
 fn is_empty(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|inner| inner.values().all(is_empty))
 }
 
-/// Values that hold here without being written.
+/// Whether a value is the default here.
 fn is_default(key: &str, value: &Value) -> bool {
     let default = match key {
         "tools.exec.applyPatch.enabled" => json!(true),
@@ -452,7 +453,7 @@ fn is_default(key: &str, value: &Value) -> bool {
         }
         _ => return false,
     };
-    // `/elevated` is closed here by default, so only the others are the same.
+    // Here `tools.elevated.enabled` is false by default, so only `false` means the same.
     default == *value
 }
 

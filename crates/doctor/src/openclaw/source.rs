@@ -1,5 +1,6 @@
-//! What an OpenClaw state directory holds. Version 2026.5 keeps the approvals document in a JSON file,
-//! version 2026.9 in a SQLite database. Nothing in the directory is changed: a database is read from a copy.
+//! Reads an OpenClaw state directory. Version 2026.5 keeps the approvals document in a JSON file,
+//! version 2026.9 in a SQLite database. Nothing in the directory is changed: a database is read
+//! from a copy.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -16,9 +17,9 @@ const CONFIG: &str = "openclaw.json";
 const DOCUMENT: &str = "exec-approvals.json";
 const DATABASE: &str = "state/openclaw.sqlite";
 
-/// More of a text is not read.
+/// The longest text file that is read.
 const MAX_TEXT_BYTES: u64 = 4 * 1024 * 1024;
-/// A larger database is not copied.
+/// The largest database that is copied.
 const MAX_DATABASE_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
 /// Where the approvals document was found.
@@ -40,12 +41,12 @@ impl DocumentForm {
 /// A state directory that was read.
 #[derive(Debug, Clone)]
 pub struct OpenClawState {
-    /// The version of the program that wrote the config last, as it says.
+    /// The version of OpenClaw that the config names.
     pub version: Option<String>,
     pub form: Option<DocumentForm>,
     pub(super) config: Option<Value>,
     pub(super) document: Option<Document>,
-    /// What could not be read, and is reported as left.
+    /// Parts that could not be read, and are reported as not imported.
     pub(super) problems: Vec<ImportedValue>,
 }
 
@@ -125,7 +126,7 @@ impl OpenClawState {
     }
 }
 
-/// The document without the parts that are not known here, and without the secret of its socket.
+/// The document without unknown parts, and without the secret of its socket.
 fn known_document(value: &Value, problems: &mut Vec<ImportedValue>) -> Option<Document> {
     let mut value = value.clone();
     if let Some(object) = value.as_object_mut() {
@@ -147,7 +148,7 @@ fn known_document(value: &Value, problems: &mut Vec<ImportedValue>) -> Option<Do
     }
 }
 
-/// `None` where there is no such file.
+/// Reads a file. Returns `None` if it does not exist.
 fn read_text(path: &Path) -> Result<Option<Vec<u8>>, OpenClawStateError> {
     let unreadable = |reason: String| OpenClawStateError::Unreadable {
         path: path.to_owned(),
@@ -156,7 +157,7 @@ fn read_text(path: &Path) -> Result<Option<Vec<u8>>, OpenClawStateError> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error.to_string())),
-        // Asked before opening: opening a pipe would wait for a writer.
+        // Check before opening, because opening a pipe would wait for a writer.
         Ok(metadata) if !metadata.is_file() => {
             return Err(unreadable("it is not a regular file".to_owned()));
         }
@@ -173,7 +174,7 @@ fn read_text(path: &Path) -> Result<Option<Vec<u8>>, OpenClawStateError> {
 fn parse(path: &Path, text: &[u8]) -> Result<Value, OpenClawStateError> {
     let name = path.display().to_string();
     let json5 = Json5Text::parse_bytes(&name, text).map_err(|problem| {
-        // Only the place and the kind of the mistake: the text may hold secrets.
+        // Report only the place and the kind of the mistake, because the text may contain secrets.
         OpenClawStateError::Unreadable {
             path: path.to_owned(),
             reason: problem.message,
@@ -187,7 +188,7 @@ fn read_json(path: &Path) -> Result<Option<Value>, OpenClawStateError> {
     text.map(|text| parse(path, &text)).transpose()
 }
 
-/// The document in the database, from a copy of the database and of what is not yet written into it.
+/// Reads the document from a copy of the database and of its write-ahead log.
 fn read_database(path: &Path) -> Result<Option<Value>, OpenClawStateError> {
     let unreadable = |reason: String| OpenClawStateError::Unreadable {
         path: path.to_owned(),

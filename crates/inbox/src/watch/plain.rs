@@ -174,7 +174,7 @@ fn obey(
         let Some(printed) = shown.get(&id) else {
             continue;
         };
-        let told = window.decide(&printed.approval, &wish)?;
+        let text = window.decide(&printed.approval, &wish)?;
         say(
             json,
             &json!({
@@ -183,7 +183,7 @@ fn obey(
                 "shortId": printed.approval.short_id,
                 "decision": wish.decision.as_str(),
             }),
-            &told,
+            &text,
         );
         shown.remove(&id);
     }

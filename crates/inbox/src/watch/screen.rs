@@ -326,11 +326,11 @@ fn decide_or_confirm(window: &Window<'_>, inbox: &mut Inbox, wish: Wish) {
 /// Decides the plan that is on the screen, and the other approvals that were found to ask for the
 /// same.
 fn decide(window: &Window<'_>, inbox: &mut Inbox, wish: &Wish, ids: &[String]) {
-    let said = match inbox.decidable(wish.decision, Instant::now()) {
+    let outcome = match inbox.decidable(wish.decision, Instant::now()) {
         Ok(selected) => decide_each(window, selected, wish, ids),
         Err(why) => why,
     };
-    inbox.message = line(&said);
+    inbox.message = line(&outcome);
 }
 
 fn decide_each(
@@ -340,7 +340,7 @@ fn decide_each(
     ids: &[String],
 ) -> String {
     let mut decided = 0_usize;
-    let mut said = Vec::new();
+    let mut outcomes = Vec::new();
     for id in ids {
         let outcome = if *id == selected.id {
             window.decide(selected, wish)
@@ -349,20 +349,20 @@ fn decide_each(
             other.and_then(|other| window.decide(&other, wish))
         };
         match outcome {
-            Ok(told) => {
+            Ok(text) => {
                 decided += 1;
-                said.push(told.trim_end().replace('\n', "; "));
+                outcomes.push(text.trim_end().replace('\n', "; "));
             }
-            Err(failure) => said.push(failure.to_string()),
+            Err(failure) => outcomes.push(failure.to_string()),
         }
     }
     match ids {
-        [_] => said.join("; "),
+        [_] => outcomes.join("; "),
         several => format!(
             "{}: {decided} of {} decided; {}",
             wish.decision.as_str(),
             several.len(),
-            said.join("; ")
+            outcomes.join("; ")
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Ends a login shell and everything that the profile started, however it detached itself.
+//! Kills a login shell and everything that the profile started, even if it has detached itself.
 
 use std::fs;
 use std::process::{Child, ExitStatus};
@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// In the environment of the shell and so of all that it starts, with a value of this reading
-/// alone.
+/// The variable that marks the shell and all processes that it starts, with a value that is unique
+/// to this shell.
 pub(super) const MARK: &str = "INTERLOCK_LOGIN_PATH";
 
-/// What cannot be ended in this time is left: no process may keep the service waiting.
+/// How long to try. Processes that cannot be killed in this time are left, so that they cannot
+/// block the service.
 const GIVE_UP: Duration = Duration::from_secs(1);
 
-/// Ends them with SIGKILL. Returns how the shell itself ended.
+/// Kills all of them with SIGKILL. Returns how the shell itself ended.
 pub(super) fn end(mut child: Child, value: &str) -> Option<ExitStatus> {
-    // If it has ended by itself, that is the status to report. Its number stays its own group's
-    // until it is collected, so it is signalled before that.
+    // Kill the process group before the shell is reaped: until then its id cannot belong to another
+    // group. If the shell has ended by itself, its own status is reported.
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {
         let _ = rustix::process::kill_process_group(pid, Signal::KILL);
@@ -37,7 +38,7 @@ pub(super) fn end(mut child: Child, value: &str) -> Option<ExitStatus> {
     }
 }
 
-/// Signals every process with this mark. How many there were.
+/// Kills every process with this mark. Returns how many there were.
 fn end_marked(mark: &str) -> usize {
     let Ok(processes) = fs::read_dir("/proc") else {
         return 0;
@@ -48,7 +49,7 @@ fn end_marked(mark: &str) -> usize {
     });
     pids.filter(|pid| has_mark(*pid, mark))
         .filter(|pid| {
-            // The descriptor first, then the question again: the number may mean another by now.
+            // Open a pidfd, then check the mark again: the id may belong to another process by now.
             let descriptor = rustix::process::pidfd_open(*pid, PidfdFlags::empty());
             descriptor.is_ok_and(|descriptor| {
                 has_mark(*pid, mark)
@@ -58,8 +59,8 @@ fn end_marked(mark: &str) -> usize {
         .count()
 }
 
-/// The environment that a process was started with. Of an ended one it is empty, and those of
-/// other users cannot be read.
+/// Whether a process was started with this mark in its environment. The environment of an ended
+/// process is empty, and those of other users cannot be read.
 fn has_mark(pid: Pid, mark: &str) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
     environment

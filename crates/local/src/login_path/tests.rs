@@ -6,8 +6,8 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A home with a profile, and a shell that reads it. Short limits, so that hostile profiles do not
-/// take long; nothing here depends on how long exactly.
+/// A home with a profile, and a shell that reads it. The limits are short so that hostile profiles
+/// do not take long; no test depends on the exact time.
 struct Home {
     home: TempDir,
     shell: &'static str,
@@ -38,12 +38,12 @@ impl Home {
         shell.read()
     }
 
-    /// With enough time for any machine.
+    /// Reads the PATH with enough time for any machine.
     fn read(&self) -> Result<Vec<String>, LoginPathError> {
         self.read_within(Duration::from_mins(1))
     }
 
-    /// The reason, which names the shell.
+    /// The error text, which must name the shell.
     fn refusal_within(&self, limit: Duration) -> String {
         let error = self.read_within(limit).unwrap_err().to_string();
         assert!(error.contains(self.shell), "{error}");
@@ -54,7 +54,7 @@ impl Home {
         self.refusal_within(Duration::from_mins(1))
     }
 
-    /// The process whose number the profile wrote down is gone.
+    /// Asserts that the process whose id the profile wrote to `file` has ended.
     #[track_caller]
     fn assert_gone(&self, file: &str) {
         let path = self.home.path().join(file);
@@ -63,7 +63,7 @@ impl Home {
         loop {
             let state = format!("/proc/{}/stat", pid.trim());
             let state = fs::read_to_string(state).unwrap_or_default();
-            // A zombie waits for the process that adopted it.
+            // A zombie waits to be reaped by the process that adopted it.
             if state.is_empty() || state.rsplit(')').next().unwrap().starts_with(" Z") {
                 return;
             }
@@ -96,7 +96,7 @@ fn shells() -> Vec<&'static str> {
 const SHORT: Duration = Duration::from_millis(400);
 
 #[test]
-fn every_shell_tells_the_path_of_its_profile_whatever_else_that_prints() {
+fn every_shell_reports_the_path_of_its_profile_despite_other_output() {
     for shell in shells() {
         let profile = if shell.ends_with("fish") {
             "echo welcome; set -gx PATH /opt/tools /opt/more /opt/tools relative ''\n"
@@ -185,7 +185,7 @@ fn a_profile_that_prints_without_end_is_ended() {
     let reason = home.refusal();
     assert!(reason.contains("printed more than 1024 KiB"), "{reason}");
     home.assert_gone("shell");
-    // Much, but not too much, is only noise.
+    // Output below the limit is ignored.
     let home = Home::with("/bin/sh", "head -c 900000 /dev/zero\nPATH=/opt/tools\n");
     assert_eq!(home.read().unwrap(), ["/opt/tools"]);
 }
@@ -207,7 +207,7 @@ fn a_profile_that_ends_the_shell_gives_a_reason() {
         let refusal = Home::with("/bin/sh", profile).refusal();
         assert!(refusal.contains(reason), "{profile}: {refusal}");
     }
-    // Closed output does not make a sleeping shell an ended one.
+    // A shell that closes its output has not ended.
     let refusal = Home::with("/bin/sh", "exec >&-; sleep 1000\n").refusal_within(SHORT);
     assert!(refusal.contains("took longer"), "{refusal}");
 }
@@ -225,7 +225,7 @@ fn a_path_of_nonsense_is_no_path() {
 }
 
 #[test]
-fn what_is_no_shell_is_not_asked() {
+fn a_program_that_is_no_shell_is_not_started() {
     let home = TempDir::new().unwrap();
     let ask = |program: &str| {
         let shell = LoginShell {
@@ -246,12 +246,12 @@ fn what_is_no_shell_is_not_asked() {
 }
 
 #[test]
-fn the_variable_counts_when_the_system_lists_it_else_the_password_file() {
+fn a_listed_shell_variable_wins_over_the_password_file() {
     let passwd =
         "root:x:0:0:root:/root:/bin/bash\nbroken\nann:x:7:7::/home/ann:/bin/zsh\nsvc:x:8:8::/:\n";
     let shells = "# valid\n/bin/sh\n/usr/bin/fish\n";
     let table = [
-        // $SHELL, user, what is asked
+        // $SHELL, user, expected shell
         (Some("/usr/bin/fish"), 7, Some("/usr/bin/fish")),
         (Some("/tmp/fish"), 7, Some("/bin/zsh")),
         (Some("fish"), 7, Some("/bin/zsh")),

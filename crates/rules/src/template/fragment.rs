@@ -1,4 +1,4 @@
-//! Template files: their form, and the short words in which their argument patterns are written.
+//! The format of template files, and the shapes that abbreviate their argument patterns.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) const TEMPLATES: &[(&str, &str)] = &[
     ("server", include_str!("../../templates/server.json5")),
 ];
 
-/// What several templates include.
+/// The parts that templates include.
 pub(super) const PARTS: &[(&str, &str)] = &[
     ("git", include_str!("../../templates/git.json5")),
     ("files", include_str!("../../templates/files.json5")),
@@ -44,10 +44,11 @@ pub(super) const PARTS: &[(&str, &str)] = &[
     ("terraform", include_str!("../../templates/terraform.json5")),
 ];
 
-/// What a word in capital letters stands for in the argument patterns of every template.
+/// Shapes: words in capital letters that stand for a pattern in the argument patterns of every
+/// template.
 const SHAPES: &[(&str, &str)] = &[
-    // A relative path of plain names. No name begins with a dot or a dash, so that it names neither a
-    // hidden file nor an option, and leads nowhere else by itself.
+    // A relative path of plain names. No name may begin with a dot or a dash, so that it can name
+    // neither a hidden file nor an option, and cannot lead out of the directory by itself.
     (
         "NAME",
         r"(?:(?:\./)?[A-Za-z0-9_][A-Za-z0-9_:-]*(?:[./][A-Za-z0-9_][A-Za-z0-9_:-]*)*/?)",
@@ -56,10 +57,10 @@ const SHAPES: &[(&str, &str)] = &[
     ("UNIT", r"(?:[A-Za-z0-9][A-Za-z0-9@._:-]*)"),
 ];
 
-/// In the pattern of a program: the directory that the template is for.
+/// The prefix of a program's pattern that stands for the directory of the template.
 const DIRECTORY: &str = "DIRECTORY/";
 
-/// Shapes may use others, so deep.
+/// How deeply shapes may use other shapes.
 const MAX_SHAPE_DEPTH: usize = 6;
 
 /// A template file.
@@ -70,17 +71,17 @@ pub(super) struct Fragment {
     pub allows: Vec<String>,
     pub include: Vec<String>,
     pub found: Vec<FoundPart>,
-    /// The programs of the base, for the directory.
+    /// Whether the programs of the base are included, for the directory.
     pub base: bool,
-    /// The entries hold in every directory.
+    /// Whether the entries apply in every directory.
     pub anywhere: bool,
-    /// Words in capital letters that stand for patterns in this file, besides those of all files.
+    /// Shapes of this file, besides those of all files.
     pub shapes: BTreeMap<String, String>,
     pub entries: Vec<FragmentEntry>,
     pub cases: Vec<TemplateCase>,
 }
 
-/// A part that is included where a file of the project says so.
+/// A part that is included if the project has this file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FoundPart {
@@ -96,14 +97,14 @@ pub(super) struct FragmentEntry {
     pub also: Vec<String>,
     pub args: Option<Vec<String>>,
     pub arg_pattern: Option<String>,
-    /// A pattern for all arguments, in which each blank ends one. Unlike in `argPattern`, an argument
-    /// that holds a blank is one argument.
+    /// A pattern for all arguments, in which each space ends an argument. Unlike in `argPattern`, a
+    /// space inside an argument does not match it.
     pub words: Option<String>,
-    /// One entry for each, with any further arguments.
+    /// Subcommands. Each gets an entry that allows any further arguments.
     pub subcommands: Vec<String>,
-    /// Every file that the arguments name lies in the directory.
+    /// Whether every file that the arguments name must be in the directory.
     pub confined: bool,
-    /// Variables that may be set for it besides the harmless ones.
+    /// Variables that a call may set besides the harmless ones.
     pub env: Vec<String>,
     pub note: Option<String>,
 }
@@ -122,7 +123,7 @@ impl Fragment {
 }
 
 impl FragmentEntry {
-    /// The pattern for the arguments as an entry holds it.
+    /// The argument pattern of the entry.
     pub(super) fn argument_pattern(&self, shapes: &BTreeMap<String, String>) -> Option<String> {
         if let Some(words) = &self.words {
             // A pattern with NUL is compared with the arguments, each followed by NUL.
@@ -133,7 +134,7 @@ impl FragmentEntry {
         Some(filled(pattern, shapes, 0))
     }
 
-    /// The patterns of all programs that it is for.
+    /// The patterns of all programs of the entry.
     pub(super) fn programs(&self, directory: &str) -> Vec<String> {
         let all = std::iter::once(&self.pattern).chain(&self.also);
         let here = format!("{}/", directory.trim_end_matches('/'));
@@ -145,7 +146,7 @@ impl FragmentEntry {
     }
 }
 
-/// Replaces every run of capital letters that is a shape.
+/// Replaces every word in capital letters that is a shape.
 fn filled(pattern: &str, shapes: &BTreeMap<String, String>, depth: usize) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;

@@ -1,4 +1,4 @@
-//! Taking a template back: exactly the entries that it wrote, as long as they still say what it wrote.
+//! Removes a template: exactly the entries that it wrote, unless they were edited.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,23 +10,23 @@ use super::{TEMPLATES, Template, source};
 use crate::edit::{PolicyRules, scope_key};
 use crate::error::RulesError;
 
-/// What taking templates back removed and left.
+/// The result of a removal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateRemoval {
     pub removed: Vec<Entry>,
-    /// Entries with the mark of the template that say something else: they were edited, or another version wrote
-    /// them. They stay.
+    /// Entries with the source of the template that differ from it, because they were edited or
+    /// another version wrote them. They stay.
     pub edited: Vec<Entry>,
-    /// Entries that another template has too, which is applied for the same directory. They stay.
+    /// Entries that another template for the same directory also has. They stay.
     pub shared: Vec<Entry>,
-    /// The templates that have them.
+    /// The templates that have the shared entries.
     pub shared_with: Vec<&'static str>,
 }
 
 impl PolicyRules<'_> {
-    /// Removes the entries of templates for a directory from an agent's list, or from that of `*`. With
-    /// [`TemplateRemovalMode::Look`] nothing is written.
+    /// Removes the entries of templates for a directory from the list of an agent or of `*`. With
+    /// [`TemplateRemovalMode::Look`], nothing is written.
     pub fn remove_template(
         self,
         names: &[String],
@@ -47,7 +47,7 @@ impl PolicyRules<'_> {
             Ok(removal)
         };
         let looked = take_back(&mut self.document()?.0)?;
-        // Without anything to remove, the document stays as it is.
+        // If there is nothing to remove, the document is not written.
         if mode == TemplateRemovalMode::Look || looked.removed.is_empty() {
             return Ok(looked);
         }
@@ -55,7 +55,7 @@ impl PolicyRules<'_> {
     }
 }
 
-/// Whether a template is taken back, or only looked at.
+/// Whether entries are removed or only listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateRemovalMode {
     Look,
@@ -76,8 +76,8 @@ fn take_back(
     if applied.is_empty() {
         return Ok(TemplateRemoval::default());
     }
-    let wanted = Template::with_every_part(&applied, directory)?;
-    let parts: BTreeSet<String> = wanted
+    let removed_template = Template::with_every_part(&applied, directory)?;
+    let parts: BTreeSet<String> = removed_template
         .entries
         .iter()
         .filter_map(|entry| entry.source.clone())
@@ -93,7 +93,7 @@ fn take_back(
         {
             return true;
         }
-        if !wanted.wrote(entry) {
+        if !removed_template.wrote(entry) {
             if is_for_directory(entry, directory) {
                 removal.edited.push(entry.clone());
             }
@@ -111,8 +111,9 @@ fn take_back(
     Ok(removal)
 }
 
-/// Whether entries of the template's own are there. Parts that it shares with others, such as those
-/// for git, may be another template's. A template of shared parts alone counts as applied.
+/// Whether the list has entries of the template itself. Entries of shared parts, such as those for
+/// git, may come from another template. A template that consists only of shared parts counts as
+/// applied.
 fn is_applied(scope: &Scope, name: &str, directory: &Path) -> Result<bool, RulesError> {
     let template = Template::with_every_part(&[name], directory)?;
     let own = source(name);
@@ -124,13 +125,13 @@ fn is_applied(scope: &Scope, name: &str, directory: &Path) -> Result<bool, Rules
     Ok(entries.any(|entry| template.wrote(entry) || is_for_directory(entry, directory)))
 }
 
-/// A template that is applied for the same directory and stays.
+/// A template for the same directory that is not removed.
 struct StayingTemplate {
     name: &'static str,
     template: Template,
 }
 
-/// The templates whose own entries are in the list and are none of the parts that are taken back.
+/// The templates that have own entries in the list and are not among the removed parts.
 fn other_templates(
     scope: &Scope,
     parts: &BTreeSet<String>,
@@ -153,14 +154,14 @@ fn other_templates(
 }
 
 impl Template {
-    /// Whether the entry is as this template writes it.
+    /// Whether this template writes an identical entry.
     fn wrote(&self, entry: &Entry) -> bool {
         let mut own = self.entries.iter();
         own.any(|own| own.source == entry.source && own.has_terms_of(entry))
     }
 }
 
-/// The pattern by which entries are for a directory.
+/// The path pattern of entries for a directory.
 fn beneath(directory: &Path) -> String {
     format!(
         "{}/**",
@@ -168,7 +169,7 @@ fn beneath(directory: &Path) -> String {
     )
 }
 
-/// Whether an entry names this directory, or none at all.
+/// Whether an entry names this directory or no directory.
 fn is_for_directory(entry: &Entry, directory: &Path) -> bool {
     let own = beneath(directory);
     let paths = entry.paths.iter().flatten();
@@ -176,7 +177,8 @@ fn is_for_directory(entry: &Entry, directory: &Path) -> bool {
     named.peek().is_none() || named.any(|pattern| *pattern == own)
 }
 
-/// Nothing of the templates is there: where else it is, if anywhere.
+/// The error for templates that are not applied here. It names another directory or agent that has
+/// them.
 fn not_applied(document: &Document, names: &[String], directory: &Path, agent: &str) -> RulesError {
     let own: BTreeSet<String> = names.iter().map(|name| source(name)).collect();
     let own_scopes = document.agents.iter();

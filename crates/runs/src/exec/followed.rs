@@ -72,7 +72,7 @@ impl FollowedRun {
             ..ProcessSubscribe::default()
         };
         let reader = std::thread::spawn(move || {
-            let heard = gateway.subscribe(&params, |name, payload| {
+            let subscribed = gateway.subscribe(&params, |name, payload| {
                 let event = match name {
                     PROCESS_OUTPUT => FollowedEvent::Output(read_event(payload)),
                     PROCESS_ENDED => FollowedEvent::Ended(read_event(payload)),
@@ -81,7 +81,7 @@ impl FollowedRun {
                 let is_last = matches!(event, FollowedEvent::Ended(_));
                 sender.send(event).is_ok() && !is_last
             });
-            heard.map(|()| gateway)
+            subscribed.map(|()| gateway)
         });
         loop {
             match events.recv_timeout(POLL_INTERVAL) {
@@ -89,13 +89,13 @@ impl FollowedRun {
                 Ok(FollowedEvent::Ended(ended)) => self.ended = ended,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    let heard = reader.join().map_err(|_| no_answer())?;
-                    return Ok(Some(heard?));
+                    let subscribed = reader.join().map_err(|_| no_answer())?;
+                    return Ok(Some(subscribed?));
                 }
             }
             if let Some(signal) = signals.pending().next() {
                 if self.signal.is_some() {
-                    output::note("interlock: the command may go on running there");
+                    output::note("interlock: the command may still be running there");
                     return Ok(None);
                 }
                 self.signal = Some(signal);
@@ -183,7 +183,7 @@ impl FollowedRun {
             if is_lost {
                 let why = ended.reason.as_deref().unwrap_or("its output ended");
                 output::note(&format!(
-                    "interlock: the command was lost sight of ({why}); it may go on as {}",
+                    "interlock: the connection to the command was lost ({why}); it may still be running as {}",
                     self.session
                 ));
             }

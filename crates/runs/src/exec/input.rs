@@ -96,7 +96,7 @@ fn has_data_soon() -> bool {
         StandardInput::Nothing | StandardInput::Ended => false,
         StandardInput::Idle => {
             output::note(
-                "interlock: standard input is a pipe into which nothing came, so it is not passed to the command; --input pass passes it, --input none does not look",
+                "interlock: standard input is a pipe without data, so it is not passed to the command; --input pass passes it anyway, --input none skips this check",
             );
             false
         }

@@ -42,8 +42,7 @@ pub(super) fn run(
     asked_host: Option<Host>,
 ) -> CommandOutcome {
     if all.approval.is_some() {
-        let message =
-            "what was approved elsewhere runs there by itself: --approval is for this machine";
+        let message = "--approval is for this machine; a command that was approved at a remote gateway or on a node starts there by itself";
         return Err(Failure::usage("APPROVAL_OF_NODE", message));
     }
     let is_input_passed = input::is_passed_elsewhere(all);
@@ -68,7 +67,7 @@ pub(super) fn run(
             .as_ref()
             .map_or("it runs there", |_| "it runs on the node");
         output::note(&format!(
-            "interlock: sent to the gateway {url}; {place}, and what has to be asked waits there: {watch}"
+            "interlock: sent to the gateway {url}; {place}, and approvals are decided there: {watch}"
         ));
     }
     let mut call = PendingNodeCall {
@@ -88,7 +87,9 @@ pub(super) fn run(
         if let Some(signal) = signals.pending().next() {
             match remote {
                 Some(remote) => remote.give_up(),
-                None => output::note("interlock: the command may have begun, and may go on there"),
+                None => output::note(
+                    "interlock: the command may have started, and may still be running there",
+                ),
             }
             return Ok(signalled(signal));
         }

@@ -76,7 +76,9 @@ impl<'a> RemoteWait<'a> {
                     approval.short_id
                 ),
             },
-            Ok(None) | Err(_) => "the command may have begun, and may go on there".to_owned(),
+            Ok(None) | Err(_) => {
+                "the command may have started, and may still be running there".to_owned()
+            }
         };
         output::note(&format!("interlock: {outcome}"));
     }

@@ -46,7 +46,7 @@ impl FollowedGateway {
             return Ok(None);
         }
         if caller.agent.is_some() {
-            let message = "sessions of a gateway elsewhere are handled by its operator";
+            let message = "only the operator can handle sessions of a remote gateway";
             return Err(Failure::usage("AGENT_ON_GATEWAY", message)
                 .with_hint("leave out --agent, or use --local for the sessions of this machine"));
         }
@@ -123,7 +123,7 @@ impl<'a> SessionPlace<'a> {
             None => return Err(failure(state, not_here)),
         };
         if agent.is_some() {
-            let message = "sessions on nodes are handled here by who owns the gateway";
+            let message = "only the operator can handle sessions on nodes from here";
             return Err(Failure::usage("AGENT_ON_NODE", message).with_hint("leave out --agent"));
         }
         let gateway = GatewayClient::connect_running(state, &open(state)?)?;

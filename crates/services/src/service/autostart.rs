@@ -41,7 +41,7 @@ pub fn install_autostart(
             .with_hint("look at it; --force replaces it"));
     }
     write(&file, &text, 0o644)?;
-    tell("wrote", &file, arguments.service.json);
+    print_file("wrote", &file, arguments.service.json);
     output::note(&format!(
         "hint: it starts with the next desktop session; in this one: {}",
         state.in_command("interlock companion")
@@ -60,12 +60,12 @@ pub fn uninstall_autostart(
     let is_there = matches!(FoundUnit::at(&file, KIND)?, FoundUnit::Interlock(_));
     if is_there {
         remove(&file)?;
-        tell("removed", &file, arguments.json);
+        print_file("removed", &file, arguments.json);
     }
     Ok(is_there)
 }
 
-fn tell(what: &str, file: &Path, is_json: bool) {
+fn print_file(what: &str, file: &Path, is_json: bool) {
     let file = file.display().to_string();
     if is_json {
         output::print_json(&json!({ "file": file, what: [file] }));

@@ -177,7 +177,7 @@ pub(super) fn check_program(
         return Ok(());
     };
     let message = format!(
-        "{} lies in the build directory {}, which the next build changes",
+        "{} is in the build directory {}, which the next build changes",
         service.program.display(),
         directory.display()
     );

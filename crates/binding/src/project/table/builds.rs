@@ -1,11 +1,12 @@
-//! Build tools and task runners: cargo, make and their peers.
+//! The rows of build tools and task runners such as cargo and make.
 
 use super::{
     Does, NO_OPTIONS, ProjectOperands, ProjectOptionStyle, ProjectOptions, ProjectRest, ProjectRow,
     ROW, directory, exact, fetched, fetches, file, loader, native, project, settings,
 };
 
-/// Settings of cargo that hold numbers and switches only; all others can name programs.
+/// Whether a setting of cargo can name a program. Only settings that are numbers or switches
+/// cannot.
 fn names_a_program(setting: &str) -> bool {
     let harmless = [
         "term.",
@@ -82,7 +83,7 @@ const CARGO: ProjectOptions = ProjectOptions {
     elsewhere: CARGO_ELSEWHERE,
 };
 
-/// What the test programs of a Rust project take. Not `--logfile`, which writes a file.
+/// The options of Rust test programs, without `--logfile`, which writes a file.
 const LIBTEST: ProjectOptions = ProjectOptions {
     flags: &[
         "--exact",
@@ -99,7 +100,7 @@ const LIBTEST: ProjectOptions = ProjectOptions {
     elsewhere: &[],
 };
 
-/// Levels of lints. Not `-C`, which can name a linker.
+/// The options that set levels of lints, without `-C`, which can name a linker.
 const LINTS: ProjectOptions = ProjectOptions {
     flags: &[],
     values: &[
@@ -128,8 +129,8 @@ const MAKE_ELSEWHERE: &[super::Elsewhere] = &[
 ];
 
 pub(super) const ROWS: &[ProjectRow] = &[
-    // Building runs build scripts and procedural macros, of the project and of what it depends on. A
-    // word that is not listed is a program `cargo-WORD`, or an alias that the project's settings name.
+    // Building runs build scripts and procedural macros of the project and of its dependencies. A
+    // word that is not listed is a program `cargo-WORD` or an alias of the project's settings.
     ProjectRow {
         names: &["cargo"],
         decides: "Cargo.toml, build.rs, tests",
@@ -208,8 +209,8 @@ pub(super) const ROWS: &[ProjectRow] = &[
         alone: Does::Native,
         ..ROW
     },
-    // Rules are shell text of the Makefile and of what it includes. A target may be anything, so the
-    // words are stored as they are.
+    // Rules are shell text of the Makefile and of its includes. A target may do anything, so the
+    // words are stored unchanged.
     ProjectRow {
         names: &["make", "gmake", "bmake", "remake"],
         decides: "the Makefile and what it includes",
@@ -265,7 +266,8 @@ pub(super) const ROWS: &[ProjectRow] = &[
         otherwise: project(&[], exact(&[directory("-C"), file("-f")])),
         ..ROW
     },
-    // Configuring runs the commands of CMakeLists.txt; building, those of what it generated.
+    // Configuring runs the commands of CMakeLists.txt, and building runs the commands that it
+    // generated.
     ProjectRow {
         names: &["cmake", "ctest", "cpack"],
         decides: "CMakeLists.txt, its modules and presets",

@@ -1,4 +1,4 @@
-//! Languages that are built before they run: Go, the JVM, .NET, Swift, Zig.
+//! The rows of compiled languages: Go, the JVM, .NET, Swift, Zig.
 
 use super::{
     Does, EXACT, NO_OPTIONS, PACKAGES, ProjectOperands, ProjectOptionStyle, ProjectOptions,
@@ -74,7 +74,8 @@ const GRADLE_ELSEWHERE: &[super::Elsewhere] = &[
 ];
 
 pub(super) const ROWS: &[ProjectRow] = &[
-    // Tests are programs; a build can run the compiler that cgo names. `generate` runs what comments say.
+    // Tests are programs. A build can run the compiler that cgo names, and `generate` runs commands
+    // in comments.
     ProjectRow {
         names: &["go"],
         decides: "go.mod, tests, go:generate comments",
@@ -161,7 +162,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
             &[],
             ProjectRest {
                 options: ProjectOptions {
-                    // They begin like `-f` and mean something else.
+                    // These options begin with `-f` but mean something else.
                     flags: &["-fae", "-ff", "-fn"],
                     values: &[],
                     elsewhere: &[
@@ -208,7 +209,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         ),
         ..ROW
     },
-    // Solutions and projects are files of any name; building runs their targets and analyzers.
+    // Solutions and projects are files with any name. Building runs their targets and analyzers.
     ProjectRow {
         names: &["dotnet", "msbuild"],
         decides: "the solution and project files, Directory.Build.props, tests",

@@ -1,4 +1,4 @@
-//! Ruby, PHP, Elixir, Haskell, Dart and other languages with a tool of their own.
+//! The rows of Ruby, PHP, Elixir, Haskell, Dart and other languages with their own tools.
 
 use super::{
     Does, EXACT, PACKAGES, ProjectOperands, ProjectOptions, ProjectRest, ProjectRow, ROW,
@@ -36,7 +36,7 @@ const RSPEC: ProjectRest = ProjectRest {
     behind: None,
 };
 
-/// Formatters go by the name of their class, or by one of these.
+/// Whether a formatter is named by its class, which is code, and not by one of the built-in names.
 fn is_class(name: &str) -> bool {
     !matches!(
         name,

@@ -1,4 +1,4 @@
-//! npm and its peers, and the tools of JavaScript projects.
+//! The rows of npm and similar programs, and of tools of JavaScript projects.
 
 use super::{
     Does, EXACT, NO_OPTIONS, PACKAGES, ProgramPlaces, ProjectOperands, ProjectOptions, ProjectRest,
@@ -60,7 +60,7 @@ const INSTALL: ProjectRest = ProjectRest {
     behind: None,
 };
 
-/// What stands behind a script's name goes to the script, which may do anything with it.
+/// Words after the name of a script go to the script, which may do anything with them.
 const SCRIPT: ProjectRest = exact(ELSEWHERE);
 
 const fn front(flags: &'static [&'static str], values: &'static [&'static str]) -> ProjectOptions {
@@ -164,7 +164,7 @@ const TOOL_PATHS: ProjectRest = ProjectRest {
 };
 
 pub(super) const ROWS: &[ProjectRow] = &[
-    // Installing runs the scripts of packages. Words that are not listed ask or write settings.
+    // Installing runs the scripts of packages. Words that are not listed read or write settings.
     ProjectRow {
         names: &["npm"],
         decides: DECIDES,
@@ -267,7 +267,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         settings: SETTINGS,
         ..ROW
     },
-    // Any other word is a script of the project or a program of it.
+    // Any other word is a script or a program of the project.
     ProjectRow {
         names: &["pnpm"],
         decides: DECIDES,
@@ -397,7 +397,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         alone: Does::Unlisted,
         ..ROW
     },
-    // They load their configuration, which is code or names plug-ins.
+    // These tools load their configuration, which is code or names plug-ins.
     ProjectRow {
         names: &[
             "tsc",
@@ -515,7 +515,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         otherwise: project(&[], exact(TOOL_ELSEWHERE)),
         ..ROW
     },
-    // They install hooks that later commits run.
+    // These tools install hooks that later commits run.
     ProjectRow {
         names: &["husky", "lefthook", "simple-git-hooks"],
         decides: "package.json and the hooks that it names",

@@ -1,4 +1,5 @@
-//! Containers, infrastructure and environments that files of a project describe.
+//! The rows of tools for containers, infrastructure and environments that files of a project
+//! describe.
 
 use super::{
     Does, EXACT, ProjectOptionStyle, ProjectOptions, ProjectRow, ROW, directory, exact, file,
@@ -13,7 +14,8 @@ const COMPOSE_ELSEWHERE: &[super::Elsewhere] = &[
     settings("--env-file"),
 ];
 
-/// Images are built by a Dockerfile's commands, and containers get the directories that the file names.
+/// Compose builds images with the commands of a Dockerfile, and gives containers the directories
+/// that its file names.
 const COMPOSE: ProjectRow = ProjectRow {
     names: &["docker-compose", "podman-compose"],
     decides: "the compose file, Dockerfiles and images that it names",
@@ -82,7 +84,7 @@ const HELM_ELSEWHERE: &[super::Elsewhere] = &[
 
 pub(super) const ROWS: &[ProjectRow] = &[
     COMPOSE,
-    // Everything else is read like any other program.
+    // Other subcommands are read like any other program.
     ProjectRow {
         names: &["docker", "podman", "nerdctl", "buildah"],
         decides: "the Dockerfile and what it copies",
@@ -102,7 +104,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         alone: Does::Unlisted,
         ..ROW
     },
-    // Providers are programs; `local-exec` and external data start others.
+    // Providers are programs, and `local-exec` and external data start further programs.
     ProjectRow {
         names: &["terraform", "tofu", "terragrunt"],
         decides: "the .tf files, providers and modules that they name",

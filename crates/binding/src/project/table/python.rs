@@ -1,4 +1,5 @@
-//! Python: test runners, installers, environments, and tools that load the project's configuration.
+//! The rows of Python: test runners, installers, environments, and tools that load the project's
+//! configuration.
 
 use super::{
     Does, EXACT, NO_OPTIONS, PACKAGES, ProgramPlaces, ProjectOperands, ProjectOptions, ProjectRest,
@@ -162,7 +163,7 @@ const PIP: ProjectRow = ProjectRow {
                 operands: ProjectOperands::Packages,
                 options: ProjectOptions {
                     flags: &[],
-                    // Their values are files of the project, which are stored as they are.
+                    // The values are files of the project, and are stored unchanged.
                     values: &["-r", "--requirement", "-c", "--constraint"],
                     elsewhere: PIP_ELSEWHERE,
                 },
@@ -225,7 +226,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         ),
         ..ROW
     },
-    // Installing runs the set-up code of packages.
+    // Installing runs the setup code of packages.
     PIP,
     ProjectRow {
         names: &["pipx"],
@@ -346,7 +347,7 @@ pub(super) const ROWS: &[ProjectRow] = &[
         alone: Does::Native,
         ..ROW
     },
-    // They load plug-ins, settings written in Python, or the project itself.
+    // These tools load plug-ins, settings written in Python, or the project itself.
     ProjectRow {
         names: &[
             "alembic",

@@ -49,8 +49,8 @@ pub(super) fn run(
         .into_iter()
         .partition(|(entry, _)| entry.source.as_deref() == Some(BASE));
     if arguments.json {
-        let told = json!({ "entries": values(&own), "base": values(&base) });
-        output::print_json(&with_owner(told, owner.as_ref()));
+        let result = json!({ "entries": values(&own), "base": values(&base) });
+        output::print_json(&with_owner(result, owner.as_ref()));
         return Ok(ExitCode::SUCCESS);
     }
     if own.is_empty() && base.is_empty() {

@@ -55,8 +55,8 @@ fn records(
     };
     let mut listed = ListedRecords::default();
     while listed.records.len() < arguments.limit {
-        let wanted = (arguments.limit - listed.records.len()).min(PAGE);
-        params.limit = u64::try_from(wanted).ok();
+        let count = (arguments.limit - listed.records.len()).min(PAGE);
+        params.limit = u64::try_from(count).ok();
         let page = request(gateway, &params)?;
         listed.records.extend(page.events);
         listed.total = page.total.or(listed.total);
@@ -83,8 +83,8 @@ fn verify(gateway: &mut GatewayClient, arguments: &AuditVerifyArguments) -> Resu
     Ok(())
 }
 
-fn head(told: &str) -> Result<AuditHead, Failure> {
-    told.parse().map_err(|error| {
+fn head(text: &str) -> Result<AuditHead, Failure> {
+    text.parse().map_err(|error| {
         let message = format!("the head that the gateway says cannot be read: {error}");
         Failure::refused("GATEWAY_REFUSED", message)
     })

@@ -37,11 +37,12 @@ use super::dashboard;
 /// The name of this surface in the delivery records.
 const SURFACE: &str = "desktop";
 
-/// So often the socket is looked at, and the store less often.
+/// How often the companion checks the socket.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// How often the companion reads the store.
 const STORE_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Between two tries to listen where another companion does.
+/// How long to wait before the next attempt to listen, while another companion has the socket.
 const LISTEN_PAUSE: Duration = Duration::from_secs(5);
 
 const LOCKED: &str = "the desktop session is locked, or it is not known whether it is";
@@ -384,7 +385,7 @@ impl<'a> DesktopCompanion<'a> {
             if let Some(why) = forbids {
                 self.board.show_again(id);
                 let text = DesktopText::note(&format!("{} was not allowed", short(&card)), why);
-                return self.tell(&text).await;
+                return self.notify_approver(&text).await;
             }
         }
         let words = DecisionWords {
@@ -402,7 +403,8 @@ impl<'a> DesktopCompanion<'a> {
             Ok(answer) => match answer.unawaited {
                 Some(why) => {
                     let summary = format!("{} is {word}", short(&card));
-                    self.tell(&DesktopText::note(&summary, &why)).await
+                    self.notify_approver(&DesktopText::note(&summary, &why))
+                        .await
                 }
                 None => Ok(()),
             },
@@ -420,12 +422,12 @@ impl<'a> DesktopCompanion<'a> {
             Err(failure) => {
                 let text = DesktopText::note(summary, &failure.to_string());
                 failure.report_at(self.state, false);
-                self.tell(&text).await
+                self.notify_approver(&text).await
             }
         }
     }
 
-    async fn tell(&mut self, text: &DesktopText) -> Result<(), Failure> {
+    async fn notify_approver(&mut self, text: &DesktopText) -> Result<(), Failure> {
         let sent = SentNotification {
             text,
             buttons: Vec::new(),

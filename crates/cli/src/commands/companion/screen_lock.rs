@@ -80,7 +80,7 @@ impl ScreenLock {
 
     /// What the screen lockers say: locked if one of them is, open if all that answer are open.
     async fn locker_says_locked(&self) -> Option<bool> {
-        let mut said = None;
+        let mut is_locked_there = None;
         for (name, path) in LOCKERS {
             let Some(owner) = owner_of(&self.session, name).await else {
                 continue;
@@ -98,11 +98,11 @@ impl ScreenLock {
                 .await;
             match answer.ok().and_then(|one| one.body().deserialize().ok()) {
                 Some(true) => return Some(true),
-                Some(false) => said = Some(false),
+                Some(false) => is_locked_there = Some(false),
                 None => {}
             }
         }
-        said
+        is_locked_there
     }
 }
 

@@ -43,8 +43,8 @@ pub(super) fn run(
         stdin_pipe: Some(arguments.stdin == StdinArgument::Pipe),
         ask: call.ask.map(|ask| Ask::from(ask).to_string()),
     };
-    let told = match gateway.request(&params) {
-        Ok(told) => told,
+    let explanation = match gateway.request(&params) {
+        Ok(explanation) => explanation,
         // A foreign node or an earlier version reports only its policy.
         Err(refused) if refused.is_unsupported() => {
             return unexplained(state, host, agent, &node, call.json);
@@ -53,10 +53,10 @@ pub(super) fn run(
     };
     let shown = super::shown_command(&source);
     if call.json {
-        output::print_json(&told.with("command", shown).with("node", node.name));
+        output::print_json(&explanation.with("command", shown).with("node", node.name));
     } else {
-        let told = read_relayed::<NodeExplain, _>(&told)?;
-        output::print(&text(&shown, &node, &told, Paint::stdout()));
+        let explanation = read_relayed::<NodeExplain, _>(&explanation)?;
+        output::print(&text(&shown, &node, &explanation, Paint::stdout()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -70,7 +70,7 @@ fn unexplained(
     json: bool,
 ) -> CommandOutcome {
     let policy = nodes::NodePolicy::read(state, host, Some(&node.id), agent)?;
-    let why = "the node does not tell its verdicts: this is its policy, and it judges when it runs";
+    let why = "the node does not report verdicts: this is its policy, and the node judges the command when it runs";
     if json {
         let mut value = policy.to_json();
         if let Value::Object(fields) = &mut value {
@@ -86,17 +86,22 @@ fn unexplained(
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(command: &str, node: &nodes::NamedNode, told: &NodeExplanation, paint: Paint) -> String {
-    let said = |text: &Option<String>| text.as_deref().map(visible).unwrap_or_default();
-    let word = said(&told.verdict);
+fn text(
+    command: &str,
+    node: &nodes::NamedNode,
+    explanation: &NodeExplanation,
+    paint: Paint,
+) -> String {
+    let visible_text = |text: &Option<String>| text.as_deref().map(visible).unwrap_or_default();
+    let word = visible_text(&explanation.verdict);
     let margin = " ".repeat(word.len() + 2);
     let mut out = format!(
         "{}  {}\n",
         paint.verdict(&word),
         paint.command(&line(command))
     );
-    out += &format!("{margin}{}\n", said(&told.reason.message));
-    if let Some(origin) = &told.reason.origin {
+    out += &format!("{margin}{}\n", visible_text(&explanation.reason.message));
+    if let Some(origin) = &explanation.reason.origin {
         out += &format!(
             "{margin}{}\n",
             paint.dim(&format!("rule: {}", line(origin)))
@@ -105,9 +110,9 @@ fn text(command: &str, node: &nodes::NamedNode, told: &NodeExplanation, paint: P
     out += &format!(
         "{margin}on the node {}, in {}\n",
         node.shown(),
-        said(&told.cwd)
+        visible_text(&explanation.cwd)
     );
-    let segments = told.segments.iter().map(|segment| {
+    let segments = explanation.segments.iter().map(|segment| {
         let words: Vec<String> = segment.argv.iter().map(|word| quote(word)).collect();
         let mark = if segment.satisfied_by.is_null() {
             "miss"
@@ -118,14 +123,14 @@ fn text(command: &str, node: &nodes::NamedNode, told: &NodeExplanation, paint: P
             mark.to_owned(),
             visible(&words.join(" ")),
             segment.resolved.as_deref().map_or("-".to_owned(), visible),
-            said(&segment.reason.message),
+            visible_text(&segment.reason.message),
         ]
     });
     let segments: Vec<Vec<String>> = segments.collect();
     if !segments.is_empty() {
         out += &format!("\ncommands\n{}", output::table(&segments, "  "));
     }
-    if let Ok(levels) = Levels::deserialize(&told.policy) {
+    if let Ok(levels) = Levels::deserialize(&explanation.policy) {
         let rows = [
             level_row("security", &levels.security),
             level_row("ask", &levels.ask),
@@ -133,7 +138,7 @@ fn text(command: &str, node: &nodes::NamedNode, told: &NodeExplanation, paint: P
         ];
         out += &format!("\npolicy of the node\n{}", output::table(&rows, "  "));
     }
-    let shield = said(&told.shield);
+    let shield = visible_text(&explanation.shield);
     if !shield.starts_with("shielded") {
         out += &format!("shield: {shield}\n");
     }

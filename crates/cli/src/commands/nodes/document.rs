@@ -31,7 +31,7 @@ struct Read {
     document: Document,
     defaults: Defaults,
     /// The levels that the node itself reports, by agent.
-    told: BTreeMap<String, Levels>,
+    reported: BTreeMap<String, Levels>,
 }
 
 /// Whose defaults apply where the document sets nothing.
@@ -57,7 +57,7 @@ impl Defaults {
 impl Read {
     /// The policy that the node reports, or else the one that its document alone gives.
     fn effective(&self, agent: &AgentId) -> Levels {
-        match self.told.get(agent.as_str()) {
+        match self.reported.get(agent.as_str()) {
             Some(levels) => levels.clone(),
             None => interlock_rules::levels(&Config::default(), &self.document, agent, None),
         }
@@ -84,7 +84,7 @@ fn read(
     })?;
     let document = known(&stored.file)?;
     let named = document.agents.keys().map(String::as_str);
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     for agent in named.chain([AgentId::MAIN]).chain(agent) {
         let params = params::NodePolicy {
             node_id: node_id.clone(),
@@ -95,11 +95,11 @@ fn read(
             break;
         };
         if let Ok(levels) = serde_json::from_value(report.policy) {
-            told.insert(agent.to_owned(), levels);
+            reported.insert(agent.to_owned(), levels);
         }
     }
     Ok(Read {
-        told,
+        reported,
         hash: stored.hash.unwrap_or_default(),
         path: stored.path.unwrap_or_default(),
         file: stored.file,
@@ -152,13 +152,13 @@ pub fn get_of_gateway(
             .iter()
             .map(|(agent, levels)| (agent.to_string(), json!(levels)))
             .collect();
-        let mut told = json!({
+        let mut result = json!({
             "document": remote.file,
             "hash": hash,
             "effective": effective,
         });
-        remote.owner.add_to(&mut told);
-        output::print_json(&told);
+        remote.owner.add_to(&mut result);
+        output::print_json(&result);
         return Ok(ExitCode::SUCCESS);
     }
     let paint = Paint::stdout();
@@ -360,9 +360,9 @@ pub fn set(
     remote.file = file;
     let answer = remote.replace()?;
     if arguments.json {
-        let mut told = json!({ "hash": answer.hash });
-        remote.owner.add_to(&mut told);
-        output::print_json(&told);
+        let mut result = json!({ "hash": answer.hash });
+        remote.owner.add_to(&mut result);
+        output::print_json(&result);
     } else {
         let hash = answer.hash.as_deref().map(line).unwrap_or_default();
         output::print(&format!(

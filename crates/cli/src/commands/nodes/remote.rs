@@ -56,15 +56,17 @@ impl DocumentOwner {
     }
 
     /// Adds the owner to a JSON result.
-    pub(in super::super) fn add_to(&self, told: &mut Value) {
-        let Value::Object(told) = told else { return };
+    pub(in super::super) fn add_to(&self, result: &mut Value) {
+        let Value::Object(result) = result else {
+            return;
+        };
         match self {
             Self::Node(node) => {
-                told.insert("nodeId".to_owned(), node.id.as_str().into());
-                told.insert("node".to_owned(), node.name.as_deref().into());
+                result.insert("nodeId".to_owned(), node.id.as_str().into());
+                result.insert("node".to_owned(), node.name.as_deref().into());
             }
             Self::Gateway(url) => {
-                told.insert("gateway".to_owned(), url.as_str().into());
+                result.insert("gateway".to_owned(), url.as_str().into());
             }
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn run(state: &StateArguments, command: &PolicyBaseCommand) -> Comman
                     "removed the {count} entries of the base; to put them back: {restore}\n"
                 ),
             };
-            tell(arguments.json, &json!({ "removed": removed }), &text);
+            print_result(arguments.json, &json!({ "removed": removed }), &text);
         }
         PolicyBaseCommand::Restore(arguments) => {
             outside_runs(host.state_dir())?;
@@ -43,16 +43,16 @@ pub(super) fn run(state: &StateArguments, command: &PolicyBaseCommand) -> Comman
             } else {
                 format!("the base {NAME} is in the document already\n")
             };
-            let told = json!({ "restored": restored, "entries": entries });
-            tell(arguments.json, &told, &text);
+            let result = json!({ "restored": restored, "entries": entries });
+            print_result(arguments.json, &result, &text);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(as_json: bool, told: &Value, text: &str) {
+fn print_result(as_json: bool, result: &Value, text: &str) {
     if as_json {
-        output::print_json(told);
+        output::print_json(result);
     } else {
         output::print(text);
     }

@@ -23,7 +23,7 @@ pub fn run(state: &StateArguments, arguments: &SandboxNetArguments) -> CommandOu
         if let Some(newest) = records.last() {
             last = newest.seq;
         }
-        tell(&records, arguments.json, last == 0 && !arguments.follow);
+        print_records(&records, arguments.json, last == 0 && !arguments.follow);
         if !arguments.follow {
             if records.len() >= arguments.limit {
                 let more = arguments.limit.saturating_mul(10);
@@ -62,7 +62,7 @@ fn newer(host: &LocalHost, last: u64, most: Option<usize>) -> Result<Vec<AuditRe
     }
 }
 
-fn tell(records: &[AuditRecord], json: bool, is_all: bool) {
+fn print_records(records: &[AuditRecord], json: bool, is_all: bool) {
     if json {
         for record in records {
             output::print(&format!("{}\n", record.body));

@@ -165,9 +165,9 @@ fn load() -> Result<(), Failure> {
     if ended.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ended.stderr);
+    let stderr = String::from_utf8_lossy(&ended.stderr);
     Err(refused(format!(
         "{PROFILE} is written, but could not be loaded: {}",
-        output::line(said.trim())
+        output::line(stderr.trim())
     )))
 }

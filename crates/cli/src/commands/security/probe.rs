@@ -155,13 +155,13 @@ fn probe_nodes(
 ) -> String {
     let mut gateway = match GatewayClient::connect_running(state, host) {
         Ok(gateway) => gateway,
-        Err(failure) => return format!("the gateway did not let the owner in: {failure}"),
+        Err(failure) => return format!("the gateway refused the owner: {failure}"),
     };
     let connected = match nodes::connected(&mut gateway) {
         Ok(connected) => connected,
         Err(failure) => return format!("not listed: {failure}"),
     };
-    let (mut told, mut silent) = (0, 0);
+    let (mut answered, mut silent) = (0, 0);
     for node in &connected {
         let params = NodePolicy {
             node_id: node.node_id.clone(),
@@ -174,7 +174,7 @@ fn probe_nodes(
             silent += 1;
             continue;
         };
-        told += 1;
+        answered += 1;
         let asks = levels.ask.value() == Ask::Always;
         if levels.security.value() == Security::Full && !asks {
             let name = node.display_name.clone().filter(|name| !name.is_empty());
@@ -187,5 +187,5 @@ fn probe_nodes(
             ));
         }
     }
-    format!("{told} told their policy, {silent} did not")
+    format!("{answered} reported their policy, {silent} did not")
 }

@@ -1,5 +1,5 @@
-//! The sandbox of the other config: what the native sandbox has is taken over, the rest is reported. What
-//! ran in a sandbox there never runs on the host here.
+//! Imports the sandbox of the other config: settings that the native sandbox has are imported, the
+//! rest is reported. Commands that ran in a sandbox there must never run on the host here.
 
 use interlock_config::{Host, KeyPath, SandboxMode};
 use serde_json::{Map, Value, json};
@@ -24,7 +24,7 @@ const fn rule(
 
 const GROUPS: &str = "a limit; where the system has no control group for it, runs are refused";
 
-/// Keys of `sandbox`, for all agents or for one.
+/// The keys of `sandbox`, for all agents or for one.
 #[rustfmt::skip]
 const SANDBOX_RULES: &[KeyRule] = &[
     rule("sandbox.scope", None, ImportRule::Neutral, "what shares a sandbox"),
@@ -32,7 +32,7 @@ const SANDBOX_RULES: &[KeyRule] = &[
     rule("sandbox.docker.memory", Some("sandbox.limits.memory"), ImportRule::Neutral, GROUPS),
     rule("sandbox.docker.cpus", Some("sandbox.limits.cpus"), ImportRule::Neutral, GROUPS),
     rule("sandbox.docker.pidsLimit", Some("sandbox.limits.pids"), ImportRule::Smallest, "more processes would be allowed"),
-    rule("sandbox.docker.binds", Some("sandbox.binds"), ImportRule::Loosening, "runs see these paths, read-only unless `rw` is said"),
+    rule("sandbox.docker.binds", Some("sandbox.binds"), ImportRule::Loosening, "runs see these paths, read-only without `rw`"),
     rule("sandbox.prune.idleHours", None, ImportRule::Neutral, "a time"),
     rule("sandbox.prune.maxAgeDays", None, ImportRule::Neutral, "a time"),
 ];
@@ -52,8 +52,8 @@ const WRITE_ACCESS: KeyRule = rule(
 );
 
 impl SettingsPlanner<'_> {
-    /// Takes over `sandbox` of an agent, or of all agents. `tools` is what holds `tools.exec.host` beside
-    /// it, there and here.
+    /// Imports `sandbox` of an agent or of all agents. `tools` is the value that contains
+    /// `tools.exec.host`, and its place.
     pub(super) fn take_sandbox(
         &mut self,
         theirs: &mut Value,
@@ -69,7 +69,7 @@ impl SettingsPlanner<'_> {
         if let Some(binds) = rest.pointer_mut("/sandbox/docker/binds") {
             self.leave_strange_binds(binds, place);
         }
-        // Every network but none is left.
+        // Only the network `none` is imported.
         if rest.pointer("/sandbox/docker/network") == Some(&json!("none")) {
             take(&mut rest, "sandbox.docker.network");
         }
@@ -88,8 +88,8 @@ impl SettingsPlanner<'_> {
         self.leave_keys(left, &format!("{}sandbox.", place.theirs));
     }
 
-    /// The stricter mode. A word that is not known here closes the tool: which runs were sandboxed there
-    /// is not known either.
+    /// Imports the stricter mode. An unknown mode disables the exec tool, because it is not known
+    /// which runs were sandboxed there.
     fn take_mode(
         &mut self,
         theirs: Option<&Value>,
@@ -143,13 +143,13 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// Whether all agents have a sandbox here by now.
+    /// Whether all agents have a sandbox here after the edits so far.
     fn has_sandbox(&self) -> bool {
         let mode = self.config().agents.defaults.sandbox.mode;
         mode.is_some_and(|mode| mode != SandboxMode::Off)
     }
 
-    /// A host that is outside, there or here, does not take runs out of their sandbox.
+    /// Keeps runs in their sandbox if a host outside it is configured, there or here.
     fn keep_inside(&mut self, is_closed: bool, rest: &mut Value, tools: &SettingPlace<'_>) {
         let theirs = rest.pointer("/tools/exec/host").cloned();
         let is_outside =
@@ -179,7 +179,7 @@ impl SettingsPlanner<'_> {
         }
     }
 
-    /// Keeps binds that mean the same here, and reports the others.
+    /// Keeps binds that have the same meaning here, and reports the others.
     fn leave_strange_binds(&mut self, binds: &mut Value, place: &SettingPlace<'_>) {
         let Some(list) = binds.as_array_mut() else {
             return;
