@@ -1,5 +1,5 @@
-//! The body of a call: read whole, in time, and only so large. A body that gives a JSON key twice is
-//! refused before any handler sees it.
+//! Reads the body of a call: whole, in time, and of limited size. A body with a duplicate JSON key
+//! is refused before any handler sees it.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::refusal;
 /// The largest call.
 pub(super) const MAX_BODY: usize = 2 * 1024 * 1024;
 
-/// From the end of the headers to the end of the body, however it trickles in.
+/// The time from the end of the headers to the end of the body, no matter how slowly it arrives.
 const BODY_TIME: Duration = Duration::from_mins(1);
 
-/// Reads the body, and hands the call on with it.
+/// Reads the body, and passes the call on with it.
 pub(crate) async fn read(request: Request, next: Next) -> Response {
     let announced = request.headers().get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
