@@ -67,7 +67,7 @@ enum Delivered {
 
 enum UplinkAnswer {
     Answered(Response),
-    /// The gateway is there and says nothing.
+    /// The gateway is connected but does not answer.
     Unanswered,
     Gone,
 }

@@ -61,7 +61,7 @@ pub(crate) struct DecisionCall {
     pub(crate) peer: Peer,
     pub(crate) tcp: Option<Extension<Arc<TcpPeer>>>,
     pub(crate) transport: &'static str,
-    /// What a record of a refusal repeats from the call.
+    /// The parts of the call that a record of its refusal repeats.
     pub(crate) named: Value,
 }
 
